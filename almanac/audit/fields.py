@@ -6,16 +6,26 @@ Belongs here: declarations. Does not: reading the caller's rows (signals), judgi
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Kind = Literal["instant", "number", "boolean", "text", "word", "list", "coin"]
+Kind = Literal["instant", "number", "boolean", "text", "word", "list", "entry", "coin", "days"]
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedField:
-    """A column of events that is judged. `later` is the verdict if its value became known later."""
+    """A value that is judged. `later` is the verdict if it became known later.
+
+    Attributes:
+        column: the column of events that it is compared with, if that has another name.
+    """
 
     name: str
     kind: Kind
     later: str
+    column: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The column of events that it is compared with."""
+        return self.column or self.name
 
 
 def _fields(later: str, **kinds: Kind) -> list[JudgedField]:
@@ -39,10 +49,18 @@ FIELDS: Final = {
 """By name. A change of `updated_at` or `last_verified_at` alone makes no version, so these are not
 judged."""
 
+_OF_ROWS: Final = (
+    JudgedField("category", "entry", "edited_later", "categories"),
+    JudgedField("days_until", "days", "date_not_moved_yet", "date"),
+    JudgedField("known_from", "instant", "edited_later", "known_from"),
+)
+JUDGED: Final = {**FIELDS, **{field.name: field for field in _OF_ROWS}}
+"""By name: the columns of events, and values that follow from them."""
+
 EVENT: Final = "event_id"
 """The field of a finding about the event as a whole."""
 COIN: Final = "coin"
-COIN_FIELD: Final = JudgedField(COIN, "coin", "edited_later")
+COIN_FIELD: Final = JudgedField(COIN, "coin", "edited_later", "coins")
 """The coin of a row: whether the event was linked to it at the decision."""
 
 
@@ -64,6 +82,11 @@ VERDICTS: Final = (
     AuditVerdict(
         "estimated_as_exact", "leak", "only a period or deadline was known, not this date"
     ),
+    AuditVerdict(
+        "close_to_later",
+        "leak",
+        "nearly a value that became known later",
+    ),
     AuditVerdict("unreadable", "unjudged", "the row, or the value, can't be read"),
     AuditVerdict("unknown_event", "unjudged", "no such event was ever seen"),
     AuditVerdict("never_known", "unjudged", "this value was known at no time"),
@@ -71,6 +94,8 @@ VERDICTS: Final = (
     AuditVerdict("unknown_field", "unjudged", "the plan hid this field then"),
     AuditVerdict("after_last_pull", "unjudged", "no pull was made after the decision"),
     AuditVerdict("outdated", "warning", "it had been known, and was replaced before the decision"),
+    AuditVerdict("close_to_known", "warning", "nearly a value that was known, and not equal to it"),
+    AuditVerdict("no_event", "clean", "the row used no event"),
     AuditVerdict("clean", "clean", "what was known at the decision"),
 )
 """The worst first: a row has the worst verdict of its fields."""

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from almanac.audit.fields import COIN, COIN_FIELD, FIELDS, SEVERITY, JudgedField, mismatch
+from almanac.audit.fields import COIN, COIN_FIELD, JUDGED, SEVERITY, JudgedField, mismatch
 from almanac.audit.places import Places, Pulls, place
 from almanac.audit.signals import Signals
-from almanac.audit.values import SQL, as_text, known_keys, used_keys
+from almanac.audit.values import SQL, as_text, known_keys, near_values, used_keys
 from almanac.reader import Reader
 from almanac.reading.named_sql import quoted
 
@@ -68,9 +68,14 @@ def judge(
         progress(f"judging {name}")
         values = signals.table[name]
         given = placed.append_column("value", values.take(placed["index"]))
-        uses, unzoned = used_keys(reader, FIELDS[name], given, signals.columns[name])
-        naive[name] = naive.get(name, 0) + unzoned
-        departed = _departures(reader, FIELDS[name], uses, places, pulls)
+        field, column = JUDGED[name], signals.columns[name]
+        if field.kind == "days":
+            departed = _days_departures(reader, field, given, places, pulls)
+        else:
+            uses, unzoned = used_keys(reader, field, given, column)
+            naive[name] = naive.get(name, 0) + unzoned
+            departed = _departures(reader, field, uses, places, pulls)
+            departed = _near_departures(reader, field, given, departed, places, column)
         used = as_text(values.take(departed["index"]))
         found.append(departed.append_column("used", used))
     if COIN in signals.columns:
@@ -136,13 +141,7 @@ def _departures(
     """Return the findings about the values of one field."""
     import pyarrow.compute as pc
 
-    column = "coins" if field is COIN_FIELD else field.name
-    names = {"field": column, "is_date": field.name == "date"}
-    spans = reader.query(
-        SQL["known_values"].replace("{field}", quoted(column)),
-        names,
-        frames={"versions": places.versions},
-    )
+    spans = _spans(reader, field, places)
     columns = ["place", "event_number", "known_from", "is_exact", "value"]
     shown = spans.filter(pc.invert(spans["is_hidden"])).select(columns)
     frames = {"uses": uses, "known": known_keys(reader, field, shown)}
@@ -150,7 +149,56 @@ def _departures(
     frames["runs"] = reader.query(SQL["known_runs"], frames=frames)
     frames["spans"] = spans.select(["place", "is_hidden"])
     values = {"later": field.later, "last_pull_at": pulls.last, "field": field.name}
-    found = reader.query(SQL["findings"], values, frames=frames)
+    return _with_known(reader.query(SQL["findings"], values, frames=frames), spans)
+
+
+def _near_departures(
+    reader: Reader,
+    field: JudgedField,
+    given: "pa.Table",
+    departed: "pa.Table",
+    places: Places,
+    column: str,
+) -> "pa.Table":
+    """Return the findings, those of a value that was never known judged by what it is close to."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    verdicts = pa.array(["never_known", "after_last_pull"])
+    strange = departed.filter(pc.is_in(departed["verdict"], verdicts))["use"]
+    if not len(strange):
+        return departed
+    uses = given.filter(pc.is_in(given["use"], strange))
+    near = near_values(reader, field, uses, _spans(reader, field, places), column)
+    if near is None or not near.num_rows:
+        return departed
+    frames = {"findings": departed, "near": near, "uses": uses}
+    return reader.query(SQL["near_findings"], frames=frames)
+
+
+def _days_departures(
+    reader: Reader, field: JudgedField, given: "pa.Table", places: Places, pulls: Pulls
+) -> "pa.Table":
+    """Return the findings about the days from the decision until the event."""
+    spans = _spans(reader, field, places)
+    frames = {"uses": reader.query(SQL["days_read"], frames={"given": given}), "spans": spans}
+    values = {"later": field.later, "last_pull_at": pulls.last, "field": field.name}
+    return _with_known(reader.query(SQL["days_findings"], values, frames=frames), spans)
+
+
+def _spans(reader: Reader, field: JudgedField, places: Places) -> "pa.Table":
+    """Return what each version says of a field, in the order of `place`."""
+    return reader.query(
+        SQL["known_values"].replace("{field}", quoted(field.source)),
+        {"field": field.source, "is_date": field.source == "date"},
+        frames={"versions": places.versions},
+    )
+
+
+def _with_known(found: "pa.Table", spans: "pa.Table") -> "pa.Table":
+    """Return findings with the value that was known at their decision."""
+    import pyarrow.compute as pc
+
     known_then = pc.coalesce(
         spans["period"].take(found["place"]), as_text(spans["value"].take(found["place"]))
     )

@@ -155,7 +155,7 @@ def _coin_uses(
     # The instant says whether a pull covered the date, the key which events had it.
     dated = read_instants(reader, unnamed.append_column("value", dates), "date")
     dated = dated.append_column("instant_read", dated["instant"])
-    keyed = reader.query(SQL["keys_of_instant"], {"tz": str(reader.tz)}, frames={"given": dated})
+    keyed = reader.query(SQL["keys_of_instant"], frames={"given": dated})
     named = keyed.rename_columns({"instant_read": "instant"})
     slugs = reader.query(SQL["coin_slugs"], frames={"named_coins": named})
     found = reader.query(SQL["coin_rows"], frames={"named_coins": named, "slugs": slugs})

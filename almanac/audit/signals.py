@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from almanac.audit.fields import COIN, EVENT, FIELDS
-from almanac.audit.values import joined_lists
+from almanac.audit.fields import COIN, EVENT, FIELDS, JUDGED
 from almanac.errors import InvalidArgument
 from almanac.results import Result
 from almanac.streams import PARQUET, SLICE_ROWS, Stream, of_table, open_stream, regrouped
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 DECIDED_AT: Final = "decided_at"
 _DECISIONS: Final = (DECIDED_AT, "ts")
-_NAMES: Final = (EVENT, COIN, *FIELDS)
+_NAMES: Final = (EVENT, COIN, *FIELDS, "category", "days_until")
 _TEXT_SUFFIXES: Final = (".csv", ".tsv", ".csv.gz")
 _SUFFIXES: Final = (*PARQUET, *_TEXT_SUFFIXES)
 _BLOCK_BYTES: Final = 32_000_000
@@ -48,7 +47,7 @@ class Signals:
 
     @property
     def fields(self) -> list[str]:
-        return [name for name in FIELDS if name in self.columns]
+        return [name for name in JUDGED if name in self.columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +177,12 @@ def _signals(
 
 
 def _plain(column: "pa.ChunkedArray", name: str) -> "pa.ChunkedArray":
-    """Return a column as one of the types that are read: text, number, boolean, instant, list."""
+    """Return a column as one of the types that are read: text, number, boolean, instant, list.
+
+    A length of time is a number of days.
+    """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -192,9 +195,13 @@ def _plain(column: "pa.ChunkedArray", name: str) -> "pa.ChunkedArray":
         return column.cast(pa.date32())
     if pa.types.is_decimal(kind):
         return column.cast(pa.float64())
+    if pa.types.is_duration(kind):
+        return pc.divide(
+            column.cast(pa.duration("us")).cast(pa.int64()).cast(pa.float64()), 86400e6
+        )
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         try:
-            return joined_lists(column)
+            return column.cast(pa.list_(pa.string()))
         except pa.ArrowException as error:
             raise InvalidArgument(f"the column {name!r} is no list of texts: {error}") from error
     return column

@@ -6,7 +6,7 @@ Belongs here: choosing the statement by the type of a column. Does not: what is 
 
 from typing import TYPE_CHECKING, Any, Final
 
-from almanac.audit.fields import JudgedField
+from almanac.audit.fields import FIELDS, JudgedField
 from almanac.errors import InvalidArgument
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
@@ -15,19 +15,30 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SQL: Final = NamedStatements("almanac.audit")
+_NEAR: Final = {
+    "instant": "near_instant",
+    "number": "near_number",
+    "text": "near_text",
+    "word": "near_text",
+    "list": "near_list",
+    "entry": "near_list",
+}
 
 
 def read_instants(reader: Reader, given: "pa.Table", name: str) -> "pa.Table":
-    """Return `given` with its column `value` read: instant, is_empty, is_naive, is_day.
+    """Return `given` with its column `value` read: instant, is_empty, is_naive, is_day, midnight.
 
     Raises:
         InvalidArgument: the column holds numbers.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     kind = given.schema.field("value").type
     frames = {"given": given}
     if pa.types.is_timestamp(kind) and kind.tz is not None:
+        written = pc.local_timestamp(given["value"])
+        frames["given"] = given.append_column("written", written)
         return reader.query(SQL["read_aware"], frames=frames)
     tz = {"tz": str(reader.tz)}
     if pa.types.is_string(kind):
@@ -54,12 +65,11 @@ def used_keys(
     import pyarrow.compute as pc
 
     if field.kind != "instant":
-        return _keys(reader, field, given), 0
+        return _keys(reader, field, given, is_set=name.endswith("next_event_categories")), 0
     read = read_instants(reader, given, name)
     # A date alone is a calendar day, of no zone.
     naive = pc.sum(pc.and_not(read["is_naive"], read["is_day"])).as_py() or 0
-    values = {"tz": str(reader.tz)}
-    return reader.query(SQL["keys_of_instant"], values, frames={"given": read}), naive
+    return reader.query(SQL["keys_of_instant"], frames={"given": read}), naive
 
 
 def known_keys(reader: Reader, field: JudgedField, given: "pa.Table") -> "pa.Table":
@@ -68,7 +78,30 @@ def known_keys(reader: Reader, field: JudgedField, given: "pa.Table") -> "pa.Tab
         return reader.query(SQL["known_instant_keys"], frames={"given": given})
     if field.kind == "coin":
         return reader.query(SQL["known_coin_keys"], frames={"given": given})
+    if field.kind in ("list", "entry"):
+        sets = _keys(reader, FIELDS[field.source], given, is_set=True)
+        return reader.query(SQL["known_list_keys"], frames={"given": given, "sets": sets})
     return _keys(reader, field, given)
+
+
+def near_values(
+    reader: Reader, field: JudgedField, given: "pa.Table", spans: "pa.Table", name: str
+) -> "pa.Table | None":
+    """Return the versions that say nearly the value used: use, place, known_from, is_exact.
+
+    None if values of this kind are near nothing.
+
+    Raises:
+        InvalidArgument: the column has a type that can't be one of this field.
+    """
+    statement = _NEAR.get(field.kind)
+    if statement is None:
+        return None
+    if field.kind == "instant":
+        given = read_instants(reader, given, name)
+    elif field.kind != "number":
+        given = _with_texts(given)
+    return reader.query(SQL[statement], frames={"uses": given, "spans": spans})
 
 
 def as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
@@ -84,16 +117,32 @@ def as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
     return joined_lists(column) if pa.types.is_list(column.type) else column.cast(pa.string())
 
 
-def _keys(reader: Reader, field: JudgedField, given: "pa.Table") -> "pa.Table":
+def _keys(
+    reader: Reader, field: JudgedField, given: "pa.Table", *, is_set: bool = False
+) -> "pa.Table":
+    import pyarrow as pa
+
+    is_set = is_set or pa.types.is_list(given.schema.field("value").type)
+    if field.kind != "number":
+        given = _with_texts(given)
+    values = {}
+    if field.kind == "list":
+        values["form"] = "sets"
+        if not is_set:
+            (row,) = reader.query(SQL["has_lists"], frames={"given": given}).to_pylist()
+            values["form"] = "texts" if row["has_lists"] else "entries"
+    return reader.query(SQL[f"keys_of_{field.kind}"], values, frames={"given": given})
+
+
+def _with_texts(given: "pa.Table") -> "pa.Table":
+    """Return a table with its column `value` as texts; lists are joined with commas."""
     import pyarrow as pa
 
     place = given.schema.get_field_index("value")
-    if field.kind != "number" and not pa.types.is_string(given.schema.field(place).type):
-        column = given.column(place)
-        if pa.types.is_list(column.type):
-            column = joined_lists(column)
-        given = given.set_column(place, "value", column.cast(pa.string()))
-    return reader.query(SQL[f"keys_of_{field.kind}"], frames={"given": given})
+    column = given.column(place)
+    if pa.types.is_list(column.type):
+        column = joined_lists(column)
+    return given.set_column(place, "value", column.cast(pa.string()))
 
 
 def joined_lists(column: Any) -> "pa.ChunkedArray":

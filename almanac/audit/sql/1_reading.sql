@@ -7,16 +7,18 @@
 
 -- name: read_texts
 -- Grain: one row per row of `given`, a text read as an instant (zoned), or as the time of day that it
--- gives (local), if it names no zone; is_day: it is a date alone. NULL if it is neither.
+-- gives (local), if it names no zone; is_day: it is a date alone; midnight: the date that it gives if
+-- its time of day is 00:00 as written. NULL if it is neither.
 -- Parameters: none. Run twice: the same rows.
 SELECT
-    * EXCLUDE (value, text, has_zone, stamp, local),
+    * EXCLUDE (value, text, has_zone, stamp, local, written),
     CASE WHEN stamp BETWEEN TIMESTAMPTZ '1900-01-01 00:00:00+00'
         AND TIMESTAMPTZ '2200-12-31 00:00:00+00' THEN stamp END AS zoned,
     CASE WHEN local BETWEEN TIMESTAMP '1900-01-01' AND TIMESTAMP '2200-12-31'
         THEN local END AS local,
     text IS NULL AS is_empty,
-    length(text) <= 10 AS is_day
+    length(text) <= 10 AS is_day,
+    CASE WHEN written::TIME = TIME '00:00:00' THEN written::DATE END AS midnight
 FROM (
     SELECT
         *,
@@ -27,7 +29,11 @@ FROM (
                 regexp_replace(text, '(\d[T ]\d?\d:\d\d)(\s*[A-Za-z+-])', '\1:00\2') AS TIMESTAMPTZ
             )
         ) END AS stamp,
-        CASE WHEN NOT has_zone THEN TRY_CAST(text AS TIMESTAMP) END AS local
+        CASE WHEN NOT has_zone THEN TRY_CAST(text AS TIMESTAMP) END AS local,
+        CASE WHEN has_zone
+            THEN TRY_CAST(regexp_extract(text, '^.*?\d:\d\d(:\d\d([.]\d*)?)?') AS TIMESTAMP)
+            ELSE local
+        END AS written
     FROM (
         SELECT
             *,
@@ -49,7 +55,8 @@ SELECT
     CASE WHEN value BETWEEN TIMESTAMP '1900-01-01' AND TIMESTAMP '2200-12-31'
         THEN value::TIMESTAMP END AS local,
     value IS NULL AS is_empty,
-    $is_day::BOOLEAN AS is_day
+    $is_day::BOOLEAN AS is_day,
+    CASE WHEN value::TIMESTAMP::TIME = TIME '00:00:00' THEN value::DATE END AS midnight
 FROM given
 
 -- name: placed_in_zone
@@ -70,30 +77,39 @@ SELECT
 FROM (SELECT *, local AT TIME ZONE $tz AS guess FROM given)
 
 -- name: read_aware
--- Grain: one row per row of `given`, a timestamp with a zone as an instant.
+-- Grain: one row per row of `given`, a timestamp with a zone as an instant. `written` is its time of
+-- day in the zone of the column.
 -- Parameters: none. Run twice: the same rows.
 SELECT
-    * EXCLUDE (value),
+    * EXCLUDE (value, written),
     CASE WHEN value
         BETWEEN TIMESTAMPTZ '1900-01-01 00:00:00+00' AND TIMESTAMPTZ '2200-12-31 00:00:00+00'
         THEN value::TIMESTAMPTZ
     END AS instant,
     value IS NULL AS is_empty,
     false AS is_naive,
-    false AS is_day
+    false AS is_day,
+    CASE
+        WHEN written::TIME = TIME '00:00:00' THEN written::DATE
+        WHEN epoch_us(value) % 86400000000 = 0 THEN (value AT TIME ZONE 'UTC')::DATE
+    END AS midnight
 FROM given
 
 -- name: keys_of_instant
 -- Grain: one row per row of `given`, with the key of what read_* found. A date alone is a calendar
--- day, which is compared as a day of UTC, whatever the zone $tz.
--- Parameters: $tz. Run twice: the same rows.
+-- day, which is compared as a day of UTC. A midnight as it is written is an instant or, by the key
+-- `loose`, a day: pandas, Polars and spreadsheets write days so.
+-- Parameters: none. Run twice: the same rows.
 SELECT
-    * EXCLUDE (instant, is_empty, is_naive, is_day),
+    * EXCLUDE (instant, is_empty, is_naive, is_day, midnight),
     CASE
         WHEN instant IS NULL THEN 0::UBIGINT
-        WHEN is_day THEN hash('day', (instant AT TIME ZONE $tz)::DATE)
+        WHEN is_day THEN hash('day', midnight)
         ELSE hash('instant', epoch_us(instant))
     END AS key,
+    CASE WHEN instant IS NOT NULL AND NOT is_day AND midnight IS NOT NULL
+        THEN hash('day', midnight)
+    END AS loose,
     is_empty OR instant IS NOT NULL AS is_read
 FROM given
 
@@ -116,7 +132,7 @@ SELECT * EXCLUDE (value), unnest(list_transform(value, lambda slug: hash(slug)))
 -- name: keys_of_coin
 -- Grain: one row per row of `given`, a slug.
 -- Parameters: none. Run twice: the same rows.
-SELECT * EXCLUDE (value), hash(value) AS key, true AS is_read FROM given
+SELECT * EXCLUDE (value), hash(value) AS key, NULL::UBIGINT AS loose, true AS is_read FROM given
 
 -- name: keys_of_text
 -- Grain: one row per row of `given`. Line ends are LF; blanks around it, and the mark that keeps a
@@ -128,6 +144,7 @@ SELECT
         regexp_replace(replace(replace(value, chr(13) || chr(10), chr(10)), chr(13), chr(10)),
             '^''([=+\-@\t])', '\1')
     , ' ' || chr(10) || chr(9)), '')), 0::UBIGINT) AS key,
+    NULL::UBIGINT AS loose,
     true AS is_read
 FROM given
 
@@ -137,6 +154,7 @@ FROM given
 SELECT
     * EXCLUDE (value),
     coalesce(hash(nullif(lower(trim(value)), '')), 0::UBIGINT) AS key,
+    NULL::UBIGINT AS loose,
     true AS is_read
 FROM given
 
@@ -149,6 +167,7 @@ SELECT
         THEN 0::UBIGINT
         ELSE hash(round(number, 5) + 0.0)
     END AS key,
+    NULL::UBIGINT AS loose,
     CASE WHEN number IS NULL
         THEN coalesce(trim(value::VARCHAR), '') = ''
         ELSE NOT isinf(number)
@@ -161,6 +180,7 @@ FROM (SELECT *, TRY_CAST(value AS DOUBLE) AS number FROM given)
 SELECT
     * EXCLUDE (value, text, found),
     coalesce(hash(found), 0::UBIGINT) AS key,
+    NULL::UBIGINT AS loose,
     text IS NULL OR found IS NOT NULL AS is_read
 FROM (
     SELECT
@@ -175,21 +195,72 @@ FROM (
 
 -- name: keys_of_list
 -- Grain: one row per row of `given`, a list joined with commas. As a set in any case; a text may
--- divide its entries with `;`, `,` or `|`, be JSON, or be what Python prints.
--- Parameters: none. Run twice: the same rows.
+-- divide its entries with `;`, `,` or `|`, be JSON, or be what Python prints. A text may also be one
+-- entry, which equals each set that has it: by its key if no value of its column is a list, or else by
+-- `loose`.
+-- Parameters: $form: `sets`, `texts` (with lists among them), or `entries` (without).
+-- Run twice: the same rows.
 SELECT
-    * EXCLUDE (value, entries),
-    if(len(entries) > 0, hash(array_to_string(list_sort(entries), ';')), 0::UBIGINT) AS key,
+    * EXCLUDE (value, entries, whole, set_key, entry_key),
+    CASE
+        WHEN len(entries) = 0 THEN 0::UBIGINT
+        WHEN $form = 'entries' THEN entry_key
+        ELSE set_key
+    END AS key,
+    CASE WHEN $form = 'texts' AND len(entries) > 0 THEN entry_key END AS loose,
     true AS is_read
 FROM (
     SELECT
         *,
-        list_distinct(list_filter(
-            list_transform(
-                string_split_regex(lower(coalesce(value, '')), '[\[\]{}()"'';|,]+'),
-                lambda entry: trim(entry, ' ' || chr(9) || chr(10) || chr(13))
-            ),
-            lambda entry: entry <> ''
-        )) AS entries
+        hash('set', array_to_string(list_sort(entries), ';')) AS set_key,
+        hash('entry', whole) AS entry_key
+    FROM (
+        SELECT
+            *,
+            trim(lower(value), ' ' || chr(9) || chr(10) || chr(13)) AS whole,
+            list_distinct(list_filter(
+                list_transform(
+                    string_split_regex(lower(coalesce(value, '')), '[\[\]{}()"'';|,]+'),
+                    lambda entry: trim(entry, ' ' || chr(9) || chr(10) || chr(13))
+                ),
+                lambda entry: entry <> ''
+            )) AS entries
+        FROM given
+    )
+)
+
+-- name: has_lists
+-- Grain: one row: whether a text of `given` is a list, and no category with a comma in its name.
+-- Parameters: none. Run twice: the same row.
+SELECT coalesce(bool_or(regexp_matches(value, '[\[\]{}"'';|,]')), false) AS has_lists
+FROM given
+WHERE trim(lower(value)) NOT IN (
+    SELECT lower(name) FROM categories
+    UNION
+    SELECT lower(category) FROM event_categories
+    UNION
+    SELECT lower(unnest(categories)) FROM event_versions
+)
+
+-- name: keys_of_entry
+-- Grain: one row per row of `given`, one entry of a list, in any case.
+-- Parameters: none. Run twice: the same rows.
+SELECT
+    * EXCLUDE (value, whole),
+    if(whole <> '', hash('entry', whole), 0::UBIGINT) AS key,
+    NULL::UBIGINT AS loose,
+    true AS is_read
+FROM (
+    SELECT *, coalesce(trim(lower(value), ' ' || chr(9) || chr(10) || chr(13)), '') AS whole
     FROM given
 )
+
+-- name: known_list_keys
+-- Grain: one row per row of `sets` (place and key of the set) and one per entry of it.
+-- Parameters: none; `given` has the lists. Run twice: the same rows.
+SELECT place, event_number, known_from, is_exact, key FROM sets
+UNION ALL
+SELECT DISTINCT
+    place, event_number, known_from, is_exact,
+    hash('entry', unnest(list_transform(value, lambda entry: trim(lower(entry))))) AS key
+FROM given

@@ -72,7 +72,7 @@ GROUP BY coin
 -- name. `slugs` is the answer of coin_slugs.
 -- Parameters: none. Run twice: the same rows.
 SELECT
-    n.index, n.row, n.decided_at, n.key, n.instant,
+    n.index, n.row, n.decided_at, n.key, n.loose, n.instant,
     if(s.coins = 1, s.slug, NULL) AS slug,
     CASE
         WHEN NOT n.is_read THEN 'unreadable'
@@ -93,7 +93,9 @@ LEFT JOIN slugs AS s ON s.coin = n.coin
 -- Grain: one row per row of `coin_rows` and event that had its coin in any version, and its date.
 -- Parameters: $claimed, whether claimed versions count. Run twice: the same rows.
 SELECT DISTINCT r.index, k.event_id
-FROM coin_rows AS r
+FROM (
+    SELECT index, slug, unnest([key, loose]) AS key FROM coin_rows WHERE verdict IS NULL
+) AS r
 JOIN (
     SELECT event_id, slug, unnest([
         hash('instant', epoch_us(date)), hash('day', (date AT TIME ZONE 'UTC')::DATE)
@@ -116,7 +118,6 @@ JOIN (
         WHERE c.slug IN (SELECT slug FROM coin_rows)
     )
 ) AS k ON k.key = r.key AND k.slug = r.slug
-WHERE r.verdict IS NULL
 
 -- name: covered_days
 -- Grain: one row per unbroken range of event dates that complete pulls without a filter covered.

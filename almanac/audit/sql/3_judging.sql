@@ -41,14 +41,25 @@ QUALIFY place - 1 IS DISTINCT FROM
     lag(place) OVER (PARTITION BY event_number, key, is_exact ORDER BY place)
 
 -- name: departures
--- Grain: one row per row of `uses` whose value is not what its version says.
+-- Grain: one row per row of `uses` whose value is not what its version says. A value with two keys
+-- (`loose`: a midnight that may be a day) equals what either has; it departs all the same if another
+-- version has its strict key. From here on its key is the strict one if any version has that.
 -- Parameters: none. Run twice: the same rows.
 SELECT
-    u.use, u.index, u.slug, u.decided_at, u.place, u.event_number, u.key, u.is_read, u.is_period,
-    k.place IS NOT NULL AS is_same
+    u.use, u.index, u.slug, u.decided_at, u.place, u.event_number, u.is_read, u.is_period,
+    if(e.key IS NULL, coalesce(u.loose, u.key), u.key) AS key,
+    k.place IS NOT NULL OR l.place IS NOT NULL AS is_same,
+    coalesce(l.is_exact OR u.is_period, false) AND l.place IS NOT NULL AS is_loosely_known
 FROM uses AS u
 LEFT JOIN known AS k ON k.place = u.place AND k.key = u.key
-WHERE NOT u.is_read OR k.place IS NULL OR NOT (k.is_exact OR u.is_period)
+LEFT JOIN known AS l ON l.place = u.place AND l.key = u.loose
+LEFT JOIN (SELECT DISTINCT event_number, key FROM known) AS e
+    ON e.event_number = u.event_number AND e.key = u.key AND u.loose IS NOT NULL
+WHERE NOT u.is_read
+    OR (
+        (k.place IS NULL OR NOT (k.is_exact OR u.is_period))
+        AND (e.key IS NOT NULL OR l.place IS NULL OR NOT (l.is_exact OR u.is_period))
+    )
 
 -- name: findings
 -- Grain: one row per row of `departures`: its verdict, and when the value could first be known.
@@ -60,6 +71,8 @@ SELECT
     use, index, slug, place, $field AS field,
     CASE
         WHEN NOT is_read THEN 'unreadable'
+        WHEN is_loosely_known AND any_before IS NULL AND any_after IS NOT NULL THEN $later
+        WHEN is_loosely_known THEN 'clean'
         WHEN is_same THEN 'estimated_as_exact'
         WHEN is_hidden AND key = 0 THEN 'clean'
         WHEN exact_before IS NOT NULL THEN 'outdated'

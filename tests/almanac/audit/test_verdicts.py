@@ -92,7 +92,7 @@ COINS: list[tuple[str, Any, Any, str]] = [
     ("BTC", "2026-03-22", at(4), "clean"),
     ("BTC", "2026-03-22", at(2), "date_not_moved_yet"),
     ("BTC", "2026-03-22", at(6), "outdated"),
-    ("bitcoin", at(31), at(4), "unknown_event"),
+    ("bitcoin", at(31, 5), at(4), "unknown_event"),
     ("terra", at(25), at(2), "edited_later"),
     ("terra", at(25), at(5), "clean"),
     ("sun", at(25), at(5), "unreadable"),
@@ -208,7 +208,7 @@ def test_a_date_that_no_pull_covered_is_not_watched(tmp_path: Path) -> None:
     with open_watched(path) as db:
         row = {"coin": "bitcoin", "ts": at(4)}
         assert audit_row(db, {**row, "date": at(29)}).counts == {"unknown_event": 1}
-        assert audit_row(db, {**row, "date": at(31)}).counts == {"not_watched": 1}
+        assert audit_row(db, {**row, "date": at(31, 5)}).counts == {"not_watched": 1}
 
 
 def test_the_basis_claimed_clears_what_the_service_says_existed(db: Database) -> None:
