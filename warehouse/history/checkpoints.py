@@ -21,6 +21,7 @@ from warehouse.files.hashes import damage, sha256_of
 from warehouse.files.storage import Storage, sync
 from warehouse.history.fold import Fold
 from warehouse.history.watched import CancellationsSeen, WatchedSpan, WatchedSpans
+from warehouse.normalise.csv_lists import ListSeparators
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal
 
@@ -42,6 +43,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     rows: dict[str, int]
     watch: tuple[WatchedSpan, ...]
     cancellations_seen: tuple[CancellationsSeen, ...]
+    separators: ListSeparators = ListSeparators()
 
 
 def name_of(day: date, fold_id: str) -> str:
@@ -85,6 +87,7 @@ class Checkpoints:
                 rows=rows,
                 watch=fold.watched.spans,
                 cancellations_seen=fold.cancellations_seen,
+                separators=fold.separators,
             )
             (folder / lake_paths.CHECKPOINT_STATE).write_bytes(msgspec.json.encode(state))
             sync(folder / lake_paths.CHECKPOINT_STATE)
@@ -123,6 +126,7 @@ class Checkpoints:
             )
         fold.watched = WatchedSpans(state.watch)
         fold.cancellations_seen = state.cancellations_seen
+        fold.separators = state.separators
         fold.write_watched()
 
     def prune(self, keep: set[str]) -> None:

@@ -28,6 +28,7 @@ from warehouse.history.watched import (
 )
 from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Manifest
 from warehouse.landing.landing import Landing
+from warehouse.normalise.csv_lists import KnownLists, ListSeparators
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 from warehouse.normalise.staging import empty_events
 from warehouse.normalise.unchanged import UnchangedRecords
@@ -45,6 +46,8 @@ class Fold:
         self.connection = connection
         self.watched = WatchedSpans()
         self.cancellations_seen: tuple[CancellationsSeen, ...] = ()
+        self.separators = ListSeparators()
+        """How the lists of exports are joined, as learnt from those that were folded."""
         self.failed: dict[str, str] = {}
         """Batches that can't be folded, with the reason: they are quarantined unread."""
         self.reset()
@@ -53,6 +56,7 @@ class Fold:
         """Empty the state."""
         self.watched = WatchedSpans()
         self.cancellations_seen = ()
+        self.separators = ListSeparators()
         self._unchanged = UnchangedRecords(self.connection)
         for name in ("create_state", "define_macros"):
             self.connection.execute(_SQL[name])
@@ -72,7 +76,14 @@ class Fold:
             return unread(manifest, why, released=released)
         try:
             with failures_sorted(manifest):
-                read = normalise(self.connection, landing, manifest, self._unchanged)
+                read = normalise(
+                    self.connection,
+                    landing,
+                    manifest,
+                    self._unchanged,
+                    known=self._known_lists() if manifest.feed == "export" else None,
+                    trusted=released,
+                )
         except BatchFailed as failure:
             if observation.key != first_key(manifest):
                 raise  # The state already has earlier deliveries of this batch.
@@ -87,6 +98,10 @@ class Fold:
         outcome.released = released
         if read.quarantine is not None and not released:
             return outcome.quarantined(read.quarantine)
+        if read.learnt is not None:
+            self.separators = read.learnt
+        if not released:
+            outcome.flagged = read.flagged
         if manifest.feed == "coins":
             self._fold_coins(manifest, outcome)
         elif manifest.feed == "categories":
@@ -113,7 +128,7 @@ class Fold:
     def _fold_rows(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> None:
         visible = visible_scope(manifest) if manifest.feed in ("events", "export") else None
         if visible is not None and manifest.feed == "export" and not released:
-            outcome.flagged = self._too_few(manifest, visible)
+            outcome.flagged = outcome.flagged or self._too_few(manifest, visible)
         self._fold_incoming(manifest, outcome)
         if not manifest.complete:
             return  # A partial batch does not prove that an event is absent.
@@ -260,6 +275,11 @@ class Fold:
         if visible.plan.coverage_top is None:
             return None
         return [slug for (slug,) in self._rows("list_top_coins", top=visible.plan.coverage_top)]
+
+    def _known_lists(self) -> KnownLists:
+        names = dict(self._rows("list_category_names"))
+        known = {name for pair in names.items() for name in pair if name}
+        return KnownLists(frozenset(known), self.separators)
 
     def _note_cancellations(self, manifest: Manifest) -> None:
         since = manifest.scope.since

@@ -1,28 +1,20 @@
-"""The header of an export and its list separators, which are needed before the rows are read.
+"""The header of an export, which is needed before its rows are read.
 
-Columns are matched by name, in any order. Belongs here: names, positions, separators. Does not:
-rows (csv_reader.py).
+Columns are matched by name, in any order. Belongs here: names and positions. Does not: rows
+(csv_reader.py), list separators (csv_lists.py).
 """
 
 import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
-from catalog.contract.csv_format import LIST_SEPARATOR
 from catalog.contract.records import EVENT_FIELDS
 from warehouse import bounds
 from warehouse.normalise.json_rows import columns_of, folded
-
-JSON_JOIN: Final = "["
-JOINS: Final = (JSON_JOIN, LIST_SEPARATOR, "|", ",")
-"""Possible list separators; the first of these that occurs in a column is used for all of it."""
-_SAMPLE_ROWS: Final = 200
-_JOINED: Final = ("categories", "coins")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +61,6 @@ class Columns:
 
 
 _WIRE_FOLDED: Final = {folded(name): place for place, name in enumerate(EVENT_FIELDS)}
-
-
-@dataclass(frozen=True, slots=True)
-class ListSeparators:
-    """The list separators of a file."""
-
-    categories: str = LIST_SEPARATOR
-    coins: str = LIST_SEPARATOR
-
-    def notes(self) -> Iterator[str]:
-        for column in _JOINED:
-            join = getattr(self, column)
-            if join == JSON_JOIN:
-                yield f"{column} as JSON arrays"
-            elif join != LIST_SEPARATOR:
-                yield f"{column} joined with {join}"
 
 
 class _Chunks(io.RawIOBase):
@@ -148,14 +124,13 @@ def _records(text: io.TextIOWrapper) -> Iterator[list[str]]:
             yield cells
 
 
-def read_header(chunks: Iterable[bytes]) -> tuple[Columns, ListSeparators]:
-    """Return the columns of a file, and the list separators of its first rows."""
+def read_header(chunks: Iterable[bytes]) -> Columns:
+    """Return the columns of a file; none if its first record can't be read."""
     with csv_rows(chunks) as rows:
         try:
-            columns = columns_from(next(rows, []))
+            return columns_from(next(rows, []))
         except csv.Error:
-            return columns_from([]), ListSeparators()
-        return columns, separators_in(columns, islice(rows, _SAMPLE_ROWS))
+            return columns_from([])
 
 
 def columns_from(names: list[str]) -> Columns:
@@ -167,26 +142,3 @@ def columns_from(names: list[str]) -> Columns:
         {column: at[key] for column, key in keys.items()},
         {name: at[name] for name in extras},
     )
-
-
-def separators_in(columns: Columns, rows: Iterable[list[str]]) -> ListSeparators:
-    """Return the list separators of some rows, with one row in memory at a time."""
-    places = {name: columns.places[name] for name in _JOINED if name in columns.places}
-    separators: dict[str, set[str]] = {name: set() for name in places}
-    # The full read finds the same unreadable row and rejects it.
-    with suppress(csv.Error):
-        for row in rows:
-            for name, place in places.items():
-                if len(row) > place:
-                    separators[name] |= _separators_of(row[place])
-    return ListSeparators(**{name: chosen(found) for name, found in separators.items()})
-
-
-def _separators_of(cell: str) -> set[str]:
-    separators = {join for join in JOINS[1:] if join in cell}
-    return separators | {JSON_JOIN} if cell.lstrip().startswith(JSON_JOIN) else separators
-
-
-def chosen(separators: set[str]) -> str:
-    """Return the separator of a column among those that occur in it."""
-    return next((join for join in JOINS if join in separators), LIST_SEPARATOR)

@@ -7,17 +7,17 @@ compared with the bytes. Belongs here: the two readers. Does not: what makes a r
 
 import csv
 import hashlib
-import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 
-from catalog.contract.csv_format import LIST_SEPARATOR
 from warehouse.normalise.csv_counter import RecordCounter
-from warehouse.normalise.csv_header import JSON_JOIN, Columns, ListSeparators, csv_rows
+from warehouse.normalise.csv_header import Columns, csv_rows
+from warehouse.normalise.csv_lists import LIST_COLUMNS, ListColumn, ListForm
 from warehouse.normalise.json_rows import EventRows, shows
 from warehouse.normalise.sink import BatchCounts, Sink
 from warehouse.normalise.staging import EventTables
@@ -28,6 +28,10 @@ from warehouse.sql import Statements, literal
 
 _SQL = Statements(__package__, GROUPS)
 
+_LISTED: Final[dict[str, ListColumn]] = {column: column for column in LIST_COLUMNS}
+_CELL_CHARS: Final = 2_000
+_CELLS_MAX: Final = 100_000
+"""So many different cells of a column are searched for its separator, none longer."""
 _OTHER_TEXTS: Final = ("observed_text", "content_text", "cancelled_text")
 
 
@@ -45,13 +49,13 @@ class Reading:
     """How the records of a file are read. `visible` has the bits of what the plan shows."""
 
     columns: Columns
-    joins: ListSeparators
+    lists: ListForm
     visible: int
 
     @property
     def fingerprint(self) -> str:
         """What two readings share only if they make the same of the same record."""
-        key = (self.columns.names, self.joins, self.visible)
+        key = (self.columns.names, self.lists, self.visible)
         return hashlib.sha256(repr(key).encode()).hexdigest()
 
 
@@ -80,7 +84,7 @@ def _unchanged_query(source: CsvSource, reading: Reading) -> tuple[str, dict[str
 
 def _insert_query(reading: Reading, rows: str, position: str) -> tuple[str, dict[str, Any]]:
     """Return the statement that makes events from records, and its own parameters."""
-    columns, joins, visible = reading.columns, reading.joins, reading.visible
+    columns, lists, visible = reading.columns, reading.lists, reading.visible
     values: dict[str, Any] = {
         "shown": sum(BIT[name] for name in columns.places if name in BIT and shows(visible, name)),
     }
@@ -88,12 +92,13 @@ def _insert_query(reading: Reading, rows: str, position: str) -> tuple[str, dict
     lines += [f"NULL::VARCHAR AS {name}" for name in _OTHER_TEXTS]
     for name in NAMES:
         place = columns.places.get(name) if shows(visible, name) else None
-        if name in ("categories", "coins"):
+        if (listed := _LISTED.get(name)) is not None:
             if place is None:
                 lines.append(f"NULL::VARCHAR[] AS {name}")
             else:
-                lines.append(f"almanac_list(c{place}, ${name}_join) AS {name}")
-                values[f"{name}_join"] = getattr(joins, name)
+                lines.append(f"almanac_list(c{place}, ${name}_join, ${name}_element) AS {name}")
+                values[f"{name}_join"] = lists.separator(listed)
+                values[f"{name}_element"] = lists.element(listed)
         else:
             lines.append(
                 f'{"NULL::VARCHAR" if place is None else _clean(columns, name)} AS "{name}"'
@@ -148,13 +153,13 @@ def read_tolerantly(
     source: CsvSource,
     columns: Columns,
     rows: EventRows,
-    joins: ListSeparators,
+    lists: ListForm,
     sink: Sink,
     counts: BatchCounts,
 ) -> int:
     """Read a file row by row; return the number of its records without the header."""
     counter = RecordCounter()
-    builder = _RowBuilder(columns, rows, joins, sink, counts)
+    builder = _RowBuilder(columns, rows, lists, sink, counts)
     previous: list[str] | None = None
     with csv_rows(source.chunks(), counter.feed) as records:
         try:
@@ -176,6 +181,39 @@ def read_tolerantly(
     return max(0, counter.records - 1)
 
 
+def list_cells(
+    connection: duckdb.DuckDBPyConnection, source: CsvSource, columns: Columns
+) -> dict[ListColumn, set[str]]:
+    """Return the different cells of the columns with lists, with DuckDB if it can read the file."""
+    places = {name: columns.places[name] for name in LIST_COLUMNS if name in columns.places}
+    found: dict[ListColumn, set[str]] = {}
+    try:
+        for column, place in places.items():
+            rows, values = _rows(source, Reading(columns, ListForm(), 0))
+            text = _SQL["list_cells"].replace("{rows}", rows).replace("{cell}", f"c{place}")
+            cells = connection.execute(text, {**values, "chars": _CELL_CHARS, "most": _CELLS_MAX})
+            found[column] = {cell for (cell,) in cells.fetchall()}
+    except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+        raise
+    except duckdb.Error:
+        return _list_cells(source, places)
+    return found
+
+
+def _list_cells(source: CsvSource, places: dict[ListColumn, int]) -> dict[ListColumn, set[str]]:
+    found: dict[ListColumn, set[str]] = {column: set() for column in places}
+    # The full read finds the same unreadable record and rejects it.
+    with csv_rows(source.chunks()) as records, suppress(csv.Error):
+        next(records, None)
+        for cells in records:
+            for column, place in places.items():
+                kept = found[column]
+                is_short = place < len(cells) and len(cells[place]) <= _CELL_CHARS
+                if is_short and len(kept) < _CELLS_MAX:
+                    kept.add(cells[place])
+    return found
+
+
 def count_records(source: CsvSource) -> int:
     """Return the number of records in a file, without the header."""
     counter = RecordCounter()
@@ -192,15 +230,16 @@ class _RowBuilder:
         self,
         columns: Columns,
         rows: EventRows,
-        joins: ListSeparators,
+        lists: ListForm,
         sink: Sink,
         counts: BatchCounts,
     ) -> None:
         self._names = columns.names
-        self._joins = [
-            (columns.names[columns.places[name]], getattr(joins, name))
-            for name in ("categories", "coins")
-            if name in columns.places
+        self._lists = lists
+        self._list_columns: list[tuple[str, ListColumn]] = [
+            (columns.names[columns.places[column]], column)
+            for column in LIST_COLUMNS
+            if column in columns.places
         ]
         self._rows = rows
         self._sink = sink
@@ -215,8 +254,8 @@ class _RowBuilder:
         event: dict[str, Any] = {
             name: clean(cell) for name, cell in zip(self._names, cells, strict=True)
         }
-        for name, join in self._joins:
-            event[name] = _parted(event[name] or "", join)
+        for name, column in self._list_columns:
+            event[name] = self._lists.split(event[name] or "", column)
         try:
             row = self._rows.row(event, self._counts.arrived)
             row["coin_names"] = None
@@ -229,16 +268,6 @@ class _RowBuilder:
     def refuse(self, reason: str, cells: list[str]) -> None:
         self._sink.reject(self._counts.arrived, reason, cells)
         self._counts.arrived += 1
-
-
-def _parted(cell: str, join: str) -> list[Any]:
-    if join != JSON_JOIN:
-        return cell.split(join)
-    try:
-        listed = json.loads(cell) if cell.lstrip().startswith(JSON_JOIN) else None
-    except (ValueError, RecursionError):
-        listed = None
-    return listed if isinstance(listed, list) else cell.split(LIST_SEPARATOR)
 
 
 def _clean(columns: Columns, name: str) -> str:

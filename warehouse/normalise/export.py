@@ -18,11 +18,13 @@ from warehouse import bounds
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
 from warehouse.normalise.csv_counter import QuickCounter
-from warehouse.normalise.csv_header import JOINS, JSON_JOIN, Columns, ListSeparators, read_header
+from warehouse.normalise.csv_header import Columns, read_header
+from warehouse.normalise.csv_lists import KnownLists, ListForm, form_of, weigh
 from warehouse.normalise.csv_reader import (
     CsvSource,
     Reading,
     count_records,
+    list_cells,
     read_quickly,
     read_tolerantly,
 )
@@ -39,6 +41,7 @@ from warehouse.normalise.payloads import (
 from warehouse.normalise.sink import BatchCounts
 from warehouse.normalise.staging import EventTables
 from warehouse.normalise.unchanged import UnchangedRecords
+from warehouse.schema.columns import BIT
 
 _CHUNK_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 4_096
@@ -50,8 +53,14 @@ def read_export(
     tables: EventTables,
     rows: EventRows,
     unchanged: UnchangedRecords,
+    known: KnownLists,
+    *,
+    trusted: bool = False,
 ) -> BatchCounts:
-    """Read an export into the tables; return its counts."""
+    """Read an export into the tables; return its counts.
+
+    `known` says how lists were read so far; with `trusted`, the file's own evidence replaces it.
+    """
     if (before := unchanged.same_body_as_before(manifest)) is not None:
         return before
     counts = BatchCounts()
@@ -74,7 +83,7 @@ def read_export(
                     sink.close()
                     counts.rejected = sink.rejected
                 case _:
-                    _CsvExport(source, tables, rows, unchanged, counts).read()
+                    _CsvExport(source, tables, rows, unchanged, counts, known, trusted).read()
     except Unreadable as error:
         counts.faults.append(f"the export is {error}")
     unchanged.note(manifest, counts)
@@ -104,10 +113,12 @@ class _CsvExport:
     rows: EventRows
     unchanged: UnchangedRecords
     counts: BatchCounts
+    known: KnownLists
+    trusted: bool
 
     def read(self) -> None:
         counts = self.counts
-        columns, joins = read_header(self.source.chunks())
+        columns = read_header(self.source.chunks())
         if not columns.too_many:
             for words in columns.notes():
                 counts.note(words)
@@ -116,44 +127,51 @@ class _CsvExport:
         if columns.too_many or columns.duplicates:
             counts.arrived = count_records(self.source)
             return
-        for _ in JOINS:
-            why, joined = self._read(columns, joins)
-            if joined == joins:
-                break
-            joins = joined
+        why, lists = self._read(columns)
         if why is not None:
             counts.note(f"read by the tolerant reader: {why}")
-        for words in joins.notes():
+        for words in lists.notes():
             counts.note(words)
         if not counts.arrived:
             counts.faults.append("the export is a header without rows")
 
-    def _read(self, columns: Columns, joins: ListSeparators) -> tuple[str | None, ListSeparators]:
-        """Read the file; return why the quick reader failed, and the actual list separators."""
-        why = self._read_once(columns, joins)
-        joined = self.tables.joins(joins)
-        if joined != joins and self.unchanged.is_on:
-            # All rows determine the list separators, not only the new ones.
-            self.unchanged.forget()
-            why = self._read_once(columns, joins)
-            joined = self.tables.joins(joins)
-        return why, joined
+    def _read(self, columns: Columns) -> tuple[str | None, ListForm]:
+        """Read the file; return why the quick reader failed, and how its lists are read.
 
-    def _read_once(self, columns: Columns, joins: ListSeparators) -> str | None:
+        If the rows leave a doubt, all cells of the file are weighed, and it is read again if they
+        say otherwise. A column that contradicts what was learnt is not read at all.
+        """
+        used = form_of(self.known)
+        why = self._read_once(columns, used, self.rows)
+        if not self.trusted and not self.tables.has_doubtful_lists(self.known.learnt):
+            return why, used
+        cells = list_cells(self.tables.connection, self.source, columns)
+        evidence = weigh(cells, self.known, trusted=self.trusted)
+        self.counts.learnt = evidence.learnt
+        self.counts.flagged = evidence.flag()
+        if evidence.form == used and not evidence.contradicted:
+            return why, used
+        hidden = sum(BIT[column] for column in evidence.contradicted)
+        # All rows are read in the form that was found, not only the new ones.
+        self.unchanged.forget()
+        rows = EventRows(self.rows.visible & ~hidden) if hidden else self.rows
+        return self._read_once(columns, evidence.form, rows), evidence.form
+
+    def _read_once(self, columns: Columns, lists: ListForm, rows: EventRows) -> str | None:
         """Read the file; return why the quick reader failed, or None."""
         counts = self.counts
         counts.rejected = 0
         self.tables.empty()
         why: str | None = "lists as JSON arrays"
-        if JSON_JOIN not in (joins.categories, joins.coins):
-            why = self._read_quickly(Reading(columns, joins, self.rows.visible))
+        if not lists.json:
+            why = self._read_quickly(Reading(columns, lists, rows.visible))
             if why is None:
                 return None
             self.tables.empty()
         self.unchanged.forget()
         counts.arrived = 0
         sink = self.tables.sink()
-        arrived = read_tolerantly(self.source, columns, self.rows, joins, sink, counts)
+        arrived = read_tolerantly(self.source, columns, rows, lists, sink, counts)
         sink.close()
         counts.arrived, counts.rejected = arrived, sink.rejected
         return why

@@ -24,6 +24,7 @@ from warehouse import bounds
 from warehouse.errors import LandingError
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
+from warehouse.normalise.csv_lists import KnownLists, ListSeparators
 from warehouse.normalise.export import read_export
 from warehouse.normalise.json_feeds import (
     read_cancellations,
@@ -64,6 +65,10 @@ class NormalisedBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Why the batch is quarantined, None if it is not."""
     notes: tuple[str, ...]
     """The accepted variants that occurred in the batch."""
+    flagged: str | None = None
+    """Why the batch proves no absence, None if it may."""
+    learnt: ListSeparators | None = None
+    """The list separators that are known after this export; None if it was not asked."""
 
 
 def normalise(
@@ -71,11 +76,15 @@ def normalise(
     landing: Landing,
     manifest: Manifest,
     unchanged: UnchangedRecords | None = None,
+    *,
+    known: KnownLists | None = None,
+    trusted: bool = False,
 ) -> NormalisedBatch:
     """Fill the tables of the batch's feed as far as its rows can be read; return the counts.
 
     With `unchanged`, records of an export that the state accepted before are not in `seen`: they
-    are counted as good, and are in the view `unchanged`.
+    are counted as good, and are in the view `unchanged`. `known` says how the lists of an export
+    are read; with `trusted`, what the batch itself says of them goes first.
 
     Raises:
         DamagedBody: the bytes are not those that were landed.
@@ -86,7 +95,7 @@ def normalise(
         if manifest.feed in ("coins", "categories"):
             read = _lists(connection, landing, manifest)
         else:
-            read = _events(connection, landing, manifest, unchanged)
+            read = _events(connection, landing, manifest, unchanged, known or KnownLists(), trusted)
     except Exception:
         # A failure of every reader may come from damage on disk.
         landing.check(manifest)
@@ -101,6 +110,8 @@ def _events(
     landing: Landing,
     manifest: Manifest,
     unchanged: UnchangedRecords | None,
+    known: KnownLists,
+    trusted: bool,
 ) -> NormalisedBatch:
     tables = EventTables(connection, manifest)
     if unchanged is None:
@@ -110,7 +121,7 @@ def _events(
         unchanged.begin()
     rows = EventRows(shown_by(_plan(manifest)))
     if manifest.feed == "export":
-        counts = read_export(landing, manifest, tables, rows, unchanged)
+        counts = read_export(landing, manifest, tables, rows, unchanged, known, trusted=trusted)
     else:
         counts = BatchCounts()
         sink = tables.sink()
@@ -175,6 +186,8 @@ def _account(counts: BatchCounts, good: int, rejected: int, duplicates: int) -> 
         ignored=counts.ignored,
         quarantine=_shortened("; ".join(counts.faults[:5])) or None,
         notes=tuple(_shortened(words) for words in islice(counts.notes, _NOTES_MAX)),
+        flagged=counts.flagged,
+        learnt=counts.learnt,
     )
 
 

@@ -10,6 +10,7 @@ import duckdb
 import msgspec
 
 from warehouse import bounds
+from warehouse.normalise.csv_lists import ListSeparators
 from warehouse.normalise.values import BadRow, holds_nul, raw_text, storable_text
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements
@@ -114,6 +115,8 @@ class BatchCounts:
         self.ignored = 0
         self.notes: dict[str, None] = {}
         self.faults: list[str] = []
+        self.flagged: str | None = None
+        self.learnt: ListSeparators | None = None
 
     def note(self, words: str) -> None:
         self.notes[words] = None

@@ -10,7 +10,7 @@ import duckdb
 
 from catalog.contract.decisions import IMPACT_MAX, IMPACT_MIN
 from warehouse.landing.batches import Manifest
-from warehouse.normalise.csv_header import JOINS, JSON_JOIN, ListSeparators, chosen
+from warehouse.normalise.csv_lists import ListSeparators
 from warehouse.normalise.sink import RAW_MAX, Sink
 from warehouse.normalise.values import define_macros
 from warehouse.schema.columns import BIT, GROUPS
@@ -75,19 +75,13 @@ class EventTables:
         values = {"batch_id": self._manifest.batch_id, "raw_max": RAW_MAX}
         self.connection.execute(parsed(_SQL["reject_unread"]), values)
 
-    def joins(self, used: ListSeparators) -> ListSeparators:
-        """Return the actual separators of the lists, from all rows."""
-        seen = self.connection.execute(parsed(_SQL["find_separators"])).fetchall()[0]
-        half = len(seen) // 2
-        return ListSeparators(
-            categories=_chosen(seen[:half], used.categories), coins=_chosen(seen[half:], used.coins)
+    def has_doubtful_lists(self, learnt: ListSeparators) -> bool:
+        """Whether the separators of the file have to be found, by the rows that were read."""
+        found = self.connection.execute(parsed(_SQL["find_doubtful_lists"])).fetchall()[0]
+        categories_split, categories_doubtful, coins_split, coins_doubtful = found
+        return bool(
+            categories_doubtful
+            or coins_doubtful
+            or (categories_split and learnt.categories is None)
+            or (coins_split and learnt.coins is None)
         )
-
-
-def _chosen(seen: tuple[bool, ...], used: str) -> str:
-    """Choose the separator of a column: did `used` split it, and which do its elements contain?"""
-    parted, *others = seen
-    found = {join for join, is_seen in zip((*JOINS[1:], JOINS[0]), others, strict=True) if is_seen}
-    if used == JSON_JOIN or not found:
-        return used
-    return chosen(found | {used} if parted else found)

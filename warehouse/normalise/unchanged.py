@@ -78,7 +78,9 @@ class UnchangedRecords:
     def note(self, manifest: Manifest, counts: BatchCounts) -> None:
         """Record that `arrived` has all records of a body, if it was read without a fault."""
         if self._is_on and not counts.faults:
-            self._body = _Body(manifest.sha256, manifest.plan, copy.deepcopy(counts))
+            kept = copy.deepcopy(counts)
+            kept.learnt = None
+            self._body = _Body(manifest.sha256, manifest.plan, kept)
 
     def same_body_as_before(self, manifest: Manifest) -> BatchCounts | None:
         """Return the counts of the previous export if this body is the same and still valid."""

@@ -154,7 +154,7 @@ def _name_of(element: Any, name: str) -> str | None:
     return text_of(element, name)
 
 
-_FILES: Final = ("clean", "instant", "list", "expected")
+_FILES: Final = ("clean", "instant", "list", "is_doubtful", "expected")
 
 
 def define_macros(connection: duckdb.DuckDBPyConnection) -> None:

@@ -283,6 +283,9 @@ class HandmadeHome:
     def export(self, when: str, *events: dict[str, Any], **how: Any) -> None:
         self._land("export", when, [(_page(*events), None)], **how)
 
+    def csv_export(self, when: str, body: bytes) -> None:
+        self._land("export", when, [(body, None)])
+
     def unchanged_export(self, when: str) -> None:
         """Land a 304 of the newest export."""
         landing = self.home.landing

@@ -67,8 +67,8 @@ def merge_as_older(home: Home, *, blind_to_titles: bool) -> None:
     """Merge as an older version of Almanac with other rules would."""
     right = fold.normalise
 
-    def without_titles(connection: duckdb.DuckDBPyConnection, *given: Any) -> Any:
-        read = right(connection, *given)
+    def without_titles(connection: duckdb.DuckDBPyConnection, *given: Any, **how: Any) -> Any:
+        read = right(connection, *given, **how)
         connection.execute("UPDATE normalised SET title = 'one'")
         return read
 
@@ -153,10 +153,10 @@ def test_replay_ends_with_1_where_a_batch_that_was_merged_is_quarantined(
     lost = home.landing.batch_ids()[0]
     right = fold.normalise
 
-    def failing(connection: duckdb.DuckDBPyConnection, *given: Any) -> Any:
+    def failing(connection: duckdb.DuckDBPyConnection, *given: Any, **how: Any) -> Any:
         if lost in str(given):
             raise KeyError("odd")
-        return right(connection, *given)
+        return right(connection, *given, **how)
 
     with monkeypatch.context() as patched:
         patched.setattr(fold, "normalise", failing)

@@ -13,6 +13,7 @@ import msgspec
 from catalog.contract.records import EVENT_FIELDS
 from warehouse.landing.batches import Feed, Manifest, Scope
 from warehouse.landing.landing import Landing, Pull
+from warehouse.normalise.csv_lists import KnownLists
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 
 AT = datetime(2026, 3, 2, 6, 0, tzinfo=UTC)
@@ -73,9 +74,16 @@ class BatchReader:
         pages = [(body, received_at) for body in listed]
         return self.landing.land(pull, pages, status=status)
 
-    def read(self, feed: Feed, bodies: bytes | Iterable[bytes], **how: Any) -> NormalisedBatch:
+    def read(
+        self,
+        feed: Feed,
+        bodies: bytes | Iterable[bytes],
+        *,
+        known: KnownLists | None = None,
+        **how: Any,
+    ) -> NormalisedBatch:
         self.manifest = self.land(feed, bodies, **how)
-        self.normalised = normalise(self.connection, self.landing, self.manifest)
+        self.normalised = normalise(self.connection, self.landing, self.manifest, known=known)
         return self.normalised
 
     def seen(self, table: str = "seen") -> list[dict[str, Any]]:

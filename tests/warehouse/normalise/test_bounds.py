@@ -257,10 +257,10 @@ def test_a_failing_batch_is_quarantined_with_the_reason_and_merged_once_it_can_b
     bad = land(home, "events", listed(event(id="bad")), minute=1)
     right = getattr(fold, where)
 
-    def failing(*given: Any) -> Any:
+    def failing(*given: Any, **how: Any) -> Any:
         if bad in given:
             raise failure
-        return right(*given)
+        return right(*given, **how)
 
     with monkeypatch.context() as patched:
         patched.setattr(fold, where, failing)
@@ -283,7 +283,7 @@ def test_a_full_disk_is_not_a_fault_of_the_current_batch(
 ) -> None:
     batch = land(home, "events", FULL)
     with monkeypatch.context() as patched:
-        patched.setattr(fold, "normalise", lambda *given: (_ for _ in ()).throw(failure))
+        patched.setattr(fold, "normalise", lambda *given, **how: (_ for _ in ()).throw(failure))
         with pytest.raises(type(failure)):
             merge(home)
     merge(home)
@@ -318,7 +318,9 @@ def test_a_process_without_memory_sets_no_good_batch_aside(
 ) -> None:
     batch = land(home, "events", FULL)
     with monkeypatch.context() as patched:
-        patched.setattr(fold, "normalise", lambda *given: (_ for _ in ()).throw(MemoryError()))
+        patched.setattr(
+            fold, "normalise", lambda *given, **how: (_ for _ in ()).throw(MemoryError())
+        )
         with pytest.raises(WarehouseError, match=batch.batch_id):
             merge(home)
     merge(home)

@@ -1,28 +1,21 @@
-"""The header of an export and the separators of its lists, found from its bytes alone."""
+"""The header of an export, read from its bytes alone."""
 
 import pytest
 
 from catalog.contract.csv_format import HEADER
-from warehouse.normalise.csv_header import (
-    Columns,
-    ListSeparators,
-    chosen,
-    columns_from,
-    read_header,
-)
+from warehouse.normalise.csv_header import Columns, columns_from, read_header
 
 
 def header(text: str) -> Columns:
-    return read_header([text.encode()])[0]
+    return read_header([text.encode()])
 
 
 def test_the_contracts_own_header_needs_no_note() -> None:
-    columns, joins = read_header([HEADER])
+    columns = read_header([HEADER])
     assert list(columns.notes()) == []
     assert columns.fault() is None
     assert columns.places["event_id"] == 0
     assert not columns.extras
-    assert joins == ListSeparators()
 
 
 @pytest.mark.parametrize(
@@ -66,29 +59,3 @@ def test_other_orders_and_columns_are_noted() -> None:
     assert first == "columns in another order"
     assert second.startswith("missing columns: slug, description, ")
     assert third == "unknown columns: column 4, mood"
-
-
-@pytest.mark.parametrize(
-    ("cells", "join"),
-    [
-        (("a;b|c", "d,e"), ";"),
-        (("a|b", "c,d"), "|"),
-        (("a,b",), ","),
-        (("a", "b"), ";"),
-        (('["a;b"]', "c"), "["),
-        (("[]",), "["),
-    ],
-)
-def test_the_first_separator_in_a_column_is_used_for_all_of_it(
-    cells: tuple[str, ...], join: str
-) -> None:
-    lines = "".join('1,t,"' + cell.replace('"', '""') + '"\n' for cell in cells)
-    assert read_header([f"id,title,categories\n{lines}".encode()])[1] == ListSeparators(
-        categories=join
-    )
-
-
-def test_a_separator_is_chosen_from_those_that_occur() -> None:
-    assert chosen(set()) == ";"
-    assert chosen({",", "|"}) == "|"
-    assert chosen({",", ";", "["}) == "["

@@ -1,7 +1,7 @@
 -- An export read by DuckDB's own reader: parts of one SELECT that csv_reader.py puts together.
 --
---     csv_file → csv_rows → new_rows (unchanged.sql says which those are) → find_separators
---     → find_unread_places
+--     csv_file → csv_rows → new_rows (unchanged.sql says which those are) → find_doubtful_lists
+--     → list_cells → find_unread_places
 
 -- name: csv_file
 -- Grain: one row per record of a CSV file but its header, all columns as text, in the order of the
@@ -38,21 +38,27 @@ FROM (
 FROM arrived
 WHERE NOT is_unchanged
 
--- name: find_separators
--- Grain: one row: whether the lists were split, and which other separators their elements contain.
--- Reads only.
+-- name: find_doubtful_lists
+-- Grain: one row: whether the lists of a column were split, and whether their elements contain a
+-- separator outside brackets, or begin a JSON array. Reads only.
 SELECT
-    coalesce(bool_or(len(categories) > 1), false) AS categories_parted,
-    coalesce(bool_or(contains(array_to_string(categories, ' '), ';')), false),
-    coalesce(bool_or(contains(array_to_string(categories, ' '), '|')), false),
-    coalesce(bool_or(contains(array_to_string(categories, ' '), ',')), false),
-    coalesce(bool_or(starts_with(categories[1], '[')), false),
-    coalesce(bool_or(len(coins) > 1), false) AS coins_parted,
-    coalesce(bool_or(contains(array_to_string(coins, ' '), ';')), false),
-    coalesce(bool_or(contains(array_to_string(coins, ' '), '|')), false),
-    coalesce(bool_or(contains(array_to_string(coins, ' '), ',')), false),
-    coalesce(bool_or(starts_with(coins[1], '[')), false)
+    coalesce(bool_or(len(categories) > 1), false) AS categories_split,
+    coalesce(bool_or(almanac_is_doubtful(categories)), false) AS categories_doubtful,
+    coalesce(bool_or(len(coins) > 1), false) AS coins_split,
+    coalesce(bool_or(almanac_is_doubtful(coins)), false) AS coins_doubtful
 FROM normalised
+
+-- name: list_cells
+-- Grain: one row per different cell of a column, the most frequent first; none longer than $chars.
+-- csv_reader.py replaces the braces. Reads only.
+-- Placeholders: cell, rows.
+-- Parameters: as csv_rows, and $chars, $most.
+SELECT cell
+FROM (SELECT {cell} AS cell {rows})
+WHERE length(cell) <= $chars
+GROUP BY cell
+ORDER BY count(*) DESC, cell
+LIMIT $most
 
 -- name: find_unread_places
 -- The positions of unreadable rows in the file: their table `arrived` has no order.

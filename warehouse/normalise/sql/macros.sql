@@ -36,23 +36,34 @@ CASE
 END
 
 -- name: define_list
--- Grain: a macro of one cell and the separator of its list. Returns the list as a set: trimmed,
--- without empty elements, distinct, sorted; NULL becomes the empty list. A cell without a separator,
--- the usual case, skips the general path.
+-- Grain: a macro of one cell, the separator of its list, and the pattern of an element. Returns the
+-- list as a set: trimmed, without empty elements, distinct, sorted; NULL becomes the empty list. A
+-- cell without a separator, the usual case, skips the general path.
 -- Run twice: the same macro again.
-CREATE OR REPLACE TEMP MACRO almanac_list(cell, separator) AS
+CREATE OR REPLACE TEMP MACRO almanac_list(cell, separator, element) AS
 CASE
     WHEN almanac_clean(cell) IS NULL THEN []::VARCHAR[]
     WHEN NOT contains(cell, separator) THEN [almanac_clean(cell)]
     ELSE list_sort(
         list_distinct(
             list_filter(
-                list_transform(string_split(cell, separator), lambda element: almanac_clean(element)),
-                lambda element: element IS NOT NULL
+                list_transform(regexp_extract_all(cell, element), lambda part: almanac_clean(part)),
+                lambda part: part IS NOT NULL
             )
         )
     )
 END
+
+-- name: define_is_doubtful
+-- Grain: a macro of one list. Whether an element contains a separator outside brackets, or begins a
+-- JSON array.
+-- Run twice: the same macro again.
+CREATE OR REPLACE TEMP MACRO almanac_is_doubtful(elements) AS
+regexp_matches(array_to_string(elements, chr(10)), '[;|,]|(^\[)|(\n\[)')
+AND regexp_matches(
+    regexp_replace(array_to_string(elements, chr(10)), '\([^()]*\)', '', 'g'),
+    '[;|,]|(^\[)|(\n\[)'
+)
 
 -- name: define_expected
 -- Grain: a macro that returns the reason for refusing one text, cut to 80 characters.

@@ -1,0 +1,148 @@
+"""The separator of lists is learnt once for a home, and makes no false revisions."""
+
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from tests.history.stories.handmade import HandmadeHome
+from tests.history.test_rebuilds import assert_same, tables_of
+from tests.warehouse.normalise.catalog_bodies import csv_body, plain
+from warehouse.history.merge import merge, replay
+
+LOCK = "Token Supply (Lock, Burn)"
+CELLS = "SELECT event_id, categories FROM events ORDER BY event_id"
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> HandmadeHome:
+    return HandmadeHome(tmp_path)
+
+
+def export_of(*cells: str) -> bytes:
+    """Return an export with an event for each cell of categories."""
+    return csv_body([plain(id=f"e{n}", categories=cell) for n, cell in enumerate(cells)])
+
+
+def revisions(story: HandmadeHome) -> list[tuple[object, ...]]:
+    return story.rows("SELECT event_id, change_kinds FROM event_versions WHERE version > 1")
+
+
+def test_a_category_with_a_comma_is_one_category_in_every_file(story: HandmadeHome) -> None:
+    story.csv_export("01 06:00", export_of(LOCK, "Listing", "Airdrop"))
+    story.csv_export("02 06:00", export_of(LOCK, "Listing;Airdrop", "Airdrop"))
+    story.csv_export("03 06:00", export_of(LOCK, "Listing;Airdrop", "Airdrop"))
+    story.merge()
+    assert story.versions("e0", "categories") == [([LOCK],)]
+    assert revisions(story) == [("e1", ["revised"])]
+
+
+@pytest.mark.parametrize("separator", ["|", ", ", ","])
+def test_a_learnt_separator_reads_a_file_that_has_no_evidence(
+    story: HandmadeHome, separator: str
+) -> None:
+    pair = f"Listing{separator}Airdrop"
+    story.csv_export("01 06:00", export_of(pair, "Listing", "Airdrop", LOCK))
+    story.csv_export("02 06:00", export_of(pair))
+    story.merge()
+    assert story.versions("e0", "categories") == [(["Airdrop", "Listing"],)]
+    assert story.versions("e3", "categories") == [([LOCK],)]
+    assert revisions(story) == []
+
+
+def test_known_category_names_are_evidence_and_are_kept_whole(story: HandmadeHome) -> None:
+    story.categories("01 05:00", c1="Listing", c2="Burns, Locks", c3="Airdrop")
+    story.csv_export("01 06:00", export_of("Listing, Airdrop", "Burns, Locks, Airdrop"))
+    story.csv_export("02 06:00", export_of("Listing, Airdrop", "Burns, Locks, Airdrop"))
+    story.merge()
+    assert story.rows(CELLS) == [
+        ("e0", ["Airdrop", "Listing"]),
+        ("e1", ["Airdrop", "Burns, Locks"]),
+    ]
+    assert revisions(story) == []
+
+
+def test_without_evidence_the_documented_separator_is_used(story: HandmadeHome) -> None:
+    story.csv_export("01 06:00", export_of("Fork | Merge", "Burns, Locks", "Release;Mainnet"))
+    story.merge()
+    assert [cell for _, cell in story.rows(CELLS)] == [
+        ["Fork | Merge"],
+        ["Burns, Locks"],
+        ["Mainnet", "Release"],
+    ]
+
+
+def test_a_file_that_contradicts_the_learnt_separator_is_flagged_and_revises_nothing(
+    story: HandmadeHome,
+) -> None:
+    story.csv_export("01 06:00", export_of("Listing;Airdrop", "Listing", "Airdrop"))
+    story.csv_export("02 06:00", export_of("Listing|Airdrop", "Listing", "Airdrop", "Airdrop"))
+    story.merge()
+    assert revisions(story) == []
+    assert story.rows(CELLS)[0] == ("e0", ["Airdrop", "Listing"])
+    (flag,) = story.rows("SELECT flagged FROM batches WHERE flagged IS NOT NULL")
+    assert "categories look joined with '|'" in str(flag[0])
+    assert "release" in str(flag[0])
+    unknown = story.rows("SELECT unknown_fields FROM events WHERE event_id = 'e3'")
+    assert unknown == [(["categories"],)]
+    assert_replayed(story)
+
+
+def test_a_released_file_teaches_its_separator(story: HandmadeHome) -> None:
+    story.csv_export("01 06:00", export_of("Listing;Airdrop", "Listing", "Airdrop"))
+    story.csv_export("02 06:00", export_of("Listing|Airdrop", "Listing", "Airdrop"))
+    story.merge()
+    story.release_flagged()
+    story.csv_export("03 06:00", export_of("Listing|Airdrop", "Listing", "Airdrop|Listing"))
+    story.merge()
+    assert story.rows("SELECT count(*) FROM batches WHERE flagged IS NOT NULL") == [(0,)]
+    assert revisions(story) == [("e2", ["revised"])]
+    assert_replayed(story)
+
+
+def test_json_arrays_are_read_beside_any_separator(story: HandmadeHome) -> None:
+    arrays = '["Listing", "Burns, Locks"]'
+    story.csv_export("01 06:00", export_of("Listing|Airdrop", "Listing", "Airdrop", arrays))
+    story.csv_export("02 06:00", export_of("Listing|Airdrop", "Listing", "Airdrop", arrays))
+    story.merge()
+    assert story.rows(CELLS)[0] == ("e0", ["Airdrop", "Listing"])
+    assert story.rows(CELLS)[3] == ("e3", ["Burns, Locks", "Listing"])
+    assert revisions(story) == []
+
+
+def test_coins_are_split_by_the_separator_that_gives_slugs(story: HandmadeHome) -> None:
+    body = csv_body([plain(id="a", coins="bitcoin, ethereum"), plain(id="b", coins="solana")])
+    story.csv_export("01 06:00", body)
+    story.merge()
+    assert story.rows("SELECT coins FROM events ORDER BY event_id") == [
+        (["bitcoin", "ethereum"],),
+        (["solana"],),
+    ]
+
+
+def test_files_merged_in_any_order_have_the_history_of_their_replay(tmp_path: Path) -> None:
+    files = {
+        "01 06:00": export_of(LOCK, "Listing"),
+        "02 06:00": export_of(LOCK, "Listing|Airdrop", "Airdrop", "Listing"),
+        "03 06:00": export_of(LOCK, "Listing|Airdrop", "Listing;Airdrop"),
+        "04 06:00": export_of("Listing;Airdrop", "Listing;Airdrop", "Airdrop;Listing", LOCK),
+    }
+    story = HandmadeHome(tmp_path / "in order")
+    for when, body in files.items():
+        story.csv_export(when, body)
+    story.merge()
+    expected = tables_of(story.home)
+    assert_replayed(story)
+    for number, order in enumerate(list(permutations(files))[9::14]):
+        story = HandmadeHome(tmp_path / str(number))
+        for when in order:
+            story.csv_export(when, files[when])
+            merge(story.home, publishing=False)
+        story.merge()
+        assert_same(tables_of(story.home), expected, f"{order}")
+
+
+def assert_replayed(story: HandmadeHome) -> None:
+    merged = tables_of(story.home)
+    replay(story.home)
+    assert_same(merged, tables_of(story.home), "what was merged, against its replay,")
