@@ -1,7 +1,7 @@
 """How the lists in the cells of an export are separated, learnt from its cells.
 
-The separator is a property of the feed: the first file with evidence teaches it, and the state keeps
-it for later files. Evidence is a cell that a separator splits into known elements.
+The separator is a property of the feed: the first file with evidence teaches it, and the state
+keeps it for later files. Evidence is a cell that a separator splits into known elements.
 Belongs here: evidence, the choice, and splitting. Does not: reading files (csv_reader.py).
 """
 
