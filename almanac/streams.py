@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.errors import InvalidArgument
+from almanac.user_files.tables import PARQUET, open_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SLICE_ROWS: Final = 1_000_000
-PARQUET: Final = (".parquet", ".pq")
 _WILDCARDS: Final = frozenset("*?[")
 
 
@@ -150,12 +150,11 @@ def regrouped(
 def _parquet_path(path: Path) -> Stream | None:
     import pyarrow as pa
     import pyarrow.dataset as ds
-    import pyarrow.parquet as pq
 
     if path.is_file():
         if path.suffix.lower() not in PARQUET:
             return None
-        return _parquet_file(pq.ParquetFile(path), str(path))
+        return _parquet_file(open_parquet(path), str(path))
     if path.is_dir():
         files = [file for file in path.rglob("*") if file.suffix.lower() in PARQUET]
     elif _WILDCARDS & set(str(path)):
@@ -172,7 +171,7 @@ def _parquet_path(path: Path) -> Stream | None:
     # One file may lack values, and so the type of a column, that another has.
     names = [str(file) for file in sorted(files)]
     schema = pa.unify_schemas(
-        [pq.read_schema(name) for name in names], promote_options="permissive"
+        [open_parquet(Path(name)).schema_arrow for name in names], promote_options="permissive"
     )
     base = str(path) if path.is_dir() else None
     partitions = ds.partitioning(flavor="hive")

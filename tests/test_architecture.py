@@ -32,8 +32,8 @@ ALLOWED = {
 FLOORS = {
     "almanac": (
         "errors forms",
-        "instants reading results streams",
-        "frames reader",
+        "instants reading results user_files",
+        "frames reader streams",
         "coins",
         "coverage events pairs",
         "audit digest joins study",

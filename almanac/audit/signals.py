@@ -3,11 +3,7 @@
 Belongs here: reading, naming columns. Does not: the values in them (judge).
 """
 
-import csv
-import gzip
-import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from almanac.audit.fields import COIN, EVENT, FIELDS, JUDGED
 from almanac.errors import InvalidArgument
 from almanac.results import Result
-from almanac.streams import PARQUET, SLICE_ROWS, Stream, of_table, open_stream, regrouped
+from almanac.streams import SLICE_ROWS, Stream, of_table, open_stream, regrouped
+from almanac.user_files.column_names import column_named, plain_name
+from almanac.user_files.tables import PARQUET, TEXT, CsvFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,11 +21,7 @@ if TYPE_CHECKING:
 DECIDED_AT: Final = "decided_at"
 _DECISIONS: Final = (DECIDED_AT, "ts")
 _NAMES: Final = (EVENT, COIN, *FIELDS, "category", "days_until")
-_TEXT_SUFFIXES: Final = (".csv", ".tsv", ".csv.gz")
-_SUFFIXES: Final = (*PARQUET, *_TEXT_SUFFIXES)
-_BLOCK_BYTES: Final = 32_000_000
-"""A record of a CSV is no longer than a block."""
-_NOT_LETTERS: Final = re.compile(r"[^a-z0-9]")
+_SUFFIXES: Final = (*PARQUET, *TEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +76,7 @@ def read_signals(
         InvalidArgument: it can't be read, or lacks a column; the message lists what it has. Reading
             the batches raises it, too.
     """
-    if isinstance(source, (str, Path)) and Path(source).name.lower().endswith(_TEXT_SUFFIXES):
+    if isinstance(source, (str, Path)) and Path(source).name.lower().endswith(TEXT):
         return _open_csv(Path(source).expanduser(), decided_at, fields, rows_max)
     stream = open_stream(source)
     if stream is None:
@@ -122,41 +116,63 @@ def _columns(
     where: str,
 ) -> dict[str, str]:
     """Return the column of each field, and of the decision."""
-    given = dict(fields or {})
-    for column, field in given.items():
-        if column not in names:
-            raise InvalidArgument(f"{where} has no column {column!r}; it has {_listed(names)}")
+    given = {}
+    for name, field in (fields or {}).items():
         if field is not None and field not in _NAMES:
             raise InvalidArgument(
-                f"fields: {column!r} is to be {field!r}, which is no field that is judged; "
+                f"fields: {name!r} is to be {field!r}, which is no field that is judged; "
                 f"expected one of {', '.join(_NAMES)}, or None to leave the column out"
             )
+        given[_column(names, name, where)] = field
     found = {field: column for column, field in given.items() if field is not None}
     decision = _decision(names, given, decided_at, where)
-    by_letters = {_NOT_LETTERS.sub("", name): name for name in _NAMES}
-    for column in names:
-        field = by_letters.get(_NOT_LETTERS.sub("", column.lower()))
-        if field is not None and column not in given and column != decision:
-            found.setdefault(field, column)
+    others = [name for name in names if name not in given and name != decision]
+    for field in _NAMES:
+        alike = [name for name in others if plain_name(name) == plain_name(field)]
+        if field in found or not alike:
+            continue
+        if len(alike) > 1:
+            raise InvalidArgument(
+                f"{where} has {len(alike)} columns for {field}: {_listed(alike)}. Leave one out: "
+                f"fields={{{alike[0]!r}: None}}, or --field '{alike[0]}=-'; rename one if both "
+                "have the same name"
+            )
+        found[field] = alike[0]
     if EVENT not in found and not {COIN, "date"} <= set(found):
         raise InvalidArgument(
             f"{where} has no column event_id, and not both coin and date; it has {_listed(names)}. "
             "Name the column: fields={'my_column': 'event_id'}, or --field my_column=event_id"
         )
-    return {DECIDED_AT: decision, **found}
+    columns = {DECIDED_AT: decision, **found}
+    if twice := [name for name in columns.values() if names.count(name) > 1]:
+        raise InvalidArgument(f"{where} has two columns {twice[0]!r}; rename one of them")
+    return columns
+
+
+def _column(names: list[str], wanted: str, where: str) -> str:
+    """Return the column that the caller names."""
+    found = wanted if wanted in names else column_named(names, wanted, where)
+    if found is None:
+        raise InvalidArgument(f"{where} has no column {wanted!r}; it has {_listed(names)}")
+    return found
 
 
 def _decision(
     names: list[str], given: Mapping[str, str | None], decided_at: str | None, where: str
 ) -> str:
     if decided_at is not None:
-        if decided_at not in names:
-            raise InvalidArgument(f"{where} has no column {decided_at!r}; it has {_listed(names)}")
-        return decided_at
+        return _column(names, decided_at, where)
+    others = [name for name in names if name not in given]
     for wanted in _DECISIONS:
-        for name in names:
-            if name.lower() == wanted and name not in given:
-                return name
+        alike = [name for name in others if plain_name(name) == plain_name(wanted)]
+        if len(alike) > 1:
+            raise InvalidArgument(
+                f"{where} has {len(alike)} columns with the time of the decision: "
+                f"{_listed(alike)}. Name one: decided_at={alike[0]!r}, or --decided-at "
+                f"'{alike[0]}'; rename one if both have the same name"
+            )
+        if alike:
+            return alike[0]
     raise InvalidArgument(
         f"{where} has no column decided_at or ts with the time of each decision; it has "
         f"{_listed(names)}. Name it: decided_at='my_column', or --decided-at my_column"
@@ -225,8 +241,9 @@ def _as_frame(source: Any) -> Any:
     try:
         if not _is_pandas(source):
             return pa.Table.from_pylist(source) if isinstance(source, list) else pa.table(source)
-        names = {str(name).lower() for name in source.columns}
-        if not names & set(_DECISIONS) and str(source.index.dtype).startswith("datetime64"):
+        names = {plain_name(str(name)) for name in source.columns}
+        is_decided = not names.isdisjoint(map(plain_name, _DECISIONS))
+        if not is_decided and str(source.index.dtype).startswith("datetime64"):
             return source.rename_axis(DECIDED_AT).reset_index()
         if any(name is not None and name not in source.columns for name in source.index.names):
             return source.reset_index()
@@ -260,65 +277,34 @@ def _open_csv(
     fields: Mapping[str, str | None] | None,
     rows_max: int,
 ) -> SignalBatches:
-    if not path.is_file():
-        raise InvalidArgument(f"there is no file {path}")
-    with _explained(path):
-        names, delimiter = _header(path)
-    columns = _columns(names, decided_at, fields, str(path))
-    ignored = [name for name in names if name not in columns.values()]
-    batches = _csv_batches(path, delimiter, columns, rows_max)
-    return SignalBatches(columns, ignored, None, batches)
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    import pyarrow as pa
-
+    file = CsvFile(path)
     try:
-        yield
-    except UnicodeDecodeError:
-        raise InvalidArgument(f"{path} is not UTF-8 text; save it as UTF-8") from None
-    except (pa.ArrowException, csv.Error, OSError) as error:
-        raise InvalidArgument(f"{path} can't be read: {error}") from error
+        columns = _columns(file.names, decided_at, fields, str(path))
+    except InvalidArgument:
+        file.close()
+        raise
+    ignored = [name for name in file.names if name not in columns.values()]
+    return SignalBatches(columns, ignored, None, _csv_batches(file, columns, rows_max))
 
 
-def _csv_batches(
-    path: Path, delimiter: str, columns: dict[str, str], rows_max: int
-) -> "Iterator[Signals]":
+def _csv_batches(file: CsvFile, columns: dict[str, str], rows_max: int) -> "Iterator[Signals]":
     """Yield the rows of a CSV as texts. A row with a wrong number of fields is one that is broken.
 
-    Arrow leaves such a row out. Rows have numbers only where one thread reads.
+    Arrow leaves such a row out.
     """
     import pyarrow as pa
-    from pyarrow import csv as arrow_csv
 
     broken: dict[int, str] = {}
-
-    def keep(row: Any) -> str:
-        broken[row.number - 1] = (
-            f"it has {row.actual_columns} fields, and the header {row.expected_columns}"
-        )
-        return "skip"
-
-    wanted = list(dict.fromkeys(columns.values()))
+    types = dict.fromkeys(columns.values(), pa.string())
+    schema = pa.schema(list(types.items()))
     first = 1
-    with _explained(path):
-        reader = arrow_csv.open_csv(
-            path,
-            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep
-            ),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted
-            ),
-        )
-        for table in regrouped(reader, reader.schema, rows_max):
+    with file:
+        for table in regrouped(file.batches(types, broken.__setitem__), schema, rows_max):
             batch = _with_broken_rows(table, first, columns, broken)
             first += batch.table.num_rows
             yield batch
-        if broken:
-            yield _with_broken_rows(reader.schema.empty_table(), first, columns, broken)
+    if broken:
+        yield _with_broken_rows(schema.empty_table(), first, columns, broken)
 
 
 def _with_broken_rows(
@@ -343,16 +329,3 @@ def _with_broken_rows(
         places[is_readable] = numpy.arange(table.num_rows)
         table = table.take(pa.array(places, mask=~is_readable))
     return _signals(table, pa.array(rows), columns, here)
-
-
-def _header(path: Path) -> tuple[list[str], str]:
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        line = file.readline()
-        delimiter = max((",", ";", "\t"), key=line.count)
-        file.seek(0)
-        names = next(csv.reader(file, delimiter=delimiter), [])
-    repeated = {name for name in names if names.count(name) > 1}
-    if repeated:
-        raise InvalidArgument(f"{path} has two columns {_listed(sorted(repeated))}")
-    return names, delimiter

@@ -1,5 +1,6 @@
 """The rows of the caller: frames and files of every kind, and rows that can't be read."""
 
+import gzip
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
@@ -80,6 +81,76 @@ def test_a_row_of_a_file_that_can_t_be_read_is_kept_with_its_number_and_the_reas
     assert audit.counts == {"unreadable": 1, "never_known": 1, "clean": 1}
     (found,) = [row for row in audit.rows if row["verdict"] == "unreadable"]
     assert (found["row"], found["reason"]) == (2, "it has 2 fields, and the header 3")
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
+def test_a_file_whose_rows_would_vanish_in_a_quoted_field_is_refused_with_its_line(
+    db: Database, tmp_path: Path, name: str
+) -> None:
+    """The second row looks ahead; a parser has it inside of the note of the first."""
+    text = (
+        "event_id,decided_at,impact,note\nmoved,2026-03-02,5.0,{}fine\nscored,2026-03-02,8.25,{}\n"
+    )
+    opened = gzip.open if name.endswith("gz") else open
+    for first, second in (('"', ""), ('"', 'x"')):
+        with opened(tmp_path / name, "wt") as file:
+            file.write(text.format(first, second))
+        with pytest.raises(InvalidArgument, match=rf"{name}: line 2 opens a quote"):
+            db.audit(tmp_path / name)
+    with opened(tmp_path / name, "wt") as file:
+        file.write(text.format("", ""))
+    assert db.audit(tmp_path / name).counts == {"clean": 1, "scored_later": 1}
+
+
+_SPELLED = [
+    *("decidedAt", " decided_at", "Decided At", "DECIDED_AT", "decided-at", "decided\u00a0at"),
+    *("TS", " ts", "\ufeffts"),
+]
+
+
+@pytest.mark.parametrize("decision", _SPELLED)
+@pytest.mark.parametrize("form", ["pandas", "Arrow", "rows.csv", "rows.parquet"])
+def test_a_column_is_found_however_its_name_is_spelled(
+    db: Database, tmp_path: Path, decision: str, form: str
+) -> None:
+    names = {"decided_at": decision, "event_id": "Event ID", "impact": "\u00a0IMPACT "}
+    audit = db.audit(_in_form(FRAME.rename(columns=names), tmp_path, form))
+    assert [row["verdict"] for row in audit.verdicts] == EXPECTED
+    assert audit.columns["decided_at"] == decision
+
+
+@pytest.mark.parametrize("form", ["pandas", "Arrow", "rows.csv", "rows.parquet"])
+@pytest.mark.parametrize(
+    ("column", "twin", "message"),
+    [
+        ("impact", " Impact", "2 columns for impact: 'impact', ' Impact'. Leave one out"),
+        ("decided_at", "decidedAt", "2 columns with the time of the decision: 'decided_at', 'dec"),
+        ("event_id", "Event-ID", "2 columns for event_id"),
+    ],
+)
+def test_two_columns_that_are_spelled_alike_are_refused(
+    db: Database, tmp_path: Path, form: str, column: str, twin: str, message: str
+) -> None:
+    frame = FRAME.assign(**{twin: FRAME[column]})
+    with pytest.raises(InvalidArgument, match=message):
+        db.audit(_in_form(frame, tmp_path, form))
+    audit = db.audit(
+        _in_form(frame, tmp_path, form),
+        fields={twin: None},
+        decided_at="decided_at",
+    )
+    assert [row["verdict"] for row in audit.verdicts] == EXPECTED
+
+
+def _in_form(frame: pd.DataFrame, folder: Path, form: str) -> Any:
+    if form in FORMS:
+        return FORMS[form](frame)
+    file = folder / form
+    if form.endswith("csv"):
+        frame.to_csv(file, index=False)
+    else:
+        pq.write_table(pa.Table.from_pandas(frame), file)
+    return file
 
 
 def test_a_decision_that_can_t_be_read_is_told_the_form_that_is_expected(db: Database) -> None:

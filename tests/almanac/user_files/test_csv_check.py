@@ -1,0 +1,162 @@
+"""Records of CSV files are counted independently of the parser; none vanishes in a quoted field."""
+
+import csv
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from almanac.errors import InvalidArgument
+from almanac.user_files import csv_check
+from almanac.user_files.csv_check import CsvCheck
+from almanac.user_files.tables import CsvFile
+
+HEADER = "decided_at,event_id,impact,note\n"
+ROWS = [f"2026-03-{day:02}T12:00:00Z,event-{day},7.5,text {day}\n" for day in range(1, 21)]
+_TEXTS = st.text(st.sampled_from('ab1 ,;"\n\té€'), max_size=12)
+
+
+def read(path: Path, data: bytes) -> tuple[list[dict[str, str]], dict[int, str]]:
+    """Return the readable rows of a file, and why the others are not."""
+    path.write_bytes(data)
+    broken: dict[int, str] = {}
+    with CsvFile(path) as file:
+        batches = list(file.batches(dict.fromkeys(file.names, pa.string()), broken.__setitem__))
+    return [row for batch in batches for row in batch.to_pylist()], broken
+
+
+@given(
+    rows=st.lists(st.tuples(st.just("2026-03-01"), _TEXTS, _TEXTS), max_size=8),
+    delimiter=st.sampled_from(",;\t|"),
+    line_end=st.sampled_from(["\n", "\r\n"]),
+    quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC]),
+    step=st.integers(1, 40),
+)
+def test_every_record_of_a_sound_file_is_read_whatever_its_texts(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, str, str]],
+    delimiter: str,
+    line_end: str,
+    quoting: int,
+    step: int,
+) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator=line_end, quoting=quoting)
+    writer.writerow(["a", "b", "c"])
+    for row in rows:
+        writer.writerow(row)
+    data = text.getvalue().encode()
+    folder = tmp_path_factory.mktemp("sound")
+    found, broken = read(folder / "rows.csv", data)
+    assert [tuple(row.values()) for row in found] == rows
+    assert not broken
+    check = CsvCheck("rows.csv", delimiter, 3)
+    for start in range(0, len(data), step):
+        check.feed(data[start : start + step])
+    check.finish()
+    assert check.records == len(rows) + 1
+
+
+@given(
+    places=st.lists(st.integers(0, sum(map(len, ROWS)) - 1), min_size=1, max_size=3),
+    is_quoted=st.booleans(),
+)
+def test_no_row_vanishes_in_a_field_whose_quotes_are_there_by_accident(
+    tmp_path_factory: pytest.TempPathFactory, places: list[int], is_quoted: bool
+) -> None:
+    text = "".join(ROWS)
+    if is_quoted:
+        text = "".join(f'"{row.strip()}"\n'.replace(",", '","') for row in ROWS)
+    for place in places:
+        text = text[:place] + '"' + text[place:]
+    path = tmp_path_factory.mktemp("stray") / "rows.csv"
+    try:
+        found, broken = read(path, (HEADER + text).encode())
+    except InvalidArgument as error:
+        assert str(path) in str(error)
+        assert "line" in str(error)
+    else:
+        assert len(found) + len(broken) == len(ROWS)
+
+
+@given(place=st.integers(0, 10_000))
+def test_no_row_vanishes_if_a_quote_is_lost(
+    tmp_path_factory: pytest.TempPathFactory, place: int
+) -> None:
+    text = "".join(f'"{row.strip()}"\n'.replace(",", '","') for row in ROWS)
+    places = [at for at, letter in enumerate(text) if letter == '"']
+    at = places[place % len(places)]
+    text = text[:at] + text[at + 1 :]
+    try:
+        found, broken = read(tmp_path_factory.mktemp("lost") / "rows.csv", (HEADER + text).encode())
+    except InvalidArgument as error:
+        assert "line" in str(error)
+    else:
+        assert len(found) + len(broken) == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [(3, None), (3, 4), (3, 9), (20, None), (1, 20)],
+)
+def test_a_quote_that_opens_by_accident_is_refused_with_its_line(
+    tmp_path: Path, opening: int, closing: int | None
+) -> None:
+    rows = list(ROWS)
+    rows[opening - 1] = rows[opening - 1].replace("text", '"text, and')
+    if closing is not None:
+        rows[closing - 1] = rows[closing - 1].replace("\n", '"\n')
+    with pytest.raises(InvalidArgument, match=rf"rows.csv: line {opening + 1} opens a quote"):
+        read(tmp_path / "rows.csv", (HEADER + "".join(rows)).encode())
+
+
+def test_a_text_with_line_breaks_and_commas_is_one_field(tmp_path: Path) -> None:
+    notes = ["One, two, three,\nfour, five, six,\nseven", "2026-03-01, was, or\n2026-03-02", "\n\n"]
+    lines = [f'2026-03-01,event-1,7.5,"{note}"\n' for note in notes]
+    found, broken = read(tmp_path / "rows.csv", (HEADER + "".join(lines)).encode())
+    assert [row["note"] for row in found] == notes
+    assert not broken
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'1,2,"three" 3,4\n', r"line 2 has text after a closing quote"),
+        (
+            b'1,2,3,4\n1,2,"3\n4"5,6\n',
+            r"line 4 has text after the quote that closes",
+        ),
+        (b"1,2,3,4\n1,2,\0,4\n", r"line 3 has a NUL byte"),
+        (b"1,2,3,4\n1,2,\xe9,4\n", r"line 3 is not UTF-8 \(byte 0xe9\); it may be Latin-1"),
+        (b"1,2,3,\xe2\x82", r"line 2 is not UTF-8"),
+        (b"1,2,3,4\r1,2,\xff,4\r", r"line 3 is not UTF-8"),
+    ],
+)
+def test_damage_is_refused_with_its_line(tmp_path: Path, data: bytes, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        read(tmp_path / "rows.csv", HEADER.encode() + data)
+
+
+def test_another_count_of_the_parser_is_refused() -> None:
+    check = CsvCheck("rows.csv", ",", 2)
+    check.feed(b"1,2\n3,4")
+    check.finish()
+    check.check_read(2)
+    with pytest.raises(InvalidArgument, match=r"rows.csv has 2 records, but 1 were read"):
+        check.check_read(1)
+
+
+def test_a_quoted_field_without_an_end_takes_no_more_memory_than_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_check, "LINE_BYTES_MAX", 1_000)
+    for name in ("_BLOCK_BYTES", "_HEAD_BYTES"):
+        monkeypatch.setattr(f"almanac.user_files.tables.{name}", 1_000)
+    endless = b"\n".join([b"words"] * 1_000)
+    with pytest.raises(InvalidArgument, match="line 3 opens a quoted field of more than"):
+        read(tmp_path / "rows.csv", HEADER.encode() + b'1,2,3,4\n1,2,3,"' + endless + b'"\n')
+    with pytest.raises(InvalidArgument, match="line 3 has more than"):
+        read(tmp_path / "rows.csv", HEADER.encode() + b"1,2,3,4\n1,2,3," + b"x" * 9_000)
