@@ -58,9 +58,8 @@ def resolve_pair(reader: Reader, text: str, coins: Coins | None = None) -> Coin:
         UnknownName: none has it. A coin whose name, not ticker, is this text does not count.
     """
     tickers = tickers_of_pair(text)
-    for label in (text, *tickers):
-        if coins is not None and label in coins:
-            return resolve_coin(reader, coins[label])
+    if coins and (label := named_label(text, coins)) is not None:
+        return resolve_coin(reader, coins[label])
     if "/" not in text and (whole := _exact(text.strip(), _resolving(reader))) is not None:
         return whole
     found = _coin_of(text, tickers, _resolving(reader))
@@ -72,20 +71,56 @@ def resolve_pair(reader: Reader, text: str, coins: Coins | None = None) -> Coin:
     return found
 
 
-def resolve_pairs(reader: Reader, wanted: Iterable[str]) -> dict[str, Coin]:
+def resolve_pairs(
+    reader: Reader, wanted: Iterable[str], coins: Coins | None = None
+) -> dict[str, Coin]:
     """Return the coin of each text that is a slug, ticker, name or pair; leave out the others.
+
+    `coins` goes first: the coins of texts, or of their tickers, that the caller names.
 
     Raises:
         AmbiguousCoin: several coins have a ticker or name; the message lists their slugs.
+        UnknownName: a coin that the caller names does not exist.
     """
     texts = list(dict.fromkeys(wanted))
-    found = resolve_coins(reader, texts)
+    labels = {text: named_label(text, coins) for text in texts} if coins else {}
+    said = {t: resolve_coin(reader, coins[n]) for t, n in labels.items() if coins and n is not None}
+    texts = [text for text in texts if text not in said]
+    found = said | resolve_coins(reader, texts)
     tickers = {text: tickers_of_pair(text) for text in texts if text not in found}
     resolve = _resolving(reader, [ticker for each in tickers.values() for ticker in each])
     for text, each in tickers.items():
         if (coin := _coin_of(text, each, resolve)) is not None:
             found[text] = coin
     return found
+
+
+def resolve_each_pair(
+    reader: Reader, wanted: Iterable[str | Coin], coins: Coins | None = None
+) -> list[Coin]:
+    """Return the coin of each, as `resolve_pairs`.
+
+    Raises:
+        AmbiguousCoin, UnknownName, InvalidArgument: one is not one coin.
+    """
+    each = list(wanted)
+    found = resolve_pairs(reader, [coin for coin in each if isinstance(coin, str)], coins)
+    listed = []
+    for coin in each:
+        if not isinstance(coin, str):
+            listed.append(resolve_coin(reader, coin))
+        elif coin in found:
+            listed.append(found[coin])
+        elif tickers_of_pair(coin):
+            listed.append(resolve_pair(reader, coin))  # Raises, and names the ticker.
+        else:
+            listed.append(resolve_coin(reader, coin))  # Raises, and names similar coins.
+    return listed
+
+
+def named_label(text: str, coins: Coins) -> str | None:
+    """Return the label under which the caller names the coin of a text, None if there is none."""
+    return next((label for label in (text, *tickers_of_pair(text)) if label in coins), None)
 
 
 _Resolve = Callable[[str], Coin | None]

@@ -11,6 +11,7 @@ from almanac.instants import Duration
 from almanac.joins import blackouts, rows
 from almanac.joins.blackouts import AsOfEach
 from almanac.joins.rows import AsOf, Symbols, Unknown
+from almanac.pairs import Coins as CoinsOfLabels
 from almanac.reader import Reader
 from almanac.results import Result
 
@@ -34,6 +35,7 @@ class Joins:
         categories: Names | None = None,
         min_impact: float | None = None,
         unknown: Unknown = "raise",
+        coins: CoinsOfLabels | None = None,
     ) -> Any:
         """Return the rows of a frame with the next event of their coin, as known at their instant.
 
@@ -46,12 +48,14 @@ class Joins:
             frame: a pandas or Polars DataFrame, or a pyarrow Table; it is not changed.
             ts: the column of instants, or a level of the index; None is the index. Instants without
                 a zone are of the zone of the database. An instant to come is an error.
-            coin: the column of coins: slugs, tickers or names.
+            coin: the column of coins: slugs, tickers, names, or pairs such as `BTC/USDT`, `BTC-USD`
+                or `BTCUSDT`.
             horizon: how far ahead an event may begin.
             prefix: put before the name of each new column.
             categories, min_impact: which events count, as in `events`, by what was known then.
             unknown: `ignore` takes a coin that nobody knows as no coin. An ambiguous one is always
                 an error.
+            coins: names in the column, or tickers, each with its coin.
 
         Returns:
             The same rows, order, index and columns, of the same kind of frame, and:
@@ -79,6 +83,7 @@ class Joins:
             categories=categories,
             min_impact=min_impact,
             unknown=unknown,
+            coins=coins,
         )
 
     def features(
@@ -97,7 +102,7 @@ class Joins:
         Args:
             index: the instants at which the bars open; without a zone as in `attach_known`.
             bar: the length of a bar.
-            symbols: coins; or the names of your data, each with its coin.
+            symbols: coins or pairs; or the names of your data, each with its coin.
             as_of: `bar_close` is what was known when the bar closed, for a decision at the next
                 open; `bar_open` what was known when it opened.
             horizon, categories, min_impact: as in `attach_known`.

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from almanac import frames
-from almanac.coins import Coin, resolve_coin, resolve_coins, resolve_each
+from almanac.coins import Coin
 from almanac.errors import InvalidArgument
 from almanac.events import Names, category_names, impact_values, one_of
 from almanac.instants import Duration, duration
 from almanac.joins.next_events import ORIGIN, US, Rows, Selection, next_events
 from almanac.joins.spans import NONE
+from almanac.pairs import Coins, resolve_each_pair, resolve_pairs
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 
@@ -40,6 +41,7 @@ def attach_known(
     categories: Names | None,
     min_impact: float | None,
     unknown: Unknown,
+    coins: Coins | None = None,
 ) -> Any:
     is_strict = one_of(unknown, "unknown", ("raise", "ignore")) == "raise"
     with reader.pinned():
@@ -47,7 +49,7 @@ def attach_known(
         moments = frames.moments_of(frames.column_of(frame, ts, "ts"), ts or "index", reader.tz)
         _refuse_future(reader, moments, "the frame")
         texts = frames.texts_of(frames.column_of(frame, coin, "coin"), coin)
-        slugs, codes = _coins_of(reader, texts, is_strict=is_strict)
+        slugs, codes = _coins_of(reader, texts, coins, is_strict=is_strict)
         known = next_events(reader, Rows(codes, moments, slugs), selection)
     return frames.with_columns(frame, known, prefix)
 
@@ -77,7 +79,7 @@ def features(
         selection = selected(reader, horizon, categories, min_impact)
         opened = frames.moments_of(opens.to_series(index=range(len(opens))), "index", reader.tz)
         _refuse_future(reader, opened, "index")
-        coins = [coin.slug for coin in resolve_each(reader, list(names.values()))]
+        coins = [coin.slug for coin in resolve_each_pair(reader, names.values())]
         slugs = sorted(set(coins))
         known_us = opened.microseconds + (length // US if is_close else 0)
         # What will be known at the close of the running bar is not known yet.
@@ -142,17 +144,15 @@ def _refuse_future(reader: Reader, moments: frames.Moments, what: str) -> None:
 
 
 def _coins_of(
-    reader: Reader, texts: "pa.DictionaryArray", *, is_strict: bool
+    reader: Reader, texts: "pa.DictionaryArray", named: Coins | None, *, is_strict: bool
 ) -> tuple[list[str], "npt.NDArray[np.int64]"]:
     """Return the slugs, and for each row the place of its slug; `NONE` for no coin."""
     import numpy as np
 
     wanted: list[str] = texts.dictionary.to_pylist()
-    coins = resolve_coins(reader, wanted)
+    coins = resolve_pairs(reader, wanted, named)
     if is_strict:
-        for text in wanted:
-            if text not in coins:
-                resolve_coin(reader, text)  # Raises; the message names similar coins.
+        resolve_each_pair(reader, [text for text in wanted if text not in coins])  # Raises.
     slugs = sorted({coin.slug for coin in coins.values()})
     place = {slug: number for number, slug in enumerate(slugs)}
     codes = [place[coins[text].slug] if text in coins else NONE for text in wanted]

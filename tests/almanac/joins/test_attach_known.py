@@ -329,6 +329,40 @@ class TestFrames:
             db.attach_known(frame.assign(coin="sun"), unknown="ignore")
 
 
+class TestNamesInTheData:
+    @pytest.mark.parametrize("pair", ["BTC/USDT", "BTC-USD", "BTCUSDT", "BTC/USDT:USDT", "btc/usd"])
+    def test_a_pair_is_its_coin(self, db: almanac.Database, pair: str) -> None:
+        assert nexts(db, pair, at(9, 7)) == nexts(db, "bitcoin", at(9, 7)) == [("day", 2)]
+        found = db.features(pd.DatetimeIndex([at(9, 7)]), "1h", [pair])
+        assert list(found.next_event_id) == ["day"]
+
+    @pytest.mark.parametrize("text", ["SUN", "SUN/USDT", "SUNUSDT"])
+    def test_the_caller_names_the_coin_of_a_text_or_of_its_ticker(
+        self, db: almanac.Database, text: str
+    ) -> None:
+        with pytest.raises(almanac.AmbiguousCoin, match="other-sun"):
+            nexts(db, text, at(5))
+        for coins in ({"SUN": "other-sun"}, {text: db.resolve("other-sun")}):
+            assert nexts(db, text, at(5), coins=coins) == [("tie_1", 5)]
+
+    def test_a_name_of_the_callers_own_may_be_any_text(self, db: almanac.Database) -> None:
+        frame = pd.DataFrame({"ts": at(9, 7), "coin": ["asset 7", "asset 8"]})
+        named = {"asset 7": "BTC", "asset 8": "LUNA"}
+        for given in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
+            found = db.attach_known(given, coins=named)["next_event_id"]
+            assert list(found)[0] in ("day", pa.scalar("day"))
+
+    @pytest.mark.parametrize("text", ["NOBODY/USDT", "NOBODYUSDT", "nobody"])
+    def test_an_unknown_name_is_an_error_that_names_it(
+        self, db: almanac.Database, text: str
+    ) -> None:
+        with pytest.raises(almanac.UnknownName, match=text):
+            nexts(db, text, at(5))
+        with pytest.raises(almanac.UnknownName, match="no-such-slug"):
+            nexts(db, text, at(5), coins={text: "no-such-slug"})
+        assert nexts(db, text, at(5), unknown="ignore") == [(None, None)]
+
+
 class TestFeatures:
     def test_a_bar_knows_what_was_known_at_its_close(self, db: almanac.Database) -> None:
         opens = pd.date_range(at(9, 4), periods=3, freq="1h")
