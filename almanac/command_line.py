@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from almanac.errors import AlmanacError, InvalidArgument, WarehouseError
 from almanac.forms.plain_text import plain
+from almanac.instants import refuse_misread
 
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
@@ -120,7 +121,7 @@ def _sql(given: argparse.Namespace) -> int:
 
     # While DuckDB runs, Python's own handler may come late, or not at all.
     program = QueryHooks(hold_signals=partial(held_signals, (signal.SIGINT, signal.SIGTERM)))
-    statement, values = _statement(given), dict(map(_parameter, given.param))
+    statement, values = _statement(given), dict(map(parameter_of, given.param))
     file = find_file(given.home)
     form: Any = given.format or ("table" if sys.stdout.isatty() else "tsv")
     if form != "table":
@@ -150,10 +151,16 @@ def _statement(given: argparse.Namespace) -> str:
     return file_text
 
 
-def _parameter(given: str) -> tuple[str, str]:
+def parameter_of(given: str) -> tuple[str, str]:
+    """Return the name and the text of a parameter of a statement.
+
+    Raises:
+        InvalidArgument: it is not NAME=TEXT, or the text is an instant whose zone is abbreviated.
+    """
     name, sign, text = given.partition("=")
     if not sign or not name.isidentifier():
         raise InvalidArgument(f"--param {given}: expected NAME=TEXT, such as ts=2026-03-02")
+    refuse_misread(text, f"--param {name}")
     return name, text
 
 

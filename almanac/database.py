@@ -15,7 +15,7 @@ from almanac import events
 from almanac.coins import Coin
 from almanac.coverage import Coverage, coverage_at
 from almanac.events import Basis, Coins, Names
-from almanac.instants import Duration, Instant, refuse_without_zone, zone
+from almanac.instants import Duration, Instant, refuse_misread, zone
 from almanac.joins.questions import Joins
 from almanac.reader import Reader, find_file
 from almanac.reading.query_limits import QueryLimits
@@ -108,7 +108,7 @@ class Database(EventStudies, Joins):
             QueryRefused: it would write, fails, or takes too long; the message says how.
         """
         for name, value in params.items():
-            refuse_without_zone(value, name, self._reader.tz)
+            refuse_misread(value, name, self._reader.tz)
         return self._reader.result(query, params, own=False)
 
     def register(self, name: str, frame: Any) -> None:

@@ -3,11 +3,13 @@
 Belongs here: reading an instant, a duration and a zone. Does not: columns of frames (frames).
 An instant without a zone is of the zone that the database was opened with, which is UTC unless
 another was named; it is never the zone of the machine, which would be look-ahead by some hours.
+A zone is never read from an abbreviation: `CST` is Chicago or China, 14 hours apart. The macro
+`_almanac.instant` of the warehouse has the same rules.
 """
 
 import re
 from contextlib import suppress
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Any, Final, SupportsFloat
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -33,29 +35,60 @@ _UNITS: Final = {
     **dict.fromkeys(("w", "week", "weeks"), timedelta(weeks=1)),
 }
 _PART: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
+_UTC_NAMES: Final = ("UTC", "GMT", "Z")
+_IANA: Final = r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)+"
+_DAY_AND_TIME: Final = (
+    r"(?P<day>\d{4}-?(?:\d\d-?\d\d|W\d\d(?:-?\d)?))"
+    r"(?:(?:T|\s+)(?P<time>\d\d(?::?\d\d(?::?\d\d(?:[.,]\d+)?)?)?))?"
+)
+_TEXT: Final = re.compile(
+    _DAY_AND_TIME + r"(?:\s*(?P<zone>Z|UTC|GMT|(?P<offset>[+-](?:0\d|1[0-5])(?::?[0-5]\d)?)|"
+    f"{_IANA}))?",
+    re.IGNORECASE | re.ASCII,
+)
+_OTHER_ZONE: Final = re.compile(
+    _DAY_AND_TIME + r"\s*(?P<rest>[^\d\s].*)", re.IGNORECASE | re.DOTALL
+)
+_ABBREVIATED: Final = re.compile(
+    _DAY_AND_TIME.removesuffix("?") + r"\s*\(?[A-Za-z][A-Za-z0-9_]*([+-][\d:]+)?\)?", re.ASCII
+)
+ZONES_READ: Final = "Z, UTC, GMT, an offset such as -06:00, or an IANA name such as America/Chicago"
 _US: Final = timedelta(microseconds=1)
 _LONGEST: Final = timedelta(days=365_000)
 _DAYS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
 
 
 def zone(name: str | tzinfo) -> tzinfo:
-    """Return a time zone by its IANA name. A zone of another library is taken by its name.
+    """Return a time zone: UTC, or an IANA name such as `Europe/Berlin`.
+
+    A zone of another library is taken by its name. An abbreviation is refused, also one that is an
+    IANA name, such as `EST` or `CET`: it may mean another zone to its author.
 
     Raises:
-        InvalidArgument: there is no zone of this name, or it has none.
+        InvalidArgument: there is no zone of this name, it is an abbreviation, or it has no name.
     """
     given, text = name, name
     if isinstance(name, tzinfo):
         # pytz's zones say `zone`; put into a datetime as they are, they are off by minutes.
         text = getattr(name, "key", None) or getattr(name, "zone", None) or str(name)
-    if not isinstance(text, str) or text.upper() == "UTC":
+    if not isinstance(text, str) or text.strip().upper() in _UTC_NAMES:
         return UTC
+    if found := _zone_named(text.strip()):
+        return found
+    raise InvalidArgument(
+        f"tz={given!r}: no such time zone, or an abbreviation, which may mean several; use UTC or "
+        "an IANA name with its region, such as 'America/Chicago'"
+    )
+
+
+def _zone_named(text: str) -> tzinfo | None:
+    """Return the zone with this IANA name, None if there is none or it has no region."""
+    if not re.fullmatch(_IANA, text):
+        return None
     try:
         return ZoneInfo(text)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidArgument(
-            f"tz={given!r}: no such time zone; use an IANA name such as 'Europe/Berlin'"
-        ) from error
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
 
 
 def instant(
@@ -81,13 +114,14 @@ def instant(
             day = now.astimezone(tz).date() + timedelta(days=_DAYS[word])
             return datetime.combine(day, time(), tz).astimezone(UTC)
         try:
-            moment = datetime.fromisoformat(given.strip())
+            moment, own_zone = _parsed_instant(given.strip())
         except ValueError as error:
             words = "" if now is None else ", or now, today, yesterday or tomorrow"
             raise InvalidArgument(
                 f"{name}={given!r} is no instant; expected ISO 8601, such as 2026-03-02 or "
-                f"2026-03-02T12:00:00Z{words}"
+                f"2026-03-02T12:00:00Z{words}{_reason(given)}"
             ) from error
+        tz = own_zone or tz
     elif isinstance(moment, date) and not isinstance(moment, datetime):
         moment = datetime.combine(moment, time())
     if not isinstance(moment, datetime) or moment != moment:  # NaT is a datetime unequal to itself.
@@ -121,26 +155,68 @@ def plain_time(given: Any) -> Any:
     return found if isinstance(found, date | timedelta) else None
 
 
-def refuse_without_zone(given: Any, name: str, tz: tzinfo) -> None:
-    """Refuse a value that SQL would read as an instant in UTC, where `tz` is another zone.
+def _parsed_instant(text: str) -> tuple[datetime, tzinfo | None]:
+    """Return the date and time of a text, without a zone, and the zone that it names.
 
     Raises:
-        InvalidArgument: it is, or contains, a date, or a datetime or text without a zone.
+        ValueError: it is no ISO 8601, or names its zone in another way than `ZONES_READ`.
     """
-    if str(tz) == "UTC":
-        return
+    found = _TEXT.fullmatch(text)
+    # `fromisoformat` takes any character between date and time: 2026-03-02+05:00 would be 05:00.
+    if found is None or (found["zone"] and not found["time"]):
+        raise ValueError(text)
+    local = datetime.fromisoformat(found["day"] + (f"T{found['time']}" if found["time"] else ""))
+    if not found["zone"]:
+        return local, None
+    if found["offset"]:
+        hours, minutes = found["offset"][1:3], found["offset"][3:].lstrip(":") or "0"
+        offset = timedelta(hours=int(hours), minutes=int(minutes))
+        return local, timezone(-offset if found["offset"][0] == "-" else offset)
+    if found["zone"].upper() in _UTC_NAMES:
+        return local, UTC
+    if named := _zone_named(found["zone"]):
+        return local, named
+    raise ValueError(text)
+
+
+def _reason(text: str) -> str:
+    """Return what to write in place of the zone of a text that is refused, if it names one."""
+    found = _OTHER_ZONE.fullmatch(text.strip())
+    if found is None:
+        return ""
+    return (
+        f". It ends in {found['rest']!r}; a time may end in {ZONES_READ}. An abbreviation such "
+        "as CST means several zones"
+    )
+
+
+def refuse_misread(given: Any, name: str, tz: tzinfo = UTC) -> None:
+    """Refuse a value that SQL would read as another instant than its author meant.
+
+    Raises:
+        InvalidArgument: it is, or contains, a text whose zone is an abbreviation; or, where `tz` is
+            not UTC, a date, or a datetime or text without a zone.
+    """
+    if isinstance(given, str) and _ABBREVIATED.fullmatch(given.strip()):
+        with suppress(InvalidArgument):
+            instant(given, name)
+            return
+        raise InvalidArgument(f"{name}={given!r}{_reason(given)}")
     # A datetime64 of NumPy has no zone, and as a Python value it may be a number.
     is_datetime64 = getattr(getattr(given, "dtype", None), "kind", "") == "M"
     if not is_datetime64 and hasattr(given, "tolist"):
         given = given.tolist()
     if isinstance(given, list | tuple | dict):
         for item in given.values() if isinstance(given, dict) else given:
-            refuse_without_zone(item, name, tz)
+            refuse_misread(item, name, tz)
+        return
+    if str(tz) == "UTC":
         return
     moment = given
     if isinstance(given, str):
         with suppress(ValueError):
-            moment = datetime.fromisoformat(given.strip())
+            local, own_zone = _parsed_instant(given.strip())
+            moment = local.replace(tzinfo=own_zone)
     # NaT is a datetime unequal to itself.
     is_date = isinstance(moment, date) and moment == moment
     if is_datetime64 or (is_date and getattr(moment, "tzinfo", None) is None):

@@ -11,12 +11,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
 
+from almanac.errors import InvalidArgument
+from almanac.instants import instant
 from almanac.reading.signals import held_signals
 from pipeline.console import EXIT_USAGE, fail
 
@@ -26,16 +28,16 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for program
 
 
 def instant_option(name: str, text: str) -> datetime:
-    """Parse an instant; without a zone it is UTC."""
+    """Parse an instant; without a zone it is UTC. An abbreviated zone is refused."""
     try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
+        parsed = instant(text, name)
+    except InvalidArgument as error:
         fail(
-            f"{name} {text!r}: expected a form such as 2026-03-01 or 2026-03-01T06:00:00Z",
+            f"{name} {text!r}: expected a form such as 2026-03-01 or 2026-03-01T06:00:00Z. {error}",
             code=EXIT_USAGE,
         )
     _check_year(name, text, parsed.year)
-    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+    return parsed
 
 
 def dates_option(begin: str, end: str | None) -> tuple[date, date | None]:

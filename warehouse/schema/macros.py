@@ -132,7 +132,8 @@ MACROS: Final = (
 INTERNAL_MACROS: Final = tuple(
     f"{INTERNAL_SCHEMA}.{name}"
     for name in (
-        *("instant", "end_after", "date_precision", "earliest", "begins_by", "latest"),
+        *("local_of", "zoned", "first_of", "instant", "unreadable"),
+        *("end_after", "date_precision", "earliest", "begins_by", "latest"),
         "displayed_date_full",
         "date_exact",
         "days_until",

@@ -8,42 +8,26 @@
 -- name: read_texts
 -- Grain: one row per row of `given`, a text read as an instant (zoned), or as the time of day that it
 -- gives (local), if it names no zone; is_day: it is a date alone; midnight: the date that it gives if
--- its time of day is 00:00 as written. NULL if it is neither.
+-- its time of day is 00:00 as written. NULL if it is neither, or if its zone is an abbreviation.
 -- Parameters: none. Run twice: the same rows.
 SELECT
-    * EXCLUDE (value, text, has_zone, stamp, local, written),
-    CASE WHEN stamp BETWEEN TIMESTAMPTZ '1900-01-01 00:00:00+00'
-        AND TIMESTAMPTZ '2200-12-31 00:00:00+00' THEN stamp END AS zoned,
-    CASE WHEN local BETWEEN TIMESTAMP '1900-01-01' AND TIMESTAMP '2200-12-31'
+    * EXCLUDE (value, stamp, local, names_no_zone),
+    CASE WHEN NOT names_no_zone
+        AND stamp BETWEEN TIMESTAMPTZ '1900-01-01 00:00:00+00' AND TIMESTAMPTZ '2200-12-31 00:00:00+00'
+        THEN stamp END AS zoned,
+    CASE WHEN names_no_zone AND stamp IS NOT NULL
+        AND local BETWEEN TIMESTAMP '1900-01-01' AND TIMESTAMP '2200-12-31'
         THEN local END AS local,
-    text IS NULL AS is_empty,
-    length(text) <= 10 AS is_day,
-    CASE WHEN written::TIME = TIME '00:00:00' THEN written::DATE END AS midnight
+    coalesce(trim(value) = '', true) AS is_empty,
+    coalesce(NOT contains(value, ':'), false) AS is_day,
+    CASE WHEN stamp IS NOT NULL AND local::TIME = TIME '00:00:00' THEN local::DATE END AS midnight
 FROM (
     SELECT
         *,
-        -- DuckDB 1.4 wants seconds before a zone.
-        CASE WHEN has_zone THEN coalesce(
-            TRY_CAST(text AS TIMESTAMPTZ),
-            TRY_CAST(
-                regexp_replace(text, '(\d[T ]\d?\d:\d\d)(\s*[A-Za-z+-])', '\1:00\2') AS TIMESTAMPTZ
-            )
-        ) END AS stamp,
-        CASE WHEN NOT has_zone THEN TRY_CAST(text AS TIMESTAMP) END AS local,
-        CASE WHEN has_zone
-            THEN TRY_CAST(regexp_extract(text, '^.*?\d:\d\d(:\d\d([.]\d*)?)?') AS TIMESTAMP)
-            ELSE local
-        END AS written
-    FROM (
-        SELECT
-            *,
-            nullif(trim(value), '') AS text,
-            -- Cast to TIMESTAMP, a text would lose the zone that it names.
-            coalesce(regexp_matches(
-                value, '\d:\d\d(:\d\d([.,]\d*)?)?\s*([A-Za-z]|[+-]\s*\d)'
-            ), false) AS has_zone
-        FROM given
-    )
+        _almanac.instant(value) AS stamp,
+        _almanac.local_of(value) AS local,
+        coalesce(regexp_full_match(value, '[^:]*(:[\d:.,]+\s*)?'), true) AS names_no_zone
+    FROM given
 )
 
 -- name: read_naive

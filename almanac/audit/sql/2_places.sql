@@ -28,7 +28,7 @@ SELECT
     CASE
         WHEN broken IS NOT NULL THEN broken
         WHEN decided_at IS NULL AND is_empty THEN 'it has no decision time'
-        WHEN decided_at IS NULL THEN 'its decision time can''t be read; expected ISO 8601, as 2026-03-02T12:00:00Z'
+        WHEN decided_at IS NULL THEN 'its decision time can''t be read; expected ISO 8601, as 2026-03-02T12:00:00Z; an abbreviation of a zone means several'
         WHEN decided_at > $now THEN 'its decision is still to come'
         WHEN event_id IS NULL AND coin IS NULL THEN 'it has neither an event_id nor a coin'
     END AS reason

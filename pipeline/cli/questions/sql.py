@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
+from almanac.command_line import parameter_of
 from almanac.errors import InvalidArgument, UnknownName
 from almanac.forms.answer_forms import FileForm
 from almanac.reading.query_limits import QueryHooks, QueryLimits
@@ -216,10 +217,10 @@ def _vertical(chosen: Form, given: Form | None) -> bool | None:
 
 
 def _value(given: str) -> tuple[str, str]:
-    name, sign, text = given.partition("=")
-    if not sign or not name.isidentifier():
-        fail(f"--param {given}: expected NAME=TEXT, such as ts=2026-03-02", code=EXIT_USAGE)
-    return name, text
+    try:
+        return parameter_of(given)
+    except InvalidArgument as error:
+        fail(str(error), code=EXIT_USAGE)
 
 
 def _limits(settings: Settings) -> QueryLimits:

@@ -131,6 +131,8 @@ FROM (
                 ELSE error(
                     'slip_rates: ' || CASE
                         WHEN cohort_from IS NULL THEN 'the instant of the cohort is NULL'
+                        WHEN _almanac.instant(cohort_from) IS NULL
+                            THEN _almanac.unreadable(cohort_from)
                         WHEN coalesce(
                             _almanac.after(cohort_from, horizon) <= _almanac.instant(cohort_from),
                             true

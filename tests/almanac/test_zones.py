@@ -1,0 +1,238 @@
+"""Zones: which a text may name, and that Python and SQL read a text alike."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+import almanac
+from almanac.command_line import main
+from almanac.errors import InvalidArgument
+from almanac.instants import instant, zone
+from pipeline.cli.options import instant_option
+from tests.almanac.publications import NamedCoin, publish_by_hand
+from tests.warehouse.answers.handmade import Known
+
+
+def at(day: int, hour: int = 0) -> datetime:
+    return datetime(2026, 3, day, hour, tzinfo=UTC)
+
+
+NOW = at(9)
+ABBREVIATED = [
+    *("CST", "PST", "AST", "BST", "IST", "EST", "MST", "EDT", "PDT", "CET", "JST", "HST", "ACT"),
+    *("cst", "Pst", "EST5EDT", "Japan", "GB", "PRC", "Zulu", "UTC+2", "GMT+8", "GMT0", "PM"),
+]
+SAME = [
+    "2026-03-05 06:00Z",
+    "2026-03-05T06:00:00 gmt",
+    "2026-03-05 00:00:00-06",
+    "2026-03-05 06:00",
+]
+SAME += ["2026-03-05 00:00:00 America/Chicago", "2026-03-04 22:00 Etc/GMT+8", "2026-03-05 06:00UTC"]
+SAME += ["2026-03-05 11:30+0530", "2026-03-05T11:30:00.000+05:30"]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    coins = [NamedCoin("bitcoin", "BTC", "Bitcoin", 1)]
+    versions = [Known(event_id="one", known_from=at(1), date=at(12), coins=("bitcoin",))]
+    path = tmp_path_factory.mktemp("zones") / "warehouse.duckdb"
+    return publish_by_hand(path, versions, pulls=[at(1), at(5, 6), at(8)], coins=coins)
+
+
+@pytest.fixture(scope="module")
+def db(file: Path) -> Iterator[almanac.Database]:
+    with almanac.open(file, clock=lambda: NOW) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def attached(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Another program, in a zone of its own."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'Asia/Tokyo'")
+        connection.execute(f"ATTACH '{file}' AS warehouse (READ_ONLY)")
+        connection.execute("USE warehouse")
+        yield connection
+
+
+@pytest.mark.parametrize("name", ABBREVIATED)
+def test_an_abbreviated_zone_is_refused_by_every_question_in_python(
+    db: almanac.Database, name: str
+) -> None:
+    text = f"2026-03-05 12:00:00 {name}"
+    frame = pd.DataFrame({"ts": [text], "coin": ["bitcoin"]})
+    questions: list[Any] = [
+        lambda: db.events(as_of=text),
+        lambda: db.events(window=(text, None)),
+        lambda: db.changes(text),
+        lambda: db.coverage(text),
+        lambda: db.attach_known(frame),
+        lambda: db.blackouts(as_of=text, min_impact=None),
+        lambda: db.sql("SELECT $at::TIMESTAMPTZ AS at", at=text),
+        lambda: db.sql("SELECT unnest($at)::TIMESTAMPTZ AS at", at=[text]),
+    ]
+    for question in questions:
+        with pytest.raises(InvalidArgument, match=r"ends in '.*An abbreviation such as CST"):
+            question()
+    with pytest.raises(InvalidArgument, match="an abbreviation, which may mean several"):
+        zone(name)
+
+
+@pytest.mark.parametrize(
+    "macro",
+    [
+        *("events_as_of($at)", "upcoming_as_of($at)", "event_coins_as_of($at)"),
+        *("changes_since($at)", "coverage_at($at)", "slip_rates($at, 1)"),
+    ],
+)
+def test_an_abbreviated_zone_is_refused_by_every_macro(
+    attached: duckdb.DuckDBPyConnection, macro: str
+) -> None:
+    for name in ABBREVIATED[::4]:
+        text = f"2026-03-05 12:00:00 {name}"
+        with pytest.raises(duckdb.InvalidInputException, match="An abbreviation such as CST"):
+            attached.execute(f"FROM {macro}", {"at": text}).fetchall()
+        with pytest.raises(duckdb.InvalidInputException, match="An abbreviation such as CST"):
+            attached.execute("FROM " + macro.replace("$at", f"'{text}'")).fetchall()
+
+
+def test_a_text_column_of_another_table_is_read_as_a_literal(
+    attached: duckdb.DuckDBPyConnection,
+) -> None:
+    attached.register("mine", pd.DataFrame({"moment": pd.Categorical(["2026-03-05 12:00:00 CST"])}))
+    with pytest.raises(duckdb.InvalidInputException, match="An abbreviation such as CST"):
+        attached.execute("FROM events_as_of((SELECT moment FROM mine))").fetchall()
+
+
+@pytest.mark.parametrize("text", SAME)
+def test_named_zones_and_offsets_are_read_alike_in_python_and_sql(
+    db: almanac.Database, attached: duckdb.DuckDBPyConnection, text: str
+) -> None:
+    assert instant(text, "at") == at(5, 6)
+    sql = "SELECT epoch_us(max(last_pull_at)) FROM events_as_of($at)"
+    assert attached.execute(sql, {"at": text}).fetchone() == (at(5, 6).timestamp() * 1e6,)
+    assert db.coverage(text).at == at(5, 6)
+
+
+LOCAL = (at(1).replace(year=2000, tzinfo=None), at(1).replace(year=2030, tzinfo=None))
+
+
+@given(
+    local=st.datetimes(LOCAL[0], LOCAL[1]),
+    gap=st.sampled_from(["", " "]),
+    name=st.sampled_from(
+        [
+            *("", "Z", "utc", "+05:30", "-0330", "+14", "-12:00", "Europe/Berlin", "Asia/Kolkata"),
+            *("America/New_York", "Australia/Lord_Howe", "Etc/GMT-5", "CST", "Mars/Base", "+16"),
+        ]
+    ),
+)
+def test_python_and_sql_read_any_text_alike(
+    attached: duckdb.DuckDBPyConnection, local: datetime, gap: str, name: str
+) -> None:
+    text = f"{local.isoformat(' ')}{gap if name else ''}{name}"
+    try:
+        expected: datetime | None = instant(text, "at")
+    except InvalidArgument:
+        expected = None
+    sql = "SELECT epoch_us(_almanac.instant($at))"
+    (found,) = attached.execute(sql, {"at": text}).fetchone() or ()
+    if expected is not None and found is not None and "/" in name:
+        # A time that no clock shows: each takes an instant of the hour before the change.
+        assert (
+            timedelta()
+            <= expected - datetime.fromtimestamp(0, UTC) - timedelta(microseconds=found)
+            < timedelta(hours=1)
+        )
+        shown = expected.astimezone(zone(name)).replace(tzinfo=None)
+        if shown != local:
+            return
+    assert found == (None if expected is None else round(expected.timestamp() * 1e6))
+
+
+@pytest.mark.parametrize("text", ["2026-03-05+05:00", "2026-03-05Z", "2026-03-05 UTC"])
+def test_a_zone_after_a_date_alone_is_refused(
+    db: almanac.Database, attached: duckdb.DuckDBPyConnection, text: str
+) -> None:
+    with pytest.raises(InvalidArgument, match="is no instant"):
+        db.events(as_of=text)
+    with pytest.raises(duckdb.InvalidInputException, match="is no instant"):
+        attached.execute("FROM events_as_of($at)", {"at": text}).fetchall()
+
+
+def test_a_time_that_clocks_show_twice_is_the_first(attached: duckdb.DuckDBPyConnection) -> None:
+    text = "2026-10-25 02:30:00 Europe/Berlin"
+    first = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    assert instant(text, "at") == first
+    (found,) = attached.execute(f"SELECT epoch(_almanac.instant('{text}'))").fetchone() or ()
+    assert found == first.timestamp()
+
+
+@pytest.mark.parametrize("form", ["frame", "csv"])
+def test_an_audit_can_not_read_a_row_with_an_abbreviated_zone(
+    db: almanac.Database, tmp_path: Path, form: str
+) -> None:
+    times = [f"2026-03-05 12:00:00 {name}" for name in [*ABBREVIATED, "Mars/Base"]]
+    frame = pd.DataFrame({"event_id": "one", "decided_at": [*times, *SAME], "date": "2026-03-12"})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    audit = db.audit(frame if form == "frame" else tmp_path / "rows.csv")
+    expected = ["unreadable"] * len(times) + ["clean"] * len(SAME)
+    assert [row["verdict"] for row in audit.verdicts] == expected
+
+
+def test_an_event_date_with_an_abbreviated_zone_is_not_judged(db: almanac.Database) -> None:
+    row = {"event_id": "one", "decided_at": "2026-03-05 12:00Z", "date": "2026-03-12 00:00 CST"}
+    assert [found["verdict"] for found in db.audit([row]).verdicts] == ["unreadable"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["changes", "--since", "2026-03-05 12:00 CST"],
+        ["changes", "--since", "2026-03-05 12:00", "--until", "2026-03-06 12:00 PST"],
+        ["coverage", "2026-03-05 12:00 IST"],
+        ["sql", "FROM events_as_of($at)", "--param", "at=2026-03-05 12:00 CST"],
+        ["sql", "SELECT $at::TIMESTAMPTZ", "--param", "at=2026-03-05 12:00 CST"],
+    ],
+)
+def test_the_command_of_the_package_refuses_an_abbreviated_zone(
+    file: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main([*arguments, "--home", str(file)]) == 2
+    assert "An abbreviation such as CST means several zones" in capsys.readouterr().err
+
+
+def test_the_option_of_a_zone_takes_no_abbreviation(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("event_id,decided_at\none,2026-03-05\n")
+    for name in ("CST", "est", "EST5EDT", "Japan"):
+        assert main(["audit", str(rows), "--tz", name, "--home", str(file)]) == 2
+        assert "an abbreviation, which may mean several" in capsys.readouterr().err
+
+
+def test_an_option_of_the_application_takes_no_abbreviated_zone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert instant_option("--observed-at", "2026-03-05 00:00 America/Chicago") == at(5, 6)
+    with pytest.raises(typer.Exit):
+        instant_option("--observed-at", "2026-03-05 12:00 CST")
+    assert "An abbreviation such as CST" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_zone_is_utc_or_an_iana_name_with_its_region() -> None:
+    assert zone("gmt") is zone("Z") is zone("UTC") is UTC
+    assert instant("2026-03-05", "at", zone("Etc/GMT+8")) == at(5, 8)
+    for wrong in ("", "+02:00", "../x", "EST", timezone(timedelta(hours=2))):
+        with pytest.raises(InvalidArgument, match="no such time zone"):
+            zone(wrong)
