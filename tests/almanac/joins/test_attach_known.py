@@ -350,7 +350,7 @@ class TestNamesInTheData:
         named = {"asset 7": "BTC", "asset 8": "LUNA"}
         for given in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
             found = db.attach_known(given, coins=named)["next_event_id"]
-            assert list(found)[0] in ("day", pa.scalar("day"))
+            assert str(found[0]) == "day"
 
     @pytest.mark.parametrize("text", ["NOBODY/USDT", "NOBODYUSDT", "nobody"])
     def test_an_unknown_name_is_an_error_that_names_it(
