@@ -25,6 +25,7 @@ from almanac.study.layouts import (
     epoch_unit,
     frame_of_rows,
 )
+from almanac.user_files.tables import PARQUET, CsvFile, explained, open_parquet
 
 Stamp = Literal["start", "end"]
 Bars = Literal["grid", "frame"]
@@ -35,6 +36,7 @@ MICROSECOND: Final = timedelta(microseconds=1)
 _MISSING: Final = ("", "NA", "N/A", "#N/A", "n/a", "<NA>", "NaN", "nan", "-nan", "NULL", "null")
 _MISSING_TOO: Final = ("None", "-")
 """Texts of a CSV file that are no price; in a column of coins they are tickers."""
+_COMMA_NUMBER: Final = r"\s*-?\d[\d.]*(?:,\d+)*\s*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,7 @@ def read_frame(given: Any, name: str) -> pd.DataFrame:
         path = Path(given).expanduser()
         if not path.is_file():
             raise InvalidArgument(f"{name}={str(given)!r}: there is no such file")
-        if path.suffix.lower() in (".parquet", ".pq"):
+        if path.suffix.lower() in PARQUET:
             return _parquet(path)
         return _csv(path)
     if isinstance(given, pd.DataFrame):
@@ -207,24 +209,59 @@ def read_frame(given: Any, name: str) -> pd.DataFrame:
 
 def _parquet(path: Path) -> pd.DataFrame:
     import pyarrow as pa
-    from pyarrow import parquet
 
-    schema = parquet.read_schema(path)
-    is_text = (pa.types.is_string, pa.types.is_large_string)
+    with open_parquet(path) as file:
+        is_text = (pa.types.is_string, pa.types.is_large_string)
+        schema = file.schema_arrow
     texts = [field.name for field in schema if any(kind(field.type) for kind in is_text)]
     # The names of coins repeat: as a dictionary they take no time.
-    frame: pd.DataFrame = parquet.read_table(path, read_dictionary=texts).to_pandas()
+    with explained(path), open_parquet(path, read_dictionary=texts) as file:
+        frame: pd.DataFrame = file.read().to_pandas()
     return frame
 
 
 def _csv(path: Path) -> pd.DataFrame:
-    names = pd.read_csv(path, nrows=0).columns
-    coins = coin_columns(names)
-    missing = {column: [*_MISSING, *_MISSING_TOO] for column in names if column not in coins}
-    frame: pd.DataFrame = pd.read_csv(
-        path, dtype=dict.fromkeys(coins, str), keep_default_na=False, na_values=missing
-    )
-    return frame
+    import pyarrow as pa
+
+    missing = (*_MISSING, *_MISSING_TOO)
+    with CsvFile(path, renames=True) as file:
+        coins = coin_columns(file.names)
+        table = file.table(dict.fromkeys(coins, pa.string()), missing=missing)
+    numbers = [pa.float64() if pa.types.is_null(kind) else kind for kind in table.schema.types]
+    table = table.cast(pa.schema(list(zip(table.column_names, numbers, strict=True))))
+    frame: pd.DataFrame = table.to_pandas(date_as_object=False)
+    for column, kind in zip(table.column_names, table.schema.types, strict=True):
+        if column not in coins and pa.types.is_string(kind):
+            frame[column] = frame[column].mask(frame[column].isin(missing), None)
+            _refuse_decimal_commas(frame[column], path)
+    return _with_named_index(frame)
+
+
+def _refuse_decimal_commas(column: pd.Series, path: Path) -> None:
+    given = column.dropna().astype(str)
+    with_comma = given[given.str.contains(",", regex=False)]
+    if len(with_comma) and given.str.fullmatch(_COMMA_NUMBER).all():
+        raise InvalidArgument(
+            f"{path}: column {column.name!r} has numbers with a comma, as {with_comma.iloc[0]!r}. "
+            "Save them with a decimal point, or read the file with pandas.read_csv(…, decimal=',')"
+        )
+
+
+def _with_named_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """Name the index that `to_csv` wrote without a name; leave out what is no column.
+
+    That is the number of each row, and what follows a delimiter at the end of each line.
+    """
+    empty = [
+        name for name in frame.columns if name.startswith("column ") and frame[name].isna().all()
+    ]
+    frame = frame.drop(columns=empty)
+    if "" not in frame.columns:
+        return frame
+    is_number = pd.api.types.is_integer_dtype(frame[""])
+    if is_number and (frame[""] == np.arange(len(frame))).all():
+        return frame.drop(columns="")
+    return frame.rename(columns={"": "ts"}) if "ts" not in frame.columns else frame
 
 
 def _long(

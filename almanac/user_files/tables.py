@@ -11,7 +11,8 @@ import gzip
 import io
 import lzma
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,18 +69,20 @@ class CsvFile:
         names: the names of the columns, as in the file.
         delimiter: comma, semicolon, tab or bar: the one that divides the header in most fields.
 
+    With `renames` the second column with a name, such as `Close`, is `Close.1`.
+
     Raises:
         InvalidArgument: it is empty, no CSV file, or damaged; the message names file and line.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, renames: bool = False) -> None:
         if not path.is_file():
             raise InvalidArgument(f"there is no file {path}")
         self._path = path
         self._file, head = _opened(path)
         try:
             header, self._line, self._rest = self._header_in(head)
-            self.names, self.delimiter = header.names, header.delimiter
+            self.names, self.delimiter = header.named(path, renames=renames), header.delimiter
         except BaseException:
             self._file.close()
             raise
@@ -117,9 +120,14 @@ class CsvFile:
                     yield batch
 
     def table(
-        self, types: Mapping[str, "pa.DataType"], on_broken: OnBroken | None = None
+        self,
+        types: Mapping[str, "pa.DataType"],
+        on_broken: OnBroken | None = None,
+        missing: Sequence[str] = ("",),
     ) -> "pa.Table":
         """Return all columns; those that `types` does not name have the type of their values.
+
+        The texts of `missing` are NULL, but in columns of texts.
 
         Raises:
             InvalidArgument: as `batches`; without `on_broken` also for a record with a wrong number
@@ -137,7 +145,7 @@ class CsvFile:
             if not reading.has_rows:
                 fields = [(name, types.get(name, pa.null())) for name in self.names]
                 return pa.schema(fields).empty_table()
-            convert = arrow_csv.ConvertOptions(column_types=dict(types), null_values=[""])
+            convert = arrow_csv.ConvertOptions(column_types=dict(types), null_values=missing)
             table = arrow_csv.read_csv(*reading.options, convert)
             reading.rows += table.num_rows
         if broken:
@@ -193,7 +201,7 @@ class CsvFile:
             after = next(below, None) if _PREAMBLE.match(text) else None
             if after and len(self._header(*after[:2], None).names) != len(header.names):
                 continue
-            return header.named(self._path), number, head[end:]
+            return header, number, head[end:]
         raise InvalidArgument(f"{self._path} is empty; expected a header and rows")
 
     def _header(self, number: int, line: bytes, delimiter: str | None) -> "_Header":
@@ -209,8 +217,8 @@ class CsvFile:
         return header
 
 
-def open_parquet(path: Path) -> "pq.ParquetFile":
-    """Open a Parquet file.
+def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
+    """Open a Parquet file, with options of pyarrow.
 
     Raises:
         InvalidArgument: it is empty, cut, or no Parquet file; the message names it.
@@ -219,7 +227,7 @@ def open_parquet(path: Path) -> "pq.ParquetFile":
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path, **options)
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
@@ -248,19 +256,25 @@ class _Header:
     names: list[str]
     delimiter: str
 
-    def named(self, path: Path) -> "_Header":
-        """Return it with a name for each column without one, but for the first.
+    def named(self, path: Path, *, renames: bool) -> list[str]:
+        """Return a name for each column, also for those without one, but for the first.
 
         Raises:
-            InvalidArgument: two columns have the same name.
+            InvalidArgument: two columns have the same name, and it is not to be changed.
         """
         names = [
             name if name.strip() or place == 1 else f"column {place}"
             for place, name in enumerate(self.names, 1)
         ]
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
+        times = Counter(names)
+        if not renames and (repeated := [name for name in times if times[name] > 1]):
             raise InvalidArgument(f"{path} has two columns {', '.join(map(repr, repeated))}")
-        return _Header(names, self.delimiter)
+        before: Counter[str] = Counter()
+        for place, name in enumerate(names):
+            if before[name]:
+                names[place] = f"{name}.{before[name]}"
+            before[name] += 1
+        return names
 
 
 class _CheckedStream(io.RawIOBase):
