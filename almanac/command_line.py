@@ -20,6 +20,7 @@ from typing import Any, Final
 from almanac.errors import AlmanacError, InvalidArgument, WarehouseError
 from almanac.forms.plain_text import plain
 from almanac.instants import refuse_misread
+from almanac.paths import local_path
 
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
@@ -82,18 +83,25 @@ def _command(
     parser.set_defaults(run=run)
     parser.add_argument(
         "--home",
-        type=Path,
+        type=_path,
         default=Path("data"),
         help="the home of the application, or a warehouse.duckdb (default: %(default)s)",
     )
     return parser
 
 
+def _path(text: str) -> Path:
+    try:
+        return local_path(text, "the path")
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def _add_sql(commands: Any) -> None:
     summary = "Run one statement that reads; `events_as_of(ts)` shows what was known at `ts`."
     parser = _command(commands, "sql", _sql, summary)
     parser.add_argument("query", nargs="?", help="the statement; - reads it from standard input")
-    parser.add_argument("-f", "--file", type=Path, help="read the statement from this file")
+    parser.add_argument("-f", "--file", type=_path, help="read the statement from this file")
     parser.add_argument(
         "--param",
         action="append",
@@ -167,7 +175,7 @@ def parameter_of(given: str) -> tuple[str, str]:
 def _add_audit(commands: Any) -> None:
     summary = "Show every row of a back-test that used something that nobody knew yet."
     parser = _command(commands, "audit", _audit, summary)
-    parser.add_argument("signals", type=Path, help="the rows, as .parquet, .csv or .tsv")
+    parser.add_argument("signals", type=_path, help="the rows, as .parquet, .csv or .tsv")
     parser.add_argument("--decided-at", metavar="COLUMN", help="the column of the decision")
     parser.add_argument(
         "--field",
@@ -183,7 +191,7 @@ def _add_audit(commands: Any) -> None:
         help="what was pulled, or also what the service claims (default: %(default)s)",
     )
     parser.add_argument("--tz", default="UTC", help="the zone of instants that name none")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
+    parser.add_argument("--html", type=_path, metavar="FILE", help="also write a page")
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if look-ahead is found")
     parser.add_argument("--limit", type=int, help="the most findings to print")

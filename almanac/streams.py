@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.errors import InvalidArgument
+from almanac.paths import local_path
 from almanac.user_files.tables import PARQUET, open_parquet
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def open_stream(source: Any) -> Stream | None:
 
     try:
         if isinstance(source, (str, Path)):
-            return _parquet_path(Path(source).expanduser())
+            return _parquet_path(local_path(source, "signals"))
         kind = type(source).__name__
         if isinstance(source, pa.RecordBatchReader):
             return Stream(source.schema, None, "the reader", lambda names: _selected(source, names))

@@ -32,6 +32,7 @@ ALLOWED = {
 FLOORS = {
     "almanac": (
         "errors forms",
+        "paths",
         "instants reading results user_files",
         "frames reader streams",
         "coins",

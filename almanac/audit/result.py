@@ -13,6 +13,7 @@ from typing import Final
 from almanac.audit.fields import EVENT, GROUPS, SEVERITY
 from almanac.audit.stored import StoredRows
 from almanac.errors import LookAhead
+from almanac.paths import local_path
 from almanac.results import Result
 
 _LISTED: Final = 5
@@ -156,7 +157,7 @@ class Audit:
 
         page = page_of(self, findings_max)
         if path is not None:
-            Path(path).write_text(page, encoding="utf-8")
+            local_path(path, "path").write_text(page, encoding="utf-8")
         return page
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from almanac.audit.fields import COIN, EVENT, FIELDS, JUDGED
 from almanac.errors import InvalidArgument
+from almanac.paths import local_path
 from almanac.results import Result
 from almanac.streams import SLICE_ROWS, Stream, of_table, open_stream, regrouped
 from almanac.user_files.column_names import column_named, plain_name
@@ -77,7 +78,7 @@ def read_signals(
             the batches raises it, too.
     """
     if isinstance(source, (str, Path)) and Path(source).name.lower().endswith(TEXT):
-        return _open_csv(Path(source).expanduser(), decided_at, fields, rows_max)
+        return _open_csv(local_path(source, "signals"), decided_at, fields, rows_max)
     stream = open_stream(source)
     if stream is None:
         if isinstance(source, (str, Path)):

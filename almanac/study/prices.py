@@ -18,6 +18,7 @@ from almanac.errors import InvalidArgument
 from almanac.events import Coins
 from almanac.frames import moments_of
 from almanac.instants import Duration, duration
+from almanac.paths import local_path
 from almanac.study.layouts import (
     Arranged,
     arrange,
@@ -125,7 +126,7 @@ def read_market(given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo) -> Floa
         return prices.close[:, prices.coins.index(given)]
     if isinstance(given, pd.Series):
         given = given.to_frame("market")
-    if isinstance(given, str) and not Path(given).is_file():
+    if isinstance(given, str) and not local_path(given, "market").is_file():
         raise InvalidArgument(
             f"market={given!r} is neither a coin of the prices nor a file; expected one of them, "
             "a Series of prices, or None for the mean of the other coins"
@@ -187,7 +188,7 @@ def read_frame(given: Any, name: str) -> pd.DataFrame:
         InvalidArgument: it is none of these, or can't be read.
     """
     if isinstance(given, str | Path):
-        path = Path(given).expanduser()
+        path = local_path(given, name)
         if not path.is_file():
             raise InvalidArgument(f"{name}={str(given)!r}: there is no such file")
         if path.suffix.lower() in PARQUET:

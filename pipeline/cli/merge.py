@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from catalog.contract.plans import PLANS
-from pipeline.cli.options import JsonOption, date_option, instant_option
+from pipeline.cli.options import JsonOption, date_option, instant_option, local_file
 from pipeline.console import (
     EXIT_ERROR,
     EXIT_USAGE,
@@ -84,7 +84,10 @@ def replay(as_json: JsonOption = False) -> None:
 
 def import_file(
     path: Annotated[
-        Path, typer.Argument(help="A file of the bulk export (CSV, optionally gzipped).")
+        Path,
+        typer.Argument(
+            help="A file of the bulk export (CSV, optionally gzipped).", callback=local_file
+        ),
     ],
     content_at: Annotated[str, typer.Option(help="When its content was true (UTC).")],
     observed_at: Annotated[

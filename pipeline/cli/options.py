@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Final
 
@@ -19,12 +20,25 @@ import typer
 
 from almanac.errors import InvalidArgument
 from almanac.instants import instant
+from almanac.paths import local_path
 from almanac.reading.signals import held_signals
 from pipeline.console import EXIT_USAGE, fail
 
 YEARS: Final = range(1970, 2201)
 """A year outside is a typing error, and arithmetic on it may overflow."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def local_file(given: Path | None) -> Path | None:
+    """Return a path of a command line.
+
+    Raises:
+        typer.BadParameter: it is an address such as `https://`.
+    """
+    try:
+        return None if given is None else local_path(given, "the path")
+    except InvalidArgument as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def instant_option(name: str, text: str) -> datetime:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 from pydantic_settings import NoDecode
 
+from almanac.paths import local_path
 from catalog.contract.decisions import ACCEPTED_FORMS, AcceptedForm
 from catalog.contract.plans import PLANS
 
@@ -97,9 +98,13 @@ def checked_hook(address: SecretStr) -> SecretStr:
 
 
 def _expanded(path: Path) -> Path:
-    """Return a path with `~` expanded, since no shell expands it in a file or a unit."""
+    """Return a path with `~` expanded, since no shell expands it in a file or a unit.
+
+    Raises:
+        ValueError: it is an address such as `s3://`, or that user has no folder.
+    """
     try:
-        return path.expanduser()
+        return local_path(path, "the path")
     except RuntimeError as error:
         raise ValueError(f"that user has no known home folder: {path}") from error
 

@@ -162,3 +162,24 @@ def test_a_limit_of_no_event_is_an_error(
     words = ["changes", "--since", "2026-01-01", "--limit", "0", "--format", form]
     assert main([*words, "--home", str(home)]) == 2
     assert "limit=0: expected at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sql", "--home", "s3://bucket/secret", "SELECT 1"],
+        ["sql", "-f", "https://host/secret.sql"],
+        ["audit", "gs://bucket/secret.csv"],
+        ["audit", "rows.csv", "--html", "s3://bucket/secret.html"],
+        ["coverage", "--home", "https://host/secret"],
+    ],
+    ids=" ".join,
+)
+def test_an_address_is_refused_where_a_path_is_expected(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    shown = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert "the path is an address" in shown and "secret" not in shown

@@ -16,7 +16,7 @@ from almanac.errors import InvalidArgument, UnknownName
 from almanac.forms.answer_forms import FileForm
 from almanac.reading.query_limits import QueryHooks, QueryLimits
 from almanac.reading.temporary import remove_own_folders
-from pipeline.cli.options import JsonOption, signals_held
+from pipeline.cli.options import JsonOption, local_file, signals_held
 from pipeline.console import (
     EXIT_ERROR,
     EXIT_INTERRUPTED,
@@ -87,7 +87,10 @@ def sql(
         ),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Read the statement from this file.")
+        Path | None,
+        typer.Option(
+            "--file", "-f", help="Read the statement from this file.", callback=local_file
+        ),
     ] = None,
     param: Annotated[
         list[str] | None,
@@ -106,7 +109,10 @@ def sql(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Write to this file (.csv, .tsv, .json, .parquet); replace it."
+            "--output",
+            "-o",
+            help="Write to this file (.csv, .tsv, .json, .parquet); replace it.",
+            callback=local_file,
         ),
     ] = None,
     limit: Annotated[
@@ -275,7 +281,9 @@ class AuditBasis(StrEnum):
 
 
 def audit(
-    signals: Annotated[Path, typer.Argument(help="The rows, as .parquet, .csv or .tsv.")],
+    signals: Annotated[
+        Path, typer.Argument(help="The rows, as .parquet, .csv or .tsv.", callback=local_file)
+    ],
     decided_at: Annotated[
         str | None,
         typer.Option(
@@ -293,7 +301,9 @@ def audit(
         AuditBasis, typer.Option(help="What was pulled, or also what the service claims.")
     ] = AuditBasis.OBSERVED,
     tz: Annotated[str, typer.Option(help="The zone of instants that name none.")] = "UTC",
-    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write a page to this file.", callback=local_file)
+    ] = None,
     as_json: JsonOption = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if look-ahead is found.")

@@ -92,6 +92,9 @@ def test_the_form_with_a_comma_in_its_name_is_one_form(
         ("ALMANAC_SIGNATURE_FORMS", "hex,v1", "there is no form 'v1'; expected some of hex, t,v1"),
         ("ALMANAC_SIGNATURE_FORMS", ",", "no form is allowed"),
         ("ALMANAC_BURST", "many", "valid integer"),
+        ("ALMANAC_HOME", "s3://bucket/home", "is an address (s3://…); expected a path"),
+        ("ALMANAC_HOME", "file:///var/lib/almanac", "expected the path alone: /var/lib/almanac"),
+        ("ALMANAC_STATE", "https://host/state", "is an address (https://…)"),
     ],
 )
 def test_a_wrong_value_is_one_line_that_names_the_setting(
