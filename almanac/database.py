@@ -6,6 +6,7 @@ Belongs here: the public methods, their documentation and defaults. Does not: ho
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo
+from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -14,16 +15,20 @@ from almanac import coins as coin_names
 from almanac import events
 from almanac.coins import Coin
 from almanac.coverage import Coverage, coverage_at
+from almanac.errors import UnknownName
 from almanac.events import Basis, Coins, Names
-from almanac.instants import Duration, Instant, refuse_misread, zone
+from almanac.instants import Duration, Instant, plain_number, refuse_misread, zone
 from almanac.joins.questions import Joins
 from almanac.reader import Reader, find_file
+from almanac.reading.named_sql import NamedStatements
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
 from almanac.study.questions import EventStudies
 
 if TYPE_CHECKING:
     from almanac.audit.result import Audit
+
+_SQL = NamedStatements("almanac")
 
 
 def _machine_clock() -> datetime:
@@ -60,10 +65,20 @@ def open_database(
     return Database(Reader(file, tz=zone(tz), follow=follow, limits=limits, clock=clock))
 
 
+def _reopen(recipe: dict[str, Any]) -> "Database":
+    """Open a database from its pickle, in another process as a rule."""
+    frames = recipe.pop("frames")
+    database = open_database(**recipe)
+    for name, frame in frames.items():
+        database.register(name, frame)
+    return database
+
+
 class Database(EventStudies, Joins):
     """A published warehouse, open for reading; made by `almanac.open`.
 
-    Readers and publications do not block each other. A `Result` stays as it was read.
+    Readers and publications do not block each other. A `Result` stays as it was read. A pickle of a
+    database opens the same path again, as joblib and multiprocessing do in each worker.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -85,7 +100,12 @@ class Database(EventStudies, Joins):
         self._reader.close()
 
     def __repr__(self) -> str:
-        return f"almanac.open({str(self._reader.file)!r}, tz={str(self._reader.tz)!r})"
+        file, zone = str(self._reader.file), str(self._reader.tz)
+        return f"almanac.open({file!r}, tz={zone!r}{self._reader.state}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what opens the same path again, with zone, limits and registered frames."""
+        return _reopen, (self._reader.recipe(),)
 
     @property
     def path(self) -> Path:
@@ -109,14 +129,20 @@ class Database(EventStudies, Joins):
         """
         for name, value in params.items():
             refuse_misread(value, name, self._reader.tz)
-        return self._reader.result(query, params, own=False)
+        values = {name: plain_number(value) for name, value in params.items()}
+        return self._reader.result(query, values, own=False)
 
     def register(self, name: str, frame: Any) -> None:
         """Make a frame (pandas, Polars, Arrow) a table of `sql`, until the database is closed.
 
+        The index of a pandas frame becomes its first columns, with the names of its levels, unless
+        it is the number of the row (integers without a name). A level without a name is `ts` if it
+        has instants, else `index`, or `level_0` and so on of several.
+
         Raises:
-            InvalidArgument: the warehouse has a table of this name, it is no frame, or a column has
-                timestamps without a zone, and `open` had another than UTC.
+            InvalidArgument: the warehouse has a table of this name, it is no frame, two columns
+                have the same name but for capitals, or a column has timestamps without a zone, and
+                `open` had another than UTC.
         """
         self._reader.register(name, frame)
 
@@ -298,6 +324,39 @@ class Database(EventStudies, Joins):
             InvalidArgument: it is no instant, or still to come.
         """
         return coverage_at(self._reader, at)
+
+    def coins(self) -> Result:
+        """Return the coins as last seen, by rank: `slug`, `symbol`, `name`, `rank` and others.
+
+        Ranks and names are those of today: for a back-test take `coins_as_of` of `sql`.
+        """
+        return self._reader.result(_SQL["all_coins"])
+
+    def categories(self) -> Result:
+        """Return the categories by name, each with the numbers of its events.
+
+        Columns: `category`, `category_id`, `events` (all of them, whenever first seen), `upcoming`
+        (of these, as `upcoming`), `mean_impact` (0 to 10, of those with a score).
+        """
+        return self._reader.result(_SQL["all_categories"])
+
+    def tables(self, name: str | None = None) -> Result:
+        """Return what `sql` can read: `name`, `kind` (table, view, macro) and `description`.
+
+        With the name of a table or view its columns: `column`, `type`, `description`, with the
+        unit in square brackets.
+
+        Raises:
+            UnknownName: there is no table or view of this name; the message names similar ones.
+        """
+        if name is None:
+            return self._reader.result(_SQL["tables"])
+        found = self._reader.result(_SQL["columns"], {"name": str(name)})
+        if len(found) == 0:
+            names = list(self.tables()["name"])
+            near = ", ".join(get_close_matches(str(name).lower(), names, 3)) or "db.tables()"
+            raise UnknownName(f"there is no table or view {name!r}. Similar: {near}.")
+        return found
 
     def resolve(self, coin: str | Coin) -> Coin:
         """Return the coin with this slug, ticker or name.

@@ -6,12 +6,12 @@ the arguments that they share. Does not: joins with the caller's rows (joins).
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from almanac.coins import Coin, slugs_of
-from almanac.errors import InvalidArgument, UnknownName
+from almanac.errors import InvalidArgument, QueryRefused, UnknownName
 from almanac.instants import Duration, Instant, duration, instant, number
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
@@ -45,9 +45,14 @@ def events(
 ) -> Result:
     with reader.pinned():
         lower, upper = bounds_of(reader, window)
+        one_of(basis, "basis", ("observed", "claimed"))
+        at = known_at(reader, as_of, "as_of")
+        if basis == "observed":
+            claimed = ', or basis="claimed" for what the service says of earlier times'
+            check_observed(reader, at, "as_of", as_of, claimed)
         values = {
-            "at": known_at(reader, as_of, "as_of"),
-            "basis": one_of(basis, "basis", ("observed", "claimed")),
+            "at": at,
+            "basis": basis,
             "coins": slugs_of(reader, coins),
             "categories": category_names(reader, categories),
             "statuses": listed(status, "status", STATUSES),
@@ -70,6 +75,7 @@ def upcoming(
 ) -> Result:
     with reader.pinned():
         at = known_at(reader, as_of, "as_of")
+        check_observed(reader, at, "as_of", as_of)
         values = {
             "at": at,
             "until": at + duration(within, "within"),
@@ -94,6 +100,7 @@ def changes(
         raise InvalidArgument("since=None: expected an instant, such as 2026-03-02 or yesterday")
     with reader.pinned():
         after = known_at(reader, since, "since")
+        check_observed(reader, after, "since", since)
         before = known_at(reader, until, "until")
         if before < after:
             raise InvalidArgument(f"until={until!r} is before since={since!r}")
@@ -109,6 +116,8 @@ def changes(
 
 def history(reader: Reader, event_id: str, *, basis: Basis) -> Result:
     is_claimed = one_of(basis, "basis", ("observed", "claimed")) == "claimed"
+    if not isinstance(event_id, str):
+        raise InvalidArgument(f"event_id={event_id!r}; expected a text, the id of one event")
     values = {"event_id": event_id, "claimed": is_claimed}
     found = reader.result(_SQL["history"], values)
     if len(found) == 0:
@@ -159,6 +168,28 @@ def known_at(reader: Reader, given: Instant | None, name: str) -> datetime:
             "what will be known then; give an instant up to now."
         )
     return found
+
+
+def check_observed(
+    reader: Reader, at: datetime, name: str, given: Instant | None, advice: str = ""
+) -> None:
+    """Check that anything was pulled at or before the instant of a question.
+
+    Raises:
+        QueryRefused: nothing was; the message names the argument and the first pull.
+    """
+    first = reader.query(_SQL["first_pull"]).to_pylist()[0]["first_at"]
+    if first is None:
+        raise QueryRefused(
+            "no pull of events was merged yet, so nothing is known. `almanac run` of the "
+            "application pulls and publishes them."
+        )
+    if at < first:
+        raise QueryRefused(
+            f"{name}={given!r} is before the first pull of events, at "
+            f"{first.astimezone(UTC).isoformat()}: nothing was known then. Give a later "
+            f"instant{advice}."
+        )
 
 
 def bounds_of(

@@ -155,6 +155,13 @@ def plain_time(given: Any) -> Any:
     return found if isinstance(found, date | timedelta) else None
 
 
+def plain_number(given: Any) -> Any:
+    """Return Python's form of a scalar of NumPy that is no time; everything else as it is."""
+    kind = getattr(getattr(given, "dtype", None), "kind", "")
+    is_scalar = kind in ("b", "i", "u", "f") and getattr(given, "shape", None) == ()
+    return given.item() if is_scalar else given
+
+
 def _parsed_instant(text: str) -> tuple[datetime, tzinfo | None]:
     """Return the date and time of a text, without a zone, and the zone that it names.
 

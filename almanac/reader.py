@@ -6,20 +6,23 @@ Does not: the questions (events, coins, joins and others).
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
-from almanac.errors import InvalidArgument, WarehouseError
+from almanac.errors import InvalidArgument, QueryRefused, WarehouseError
+from almanac.paths import local_path
 from almanac.reading.connections import close_within
 from almanac.reading.named_sql import NamedStatements
 from almanac.reading.published import connect, explained
 from almanac.reading.query_limits import QueryHooks, QueryLimits, QueryWatch
+from almanac.reading.registered import frame_for_sql
 from almanac.reading.statements import reading_relation
 from almanac.results import Result
 
@@ -30,6 +33,9 @@ _SQL = NamedStatements("almanac")
 FILE: Final = "warehouse.duckdb"
 _ZONELESS: Final = re.compile(r"TIMESTAMP(_(S|MS|NS))?")
 _PROGRAM: Final = QueryHooks()
+_CLOSED: Final = "the database is closed; open it again with almanac.open()"
+_NO_TABLE: Final = re.compile(r'Catalog Error: Table with name "?(.+?)"? does not exist')
+_NO_FILE: Final = re.compile(r'Cannot access file "(.*?)" - ')
 _NO_VALUES: Final[Mapping[str, Any]] = MappingProxyType({})
 _NO_FRAMES: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -39,8 +45,9 @@ def find_file(home: str | Path) -> Path:
 
     Raises:
         WarehouseError: there is none.
+        InvalidArgument: it is no path, or an address such as `s3://`.
     """
-    given = Path(home).expanduser()
+    given = local_path(home, "home")
     file = given / FILE if given.is_dir() else given
     if not file.is_file():
         where = f"there is no file or folder {given.absolute()}"
@@ -74,6 +81,7 @@ class Reader:
         self._follow = follow
         self._limits = limits or QueryLimits()
         self._lock = threading.RLock()
+        self._keeps_publication = not follow
         self._mark: tuple[int, ...] | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._frames: dict[str, Any] = {}
@@ -91,9 +99,13 @@ class Reader:
         """Make a frame (pandas, Polars, Arrow) a table of the caller's queries.
 
         Raises:
-            InvalidArgument: the warehouse has a table of this name, it is no frame, or a column has
-                timestamps without a zone, which SQL reads as UTC, and the database has another.
+            InvalidArgument: the warehouse has a table of this name, it is no frame, two columns
+                have the same name, or a column has timestamps without a zone, which SQL reads as
+                UTC, and the database has another.
         """
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidArgument(f"name={name!r}: expected a text, the name of the table")
+        frame = frame_for_sql(frame, name)
         with self.connection() as connection:
             named = connection.execute(_SQL["published_names"], {"name": name}).fetchall()
             if named:
@@ -118,6 +130,30 @@ class Reader:
                 )
             self._frames[name] = frame
 
+    def recipe(self) -> dict[str, Any]:
+        """Return the arguments that open the same database in another process, and its frames.
+
+        Raises:
+            InvalidArgument: it is closed, or keeps a publication that another process can't open.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise InvalidArgument(_CLOSED)
+            if self._keeps_publication:
+                raise InvalidArgument(
+                    "a database with follow=False can't be pickled: it keeps the publication that "
+                    "it opened, and another process would open the newest. Open it there instead, "
+                    "or leave out follow=False"
+                )
+            options = {"tz": self.tz, "limits": self._limits, "clock": self.clock}
+            return {"home": self.file.absolute(), **options, "frames": dict(self._frames)}
+
+    @property
+    def state(self) -> str:
+        """What a `repr` says of the database beside its file and zone."""
+        kept = ", follow=False" if self._keeps_publication else ""
+        return kept + ")" + (" (closed)" if self._is_closed else "")
+
     @contextmanager
     def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield the connection to the newest publication, for this thread alone.
@@ -128,7 +164,7 @@ class Reader:
         """
         with self._lock:
             if self._is_closed:
-                raise InvalidArgument("the database is closed; open it again with almanac.open()")
+                raise InvalidArgument(_CLOSED)
             mark = self._mark_of_file()
             if self._connection is None or (self._follow and mark not in (None, self._mark)):
                 self._drop()
@@ -173,6 +209,10 @@ class Reader:
                     else:
                         relation = reading_relation(connection, sql, values)
                     return self._finished(relation.to_arrow_table())
+            except QueryRefused as error:
+                if not own and (advice := self._advice(connection, str(error))) is not None:
+                    raise QueryRefused(advice) from error
+                raise
             finally:
                 for name in shown:
                     connection.unregister(name)
@@ -191,9 +231,29 @@ class Reader:
         at = self.clock()
         return at if last is None else max(at, last.astimezone(UTC))
 
+    def _advice(self, connection: duckdb.DuckDBPyConnection, message: str) -> str | None:
+        """Return what to do about a table or file that SQL can't reach; None of another error."""
+        if found := _NO_FILE.search(message):
+            return (
+                f"SQL can't read {found[1]!r}: it has the warehouse and registered frames only. "
+                'Read the file into a frame, and use db.register("mine", frame)'
+            )
+        if (found := _NO_TABLE.search(message)) is None:
+            return None
+        names = [name for (name,) in connection.execute(_SQL["table_names"]).fetchall()]
+        near = get_close_matches(found[1].lower(), [*names, *self._frames], 3)
+        similar = f" Similar: {', '.join(near)}." if near else ""
+        frame = found[1] if found[1].isidentifier() else "frame"
+        return (
+            f"there is no table {found[1]!r}.{similar} A frame of yours becomes one by "
+            f'db.register("{found[1]}", {frame}); db.tables() lists those of the warehouse.'
+        )
+
     def _finished(self, table: "pa.Table") -> "pa.Table":
         import pyarrow as pa
 
+        if len(set(table.column_names)) < table.num_columns:
+            table = table.rename_columns(_distinct(table.column_names))
         instants = pa.timestamp("us", str(self.tz)) if str(self.tz) != "UTC" else None
         for number, field in enumerate(table.schema):
             wanted = None
@@ -216,3 +276,15 @@ class Reader:
         if self._connection is not None:
             close_within(self._connection, self._limits.grace_s)
             self._connection, self._mark = None, None
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names of which none is there twice: a dict or a frame would lose a column."""
+    found: list[str] = []
+    for name in names:
+        number, free = 0, name
+        while free in found or (number and free in names):
+            number += 1
+            free = f"{name}_{number}"
+        found.append(free)
+    return found

@@ -1,24 +1,31 @@
 """The rows of a query, in the form that the caller works with.
 
-Belongs here: pandas, Polars, Arrow and Python rows of one answer. Does not: running the query.
+Belongs here: pandas, Polars, Arrow and Python rows of one answer, a file of them. Does not: running
+the query, what a terminal and a notebook show (almanac.forms.preview).
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+import shutil
+from collections.abc import Iterator, Sequence
+from operator import index
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
-from almanac.errors import InvalidArgument
-from almanac.forms.plain_text import plain
+from almanac.errors import InvalidArgument, UnknownName
+from almanac.forms.preview import FIRST, LAST, preview_html, preview_text
+from almanac.paths import local_path
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
 
-_SHOWN: Final = 10
-
 
 class Result:
     """Rows in memory, read from one publication. Instants are in the zone of the database.
+
+    Iteration and `len` are over rows. `result["column"]` is a column, `result[["a", "b"]]` a Result
+    with these columns, `"column" in result` says whether there is one. Libraries that know Arrow's
+    PyCapsule interface take a Result as it is, such as `polars.DataFrame(result)`.
 
     Attributes:
         columns: the names of the columns, in order.
@@ -32,8 +39,20 @@ class Result:
         return list(self._table.column_names)
 
     def df(self) -> "pd.DataFrame":
-        """Return a pandas DataFrame; instants are `datetime64[us, zone]`, lists are arrays."""
-        return self._table.to_pandas()
+        """Return a pandas DataFrame; instants are `datetime64[us, zone]`, lists are arrays.
+
+        Whole numbers and booleans stay so beside NULL (`Int64`, `boolean`). Decimals are `int64`
+        without decimal places, if they are not too large, else `float64`; `arrow` has them exactly.
+        """
+        table = self._table
+        for place, column in enumerate(table.columns):
+            table = table.set_column(place, table.field(place).name, _without_decimals(column))
+        frame: pd.DataFrame = table.to_pandas()
+        for place, column in enumerate(table.columns):
+            if column.null_count and (dtype := _nullable(column.type)) is not None:
+                types = {column.type: dtype}
+                frame.isetitem(place, column.to_pandas(types_mapper=types.get))
+        return frame
 
     def pl(self) -> "pl.DataFrame":
         """Return a Polars DataFrame.
@@ -60,16 +79,121 @@ class Result:
         found: list[dict[str, Any]] = self._table.to_pylist()
         return found
 
+    def head(self, n: int = 5) -> "Result":
+        """Return the first `n` rows; of a negative `n`, all but the last `-n`."""
+        n = index(n)
+        return Result(self._table.slice(0, n if n >= 0 else max(0, len(self) + n)))
+
+    def tail(self, n: int = 5) -> "Result":
+        """Return the last `n` rows; of a negative `n`, all but the first `-n`."""
+        n = index(n)
+        return Result(self._table.slice(max(0, len(self) - n) if n >= 0 else min(len(self), -n)))
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the rows to a Parquet file; one that exists is replaced when the new one is whole.
+
+        Raises:
+            InvalidArgument: it is no path, or Parquet has no form for a column.
+            OSError: the file can't be written.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+
+        file = local_path(path, "path")
+        part = file.with_name(f".{file.name}.part")
+        try:
+            parquet.write_table(self._table, part)
+            part.replace(file)
+        except pa.ArrowNotImplementedError as error:
+            raise InvalidArgument(f"{file} was not written: {error}") from error
+        finally:
+            part.unlink(missing_ok=True)
+
+    @overload
+    def __getitem__(self, name: str) -> "pd.Series[Any]": ...
+
+    @overload
+    def __getitem__(self, name: Sequence[str]) -> "Result": ...
+
+    def __getitem__(self, name: str | Sequence[str]) -> "pd.Series[Any] | Result":
+        """Return a column as a pandas Series, or a Result with several columns.
+
+        Raises:
+            UnknownName: there is no such column; the message lists all.
+            InvalidArgument: it is no name of a column.
+        """
+        names = [name] if isinstance(name, str) else name
+        if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+            raise InvalidArgument(
+                f"{name!r} is no name of a column. Rows: head(n), tail(n), rows(), or those of df()"
+            )
+        for wanted in names:
+            if wanted not in self.columns:
+                raise UnknownName(
+                    f"there is no column {wanted!r}; the result has {', '.join(self.columns)}"
+                )
+        chosen = Result(self._table.select(names))
+        return chosen.df()[name] if isinstance(name, str) else chosen
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows())
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows as a PyCapsule of an Arrow stream."""
+        return self._table.__arrow_c_stream__(requested_schema)
+
     def __repr__(self) -> str:
-        head = self._table.slice(0, _SHOWN).to_pandas().to_string()
-        more = f"\n… {len(self):,} rows" if len(self) > _SHOWN else ""
-        return plain(f"{head}{more}")
+        width = shutil.get_terminal_size().columns
+        return preview_text(self.columns, self._shown(), len(self), width)
 
     def _repr_html_(self) -> str:
-        return str(self.df().to_html())
+        return preview_html(self.columns, self._shown(), len(self))
+
+    def _shown(self) -> list[tuple[Any, ...]]:
+        """Return the first and last rows, or all of a few, as Python values."""
+        if len(self) <= FIRST + LAST:
+            return _values(self._table)
+        return _values(self._table.slice(0, FIRST)) + _values(self._table.slice(len(self) - LAST))
+
+
+def _values(table: "pa.Table") -> list[tuple[Any, ...]]:
+    import pyarrow as pa
+
+    columns = []
+    for column in table.columns:
+        try:
+            columns.append(column.to_pylist())
+        except (OverflowError, ValueError):  # No year of Python's, such as infinity.
+            columns.append(column.cast(pa.string()).to_pylist())
+    return list(zip(*columns, strict=True))
+
+
+def _without_decimals(column: Any) -> Any:
+    import pyarrow as pa
+
+    if not pa.types.is_decimal(column.type):
+        return column
+    if column.type.scale == 0:
+        try:
+            return column.cast(pa.int64())
+        except pa.ArrowInvalid:
+            pass  # Too large.
+    return column.cast(pa.float64())
+
+
+def _nullable(kind: Any) -> Any:
+    """Return the type of pandas for a column with NULL that would else become another type."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if pa.types.is_boolean(kind):
+        return pd.BooleanDtype()
+    if pa.types.is_integer(kind):
+        return pd.api.types.pandas_dtype(str(kind).replace("ui", "UI").replace("i", "I"))
+    return None

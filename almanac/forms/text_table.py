@@ -18,7 +18,7 @@ _GAP: Final = "  "
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a header, a rule and a line for each row. Nothing is cut; numbers are to the right."""
     lines = [[plain_line(name) for name in columns], *([cell(value) for value in r] for r in rows)]
-    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(width_of, column)) for column in zip(*lines, strict=True)]
     right = [
         bool(values) and all(isinstance(value, int | float | Decimal | None) for value in values)
         for values in (list(column) for column in zip(*rows, strict=True))
@@ -56,12 +56,22 @@ def rounded(number: float | Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
+def shortened(text: str, width: int) -> str:
+    """Return a text that takes at most `width` columns of a terminal, cut where it is longer."""
+    if width_of(text) <= width:
+        return text
+    found = text[: width - 1]
+    while width_of(found) > width - 1:
+        found = found[:-1]
+    return found + "…"
+
+
 def _padded(text: str, width: int, *, on_the_left: bool) -> str:
-    blanks = " " * (width - _width(text))
+    blanks = " " * (width - width_of(text))
     return blanks + text if on_the_left else text + blanks
 
 
-def _width(text: str) -> int:
+def width_of(text: str) -> int:
     """Return the columns that a text takes on a terminal: wide characters take two."""
     if text.isascii():
         return len(text)

@@ -9,6 +9,11 @@
 -- Parameters: none. Run twice: the same row.
 SELECT max(observed_at) AS last_pull_at FROM batches WHERE status = 'merged'
 
+-- name: first_pull
+-- Grain: one row, the instant of the first pull of events; NULL if there was none.
+-- Parameters: none. Run twice: the same row.
+SELECT first_at FROM _almanac.first_look
+
 -- name: published_names
 -- Grain: one row per table or view of the publication with the name $name, in any case.
 -- Parameters: $name. Run twice: the same rows.

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from almanac.errors import InvalidArgument
+from almanac.paths import local_path
 from almanac.study.placing import REASONS
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def plot(study: "Study", path: str | Path | None) -> "Figure":
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
     if path is not None:
-        figure.savefig(path, dpi=140)
+        figure.savefig(local_path(path, "path"), dpi=140)
     return figure
 
 
@@ -151,8 +152,28 @@ def page(study: "Study", path: str | Path | None) -> str:
         settings=_html(pd.DataFrame(study.settings.items(), columns=["setting", "value"])),
     )
     if path is not None:
-        Path(path).write_text(found, "utf-8")
+        local_path(path, "path").write_text(found, "utf-8")
     return found
+
+
+def fragment(study: "Study") -> str:
+    """Return the summary, the figure and the tests for a notebook, without a style of the page.
+
+    Without matplotlib it has no figure.
+    """
+    figure = ""
+    if find_spec("matplotlib") is not None:
+        image = BytesIO()
+        plot(study, None).savefig(image, format="png", dpi=80)
+        data = b64encode(image.getvalue()).decode()
+        figure = (
+            f'<img alt="CAAR by bar" style="max-width:100%" src="data:image/png;base64,{data}">'
+        )
+    # MathJax of the page would show a text between two dollars as a formula.
+    return (
+        f'<div class="tex2jax_ignore mathjax_ignore"><p>{escape(summary(study))}</p>{figure}'
+        f"{_html(study.tests)}</div>"
+    )
 
 
 def _with_start(values: Any, *, first: bool = False) -> Any:

@@ -185,7 +185,7 @@ class Study:
         return report.text(self)
 
     def _repr_html_(self) -> str:
-        return report.page(self, None)
+        return report.fragment(self)
 
 
 def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:

@@ -282,7 +282,7 @@ class TestEvents:
     def test_an_instant_before_the_first_pull_is_refused_unless_claims_are_asked_for(
         self, db: almanac.Database
     ) -> None:
-        with pytest.raises(almanac.QueryRefused, match=r"^events_as_of: .* before the first obs"):
+        with pytest.raises(almanac.QueryRefused, match=r"^as_of=.* is before the first pull"):
             db.events(as_of=at(1, 3))
         assert ids(db.events(as_of=at(1, 3), basis="claimed")) == ["listing"]
 

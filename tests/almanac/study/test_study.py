@@ -1,5 +1,6 @@
 """The study over a warehouse made by hand: which events enter, when, and why others do not."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -270,6 +271,15 @@ class TestResult:
         )
         assert (tmp_path / "study.html").read_text("utf-8") == page
         assert "excluded" in repr(study) and "calendar" in repr(study)
+
+    def test_a_notebook_shows_a_fragment_that_styles_nothing_else(
+        self, study: almanac.Study, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        html = study._repr_html_()
+        assert "data:image/png" in html and "calendar" in html and len(html) < 100_000
+        assert not re.search("<(!doctype|html|head|body|style|script|link|h1)", html, re.IGNORECASE)
+        monkeypatch.setattr(report, "find_spec", lambda name: None)
+        assert "<img" not in study._repr_html_()
 
     def test_a_missing_library_names_the_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(report, "find_spec", lambda name: None)
