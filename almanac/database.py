@@ -19,11 +19,13 @@ from almanac.errors import UnknownName
 from almanac.events import Basis, Coins, Names
 from almanac.instants import Duration, Instant, plain_number, refuse_misread, zone
 from almanac.joins.questions import Joins
+from almanac.paths import local_path
 from almanac.reader import Reader, find_file
 from almanac.reading.named_sql import NamedStatements
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
 from almanac.study.questions import EventStudies
+from almanac.user_files.tables import read_table
 
 if TYPE_CHECKING:
     from almanac.audit.result import Audit
@@ -142,8 +144,10 @@ class Database(EventStudies, Joins):
         Raises:
             InvalidArgument: the warehouse has a table of this name, it is no frame, two columns
                 have the same name but for capitals, or a column has timestamps without a zone, and
-                `open` had another than UTC.
+                `open` had another than UTC; or the file can't be read in full.
         """
+        if isinstance(frame, str | Path):
+            frame = read_table(local_path(frame, "frame"))
         self._reader.register(name, frame)
 
     def events(

@@ -217,6 +217,19 @@ class CsvFile:
         return header
 
 
+def read_table(path: Path) -> "pa.Table":
+    """Return a CSV or Parquet file as a table; in a CSV the values of a column give its type.
+
+    Raises:
+        InvalidArgument: it can't be read in full; the message names it.
+    """
+    if path.name.lower().endswith(PARQUET):
+        with explained(path), open_parquet(path) as file:
+            return file.read()
+    with CsvFile(path) as csv_file:
+        return csv_file.table({})
+
+
 def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
     """Open a Parquet file, with options of pyarrow.
 
@@ -226,6 +239,8 @@ def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if not path.is_file():
+        raise InvalidArgument(f"there is no file {path}")
     try:
         return pq.ParquetFile(path, **options)
     except (pa.ArrowException, OSError) as error:

@@ -13,6 +13,8 @@ import pytest
 from almanac.errors import InvalidArgument
 from almanac.user_files.column_names import column_named, plain_name
 from almanac.user_files.tables import CsvFile, open_parquet
+from tests.almanac.adapters.stories import COINS, PULLS, opened, versions_at_random
+from tests.almanac.publications import publish_by_hand
 
 TEXT = "ts,coin,close\n2026-03-01,BTC,1.5\n2026-03-02,NA,2.5\n"
 ROWS = [("2026-03-01", "BTC", "1.5"), ("2026-03-02", "NA", "2.5")]
@@ -123,3 +125,23 @@ def test_a_column_is_found_however_its_name_is_spelled(name: str) -> None:
         column_named([name, "decided.at"], "decided_at", "the file")
     assert column_named([name, "decided_at"], "decided_at", "the file") == "decided_at"
     assert column_named([name], "date", "the file") is None
+
+
+def test_a_registered_file_is_a_table_or_is_refused(tmp_path: Path) -> None:
+    versions, absences = versions_at_random(1)
+    home = tmp_path / "warehouse.duckdb"
+    publish_by_hand(home, versions, absences=absences, pulls=PULLS, coins=COINS)
+    file = tmp_path / "prices.csv"
+    with opened(home, now=PULLS[-1]) as db:
+        file.write_text(TEXT)
+        db.register("prices", file)
+        query = "SELECT coin, close FROM prices ORDER BY ts"
+        assert db.sql(query).rows() == [{"coin": "BTC", "close": 1.5}, {"coin": "NA", "close": 2.5}]
+        db.sql(query).df().to_parquet(tmp_path / "prices.parquet")
+        db.register("again", str(tmp_path / "prices.parquet"))
+        assert db.sql("SELECT count(*) AS n FROM again").rows() == [{"n": 2}]
+        file.write_text(TEXT.replace("BTC", '"BTC'))
+        with pytest.raises(InvalidArgument, match=r"prices.csv: line 2 opens a quote"):
+            db.register("prices", file)
+        with pytest.raises(InvalidArgument, match="there is no file"):
+            db.register("prices", tmp_path / "none.parquet")
