@@ -4,6 +4,7 @@ Each test takes one number a row (a cumulated abnormal return) and returns a `Ve
 here: formulas of the papers over plain arrays. Does not: ranks (ranks), days and blocks (calendar).
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from almanac.study.prices import Floats, Integers
 from almanac.study.returns import Returns
-from almanac.study.windows import Windows, residuals_of
+from almanac.study.windows import Fitted, Windows, residuals_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,16 @@ def cross_sectional(values: Floats) -> Verdict:
     return student("cross_sectional_t", _t(values), len(values) - 1)
 
 
-def patell(scaled: Floats, degrees: Floats) -> Verdict:
+def patell(scaled: Floats, degrees: Floats, share: Floats | None = None) -> Verdict:
     """Patell (1976): the sum of standardised values over the root of their variances.
 
     A standardised value is Student's t with d degrees, those of the residuals of its row: its
-    variance is d/(d - 2).
+    variance is d/(d - 2). `share` weights the rows.
     """
+    weight = np.ones(len(scaled)) if share is None else share
     with np.errstate(divide="ignore", invalid="ignore"):
-        variance = np.where(degrees > 2, degrees / (degrees - 2), np.nan).sum()
-        return student("patell", float(scaled.sum() / np.sqrt(variance)), np.inf)
+        variance = (weight**2 * np.where(degrees > 2, degrees / (degrees - 2), np.nan)).sum()
+        return student("patell", float((weight * scaled).sum() / np.sqrt(variance)), np.inf)
 
 
 def bmp(scaled: Floats) -> Verdict:
@@ -85,41 +87,59 @@ def generalised_sign(values: Floats, share_positive: Floats) -> Verdict:
     return student("sign", float(((values > 0).sum() - rows * expected) / spread), np.inf)
 
 
-def two_way(values: Floats, day: Integers, coin: Integers) -> Verdict:
-    """t of the mean with errors clustered by calendar day and by coin.
-
-    Cameron, Gelbach and Miller (2011): the variances of both, less that of their intersection; the
-    larger of the two where the result is not positive. Degrees: the fewer clusters, less one.
-    """
+def two_way(values: Floats, day: Integers, coin: Integers, share: Floats | None = None) -> Verdict:
+    """t of the mean with errors clustered by calendar day and by coin; `share` weights the rows."""
     if len(values) < 2:
         return Verdict("clustered", UNKNOWN, UNKNOWN, UNKNOWN)
-    off = values - values.mean()
+    weight = np.full(len(values), 1.0 / len(values)) if share is None else share
+    mean = float(weight @ values)
+    return clustered(mean, weight * (values - mean), day, coin)
+
+
+def clustered(found: float, moved: Floats, day: Integers, coin: Integers) -> Verdict:
+    """t of a weighted sum, `moved` being what the error of each row adds to it.
+
+    Cameron, Gelbach and Miller (2011): the variances of both clusters, less that of their
+    intersection; the larger of the two where the result is not positive. Degrees: the fewer
+    clusters, less one.
+    """
     both = np.unique(np.stack([day, coin]), axis=1, return_inverse=True)[1].ravel()
-    (by_day, days), (by_coin, coins), (by_both, _) = (_cluster(off, k) for k in (day, coin, both))
+    (by_day, days), (by_coin, coins), (by_both, _) = (_cluster(moved, k) for k in (day, coin, both))
     variance = by_day + by_coin - by_both
     if not variance > 0:
         variance = max(by_day, by_coin)
-    statistic = values.mean() / np.sqrt(variance) if variance > 0 else UNKNOWN
+    statistic = found / np.sqrt(variance) if variance > 0 else UNKNOWN
     return student("clustered", float(statistic), min(days, coins) - 1)
 
 
-def mean_correlation(returns: Returns, windows: Windows) -> float:
+def mean_correlation(returns: Returns, windows: Windows, unit: Integers | None = None) -> float:
     """Return the mean correlation of the cumulated abnormal returns over all pairs of rows.
 
     Residuals of the estimation windows give the correlation of two rows on the same bars. Windows
-    that overlap in part have that share of it (Kolari, Pape and Pynnönen 2018), others none.
+    that overlap in part have that share of it (Kolari, Pape and Pynnönen 2018), others none. With
+    `unit`, it is over all pairs of units, each the mean of the standardised rows of an event.
     """
     rows, length = len(windows.zero), windows.spans.length
+    parts: Iterable[tuple[slice, Floats]]
+    if unit is None:
+        zero = windows.zero
+        parts = ((part.rows, scaled) for part, scaled in _standardised(returns, windows))
+    else:
+        rows = int(unit.max(initial=-1)) + 1
+        zero = windows.zero[np.unique(unit, return_index=True)[1]]
+        means = np.zeros((rows, windows.spans.estimation))
+        for part, scaled in _standardised(returns, windows):
+            np.add.at(means, unit[part.rows], scaled)
+        spread = np.sqrt((means**2).mean(axis=1, keepdims=True))
+        parts = [(slice(0, rows), means / np.where(spread > 0, spread, 1.0))]
     if rows < 2:
         return UNKNOWN
-    bars, group = np.unique(windows.zero, return_inverse=True)
+    bars, group = np.unique(zero, return_inverse=True)
     sums = np.zeros((len(bars), windows.spans.estimation))
     own = 0.0
-    for part in residuals_of(returns, windows):
-        scale = np.sqrt((part.residuals**2).mean(axis=1, keepdims=True))
-        scaled = part.residuals / scale
-        starts = _starts(group[part.rows])
-        sums[group[part.rows][starts]] += np.add.reduceat(scaled, starts, axis=0)
+    for place, scaled in parts:
+        starts = _starts(group[place])
+        sums[group[place][starts]] += np.add.reduceat(scaled, starts, axis=0)
         own += float((scaled**2).mean(axis=1).sum())
     total = float((sums**2).mean(axis=1).sum()) - own
     every = range(int(bars[0]), int(bars[-1]) + 1)
@@ -131,6 +151,12 @@ def mean_correlation(returns: Returns, windows: Windows) -> float:
     for apart in range(1, min(length, windows.spans.estimation)):
         total += 2 * _products(bars, sums, apart) * (length - apart) / length
     return total / (rows * (rows - 1))
+
+
+def _standardised(returns: Returns, windows: Windows) -> Iterator[tuple[Fitted, Floats]]:
+    for part in residuals_of(returns, windows):
+        scale = np.sqrt((part.residuals**2).mean(axis=1, keepdims=True))
+        yield part, part.residuals / scale
 
 
 def _products(bars: Integers, sums: Floats, apart: int) -> float:
@@ -157,8 +183,8 @@ def _t(values: Floats) -> float:
     return float(values.mean() / spread * np.sqrt(len(values))) if spread > 0 else UNKNOWN
 
 
-def _cluster(off: Floats, key: Integers) -> tuple[float, int]:
-    sums = np.bincount(np.unique(key, return_inverse=True)[1].ravel(), weights=off)
+def _cluster(moved: Floats, key: Integers) -> tuple[float, int]:
+    sums = np.bincount(np.unique(key, return_inverse=True)[1].ravel(), weights=moved)
     clusters = len(sums)
     scale = clusters / (clusters - 1) if clusters > 1 else np.nan
-    return float((sums**2).sum() * scale / len(off) ** 2), clusters
+    return float((sums**2).sum() * scale), clusters

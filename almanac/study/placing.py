@@ -24,11 +24,14 @@ REASONS: Final = {
     "withdrawn_at_entry": "withdrawn by then",
     "missing_at_entry": "missing from complete pulls by then",
     "coin_without_prices": "its coin has no prices",
+    "ambiguous_coin": "its name, or that in the prices, is the ticker of several coins",
+    "unknown_coin": "no coin has its name",
     "before_prices": "its estimation window begins before the prices",
     "after_prices": "its window ends after the prices",
     "entry_after_window": "its window is over before the first bar after entry",
     "not_trading_at_entry": "its coin has no price at entry, or only after it",
     "gap_in_window": "its coin lacks prices for more bars in the window than are carried",
+    "redenomination": "its prices step by a power of ten in the window, as in a redenomination",
     "market_missing": "the market has no price in the window",
     "short_estimation": "its coin has too few returns in the estimation window",
     "no_variance": "its coin, or the market, does not move in the estimation window",
@@ -72,7 +75,9 @@ def place(
     kept = order[usable]
     excluded = rows.assign(reason=reason)[["event_id", "coin", "title", "date", "reason"]]
     table = rows.iloc[kept].reset_index(drop=True).drop(columns="column")
-    return Placed(windows, _with_results(table, prices, windows), excluded[~pd.isna(reason)])
+    return Placed(
+        windows, _with_results(table, prices, returns, windows), excluded[~pd.isna(reason)]
+    )
 
 
 def _entered(prices: Prices, returns: Returns, entry: Integers, coin: Integers) -> Integers:
@@ -122,6 +127,9 @@ def _reasons(
     reason[rows[no_market]] = "market_missing"
     reason[rows[gap]] = "gap_in_window"
     reason[rows[~at_entry]] = "not_trading_at_entry"
+    stepped = wanted & (span_of(returns.steps, coin[rows], start, spans.length) != 0)
+    # Without the steps there is no return; with them, the row is used.
+    reason[rows[(stepped & ~has).any(axis=1)]] = "redenomination"
     return reason
 
 
@@ -133,11 +141,15 @@ def _returns_in(
     return np.asarray(np.isfinite(own).sum(axis=1))
 
 
-def _with_results(rows: pd.DataFrame, prices: Prices, windows: Windows) -> pd.DataFrame:
+def _with_results(
+    rows: pd.DataFrame, prices: Prices, returns: Returns, windows: Windows
+) -> pd.DataFrame:
     cumulated: Floats = windows.cumulated[:, -1] if len(rows) else np.zeros(0)
     variance = windows.variance_of_window() if len(rows) else np.ones(0)
     live: Any = windows.live
     first = windows.zero + windows.spans.first + live.argmax(axis=1)
+    start, length = windows.zero + windows.spans.first, windows.spans.length
+    stepped = live & (span_of(returns.steps, windows.coin, start, length) != 0)
     starts = pd.to_datetime(prices.starts, unit="us", utc=True)
     return rows.assign(
         bar_zero=starts[windows.zero],
@@ -151,4 +163,5 @@ def _with_results(rows: pd.DataFrame, prices: Prices, windows: Windows) -> pd.Da
         scar=cumulated / np.sqrt(variance),
         bhar=windows.held[:, -1] if len(rows) else np.zeros(0),
         delisted_in_window=~live[:, -1] if len(rows) else np.zeros(0, dtype=bool),
+        redenomination_in_window=stepped.any(axis=1) if len(rows) else np.zeros(0, dtype=bool),
     )

@@ -5,7 +5,7 @@ prices. Does not: which column is what (layouts), returns (returns), events (sel
 half open: it covers its start, not its end. Instants are microseconds since 1970, UTC.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
 from pathlib import Path
@@ -181,8 +181,10 @@ def _joined(
     return close, pd.concat(opens, axis=1, sort=True) if opens else None, ()
 
 
-def read_frame(given: Any, name: str) -> pd.DataFrame:
+def read_frame(given: Any, name: str, texts: Sequence[str] | None = None) -> pd.DataFrame:
     """Return what the caller gave as a pandas frame: a frame, rows, or a Parquet or CSV file.
+
+    `texts` are columns of names of coins; None is where prices have them.
 
     Raises:
         InvalidArgument: it is none of these, or can't be read.
@@ -193,7 +195,7 @@ def read_frame(given: Any, name: str) -> pd.DataFrame:
             raise InvalidArgument(f"{name}={str(given)!r}: there is no such file")
         if path.suffix.lower() in PARQUET:
             return _parquet(path)
-        return _csv(path)
+        return _csv(path, texts)
     if isinstance(given, pd.DataFrame):
         return given
     if hasattr(given, "to_pandas"):
@@ -221,12 +223,13 @@ def _parquet(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _csv(path: Path) -> pd.DataFrame:
+def _csv(path: Path, texts: Sequence[str] | None) -> pd.DataFrame:
     import pyarrow as pa
 
     missing = (*_MISSING, *_MISSING_TOO)
     with CsvFile(path, renames=True) as file:
-        coins = coin_columns(file.names)
+        names = file.names
+        coins = coin_columns(names) if texts is None else [name for name in texts if name in names]
         table = file.table(dict.fromkeys(coins, pa.string()), missing=missing)
     numbers = [pa.float64() if pa.types.is_null(kind) else kind for kind in table.schema.types]
     table = table.cast(pa.schema(list(zip(table.column_names, numbers, strict=True))))

@@ -36,6 +36,8 @@ class EventStudies:
         dates: Literal["exact", "instant"] = "exact",
         basis: Basis = "observed",
         events: Any = None,
+        weights: Literal["rows", "events"] = "rows",
+        redenominations: Literal["exclude", "keep"] = "exclude",
         bar: Duration | None = None,
         stamp: Literal["start", "end"] = "start",
         bars: Literal["grid", "frame"] = "grid",
@@ -55,9 +57,14 @@ class EventStudies:
 
         Args:
             prices: a frame (pandas, Polars, Arrow), or a Parquet or CSV file: `ts`, `coin`,
-                `close`, maybe `open`; or `ts` and one column of prices a coin. Coins are slugs,
-                tickers or names; a name that no coin has counts in the market alone.
-            coins, categories, min_impact: filters, on the event as known at entry.
+                `close`, maybe `open`; or `ts` and one column of prices per coin; or bars (OHLCV) of
+                the one coin in `coins`; or a mapping from coins to their bars. Coins are slugs,
+                tickers, names or pairs such as `BTC/USDT`. A name that no coin has, or that several
+                have, counts in the market alone.
+            coins: the coins whose events enter. Or a mapping: names in the prices, or tickers, each
+                with its coin; it selects nothing. Columns called `open`, `high`, `close` and so on
+                are only read as coins if they are named here.
+            categories, min_impact: filters, on the event as known at entry.
             lead: the time before the date at which it must be known.
             window: the first and last bar that are cumulated, from the bar of the event: numbers of
                 bars, or times such as `-12h`.
@@ -66,12 +73,18 @@ class EventStudies:
             gap: the bars, or the time, between estimation and window.
             model: `market` (least squares on the market) or `mean` (mean-adjusted).
             market: a coin of the prices, or a Series, frame or file of prices; None is the
-                equal-weighted mean of the other coins in the prices.
+                equal-weighted mean of the other coins in the prices. A mapping has the market of
+                each coin; coins that are not in it have that mean.
             returns: `log` or `simple`.
             dates: `exact` are days and instants, `instant` leaves out dates that are days.
             basis: as in `events`.
-            events: a frame of your own instead of the warehouse's events: `event_id`, `coin` (a
-                column of the prices), `date`, and maybe `known_from`, `categories`, `impact`.
+            events: a frame or file of your own instead of the warehouse's events: `event_id`,
+                `coin` (as in the prices, or another name of the same coin), `date`, and maybe
+                `known_from`, `categories`, `impact`.
+            weights: `rows` weighs each event and coin the same; `events` each event, whose coins
+                share its weight.
+            redenominations: a step of a price by a power of ten, such as 1:1000, is no return
+                (`exclude`: rows with a step in the window are left out), or one (`keep`).
             bar: the length of a bar; None is the most frequent distance in the prices.
             stamp: whether `ts` is the start of a bar, as exchanges give it, or its end.
             bars: `grid` has every bar between the first and the last; `frame` those that the prices
@@ -83,12 +96,13 @@ class EventStudies:
 
         Returns:
             A `Study`: `table`, `tests`, `headline`, `events`, `excluded`, `counts`, `naive`,
-            `by(…)`, `plot()`, `to_html()`.
+            `redenominations`, `by(…)`, `compare(…)`, `plot()`, `to_html()`.
 
         Raises:
             InvalidArgument: an argument or the prices can't be used, no event can, or scipy is not
                 installed (`crypto-almanac[study]`).
-            UnknownName, AmbiguousCoin: a filter, or a name in the prices, is not unique.
+            UnknownName, AmbiguousCoin: a coin of an argument does not exist, or is not unique; or
+                each name in the prices is ambiguous.
         """
         from almanac.study.study import StudyRequest, event_study
 
@@ -111,6 +125,8 @@ class EventStudies:
             dates=dates,
             basis=basis,
             events=events,
+            weights=weights,
+            redenominations=redenominations,
             confidence=confidence,
             rounds=rounds,
             seed=seed,

@@ -39,9 +39,15 @@ img {{ max-width: 100% }}
 <p>Events that are scheduled today, at the dates they have today, whether known before or not, with
 the plain t. It is here to be compared, not to be used.</p>{naive}
 <h2>Rows</h2>{counts}
-<h2>Settings</h2>{settings}
+{steps}<h2>Settings</h2>{settings}
 </body></html>
 """
+
+COUNTS: Final = {
+    "redenominations": "steps of prices by a power of ten",
+    "redenomination_in_window": "used with such a step in the window",
+}
+"""Counts whose names do not say what they are."""
 
 
 def require(module: str) -> None:
@@ -77,8 +83,30 @@ def summary(study: "Study") -> str:
         f"{band if np.isfinite(low) else ''}, BHAR {table['bhar'].iloc[-1]:+.2%}; "
         f"{verdict_of(study)}. Naive, on today's table: CAAR "
         f"{naive['caar']:+.2%}, plain t {naive['t']:.2f}, p = {naive['p']:.3f}, "
-        f"n = {naive['n']:,.0f}."
+        f"n = {naive['n']:,.0f}.{_remarks(study)}"
     )
+
+
+def _remarks(study: "Study") -> str:
+    """Return what a reader has to know of the names and the prices; empty if nothing."""
+    found = []
+    if study.weights == "events":
+        found.append("Each event weighs the same.")
+    if ambiguous := study.ambiguous:
+        found.append(
+            f"Names of several coins, left out of the events: {', '.join(ambiguous)}; "
+            "coins= says which they are."
+        )
+    steps = study.redenominations
+    if len(steps):
+        names = ", ".join(dict.fromkeys(steps["coin"]))
+        rows = study.counts.get("redenomination", 0)
+        used = study.counts["redenomination_in_window"]
+        found.append(
+            f"Prices step by a power of ten, as in a redenomination: {names}. "
+            f"{rows:,} rows with a step in the window are left out, {used:,} are used."
+        )
+    return "".join(f" {remark}" for remark in found)
 
 
 def verdict_of(study: "Study") -> str:
@@ -137,7 +165,9 @@ def page(study: "Study", path: str | Path | None) -> str:
     plot(study, None).savefig(image, format="png", dpi=110)
     excluded = study.excluded["reason"].value_counts()
     counts = [
-        (name.replace("_", " "), n) for name, n in study.counts.items() if name not in excluded
+        (COUNTS.get(name, name.replace("_", " ")), n)
+        for name, n in study.counts.items()
+        if name not in excluded
     ]
     counts += [
         (f"excluded: {REASONS.get(str(name), str(name))}", n) for name, n in excluded.items()
@@ -149,6 +179,7 @@ def page(study: "Study", path: str | Path | None) -> str:
         table=_html(study.table),
         naive=_html(study.naive),
         counts=_html(pd.DataFrame(counts, columns=["what", "rows"])),
+        steps=_steps(study),
         settings=_html(pd.DataFrame(study.settings.items(), columns=["setting", "value"])),
     )
     if path is not None:
@@ -173,6 +204,17 @@ def fragment(study: "Study") -> str:
     return (
         f'<div class="tex2jax_ignore mathjax_ignore"><p>{escape(summary(study))}</p>{figure}'
         f"{_html(study.tests)}</div>"
+    )
+
+
+def _steps(study: "Study") -> str:
+    steps = study.redenominations
+    if steps.empty:
+        return ""
+    is_kept = study.settings["redenominations"]
+    return (
+        "<h2>Steps of prices by a power of ten</h2>\n<p>As a redenomination, or data that change "
+        f"their unit, make them: {escape(is_kept)}.</p>{_html(steps)}\n"
     )
 
 

@@ -32,6 +32,7 @@ from almanac.study.parametric import (
 from almanac.study.prices import Floats
 from almanac.study.ranks import grank
 from almanac.study.returns import Returns
+from almanac.study.weights import Weights, equal
 from almanac.study.windows import Windows
 
 Control = Literal["bh", "by"]
@@ -60,42 +61,56 @@ class Figures:
     days: int
 
 
-def figures_of(returns: Returns, windows: Windows, options: Draws, bar_us: int) -> Figures:
-    """Return all figures of some rows."""
-    shares = shares_of_days(returns, windows)
+def figures_of(
+    returns: Returns,
+    windows: Windows,
+    options: Draws,
+    bar_us: int,
+    weights: Weights | None = None,
+) -> Figures:
+    """Return all figures of some rows; without weights they count the same."""
+    weights = weights or equal(len(windows.zero))
+    shares = shares_of_days(returns, windows, weights.scale)
     flipped = flip_signs(shares, rounds=options.rounds, seed=options.seed)
     calendar = calendar_test("calendar", shares, flipped, LEAST_DAYS)
     values, scaled = windows.cumulated[:, -1], _scaled(windows)
-    block = blocks_of(windows.zero, windows.spans.length)
-    correlation = mean_correlation(returns, windows)
-    few_days = adjusted_bmp(scaled, correlation)
-    verdicts = (
+    of_units, scaled_units = weights.of_units(values), weights.of_units(scaled)
+    block = blocks_of(windows.zero[weights.first_rows()], windows.spans.length)
+    correlation = mean_correlation(returns, windows, weights.unit)
+    few_days = adjusted_bmp(scaled_units, correlation)
+    day = returns.day[windows.zero]
+    verdicts = [
         calendar,
-        cross_sectional(values),
-        patell(scaled, windows.degrees),
-        bmp(scaled),
+        cross_sectional(of_units),
+        patell(scaled, windows.degrees, weights.share),
+        bmp(scaled_units),
         few_days,
-        grank(returns, windows, scaled),
-        generalised_sign(values, windows.share_positive),
-        two_way(values, returns.day[windows.zero], windows.coin),
-        block_bootstrap(values, block, rounds=options.rounds, seed=options.seed),
-    )
-    table = _table(windows, flipped, options, bar_us)
+        two_way(values, day, windows.coin, weights.share),
+        block_bootstrap(of_units, block, rounds=options.rounds, seed=options.seed),
+    ]
+    if weights.unit is None:  # Ranks and signs are of rows alone.
+        ranks = grank(returns, windows, scaled)
+        verdicts[5:5] = [ranks, generalised_sign(values, windows.share_positive)]
+    table = _table(windows, weights, flipped, options, bar_us)
     if not np.isfinite(calendar.p):
-        _judge_few_days(table, windows, correlation, options.confidence)
-    headline = _headline(calendar, few_days, len(values))
-    return Figures(table, verdicts, headline, len(np.unique(returns.day[windows.zero])))
+        _judge_few_days(table, windows, weights, correlation, options.confidence)
+    headline = _headline(calendar, few_days, weights.units)
+    return Figures(table, tuple(verdicts), headline, len(np.unique(day)))
 
 
-def headline_of(returns: Returns, windows: Windows, options: Draws) -> Verdict:
+def headline_of(
+    returns: Returns, windows: Windows, options: Draws, weights: Weights | None = None
+) -> Verdict:
     """Return the headline alone, as `figures_of` chooses it."""
-    shares = shares_of_days(returns, windows)
+    weights = weights or equal(len(windows.zero))
+    shares = shares_of_days(returns, windows, weights.scale)
     flipped = flip_signs(shares, rounds=options.rounds, seed=options.seed)
     calendar = calendar_test("calendar", shares, flipped, LEAST_DAYS)
     if np.isfinite(calendar.p):
         return calendar
-    few_days = adjusted_bmp(_scaled(windows), mean_correlation(returns, windows))
-    return _headline(calendar, few_days, len(windows.zero))
+    correlation = mean_correlation(returns, windows, weights.unit)
+    few_days = adjusted_bmp(weights.of_units(_scaled(windows)), correlation)
+    return _headline(calendar, few_days, weights.units)
 
 
 def _headline(calendar: Verdict, few_days: Verdict, rows: int) -> Verdict:
@@ -104,15 +119,19 @@ def _headline(calendar: Verdict, few_days: Verdict, rows: int) -> Verdict:
     return few_days if rows >= LEAST_ROWS else Verdict("none", UNKNOWN, UNKNOWN, UNKNOWN)
 
 
-def naive_table(windows: Windows, bar_us: int) -> pd.DataFrame:
+def naive_table(windows: Windows, bar_us: int, weights: Weights | None = None) -> pd.DataFrame:
     """Return n, AAR, CAAR and the plain t of the CAAR, by bar."""
+    weights = weights or equal(len(windows.zero))
     cumulated = windows.cumulated
-    plain = [cross_sectional(cumulated[:, place]) for place in range(windows.spans.length)]
+    plain = [
+        cross_sectional(weights.of_units(cumulated[:, place]))
+        for place in range(windows.spans.length)
+    ]
     return pd.DataFrame(
         {
             **_bars(windows, bar_us),
-            "aar": _mean_live(windows.abnormal, windows),
-            "caar": cumulated.mean(axis=0) if len(cumulated) else np.nan,
+            "aar": _mean_live(windows.abnormal, windows, weights),
+            "caar": weights.mean(cumulated) if len(cumulated) else np.nan,
             "t": [verdict.statistic for verdict in plain],
             "p": [verdict.p for verdict in plain],
         }
@@ -151,64 +170,71 @@ def _bars(windows: Windows, bar_us: int) -> dict[str, Any]:
     }
 
 
-def _mean_live(values: Floats, windows: Windows) -> Floats:
-    count = windows.live.sum(axis=0)
+def _mean_live(values: Floats, windows: Windows, weights: Weights) -> Floats:
+    live = weights.share @ windows.live
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(count > 0, (values * windows.live).sum(axis=0) / count, np.nan)
+        return np.where(live > 0, weights.share @ (values * windows.live) / live, np.nan)
 
 
-def _table(windows: Windows, flipped: Floats, options: Draws, bar_us: int) -> pd.DataFrame:
-    caar = windows.cumulated.mean(axis=0)
+def _table(
+    windows: Windows, weights: Weights, flipped: Floats, options: Draws, bar_us: int
+) -> pd.DataFrame:
+    caar = weights.mean(windows.cumulated)
     band = np.quantile(np.abs(flipped), options.confidence, axis=0)
     step = np.diff(caar, prepend=0.0)
     flipped_step = np.diff(flipped, prepend=0.0, axis=1)
     spread = np.sqrt(np.where(windows.live, windows.variance_of_bars(), 1.0))
     places = range(windows.spans.length)
     live = [windows.live[:, place] for place in places]
-    bars = [windows.abnormal[live[place], place] for place in places]
-    scaled = [bars[place] / spread[live[place], place] for place in places]
+    scaled = windows.abnormal / spread
     is_any = windows.live.any(axis=0)
     aar_p = [share_beyond(step[place], flipped_step[:, place]) for place in places]
     caar_p = [share_beyond(caar[place], flipped[:, place]) for place in places]
+
+    def units(values: Floats, place: int) -> Floats:
+        return weights.of_units(values[:, place], live[place])
+
     return pd.DataFrame(
         {
             **_bars(windows, bar_us),
-            "aar": _mean_live(windows.abnormal, windows),
-            "aar_t": [cross_sectional(values).statistic for values in bars],
+            "aar": _mean_live(windows.abnormal, windows, weights),
+            "aar_t": [cross_sectional(units(windows.abnormal, p)).statistic for p in places],
             "aar_patell": [
-                patell(values, windows.degrees[live[place]]).statistic
-                for place, values in enumerate(scaled)
+                patell(scaled[on, p], windows.degrees[on], weights.share[on]).statistic
+                for p, on in enumerate(live)
             ],
-            "aar_bmp": [bmp(values).statistic for values in scaled],
+            "aar_bmp": [bmp(units(scaled, place)).statistic for place in places],
             "aar_p": np.where(is_any, aar_p, np.nan),
             "caar": caar,
             "caar_low": caar - band,
             "caar_high": caar + band,
             "caar_p": np.where(np.cumsum(is_any) > 0, caar_p, np.nan),
-            "bhar": windows.held.mean(axis=0),
+            "bhar": weights.mean(windows.held),
         }
     )
 
 
 def _judge_few_days(
-    table: pd.DataFrame, windows: Windows, correlation: float, confidence: float
+    table: pd.DataFrame, windows: Windows, weights: Weights, correlation: float, confidence: float
 ) -> None:
     """Replace p and band by those of adjusted BMP; the band is of the values as they are."""
     from scipy.special import stdtrit
 
-    rows = len(windows.zero)
+    count = weights.units
     cumulated, spread = windows.cumulated, np.sqrt(windows.variance_of_sums())
     alone, of_bar = windows.abnormal, np.sqrt(windows.variance_of_bars())
-    inflation = (1 + (rows - 1) * correlation) / (1 - correlation)
+    inflation = (1 + (count - 1) * correlation) / (1 - correlation)
     for place in range(windows.spans.length):
         live = windows.live[:, place]
         started = windows.live[:, : place + 1].any(axis=1)
-        sums = cumulated[started, place] / spread[started, place]
-        bars = alone[live, place] / of_bar[live, place]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            sums = weights.of_units(cumulated[:, place] / spread[:, place], started)
+            bars = weights.of_units(alone[:, place] / of_bar[:, place], live)
         error, quantile = UNKNOWN, UNKNOWN
-        if rows >= LEAST_ROWS and inflation > 0:
-            error = float(np.sqrt(cumulated[:, place].var(ddof=1) / rows * inflation))
-            quantile = float(stdtrit(rows - 1, (1 + confidence) / 2))
+        if count >= LEAST_ROWS and inflation > 0:
+            variance = weights.of_units(cumulated[:, place]).var(ddof=1)
+            error = float(np.sqrt(variance / count * inflation))
+            quantile = float(stdtrit(count - 1, (1 + confidence) / 2))
         caar = float(table.loc[place, "caar"])
         table.loc[place, "aar_p"] = adjusted_bmp(bars, correlation).p
         table.loc[place, "caar_p"] = adjusted_bmp(sums, correlation).p

@@ -1,7 +1,8 @@
 """Returns of bars, and the market of each coin.
 
-Belongs here: returns with and without prices carried over gaps, the mean of the other coins. Does
-not: models and windows (windows). Arrays are `[coin, bar]`: a window of a coin is contiguous.
+Belongs here: returns with and without prices carried over gaps or steps, the markets, the mean of
+the other coins. Does not: what a step is (steps), models and windows (windows). Arrays are
+`[coin, bar]`: a window of a coin is contiguous.
 """
 
 from dataclasses import dataclass
@@ -11,9 +12,11 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from almanac.study.prices import Floats, Integers, Prices
+from almanac.study.steps import power_steps
 
 Kind = Literal["log", "simple"]
 Model = Literal["market", "mean"]
+Steps = Literal["exclude", "keep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +28,29 @@ class Returns:
         carried: returns after a price was carried over a gap of at most `max_gap` bars: 0 in the
             gap, and the whole move on the bar after it; windows are cumulated on these.
         from_open: the return from the open to the close of a bar; None without opens.
-        market: the return of the given market; None for the mean of the other coins.
+        markets: the returns of the markets that were given, `[market, bar]`.
+        market: the place of the market of each coin in them; -1 is the mean of the other coins.
         last: the last bar with a price, of each coin; -1 if it has none.
         day: the number of the calendar day (UTC) of each bar, from 0 on, without holes.
         kind: whether returns are logarithms or simple.
+        moves: the logarithms of `carried`, with the steps.
+        steps: the powers of ten by which prices step, 0 where they do not; `carried` and `strict`
+            have no return there if steps are excluded.
+        market_moves, market_steps: the same of the markets.
     """
 
     strict: Floats
     carried: Floats
     from_open: Floats | None
-    market: Floats | None
+    markets: Floats
+    market: Integers
     last: Integers
     day: Integers
     kind: Kind
+    moves: Floats
+    steps: Floats
+    market_moves: Floats
+    market_steps: Floats
     _sum: Floats
     _count: Floats
 
@@ -50,11 +63,15 @@ class Returns:
 
         Without a given market it is the equal-weighted mean of the other coins that have a return.
         """
-        if len(first) == 0:
-            return np.zeros((0, length))
-        if self.market is not None:
-            found: Floats = sliding_window_view(self.market, length)[first]
-            return found
+        place = self.market[coin]
+        if len(first) == 0 or (place >= 0).all():
+            return span_of(self.markets, place, first, length)
+        found = self._others(coin, first, length)
+        given = place >= 0
+        found[given] = span_of(self.markets, place[given], first[given], length)
+        return found
+
+    def _others(self, coin: Integers, first: Integers, length: int) -> Floats:
         own = span_of(self.strict, coin, first, length)
         is_own = np.isfinite(own)
         count = sliding_window_view(self._count, length)[first] - is_own
@@ -64,27 +81,61 @@ class Returns:
 
 
 def returns_of(
-    prices: Prices, *, kind: Kind = "log", market: Floats | None = None, max_gap: int = 3
+    prices: Prices,
+    *,
+    kind: Kind = "log",
+    market: Floats | None = None,
+    market_of_coin: Integers | None = None,
+    max_gap: int = 3,
+    steps: Steps = "exclude",
 ) -> Returns:
-    """Return the returns of prices; `market` is the closes of the market on the same bars."""
+    """Return the returns of prices.
+
+    `market` are the closes of a market on the same bars, or of several, `[market, bar]`; then
+    `market_of_coin` is the place of the market of each coin, -1 for the mean of the others.
+    """
     closes = np.ascontiguousarray(prices.close.T)
     strict, from_open = _moves(closes, kind), None
     if prices.open is not None:
         from_open = _ratio(closes, np.ascontiguousarray(prices.open.T), kind)
     has = np.isfinite(closes)
     last: Any = np.where(has.any(axis=1), closes.shape[1] - 1 - has[:, ::-1].argmax(axis=1), -1)
+    carried = _carried_moves(closes, strict, has, last, max_gap, kind)
+    beside = np.zeros((0, len(prices.starts))) if market is None else np.atleast_2d(market)
+    markets = _moves(beside, kind)
+    of_coin = np.full(len(closes), -1 if market is None else 0, np.int64)
+    moves, stepped, strict, carried = _without_steps(strict, carried, kind, steps)
+    market_moves, market_stepped, markets, _ = _without_steps(markets, markets, kind, steps)
     is_counted = np.isfinite(strict)
     return Returns(
         strict=strict,
-        carried=_carried_moves(closes, strict, has, last, max_gap, kind),
+        carried=carried,
         from_open=from_open,
-        market=None if market is None else _moves(market[None, :], kind)[0],
+        markets=markets,
+        market=of_coin if market_of_coin is None else market_of_coin,
         last=last.astype(np.int64),
         day=np.unique(prices.starts // 86_400_000_000, return_inverse=True)[1].astype(np.int64),
         kind=kind,
+        moves=moves,
+        steps=stepped,
+        market_moves=market_moves,
+        market_steps=market_stepped,
         _sum=np.where(is_counted, strict, 0.0).sum(axis=0),
         _count=is_counted.sum(axis=0).astype(np.float64),
     )
+
+
+def _without_steps(
+    strict: Floats, carried: Floats, kind: Kind, steps: Steps
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the logarithms of the moves, their steps, and the returns without those."""
+    moves = carried if kind == "log" else np.log1p(carried)
+    power = power_steps(moves)
+    if steps == "keep" or not power.any():
+        return moves, power, strict, carried
+    stepped = power != 0
+    strict, carried = (np.where(stepped, np.nan, part) for part in (strict, carried))
+    return moves, power, strict, carried
 
 
 def span_of(values: Floats, coin: Integers, first: Integers, length: int) -> Floats:

@@ -4,7 +4,7 @@ Belongs here: which event enters when, by which coins of the prices, and why ano
 not: bars (study). A row is one event and one coin; rows are joined by event id and coin alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Final
@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from almanac.coins import resolve_coin, slugs_of
-from almanac.errors import InvalidArgument, UnknownName
+from almanac.errors import AmbiguousCoin, InvalidArgument
 from almanac.events import BANDS, Basis, Coins, Names, category_names, impact_values, one_of
 from almanac.frames import moments_of
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
+from almanac.study.named_coins import CoinNames, NamedCoins, name_coins, said_coins, selected_slugs
+from almanac.study.prices import read_frame
 
 _SQL = NamedStatements("almanac.study")
 
@@ -27,6 +28,7 @@ COLUMNS: Final = (
     *("categories", "impact", "band", "date_final", "status_final", "moved_after_entry"),
     "cancelled_after_entry",
 )
+ADVICE: Final = " Or say which: coins={'name in the prices': 'its-slug', …}."
 PRECISIONS: Final = {"exact": ["instant", "day"], "instant": ["instant"]}
 
 
@@ -49,52 +51,51 @@ class SelectedEvents:
     Attributes:
         rows: one row per event and coin, with `COLUMNS` and `column`, its column in the prices.
         excluded: event_id, coin (None: all), title, date, reason.
-        unknown: names of the prices that no coin has; they count in the market alone.
+        names: the coins of the names in the prices; a name that is not one coin counts in the
+            market alone.
     """
 
     rows: pd.DataFrame
     excluded: pd.DataFrame
-    unknown: tuple[str, ...]
+    names: CoinNames
 
 
-def columns_of(reader: Reader, names: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return the column of each slug, and the names that no coin has.
+def price_columns(names: CoinNames, columns: tuple[str, ...]) -> dict[str, int]:
+    """Return the column of each slug in the prices.
 
     Raises:
-        AmbiguousCoin: a name is the ticker of several coins.
         InvalidArgument: two names are one coin.
     """
-    frame = pa.table({"name": pa.array(names, pa.string())})
-    exact = set(
-        reader.query(_SQL["study_coins"], frames={"given_names": frame})["name"].to_pylist()
-    )
     found: dict[str, int] = {}
-    unknown = []
-    for column, name in enumerate(names):
-        try:
-            slug = name if name in exact else resolve_coin(reader, name).slug
-        except UnknownName:
-            unknown.append(name)
-            continue
-        if slug in found:
+    for column, name in enumerate(columns):
+        slug = names.slugs.get(name)
+        if slug is not None and slug in found:
             raise InvalidArgument(
-                f"prices: {names[found[slug]]!r} and {name!r} are both the coin {slug}; keep one"
+                f"prices: {columns[found[slug]]!r} and {name!r} are both the coin {slug}; keep one"
             )
-        found[slug] = column
-    return found, tuple(unknown)
+        if slug is not None:
+            found[slug] = column
+    return found
 
 
 def select(
-    reader: Reader, names: Sequence[str], filters: EventFilters, span: tuple[datetime, datetime]
+    reader: Reader,
+    names: tuple[str, ...],
+    filters: EventFilters,
+    span: tuple[datetime, datetime],
 ) -> tuple[SelectedEvents, SelectedEvents]:
     """Return the events as known at entry, and those of today's table; by the coins of the prices.
 
     Raises:
-        InvalidArgument, UnknownName, AmbiguousCoin: a filter is wrong.
+        InvalidArgument, UnknownName: a filter is wrong.
+        AmbiguousCoin: a filter is, or each name in the prices that is a coin at all.
     """
     with reader.pinned():
-        columns, unknown = columns_of(reader, names)
-        wanted = slugs_of(reader, filters.coins)
+        named = name_coins(reader, names, said_coins(filters.coins))
+        columns = price_columns(named, names)
+        if named.ambiguous and not columns:
+            raise AmbiguousCoin(next(iter(named.ambiguous.values())) + ADVICE, [])
+        wanted = selected_slugs(reader, filters.coins)
         traded = [slug for slug in columns if wanted is None or slug in wanted]
         values: dict[str, Any] = {
             "coins": traded,
@@ -114,7 +115,8 @@ def select(
     by_coin = {slug: columns[slug] for slug in traded}
     without = [slug for slug in wanted or () if slug not in columns]
     extra = [(None, slug, None, None, "coin_without_prices") for slug in without]
-    return _selection(then, by_coin, extra, unknown), _selection(today, by_coin, [], unknown)
+    extra += [(None, name, None, None, "ambiguous_coin") for name in named.ambiguous]
+    return _selection(then, by_coin, extra, named), _selection(today, by_coin, [], named)
 
 
 def _pandas(table: pa.Table) -> pd.DataFrame:
@@ -125,7 +127,7 @@ def _pandas(table: pa.Table) -> pd.DataFrame:
 
 
 def _selection(
-    frame: pd.DataFrame, columns: Mapping[str, int], extra: list[Any], unknown: tuple[str, ...]
+    frame: pd.DataFrame, columns: Mapping[str, int], extra: list[Any], named: CoinNames
 ) -> SelectedEvents:
     enters = frame["reason"].isna()
     rows = frame[enters].explode("coins").rename(columns={"coins": "coin"})
@@ -142,7 +144,7 @@ def _selection(
     return SelectedEvents(
         rows[[*COLUMNS, "column"]].reset_index(drop=True),
         excluded[names].reset_index(drop=True),
-        unknown,
+        named,
     )
 
 
@@ -158,24 +160,25 @@ def bands_of(impact: Any, band: Any) -> Any:
 
 
 def select_given(
-    events: Any, names: Sequence[str], lead: timedelta, tz: tzinfo
+    reader: Reader, events: Any, names: tuple[str, ...], coins: Coins | None, lead: timedelta
 ) -> tuple[SelectedEvents, SelectedEvents]:
     """Return the rows of a frame of the user's: event_id, coin, date, and known_from if it has it.
 
-    `coin` is the name of a column of the prices. An event enters at its date less the lead if it
-    was known by then; one without a `known_from` counts as known.
+    `coin` is a name as in the prices, or another name of the same coin. An event enters at its date
+    less the lead if it was known by then; one without a `known_from` counts as known.
 
     Raises:
         InvalidArgument: a column is missing or can't be read, or an event has a coin twice.
     """
-    frame = events if isinstance(events, pd.DataFrame) else pd.DataFrame(events)
+    frame = read_frame(events, "events", texts=("coin",))
     missing = [name for name in ("event_id", "coin", "date") if name not in frame.columns]
     if missing:
         raise InvalidArgument(f"events has no {', '.join(missing)}; expected event_id, coin, date")
     rows = pd.DataFrame({name: frame.get(name) for name in COLUMNS}, index=frame.index)
     rows["date"], rows["known_from"] = (
-        _utc(rows[name], name, tz) for name in ("date", "known_from")
+        _utc(rows[name], name, reader.tz) for name in ("date", "known_from")
     )
+    named = _name_rows(reader, rows, names, coins)
     if rows.duplicated(["event_id", "coin"]).any() or rows["date"].isna().any():
         raise InvalidArgument(
             "events: an event has a coin twice, or no date; expected one row each"
@@ -193,17 +196,49 @@ def select_given(
             else [np.array([name], dtype=object) for name in single]
         )
     rows["band"] = bands_of(rows["impact"], frame.get("impact_band", rows["band"]))
-    columns = {name: place for place, name in enumerate(names)}
-    column = rows["coin"].map(columns)
-    reason = np.full(len(rows), None, dtype=object)
-    reason[(rows["known_from"] > rows["entry"]).to_numpy()] = "known_too_late"
-    reason[column.isna().to_numpy()] = "coin_without_prices"
+    if (wanted := selected_slugs(reader, coins)) is not None:
+        rows = rows[rows["coin"].isin(wanted)]
+    reason = rows["reason"].to_numpy(object, copy=True)
+    reason[pd.isna(reason) & (rows["known_from"] > rows["entry"]).to_numpy()] = "known_too_late"
     out = rows.assign(reason=reason)[["event_id", "coin", "title", "date", "reason"]]
-    enters = pd.isna(reason)
-    kept = rows[enters].assign(column=column[enters].astype(np.int64)).reset_index(drop=True)
-    known = SelectedEvents(kept, out[~enters].reset_index(drop=True), ())
-    all_rows = rows[column.notna()].assign(column=column.dropna().astype(np.int64))
-    return known, SelectedEvents(all_rows.reset_index(drop=True), out.iloc[:0], ())
+    enters, has_prices = pd.isna(reason), (rows["column"] >= 0).to_numpy()
+    rows = rows.drop(columns="reason")
+    kept = rows[enters].reset_index(drop=True)
+    known = SelectedEvents(kept, out[~enters].reset_index(drop=True), named)
+    return known, SelectedEvents(rows[has_prices].reset_index(drop=True), out.iloc[:0], named)
+
+
+def _name_rows(
+    reader: Reader, rows: pd.DataFrame, names: tuple[str, ...], coins: Coins | None
+) -> CoinNames:
+    """Put the slug in place of each coin, and the column of its prices, or why there is none.
+
+    A text that the prices have, too, is that column, also if no coin or several have it.
+    """
+    strange = [value for value in rows["coin"] if not isinstance(value, str)]
+    if strange:
+        raise InvalidArgument(
+            f"events: the coin {strange[0]!r} is no text; a coin may be called NA or TRUE: read "
+            "the column as texts, and missing values as they are"
+        )
+    with reader.pinned():
+        said: NamedCoins = said_coins(coins)
+        in_prices = name_coins(reader, names, said)
+        found = name_coins(reader, rows["coin"], said)
+    by_slug = price_columns(in_prices, names)
+    by_text = {name: column for column, name in enumerate(names)}
+    why = dict.fromkeys(found.unknown, "unknown_coin") | dict.fromkeys(
+        found.ambiguous, "ambiguous_coin"
+    )
+    column, reason = {}, {}
+    for text in rows["coin"].unique():
+        slug = found.slugs.get(text)
+        column[text] = by_text.get(text, by_slug.get(slug or "", -1))
+        reason[text] = None if column[text] >= 0 else why.get(text, "coin_without_prices")
+    rows["column"] = rows["coin"].map(column).astype(np.int64)
+    rows["reason"] = rows["coin"].map(reason).astype(object)
+    rows["coin"] = rows["coin"].map(lambda text: found.slugs.get(text, text))
+    return in_prices
 
 
 def _utc(values: Any, name: str, tz: tzinfo) -> Any:

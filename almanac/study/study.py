@@ -13,14 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 import pandas as pd
 
+from almanac.coins import Coin
 from almanac.errors import InvalidArgument
 from almanac.events import Basis, Coins, Names, one_of
 from almanac.instants import Duration, duration
 from almanac.reader import Reader
 from almanac.study import report
+from almanac.study.comparison import Comparison, Group, compared
+from almanac.study.markets import Markets, read_markets
+from almanac.study.named_coins import refuse_same_coin, said_coins
 from almanac.study.parametric import Verdict, cross_sectional
 from almanac.study.placing import REASONS, Placed, place
-from almanac.study.prices import MICROSECOND, Bars, Prices, Stamp, read_market, read_prices
+from almanac.study.prices import MICROSECOND, Bars, Prices, Stamp, read_prices
 from almanac.study.results import (
     Control,
     Draws,
@@ -30,8 +34,9 @@ from almanac.study.results import (
     headline_of,
     naive_table,
 )
-from almanac.study.returns import Kind, Model, Returns, returns_of
+from almanac.study.returns import Kind, Model, Returns, Steps, returns_of
 from almanac.study.selection import EventFilters, SelectedEvents, select, select_given
+from almanac.study.weights import Weighting, Weights, weigh
 from almanac.study.windows import Spans
 
 if TYPE_CHECKING:
@@ -64,6 +69,8 @@ class StudyRequest:
     dates: str
     basis: Basis
     events: Any
+    weights: Weighting
+    redenominations: Steps
     confidence: float
     rounds: int
     seed: int
@@ -82,9 +89,14 @@ class Study:
         events: one row per event and coin used, with what was known at entry, the fit, `car`,
             `scar`, `bhar`, and what became of the event (`moved_after_entry`, …).
         excluded: one row per event, or event and coin, that is not used, with its `reason`.
-        counts: the numbers of rows used and excluded, by reason; `days` are those with an event.
+        counts: the numbers of rows used and excluded, by reason; `days` are those with an event,
+            `redenominations` the steps in the prices.
+        redenominations: one row per step of a price by a power of ten: `coin` (a name in the
+            prices, or `market`), `ts` (start of the bar), `ratio` of the prices, `factor`.
         naive: by bar, the study of today's table: events that are scheduled today, at the dates
             they have today, exact or not, known or not, with the plain t.
+        weights: `rows` or `events`.
+        ambiguous: names in the prices that several coins have.
         settings: what was chosen, in words.
     """
 
@@ -98,14 +110,20 @@ class Study:
         naive: pd.DataFrame,
         naive_t: Verdict,
         excluded: pd.DataFrame,
+        redenominations: pd.DataFrame,
         options: Draws,
+        weighting: Weighting,
+        ambiguous: tuple[str, ...],
         settings: Mapping[str, str],
     ) -> None:
         self._returns, self._placed, self._options = returns, placed, options
+        self.weights: Weighting = weighting
+        self.ambiguous: tuple[str, ...] = ambiguous
         self.table: pd.DataFrame = figures.table
         self.headline: Verdict = figures.headline
         self.events: pd.DataFrame = placed.rows
         self.excluded = excluded
+        self.redenominations = redenominations
         self.naive = naive
         self.settings = dict(settings)
         self.tests: pd.DataFrame = _tests(figures, naive_t)
@@ -117,6 +135,8 @@ class Study:
             "moved_after_entry": int(placed.rows["moved_after_entry"].sum()),
             "cancelled_after_entry": int(placed.rows["cancelled_after_entry"].sum()),
             "delisted_in_window": int(placed.rows["delisted_in_window"].sum()),
+            "redenomination_in_window": int(placed.rows["redenomination_in_window"].sum()),
+            "redenominations": len(redenominations),
             **{name: int(n) for name, n in excluded["reason"].value_counts().items()},
         }
 
@@ -139,21 +159,21 @@ class Study:
         """
         one_of(group, "group", ("category", "band", "coin"))
         one_of(control, "control", ("bh", "by"))
-        column = {"category": "categories"}.get(group, group)
-        keys = self.events[column].explode() if group == "category" else self.events[column]
-        keys = keys.dropna()
+        keys = self._keys(group)
         found = []
         for name in sorted(keys.unique()):
             rows = np.unique(keys.index[keys == name].to_numpy())
-            verdict = headline_of(self._returns, self._placed.windows.subset(rows), self._options)
             mine = self.events.loc[rows]
+            weights = weigh(mine, self.weights)
+            part = self._placed.windows.subset(rows)
+            verdict = headline_of(self._returns, part, self._options, weights)
             found.append(
                 {
                     group: name,
                     "n": len(rows),
                     "events": mine["event_id"].nunique(),
-                    "caar": mine["car"].mean(),
-                    "bhar": mine["bhar"].mean(),
+                    "caar": float(weights.mean(mine["car"].to_numpy())),
+                    "bhar": float(weights.mean(mine["bhar"].to_numpy())),
                     "test": verdict.test,
                     "statistic": verdict.statistic,
                     "p": verdict.p,
@@ -164,6 +184,56 @@ class Study:
         table["p_adjusted"] = adjusted(table["p"].to_numpy(np.float64), control)
         table["significant"] = table["p_adjusted"] <= level
         return table.sort_values("p", kind="stable", ignore_index=True)
+
+    def compare(self, group: Groups, first: Names, second: Names | None = None) -> Comparison:
+        """Return the difference between the CAAR of two groups, with tests.
+
+        Args:
+            group: what the names are: `category`, `band` or `coin`, as known at entry.
+            first, second: names, one or several; None is every row that is not in `first`. A row in
+                both groups counts in both.
+
+        Returns:
+            A `Comparison`: `difference` (first less second), its band `low` and `high`, `headline`,
+            `tests`, `groups`. The headline is the `calendar` test of the difference; with fewer
+            than eight days in the windows of a group there is none.
+
+        Raises:
+            InvalidArgument: there is no such group or name, or a group has no rows.
+        """
+        one_of(group, "group", ("category", "band", "coin"))
+        keys = self._keys(group)
+        rows = self._rows_of(keys, group, first)
+        if second is None:
+            others, label = np.setdiff1d(np.arange(len(self.events)), rows), "all others"
+        else:
+            others, label = self._rows_of(keys, group, second), _name(second)
+        if not len(others):
+            raise InvalidArgument(f"second={second!r}: no row of the study is outside of {first!r}")
+        parts = [self._group(name, r) for name, r in ((_name(first), rows), (label, others))]
+        return compared(self._returns, self._placed.windows, parts[0], parts[1], self._options)
+
+    def _keys(self, group: Groups) -> "pd.Series[Any]":
+        """Return the group of each row, under its place; one with several categories repeats."""
+        column = {"category": "categories"}.get(group, group)
+        keys = self.events[column].explode() if group == "category" else self.events[column]
+        return keys.dropna()
+
+    def _rows_of(self, keys: "pd.Series[Any]", group: str, names: Names) -> Any:
+        wanted = [names] if isinstance(names, str) else list(names)
+        texts = keys.astype(str).str.lower()
+        for name in wanted:
+            if not (texts == str(name).lower()).any():
+                raise InvalidArgument(
+                    f"no row has the {group} {name!r}; expected one or more of: "
+                    f"{_some(sorted(map(str, keys.unique())))}"
+                )
+        is_mine = texts.isin([str(name).lower() for name in wanted])
+        return np.unique(keys.index[is_mine].to_numpy())
+
+    def _group(self, name: str, rows: Any) -> Group:
+        mine = self.events.loc[rows]
+        return Group(name, rows, weigh(mine, self.weights), mine["event_id"].nunique())
 
     def plot(self, path: str | Path | None = None) -> "Figure":
         """Return a matplotlib figure of the CAAR with its band, and write it to `path` if given.
@@ -191,6 +261,8 @@ class Study:
 def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
     """Return the study; see `Database.event_study`."""
     report.require("scipy")
+    if request.coins is not None and not isinstance(request.coins, str | Coin | Mapping):
+        request = replace(request, coins=list(request.coins))  # It may be a generator.
     lead = duration(request.lead, "lead")
     options = Draws(request.rounds, request.seed, request.confidence)
     _check(request)
@@ -202,14 +274,25 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         bars=request.bars,
         tz=reader.tz,
     )
+    said = said_coins(request.coins)
+    if prices.beside:
+        refuse_same_coin(reader, prices.coins[0], prices.beside, said)
     spans = _spans(request, prices.bar_us)
-    market = None
-    if request.model == "market" and request.market is not None:
-        market = read_market(request.market, prices, stamp=request.stamp, tz=reader.tz)
-    returns = returns_of(prices, kind=request.returns, market=market, max_gap=request.max_gap)
+    markets = Markets()
+    if request.model == "market":
+        markets = read_markets(reader, request.market, prices, said, request.stamp)
+    returns = returns_of(
+        prices,
+        kind=request.returns,
+        market=markets.closes,
+        market_of_coin=markets.of_coin,
+        max_gap=request.max_gap,
+        steps=request.redenominations,
+    )
     known, today = _selected(reader, prices, request, lead)
     placed = place(prices, returns, known.rows, spans, request.model, from_entry=True)
     naive = place(prices, returns, today.rows, spans, request.model, from_entry=False)
+    weights, naive_weights = (_weights(part, request.weights) for part in (placed, naive))
     excluded = pd.concat(
         [part for part in (known.excluded, placed.excluded) if len(part)] or [known.excluded],
         ignore_index=True,
@@ -220,26 +303,70 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         raise InvalidArgument(
             "no event can be used; expected at least one, and more for most tests. Not used: "
             f"{why or 'none: no event passes the filters in the span of the prices'}. "
-            f"Names in the prices that no coin has: {_some(known.unknown)}."
+            f"Names in the prices that no coin has: {_some(known.names.unknown)}; that several "
+            f"have: {_some(tuple(known.names.ambiguous))}."
         )
     return Study(
         prices=prices,
         returns=returns,
         placed=placed,
-        figures=figures_of(returns, placed.windows, options, prices.bar_us),
-        naive=naive_table(naive.windows, prices.bar_us),
-        naive_t=replace(cross_sectional(naive.windows.cumulated[:, -1]), test="naive_t"),
+        figures=figures_of(returns, placed.windows, options, prices.bar_us, weights),
+        naive=naive_table(naive.windows, prices.bar_us, naive_weights),
+        naive_t=replace(
+            cross_sectional(naive_weights.of_units(naive.windows.cumulated[:, -1])), test="naive_t"
+        ),
         excluded=excluded,
+        redenominations=_redenominations(prices, returns, markets),
         options=options,
-        settings=_settings(request, prices, spans, known),
+        weighting=request.weights,
+        ambiguous=tuple(known.names.ambiguous),
+        settings=_settings(request, prices, spans, known, markets),
     )
+
+
+def _weights(placed: Placed, weighting: Weighting) -> Weights:
+    rows = placed.rows
+    several = rows.groupby("event_id")["bar_zero"].nunique() > 1
+    if weighting == "events" and several.any():
+        raise InvalidArgument(
+            f"events: {several.index[several][0]!r} has several dates; expected one date an event "
+            "with weights='events'"
+        )
+    return weigh(rows, weighting)
+
+
+def _redenominations(prices: Prices, returns: Returns, markets: Markets) -> pd.DataFrame:
+    """Return one row per step of a price, or of a market, by a power of ten."""
+    starts = pd.to_datetime(prices.starts, unit="us", utc=True)
+    found = []
+    for names, moves, steps in (
+        (prices.coins, returns.moves, returns.steps),
+        (markets.names, returns.market_moves, returns.market_steps),
+    ):
+        place, bar = np.nonzero(steps)
+        found.append(
+            pd.DataFrame(
+                {
+                    "coin": np.array(names, dtype=object)[place],
+                    "ts": starts[bar],
+                    "ratio": np.exp(moves[place, bar]),
+                    "factor": 10.0 ** steps[place, bar],
+                }
+            )
+        )
+    return pd.concat(found, ignore_index=True)
 
 
 def _selected(
     reader: Reader, prices: Prices, request: StudyRequest, lead: timedelta
 ) -> tuple[SelectedEvents, SelectedEvents]:
     if request.events is not None:
-        return select_given(request.events, prices.coins, lead, reader.tz)
+        if request.categories is not None or request.min_impact is not None:
+            raise InvalidArgument(
+                "categories and min_impact select events of the warehouse; leave them out, and "
+                "filter the frame of events= itself"
+            )
+        return select_given(reader, request.events, prices.coins, request.coins, lead)
     filters = EventFilters(
         coins=request.coins,
         categories=request.categories,
@@ -261,6 +388,8 @@ def _check(request: StudyRequest) -> None:
     one_of(request.returns, "returns", ("log", "simple"))
     one_of(request.stamp, "stamp", ("start", "end"))
     one_of(request.bars, "bars", ("grid", "frame"))
+    one_of(request.weights, "weights", ("rows", "events"))
+    one_of(request.redenominations, "redenominations", ("exclude", "keep"))
     if not 0 < request.confidence < 1:
         raise InvalidArgument(f"confidence={request.confidence!r}; expected a number in 0 to 1")
     if request.rounds < 99:
@@ -320,6 +449,10 @@ def _tests(figures: Figures, plain: Verdict) -> pd.DataFrame:
     )
 
 
+def _name(names: Names) -> str:
+    return names if isinstance(names, str) else ", ".join(names)
+
+
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else ""
     return ", ".join(names[:_LISTED_MAX]) + more or "none"
@@ -334,15 +467,10 @@ def in_words(length: timedelta) -> str:
 
 
 def _settings(
-    request: StudyRequest, prices: Prices, spans: Spans, known: SelectedEvents
+    request: StudyRequest, prices: Prices, spans: Spans, known: SelectedEvents, markets: Markets
 ) -> dict[str, str]:
-    market = "none"
-    if request.model == "market":
-        market = "the equal-weighted mean of the other coins in the prices"
-        if request.market is not None:
-            market = (
-                request.market if isinstance(request.market, str) else "a series that was given"
-            )
+    market = markets.text if request.model == "market" else "none"
+    is_kept = request.redenominations == "keep"
     counts = prices.counts
     return {
         "model": request.model,
@@ -358,7 +486,10 @@ def _settings(
             f"{counts['rows']:,} prices of {counts['coins']:,} coins on {counts['bars']:,} bars; "
             f"{counts['missing_prices']:,} missing, {counts['bad_prices']:,} not positive"
         ),
-        "names without a coin": _some(known.unknown),
+        "weights": {"rows": "each row the same", "events": "each event the same"}[request.weights],
+        "redenominations": "kept as returns" if is_kept else "no return across a step",
+        "names without a coin": _some(known.names.unknown),
+        "names of several coins": _some(tuple(known.names.ambiguous)),
         "draws": f"{request.rounds:,}, seed {request.seed}",
         "confidence": f"{request.confidence:.0%}",
     }

@@ -77,13 +77,12 @@ def _figures(windows: Windows) -> dict[str, list[float]]:
 
 def _by_rules_of_estudy2(returns: Returns, windows: Windows) -> Windows:
     """Return the windows with the divisor m - 1, and moments and shares over all days."""
-    assert returns.market is not None
-    days: Floats = returns.market[1 : int(windows.zero[0])]
+    days: Floats = returns.markets[0, 1 : int(windows.zero[0])]
     inside = windows.zero[:, None] + windows.spans.relative
     return replace(
         windows,
         sd=windows.sd * np.sqrt(windows.degrees / (windows.fitted_on - 1)),
-        market=returns.market[inside] - days.mean(),
+        market=returns.markets[0, inside] - days.mean(),
         market_squares=np.full(len(windows.zero), ((days - days.mean()) ** 2).sum()),
         share_positive=np.full(
             len(windows.zero), np.average(windows.share_positive, weights=windows.fitted_on)

@@ -1,15 +1,6 @@
 -- The events of a study, as they were known at entry.
 --
 --     event_versions, event_claims ─▶ (date less the lead) ─▶ study_events ─▶ rows by event and coin
---     names of the prices' columns ─▶ study_coins
-
--- name: study_coins
--- Grain: one row per name of the frame `given_names` that is the slug of a coin.
--- Parameters: none; the frame given_names (name). Run twice: the same rows.
-SELECT DISTINCT g.name
-FROM given_names AS g
-WHERE g.name IN (SELECT coin FROM event_coins UNION ALL SELECT slug FROM coins)
-ORDER BY g.name
 
 -- name: study_events
 -- Grain: one row per event that has a version that passes the filters. An event enters once, by the

@@ -325,8 +325,8 @@ class TestArguments:
     def test_names_that_no_coin_has_are_named_and_count_in_the_market_alone(
         self, db: almanac.Database
     ) -> None:
-        named = make_prices().rename(columns=lambda name: f"{name}/USDT")
-        with pytest.raises(almanac.InvalidArgument, match="coin-0/USDT"):
+        named = make_prices().rename(columns=lambda name: f"{name} perpetual")
+        with pytest.raises(almanac.InvalidArgument, match="coin-0 perpetual"):
             db.event_study(named)
         found = db.event_study(make_prices().rename(columns={"coin-7": "index"}), rounds=99)
         assert found.settings["names without a coin"] == "index"
