@@ -19,6 +19,9 @@ _ORIGIN: Final = re.compile(rb"(https?)://([^/]+)")
 _PORTS: Final = {b"http": "80", b"https": "443"}
 _OWN_SITES: Final = frozenset({b"same-origin", b"none"})
 _READING: Final = frozenset({"GET", "HEAD"})
+# A router's pattern that ends with `$` also matches a path with a final line feed.
+_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_JSON: Final = b"application/json"
 
 
 class Refusal(NamedTuple):
@@ -40,7 +43,8 @@ class RequestRules:
 
     The names of loopback and `names` are known, with any port; with `own_addresses` also the
     address at which the request arrived, if Host has it as an address. The paths of `graphql` take
-    a query only in a body: there a GET could change something.
+    an operation only as the JSON body of a POST, since a link can make a browser send a GET. Where
+    `graphql` is given, a mutation in a URL is refused whatever the path.
     """
 
     def __init__(
@@ -56,6 +60,8 @@ class RequestRules:
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Return why a request is refused, or None if it may pass."""
+        if _CONTROLS.search(scope["path"]):
+            return Refusal(400, "Control characters in the path are refused.")
         hosts = _values(scope, b"host")
         if len(hosts) != 1 or (host := _authority(hosts[0])) is None:
             return Refusal(400, "Send one Host header, of the form name or name:port.")
@@ -65,8 +71,19 @@ class RequestRules:
             return Refusal(403, "Requests of other sites are refused (Origin).")
         if not _is_from_own_site(scope):
             return Refusal(403, "Requests of other sites are refused (Sec-Fetch-Site).")
-        if scope["path"].rstrip("/") in self._graphql and _has_query_in_url(scope):
+        return self._operation_refusal(scope) if self._graphql else None
+
+    def _operation_refusal(self, scope: Scope) -> Refusal | None:
+        queries = _queries_in_url(scope)
+        if any("mutation" in query for query in queries):
+            return Refusal(405, "Mutations in the URL are refused: send them as a POST body.")
+        if scope["path"].rstrip("/") not in self._graphql:
+            return None
+        reads = scope["type"] == "http" and scope["method"] in _READING
+        if queries or (reads and scope["query_string"]):
             return Refusal(405, "Queries in the URL are refused here: send them as a POST body.")
+        if scope["type"] == "http" and not reads and not _is_json(scope):
+            return Refusal(415, "Send the query as a POST body of type application/json.")
         return None
 
     def _is_known(self, name: str, scope: Scope) -> bool:
@@ -122,11 +139,15 @@ def _authority(value: bytes) -> Authority | None:
     return Authority(name.decode().strip("[]").lower(), (port or b"").decode())
 
 
-def _has_query_in_url(scope: Scope) -> bool:
-    text = scope["query_string"].decode("latin-1")
-    if scope["type"] == "http" and scope["method"] in _READING:
-        return bool(text)
-    return any(name == "query" for name, _ in parse_qsl(text, keep_blank_values=True))
+def _queries_in_url(scope: Scope) -> list[str]:
+    # As Starlette reads them.
+    parameters = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    return [value for name, value in parameters if name == "query"]
+
+
+def _is_json(scope: Scope) -> bool:
+    types = _values(scope, b"content-type")
+    return len(types) == 1 and types[0].partition(b";")[0].strip().lower() == _JSON
 
 
 def _is_origin(origin: bytes, host: Authority) -> bool:

@@ -148,6 +148,10 @@ def test_pages_behind_a_path_that_only_read_refuse_every_change(
         assert answer.json()["dagster_version"]
         change = httpx.post(f"{pages.address}/graphql", json={"query": CHANGE}, trust_env=False)
         assert "GrapheneUnauthorizedError" in change.text
+        for form in ("/graphql", "/graphql/", "/graphql%0a", "//graphql%0a", "/%67raphql%0A"):
+            asked = f"{pages.address}{form}"
+            linked = httpx.get(asked, params={"query": CHANGE}, trust_env=False)
+            assert linked.status_code in (400, 405)
         limits = "{ instance { concurrencyLimits { concurrencyKey } } }"
         assert "'x'" not in str(pages.query(limits))
         assert is_loaded(pages)

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -15,27 +17,42 @@ from dagster import DagsterInstance
 from websockets.sync.client import connect
 
 from pipeline.ui.webserver import guarded
-from tests.server.foreign_requests import FOREIGN, REFUSED, Foreign, status_of
+from tests.pipeline.secrecy.path_forms import FORMS
+from tests.server.foreign_requests import FOREIGN, REFUSED, WEBSOCKET, Foreign, status_of
 
 KEY = "set-by-a-page"
 CHANGE = 'mutation { setConcurrencyLimit(concurrencyKey: "set-by-a-page", limit: 1) }'
 NAME = "almanac.internal"
 
 
+PREFIX = "/behind/proxy"
+
+
 class Pages:
     """The real application behind the guard, on a port of its own."""
 
-    def __init__(self, instance: DagsterInstance, host: str, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        instance: DagsterInstance,
+        host: str,
+        stack: ExitStack,
+        *,
+        prefix: str = "",
+        parser: Literal["h11", "httptools"] = "httptools",
+    ) -> None:
         # Imported here: every worker collects these tests, one runs them, and the import takes 1 s.
         from dagster._core.workspace.context import WorkspaceProcessContext
         from dagster_webserver.app import create_app_from_workspace_process_context
 
         self.instance = instance
         workspace = stack.enter_context(WorkspaceProcessContext(instance, None, version="tested"))
-        app = guarded(create_app_from_workspace_process_context(workspace), host, [NAME])
+        pages = create_app_from_workspace_process_context(workspace, prefix)
+        app = guarded(pages, host, [NAME], path_prefix=prefix)
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = int(probe.getsockname()[1])
-        config = uvicorn.Config(app, host="127.0.0.1", port=self.port, log_level="critical")
+        config = uvicorn.Config(
+            app, host="127.0.0.1", port=self.port, http=parser, log_level="critical"
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run)
         thread.start()
@@ -69,6 +86,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
         yield Pages(instance, "127.0.0.1", stack)
 
 
+@pytest.fixture(scope="module")
+def other_pages(pages: Pages) -> Iterator[Pages]:
+    """The same behind a path, and with uvicorn's other parser."""
+    with ExitStack() as stack:
+        yield Pages(pages.instance, "127.0.0.1", stack, prefix=PREFIX, parser="h11")
+
+
 def test_the_mutation_of_these_tests_takes_effect(pages: Pages) -> None:
     answer = httpx.post(f"{pages.address}/graphql", json={"query": CHANGE}, trust_env=False)
     assert answer.json() == {"data": {"setConcurrencyLimit": True}}
@@ -78,6 +102,75 @@ def test_the_mutation_of_these_tests_takes_effect(pages: Pages) -> None:
 @pytest.mark.parametrize("foreign", FOREIGN, ids=lambda foreign: foreign.name)
 def test_what_is_foreign_is_refused_and_changes_nothing(pages: Pages, foreign: Foreign) -> None:
     assert status_of(foreign, pages.port, CHANGE) in REFUSED
+    assert not pages.changed()
+
+
+def answer_of(pages: Pages, method: str, target: str, *lines: str, then: bytes = b"") -> bytes:
+    """Send a request with the mutation in its target, and more bytes; return the answer."""
+    target = target.replace("<query>", f"query={quote(CHANGE)}").replace("<encoded>", quote(CHANGE))
+    head = [f"{method} {target} HTTP/1.1", "Host: <host>", *lines]
+    text = "\r\n".join([*head, "", ""]).replace("<host>", f"127.0.0.1:{pages.port}")
+    with socket.create_connection(("127.0.0.1", pages.port), timeout=30) as connection:
+        connection.sendall(text.encode() + then)
+        return connection.recv(65_536)
+
+
+NAVIGATES = ("Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document")
+PLAIN_POST = ("Content-Type: text/plain", "Content-Length: 0")
+WITHOUT_ORIGIN = {
+    "a link": ("GET", ("Sec-Fetch-Site: cross-site", *NAVIGATES)),
+    "a request of an old browser": ("GET", ()),
+    "a request for the head": ("HEAD", ()),
+    "a form of an old browser": ("POST", PLAIN_POST),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_form_of_the_path_runs_a_mutation(pages: Pages, other_pages: Pages, form: str) -> None:
+    for method, lines in WITHOUT_ORIGIN.values():
+        for tried, target in ((pages, form), (other_pages, PREFIX + form)):
+            answer = answer_of(tried, method, target, "Connection: close", *lines)
+            assert not tried.changed()
+            assert b"setConcurrencyLimit" not in answer
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/graphql", 405), ("/graphql/", 405), ("/graphql%0a", 400), ("/runs%0a", 400), ("/%00", 400)],
+)
+def test_a_query_in_the_url_and_a_path_with_control_characters_are_refused(
+    pages: Pages, path: str, status: int
+) -> None:
+    answer = httpx.get(f"{pages.address}{path}?query=%7Bversion%7D", trust_env=False)
+    assert answer.status_code == status
+
+
+def test_an_operation_is_a_post_of_json(pages: Pages) -> None:
+    types = ("text/plain", "text/plain; application/json", "application/graphql", "")
+    for content_type in types:
+        answer = httpx.post(
+            f"{pages.address}/graphql",
+            content=json.dumps({"query": CHANGE}),
+            headers={"Content-Type": content_type},
+            trust_env=False,
+        )
+        assert answer.status_code == 415
+        assert not pages.changed()
+
+
+def test_pages_keep_their_own_queries(pages: Pages) -> None:
+    for path in ("/runs?q[]=tag%3Amutation", "/search?query=coins", "/assets/graphql?view=list"):
+        answer = httpx.get(f"{pages.address}{path}", trust_env=False)
+        assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_form_of_the_path_opens_a_websocket_to_a_foreign_page(pages: Pages, form: str) -> None:
+    start = json.dumps({"type": "start", "id": "1", "payload": {"query": CHANGE}}).encode()
+    frame = b"\x81" + bytes([0x80 | 126]) + len(start).to_bytes(2) + bytes(4) + start
+    for foreign in ("Origin: http://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site"):
+        answer = answer_of(pages, "GET", form.partition("?")[0], *WEBSOCKET, foreign, then=frame)
+        assert b" 101 " not in answer.partition(b"\r\n")[0]
     assert not pages.changed()
 
 
