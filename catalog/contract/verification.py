@@ -133,6 +133,14 @@ class Verifier:
     def __repr__(self) -> str:
         return f"Verifier({len(self._keys)} secrets, forms={sorted(self._forms)})"
 
+    def check_head(self, headers: Headers) -> None:
+        """Check that the headers have one signature of an allowed form, before a body is read.
+
+        Raises:
+            SignatureRejected: no body could be genuine under these headers.
+        """
+        self._claim(headers)
+
     def verify(self, headers: Headers, body: bytes, *, now: datetime) -> Verified:
         """Return the form and the time of a genuine signature; `headers` are the raw bytes.
 
@@ -142,8 +150,6 @@ class Verifier:
             SignatureRejected: it is not genuine, or not of now; its `reason` says which.
         """
         claim = self._claim(headers)
-        if claim.form not in self._forms:
-            raise SignatureRejected("not_allowed")
         matches = self._matches(claim, body)
         if _could_be_of_another_form(body) or not matches:
             raise SignatureRejected("mismatch")
@@ -165,8 +171,12 @@ class Verifier:
         ((name, value),) = signatures
         text = _text(value)
         if name == _STANDARD and (name != self._header or _STANDARD_SHAPE.match(text)):
-            return _standard_claim(found, text)
-        return _claim_of(text)
+            claim = _standard_claim(found, text)
+        else:
+            claim = _claim_of(text)
+        if claim.form not in self._forms:
+            raise SignatureRejected("not_allowed")
+        return claim
 
     def _matches(self, claim: _Claim, body: bytes) -> bool:
         """Compare every value with every key, also after a match: time must not say which."""

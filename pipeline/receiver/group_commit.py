@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Final, TypeVar
 
 from resources.inbox.inbox_file import Arrival, InboxWriter, Stored
+from warehouse.errors import InboxUnusable
 
 AT_ONCE_MAX: Final = 512
 """Deliveries in one commit; more wait for the next one."""
@@ -50,8 +51,8 @@ class GroupCommit:
         self._woken = asyncio.Event()
         self._has_log = True
         self._counted_at = monotonic()
-        self.is_failing = False
-        """Whether the last write failed. It is tried again every few seconds."""
+        self._has_failed = False
+        self._is_misplaced = False
 
     async def store(self, arrival: Arrival) -> Stored:
         """Return when the delivery is on the disk.
@@ -66,6 +67,12 @@ class GroupCommit:
         self._woken.set()
         return await stored
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last write failed, or the files of the inbox are not in place. Both are tried
+        again every few seconds."""
+        return self._has_failed or self._is_misplaced or not self._writer.is_in_place()
+
     def count_refused(self, reason: str) -> None:
         """Count a refused request; counts are stored every few seconds."""
         self._refused[reason] += 1
@@ -78,6 +85,7 @@ class GroupCommit:
                 async with asyncio.timeout(_COUNTS_AFTER_S):
                     await self._woken.wait()
             except TimeoutError:
+                await self._check()
                 await self._store_counts()
                 await self._checkpoint()
                 continue
@@ -111,14 +119,14 @@ class GroupCommit:
         except Exception as error:
             message = "%d deliveries could not be stored, and are refused: %s"
             log.error(message, len(group), error, exc_info=_is_unforeseen(error))
-            self.is_failing = True
+            self._has_failed = True
             self._refuse(group, str(error))
             return
         except asyncio.CancelledError:
             # Stored or not: it is sent again.
             self._refuse(group, "the receiver stops")
             raise
-        self.is_failing = False
+        self._has_failed = False
         for (_, stored), result in zip(group, results, strict=True):
             # A request whose client has gone is cancelled; its delivery is stored all the same.
             if not stored.done():
@@ -129,6 +137,14 @@ class GroupCommit:
             self._refused["not stored"] += 1
             if not stored.done():
                 stored.set_exception(NotStored(why))
+
+    async def _check(self) -> None:
+        self._is_misplaced = False
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._writer.check)
+        except Exception as error:
+            self._is_misplaced = True
+            log.error("no delivery can be stored: %s", error, exc_info=_is_unforeseen(error))
 
     async def _checkpoint(self) -> None:
         if not self._has_log:
@@ -151,12 +167,12 @@ class GroupCommit:
             )
         except Exception as error:
             self._refused += counts
-            self.is_failing = True
+            self._has_failed = True
             message = "the counts of refused requests could not be stored: %s"
             log.warning(message, error, exc_info=_is_unforeseen(error))
         else:
-            self.is_failing = False
+            self._has_failed = False
 
 
 def _is_unforeseen(error: Exception) -> bool:
-    return not isinstance(error, sqlite3.Error | OSError)
+    return not isinstance(error, sqlite3.Error | OSError | InboxUnusable)

@@ -4,6 +4,7 @@
 --     get_received → add                              of each delivery of a group, one transaction
 --     count_refusals                                  some seconds after deliveries were refused
 --     clear_bodies → checkpoint                       by and by, once they are landed; when idle
+--     empty_log                                       before another file is opened in its place
 --
 -- Instants are microseconds since 1970, UTC, on the service's clock. All others read:
 -- get_last_seq (sensors), list_sizes → list_pending, list_by_seq (the lander), get_…receipt… and
@@ -96,6 +97,11 @@ WHERE seq IN (
 -- Moves what is in the log of the file into the file, as far as no reader needs it, and waits for
 -- nobody; the next commit then begins the log anew. Twice: no change.
 PRAGMA wal_checkpoint(PASSIVE)
+
+-- name: empty_log
+-- Moves all of the log into the file and cuts it to nothing; the first column is 1 if a reader was
+-- in the way. Twice: no change.
+PRAGMA wal_checkpoint(TRUNCATE)
 
 -- name: get_last_seq
 -- The newest delivery alone: its seq and its receipt. No row in an empty inbox.

@@ -11,6 +11,8 @@ Belongs here: the file. Does not: HTTP and signatures (pipeline/receiver), landi
 
 import hashlib
 import json
+import logging
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from catalog.contract.decisions import WEBHOOK_MEANINGS
+from resources.inbox.progress import check_one_inbox, read_progress
 from resources.inbox.sqlite_files import (
     SQL,
     connected,
@@ -30,6 +33,7 @@ from resources.inbox.sqlite_files import (
     transaction,
     using,
 )
+from warehouse.errors import InboxUnusable
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
 from warehouse.normalise.json_feeds import delivery_head
@@ -49,6 +53,8 @@ _CLEARED_AT_ONCE: Final = 100
 """Few, since a commit waits as long as this takes."""
 LOG_BYTES_MAX: Final = 16_777_216
 """The log of the file is cut to this once its content is in the file."""
+
+log = logging.getLogger(__name__)
 
 Stored = Literal["stored", "duplicate", "set aside"]
 """New; received before with the same body; new, and a dead letter that is not landed by itself."""
@@ -95,15 +101,53 @@ def lock_path(home: Home) -> Path:
     return inbox_folder(home) / LOCK_NAME
 
 
+class HeldFile:
+    """A file that SQLite has open, held open beside it, to see whether it is still the one at its
+    path. Closed after the connection: closing it earlier would drop SQLite's locks."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._number = os.open(path, os.O_RDONLY)
+        self.note()
+
+    def note(self) -> None:
+        """Take the present content as known."""
+        self._noted = self._content()
+
+    def is_as_noted(self) -> bool:
+        """Whether nobody wrote to the file since the last note."""
+        return self._content() == self._noted
+
+    def is_in_place(self) -> bool:
+        """Whether the path has this file. Raises OSError: it has none."""
+        return os.path.samestat(self._path.stat(), os.fstat(self._number))
+
+    def is_cut(self) -> bool:
+        return self._content()[0] < self._noted[0]
+
+    def close(self) -> None:
+        os.close(self._number)
+
+    def _content(self) -> tuple[int, int]:
+        found = os.fstat(self._number)
+        return found.st_size, found.st_mtime_ns
+
+
 class InboxWriter:
     """The only writer of an inbox, for calls of one thread at a time.
 
-    `clock` returns the service's time. Use `open`, which holds the lock.
+    `clock` returns the service's time. Use `open`, which holds the lock. All methods but
+    `is_in_place` raise InboxUnusable if the files at their paths are no longer those that are open:
+    deleted, replaced or cut ones, in which everything that is stored would be lost.
     """
 
-    def __init__(self, connection: sqlite3.Connection, clock: Callable[[], datetime]) -> None:
-        self._connection = connection
+    def __init__(self, home: Home, clock: Callable[[], datetime]) -> None:
+        self._home = home
+        self._path = inbox_path(home)
         self._clock = clock
+        self._lock_file = lock_path(home).stat()
+        self._files: tuple[HeldFile, ...] = ()
+        self._open()
 
     @classmethod
     @contextmanager
@@ -114,22 +158,12 @@ class InboxWriter:
             LockHeld: another receiver runs on this home.
             InboxUnusable: the file is no inbox, of another version, or can't be opened.
         """
-        path = inbox_path(home)
         with hold_lock(lock_path(home), "to receive", wait_s=_LOCK_WAIT_S):
-            with using(path):
-                connection = connected(path)
-            with closing(connection):
-                with using(path):
-                    prepare(
-                        connection,
-                        path,
-                        application_id=INBOX_ID,
-                        version=VERSION,
-                        create=_CREATE,
-                    )
-                    connection.execute("PRAGMA journal_mode = WAL")
-                    connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_MAX}")
-                yield cls(connection, clock)
+            writer = cls(home, clock)
+            try:
+                yield writer
+            finally:
+                writer._close()
 
     def store(self, arrivals: Sequence[Arrival]) -> list[Stored]:
         """Store a group of deliveries in one transaction; at the return they are on the disk.
@@ -138,24 +172,130 @@ class InboxWriter:
             sqlite3.Error: none of them is stored, by a full disk for example.
         """
         received_at = micros(self._clock())
-        with transaction(self._connection):
+        with self._in_place(), transaction(self._connection):
             return [self._store(arrival, received_at) for arrival in arrivals]
 
     def count_refusals(self, requests: Mapping[str, int]) -> None:
         """Add refused requests to the counts, by reason."""
         now = micros(self._clock())
-        with transaction(self._connection):
+        with self._in_place(), transaction(self._connection):
             for reason, count in requests.items():
                 self._run("count_refusals", reason=reason, requests=count, last_at=now)
 
     def clear_bodies(self, *, before: datetime, landed_to: int) -> int:
         """Clear some bodies of landed deliveries; return how many. Call again until it is 0."""
         values = {"before": micros(before), "landed_to": landed_to, "limit": _CLEARED_AT_ONCE}
-        return self._connection.execute(SQL["clear_bodies"], values).rowcount
+        with self._in_place():
+            return self._connection.execute(SQL["clear_bodies"], values).rowcount
 
     def checkpoint(self) -> None:
         """Move the log of the file into the file, so that it does not grow. Waits for no reader."""
-        self._run("checkpoint")
+        with self._in_place():
+            self._run("checkpoint")
+
+    def check(self) -> None:
+        """Check that the files are in place. A whole inbox that replaces them is opened."""
+        with self._in_place():
+            pass
+
+    def is_in_place(self) -> bool:
+        """Whether the files at the paths are those that are open. For any thread."""
+        files = self._files
+        try:
+            same = bool(files) and all(file.is_in_place() for file in files)
+            # The file itself never shrinks; its log does.
+            return same and not files[0].is_cut()
+        except OSError:
+            return False
+
+    @contextmanager
+    def _in_place(self) -> Iterator[None]:
+        """Refuse work if the files are not in place, and its result if they no longer are."""
+        if not (self.is_in_place() and self._is_as_noted()):
+            self._open_again()
+        try:
+            yield
+            if not self.is_in_place():
+                raise self._not_in_place()
+        finally:
+            self._note()
+
+    def _open(self) -> None:
+        with using(self._path):
+            self._connection = connected(self._path)
+            try:
+                prepare(
+                    self._connection,
+                    self._path,
+                    application_id=INBOX_ID,
+                    version=VERSION,
+                    create=_CREATE,
+                )
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_MAX}")
+                # Makes the log and its index.
+                self._run("checkpoint")
+                paths = (self._path.with_name(FILE_NAME + end) for end in ("", "-wal", "-shm"))
+                self._files = tuple(map(HeldFile, paths))
+            except BaseException:
+                self._close()
+                raise
+
+    def _close(self) -> None:
+        self._connection.close()
+        files, self._files = self._files, ()
+        for file in files:
+            file.close()
+
+    def _open_again(self) -> None:
+        """Open a whole inbox that was put in place of the open one.
+
+        Raises:
+            InboxUnusable: there is none, or it is not safe: the open files were written to, or
+                another receiver may hold the lock.
+        """
+        if self._files:
+            if not self._is_as_noted():
+                raise self._not_in_place()
+            # The old file, wherever it is, gets what is only in its log. The log is empty then, and
+            # does no harm to a new file that is beside it.
+            ((is_busy, *_),) = self._run("empty_log")
+            self._note()
+            if is_busy:
+                raise self._not_in_place()
+        if not (self._path.exists() and self._holds_lock()):
+            raise self._not_in_place()
+        self._close()
+        self._open()
+        try:
+            last = self._run("get_last_seq")
+            check_one_inbox(self._home, read_progress(self._home), last[0][0] if last else 0)
+        except BaseException:
+            self._close()
+            raise
+        log.warning("The inbox %s was replaced, and opened again.", self._path)
+
+    def _holds_lock(self) -> bool:
+        try:
+            return os.path.samestat(lock_path(self._home).stat(), self._lock_file)
+        except OSError:
+            return False
+
+    def _is_as_noted(self) -> bool:
+        # The index has no content of its own.
+        return all(file.is_as_noted() for file in self._files[:2])
+
+    def _note(self) -> None:
+        for file in self._files:
+            file.note()
+
+    def _not_in_place(self) -> InboxUnusable:
+        return InboxUnusable(
+            f"{self._path}, or its -wal or -shm, was deleted, replaced or changed while the "
+            "receiver runs. Nothing is stored, and senders are told to send again (503). Put the "
+            f"files back, or restore {self._path.parent} from a backup; then restart `almanac "
+            "receive`."
+        )
 
     def _store(self, arrival: Arrival, received_at: int) -> Stored:
         digest = hashlib.sha256(arrival.body).digest()

@@ -16,7 +16,7 @@ from typing import Final
 
 from catalog.contract.plans import PLANS
 from resources.inbox.inbox_file import InboxDelivery, InboxReader
-from resources.inbox.progress import LandingProgress, ProgressFile, read_progress
+from resources.inbox.progress import LandingProgress, ProgressFile, check_one_inbox, read_progress
 from resources.inbox.sqlite_files import inbox_folder
 from resources.request_log import last_usage
 from warehouse.errors import HomeRefused, InboxUnusable
@@ -69,23 +69,8 @@ def waiting_deliveries(home: Home) -> Waiting:
     # In this order: what is received and landed in between must not look like a lost file.
     progress = read_progress(home)
     last_seq, last_at = InboxReader(home).last() or (0, None)
-    _check_one_inbox(home, progress, last_seq)
+    check_one_inbox(home, progress, last_seq)
     return Waiting(last_seq, last_at, progress)
-
-
-def _check_one_inbox(home: Home, progress: LandingProgress, last_seq: int) -> None:
-    """Refuse an inbox that lost deliveries: it would number new ones like some that are landed.
-
-    Raises:
-        InboxUnusable: more is landed than was received.
-    """
-    if progress.landed_to > last_seq:
-        raise InboxUnusable(
-            f"the files in {inbox_folder(home)} are not of one inbox: deliveries up to number "
-            f"{progress.landed_to} are landed, and the last one received is {last_seq}. New ones "
-            "would count as landed, so nothing is received or landed. Restore both files from one "
-            "backup; or stop the receiver and move the folder away, and a new inbox begins."
-        )
 
 
 def land_deliveries(home: Home, clock: Callable[[], datetime]) -> LandedDeliveries:
@@ -115,7 +100,7 @@ def land_deliveries(home: Home, clock: Callable[[], datetime]) -> LandedDeliveri
 def _land_all(home: Home, file: ProgressFile, clock: Callable[[], datetime]) -> LandedDeliveries:
     reader, manifests, count = InboxReader(home), list[Manifest](), 0
     last = reader.last() or (0, None)
-    _check_one_inbox(home, file.progress(), last[0])
+    check_one_inbox(home, file.progress(), last[0])
     while (progress := file.progress()).landed_to < last[0]:
         range_to = progress.range_to
         if range_to is None:

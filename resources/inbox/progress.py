@@ -25,6 +25,7 @@ from resources.inbox.sqlite_files import (
     transaction,
     using,
 )
+from warehouse.errors import InboxUnusable
 from warehouse.home import Home
 
 FILE_NAME: Final = "progress.sqlite"
@@ -84,6 +85,21 @@ def settled_letters(home: Home) -> dict[int, SettledLetter]:
         seq: SettledLetter(seq, outcome, None if at is None else instant_of(at))
         for seq, outcome, at in _read(home, "list_settled")
     }
+
+
+def check_one_inbox(home: Home, progress: LandingProgress, last_seq: int) -> None:
+    """Refuse an inbox that lost deliveries: it would number new ones like some that are landed.
+
+    Raises:
+        InboxUnusable: more is landed than was received.
+    """
+    if progress.landed_to > last_seq:
+        raise InboxUnusable(
+            f"the files in {inbox_folder(home)} are not of one inbox: deliveries up to number "
+            f"{progress.landed_to} are landed, and the last one received is {last_seq}. New ones "
+            "would count as landed, so nothing is received or landed. Restore both files from one "
+            "backup; or stop the receiver and move the folder away, and a new inbox begins."
+        )
 
 
 class ProgressFile:

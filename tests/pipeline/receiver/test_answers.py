@@ -3,6 +3,7 @@
 import itertools
 import json
 from datetime import timedelta
+from urllib.parse import urlencode
 
 import pytest
 
@@ -195,17 +196,19 @@ def test_a_sender_that_waits_for_100_continue_is_answered(receiver: Served, body
     assert receiver.send(request(body, given)).status == 204
 
 
-@pytest.mark.parametrize("method", ["HEAD", "GET", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])
 def test_other_methods_are_405_and_say_which_is_allowed(
     receiver: Served, body: bytes, method: str
 ) -> None:
     before = receiver.count()
     answer = receiver.send(request(body, signed(body), method=method))
-    assert (answer.status, answer.headers["allow"]) == (405, "POST")
+    assert (answer.status, answer.headers["allow"]) == (405, "POST, GET, HEAD")
     assert receiver.count() == before
 
 
-@pytest.mark.parametrize("path", ["/", "/webhooks/", "/Webhooks", "//webhooks", "/healthz", "*"])
+@pytest.mark.parametrize(
+    "path", ["/", "/webhooks//", "/Webhooks", "//webhooks", "/webhooks%0a", "/healthz", "*"]
+)
 def test_other_paths_are_404(receiver: Served, body: bytes, path: str) -> None:
     before = receiver.count()
     assert reason(receiver.send(request(body, signed(body), path=path))) == (404, "not found")
@@ -235,3 +238,77 @@ def test_two_requests_sent_at_once_on_a_connection_are_answered_each(receiver: S
     assert answer.status == 204
     assert answer.body.startswith(b"HTTP/1.1 204")
     assert receiver.count() == before + 2
+
+
+@pytest.mark.parametrize("path", ["/webhooks", "/webhooks/"])
+def test_a_delivery_and_a_registration_probe_may_end_the_path_with_a_slash(
+    receiver: Served, body: bytes, path: str
+) -> None:
+    before = receiver.count()
+    for method in ("GET", "HEAD"):
+        assert receiver.send(request(b"", method=method, path=path)).status == 200
+    assert receiver.count() == before
+    assert receiver.send(request(body, signed(body), path=path)).status == 204
+    assert receiver.count() == before + 1
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "sent", "is_signed"),
+    [
+        ("GET", "?challenge=abc-123_x.y~z", b"", False),
+        ("GET", "?hub.mode=subscribe&hub.challenge=abc-123_x.y~z", b"", False),
+        ("POST", "?challenge=abc-123_x.y~z", b"", False),
+        ("POST", "", b'{"challenge": "abc-123_x.y~z"}', False),
+        ("POST", "", b'{"token": "t", "challenge": "abc-123_x.y~z", "type": "verify"}', False),
+        ("POST", "", b'{"challenge": "abc-123_x.y~z"}', True),
+    ],
+)
+def test_a_challenge_is_sent_back_as_plain_text_and_nothing_is_stored(
+    receiver: Served, method: str, query: str, sent: bytes, is_signed: bool
+) -> None:
+    before = receiver.count()
+    headers = signed(sent) if is_signed else ()
+    answer = receiver.send(request(sent, headers, method=method, path=f"/webhooks{query}"))
+    assert (answer.status, answer.body) == (200, b"abc-123_x.y~z")
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert receiver.count() == before
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        "<script>alert(1)</script>",
+        "a b",
+        "a\r\nX: y",
+        "",
+        "é",
+        "x" * 257,
+        7,
+        None,
+        ["a"],
+        {"a": "b"},
+    ],
+)
+def test_a_challenge_that_is_no_plain_token_is_never_sent_back(
+    receiver: Served, challenge: object
+) -> None:
+    if isinstance(challenge, str):
+        query = urlencode({"challenge": challenge})
+        asked = receiver.send(request(b"", method="GET", path=f"/webhooks?{query}"))
+        assert json.loads(asked.body) == {"status": "receiving"}
+    sent = json.dumps({"challenge": challenge}).encode()
+    assert reason(receiver.send(request(sent))) == (401, "missing")
+
+
+def test_a_body_without_a_signature_is_refused_before_it_arrives(receiver: Served) -> None:
+    for headers in ((), [(SIGNATURE_HEADER, "0" * 63)], [("Other-Signature", "0" * 64)]):
+        head = request(b"", headers, length=[str(BODY_MAX)])
+        assert receiver.send(head).status == 401
+
+
+def test_a_delivery_that_has_a_challenge_is_stored(receiver: Served, body: bytes) -> None:
+    before = receiver.count()
+    sent = json.dumps(json.loads(body) | {"challenge": "abc"}).encode()
+    assert receiver.post(sent).status == 204
+    assert receiver.count() == before + 1
