@@ -65,7 +65,7 @@ FLOORS = {
         "files schema",
         "landing",
         "home normalise publish queries",
-        "activity batch_problems",
+        "activity batch_problems rejections",
         "history",
         "news",
     ),

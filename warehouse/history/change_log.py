@@ -29,7 +29,7 @@ from warehouse.sql import Statements, literal
 _SQL = Statements(__package__, GROUPS)
 
 FORMAT = 1
-NORMALISER = 5
+NORMALISER = 6
 """Increased when the same bytes would give another history; days with an older one are refolded."""
 
 

@@ -45,7 +45,8 @@ _SQL = Statements(__package__, GROUPS)
 
 REJECTED_SHARE: Final = 0.01
 REJECTED_LEAST: Final = 10
-"""A batch with more than this share of rows rejected, and at least so many, is quarantined."""
+"""A batch with more than this share of rows rejected, and at least so many, is quarantined: it is
+probably no catalog. Not one of deliveries, each of which is a fact of its own."""
 _NOTE_CHARS: Final = 500
 _NOTES_MAX: Final = 20
 
@@ -142,7 +143,9 @@ def _events(
     if unread:
         tables.reject()
     good = read - unread + unchanged.count
-    return _account(counts, good, counts.rejected + unread, read - unread - ids)
+    of_catalog = manifest.feed != "deliveries"
+    rejected = counts.rejected + unread
+    return _account(counts, good, rejected, read - unread - ids, of_catalog=of_catalog)
 
 
 def _lists(
@@ -171,12 +174,14 @@ def _noting(counts: BatchCounts) -> Iterator[None]:
         counts.faults.append(f"the batch has {error}")
 
 
-def _account(counts: BatchCounts, good: int, rejected: int, duplicates: int) -> NormalisedBatch:
+def _account(
+    counts: BatchCounts, good: int, rejected: int, duplicates: int, *, of_catalog: bool = True
+) -> NormalisedBatch:
     accounted = good + rejected + counts.ignored
     if accounted != counts.arrived:
         counts.faults.append(f"{counts.arrived} rows arrived, and {accounted} were read")
     too_many = counts.rejected > bounds.REJECTS or rejected > REJECTED_SHARE * counts.arrived
-    if rejected >= REJECTED_LEAST and too_many:
+    if of_catalog and rejected >= REJECTED_LEAST and too_many:
         counts.faults.append(f"{rejected} of {counts.arrived} rows can't be read")
     return NormalisedBatch(
         arrived=counts.arrived,

@@ -4,10 +4,12 @@ Belongs here: reading inbox, progress and landing together. Does not: printing (
 """
 
 import json
+import logging
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from resources.inbox.inbox_file import InboxDelivery, InboxReader
@@ -17,10 +19,13 @@ from resources.inbox.progress import (
     read_progress,
     settled_letters,
 )
-from warehouse.errors import DamagedBatch
+from warehouse.errors import DamagedBatch, LandingError, WarehouseError
 from warehouse.home import Home
 from warehouse.landing.batches import LandedPage, Manifest, feed_of
 from warehouse.normalise.json_feeds import delivery_head
+from warehouse.rejections import rejected_deliveries
+
+log = logging.getLogger(__name__)
 
 State = Literal["waiting", "landed", "dead", "replayed", "dismissed"]
 """Landed with the next landing; in landing; a dead letter that nobody settled; a dead letter that
@@ -38,6 +43,8 @@ class StatedDelivery:
     delivery: InboxDelivery
     state: State
     settled: SettledLetter | None = None
+    rejected: str | None = None
+    """Why the merge left it out, though it was landed."""
 
     @property
     def is_letter(self) -> bool:
@@ -56,6 +63,7 @@ class StatedDelivery:
             "bytes": found.size,
             "state": self.state,
             "trouble": found.trouble,
+            "rejected": self.rejected,
         }
 
 
@@ -63,6 +71,7 @@ class StatedDelivery:
 class InboxView:
     """The inbox of a home at one moment: reads the deliveries that are asked for, and no others."""
 
+    home: Home
     reader: InboxReader
     progress: LandingProgress
     settled: dict[int, SettledLetter] = field(repr=False)
@@ -74,7 +83,7 @@ class InboxView:
         Raises:
             InboxUnusable: a file of the inbox can't be read; as all methods here.
         """
-        return cls(InboxReader(home), read_progress(home), settled_letters(home))
+        return cls(home, InboxReader(home), read_progress(home), settled_letters(home))
 
     def newest(self, limit: int) -> list[StatedDelivery]:
         return self._stated(self.reader.newest(limit))
@@ -146,8 +155,12 @@ class InboxView:
         return delivery_head((whole and whole.body) or b"").why_unreadable
 
     def _stated(self, deliveries: Iterable[InboxDelivery]) -> list[StatedDelivery]:
+        rejected = _rejections(self.home)
         return [
-            StatedDelivery(found, self._state(found), self.settled.get(found.seq))
+            StatedDelivery(
+                *(found, self._state(found), self.settled.get(found.seq)),
+                rejected.get((found.received_at, found.body_sha256.hex())),
+            )
             for found in deliveries
         ]
 
@@ -160,6 +173,26 @@ class InboxView:
         if settled.outcome == "dismissed":
             return "dismissed"
         return "waiting" if settled.landed_at is None else "replayed"
+
+
+def _rejections(home: Home) -> dict[tuple[datetime, str], str]:
+    """Return why landed deliveries were rejected, by their receipt and the hash of their body."""
+    found: dict[tuple[datetime, str], str] = {}
+    try:
+        rejected = rejected_deliveries(home.warehouse)
+    except WarehouseError as error:
+        log.warning("%s Rejected deliveries are listed as landed.", error)
+        return found
+    for batch_id, reasons in rejected.items():
+        try:
+            manifest = home.landing.manifest(batch_id)
+        except LandingError:
+            continue  # `almanac verify` reports it.
+        for position, page in enumerate(manifest.pages):
+            reason = reasons.get(position, reasons.get(None))
+            if reason is not None and page.received_at is not None:
+                found[page.received_at, page.sha256] = reason
+    return found
 
 
 def landed_page(home: Home, delivery: InboxDelivery) -> tuple[Manifest, LandedPage] | None:

@@ -70,7 +70,8 @@ def list_deliveries(
     table = Table(Column("No.", justify="right"), "Received (UTC)", "Type", "Event", "State", "Id")
     for stated in found:
         delivery = stated.delivery
-        state = stated.state if delivery.trouble is None else f"{stated.state}: {delivery.trouble}"
+        why = delivery.trouble if stated.rejected is None else f"rejected: {stated.rejected}"
+        state = stated.state if why is None else f"{stated.state}: {why}"
         cells = (delivery.kind or "-", delivery.event_id or "-", state, delivery.delivery_id)
         table.add_row(str(delivery.seq), _time(delivery.received_at), *map(folded, cells))
     people.print(table)

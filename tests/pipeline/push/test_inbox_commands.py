@@ -212,6 +212,30 @@ def test_letters_that_an_upgrade_can_read_give_the_history_of_having_read_them_a
     assert InboxReader(home).count_in_trouble() == 2
 
 
+def test_bad_deliveries_are_rejected_one_by_one_and_the_list_says_why(
+    almanac: Almanac, home: Home, clock: Clock
+) -> None:
+    good = [delivery(number) for number in range(1_000)]
+    bad = [delivery(number, dateType="sometime", date="soon") for number in range(1_000, 1_011)]
+    with InboxWriter.open(home, clock.now) as writer:
+        writer.store([Arrival(body) for body in (*bad[:6], *good, *bad[6:])])
+    almanac("merge")
+    for again in ("replay", "merge"):
+        with connected(home.warehouse) as connection:
+            counts = connection.execute("SELECT status, good, rejected FROM batches").fetchall()
+            (events,) = connection.execute("SELECT count(*) FROM events").fetchall()[0]
+        assert (counts, events) == ([("merged", 1_000, 11)], 1_000)
+        found = listed(almanac, "--limit", "2000")
+        assert sum(row["rejected"] is not None for row in found) == 11
+        assert {row["id"] for row in found if row["rejected"]} == {
+            f"evt_dlv_{number}" for number in range(1_000, 1_011)
+        }
+        almanac(again)
+    assert "landed: rejected: date" in " ".join(almanac("inbox", "list").stdout.split())
+    assert "date" in shown(almanac, "evt_dlv_1000")["rejected"]
+    assert shown(almanac, "evt_dlv_1")["rejected"] is None
+
+
 def test_a_receiver_refuses_files_that_are_not_of_one_inbox(
     almanac: Almanac, home: Home, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
