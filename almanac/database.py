@@ -293,17 +293,19 @@ class Database(EventStudies, Joins):
         """Find the rows of a back-test that used something that nobody knew at the decision.
 
         Args:
-            signals: one row per use: a frame (pandas, Polars, Arrow), or the path of a Parquet or
-                CSV file. A row has `event_id` (or `coin` and `date`), the time of the decision, and
-                the values of the event that were used, in columns named as in `events`: `date`,
-                `impact`, `status` and others. Without values it asks whether the event was known.
+            signals: one row per use: a frame (pandas, Polars, Arrow), a pyarrow reader or dataset,
+                or the path of a Parquet or CSV file, or of a folder of Parquet files. A million
+                rows are in memory at a time. A row has `event_id` (or `coin` and `date`), the time
+                of the decision, and the values of the event that were used, in columns named as in
+                `events`: `date`, `impact`, `status` and others. Without values it asks whether the
+                event was known.
             decided_at: the column of the decision; by default `decided_at` or `ts`. An instant
                 without a zone is of the zone of the database; what is known at the very instant
                 counts as known.
             fields: columns with other names, such as `{"score": "impact"}`; None leaves one out.
             basis: `observed` is what was pulled by then; `claimed` also takes what the service says
                 of the time before the first observation. The answer counts where they differ.
-            progress: called with the name of each step.
+            progress: called with a line of text for each step and million rows; `print` will do.
 
         Raises:
             InvalidArgument: the rows can't be read, or have no column that is needed.

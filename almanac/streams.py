@@ -4,6 +4,7 @@ Belongs here: opening a source, its columns, slices of a bounded number of rows.
 memory (frames), what the columns mean (joins, audit).
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,38 @@ class Stream:
         import pyarrow as pa
 
         return pa.schema([self.schema.field(name) for name in columns])
+
+
+class RowProgress:
+    """Tells a caller which step runs, and how many rows are done; without a caller it is silent."""
+
+    def __init__(
+        self,
+        report: Callable[[str], None] | None,
+        rows: int | None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._report = report
+        self._rows = rows
+        self._monotonic = monotonic
+        self._began = monotonic()
+        self._done = 0
+
+    def step(self, text: str) -> None:
+        """Report what is done now, such as `judging date`."""
+        if self._report is not None:
+            self._report(f"{text}, {self._counted()}" if self._done else text)
+
+    def add(self, rows: int) -> None:
+        """Count rows as done, and report it."""
+        self._done += rows
+        if self._report is not None:
+            self._report(self._counted())
+
+    def _counted(self) -> str:
+        rate = self._done / max(self._monotonic() - self._began, 1e-6)
+        total = f" of {self._rows:,}" if self._rows is not None else ""
+        return f"{self._done:,}{total} rows, {rate:,.0f} a second"
 
 
 def open_stream(source: Any) -> Stream | None:

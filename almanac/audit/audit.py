@@ -13,8 +13,10 @@ from almanac.audit.judge import Judged, judge
 from almanac.audit.places import Pulls, pulls_of
 from almanac.audit.result import Audit
 from almanac.audit.signals import Signals, read_signals
+from almanac.audit.stored import HELD_BYTES, RowStore
 from almanac.errors import InvalidArgument
 from almanac.reader import Reader
+from almanac.streams import SLICE_ROWS, RowProgress
 
 _BASES = ("observed", "claimed")
 
@@ -27,37 +29,48 @@ def audit(
     fields: Mapping[str, str | None] | None,
     basis: str,
     progress: Callable[[str], None] | None,
+    rows_max: int = SLICE_ROWS,
+    held_bytes: int = HELD_BYTES,
 ) -> Audit:
+    """Return the verdicts on rows, which are judged `rows_max` at a time.
+
+    Findings above `held_bytes` are kept in a temporary file.
+
+    Raises:
+        InvalidArgument: the rows can't be read, or lack a column.
+    """
     if basis not in _BASES:
         raise InvalidArgument(f"basis={basis!r}; expected {', '.join(_BASES)}")
-    import pyarrow as pa
-
-    report = progress or (lambda step: None)
-    report("reading the rows")
-    signals = read_signals(source, decided_at=decided_at, fields=fields)
-    findings, verdicts = [], []
+    signals = read_signals(source, decided_at=decided_at, fields=fields, rows_max=rows_max)
+    shown = RowProgress(progress, signals.rows)
+    shown.step("reading the rows")
     naive: Counter[str] = Counter()
     other: Counter[str] = Counter()
-    with reader.pinned():
+    with (
+        RowStore(["verdict", "field"], held_bytes) as findings,
+        RowStore(["verdict"], held_bytes) as verdicts,
+        reader.pinned(),
+    ):
         pulls = pulls_of(reader)
         for batch in signals.batches:
-            judged = judge(reader, batch, pulls, claimed=basis == "claimed", progress=report)
+            judged = judge(reader, batch, pulls, claimed=basis == "claimed", progress=shown.step)
             findings.append(judged.findings)
             verdicts.append(judged.verdicts)
             naive.update(judged.naive)
-            other.update(_other_basis(reader, batch, pulls, judged, basis, report))
-    return Audit(
-        pa.concat_tables(findings),
-        pa.concat_tables(verdicts),
-        basis=basis,
-        columns=signals.columns,
-        ignored=signals.ignored,
-        naive={signals.columns[name]: count for name, count in naive.items()},
-        tz=str(reader.tz),
-        pulls=(pulls.first, pulls.last),
-        other_basis=other,
-        source=Path(source).name if isinstance(source, (str, Path)) else "signals",
-    )
+            other.update(_other_basis(reader, batch, pulls, judged, basis, shown.step))
+            shown.add(batch.table.num_rows)
+        return Audit(
+            findings.finish(),
+            verdicts.finish(),
+            basis=basis,
+            columns=signals.columns,
+            ignored=signals.ignored,
+            naive={signals.columns[name]: count for name, count in naive.items()},
+            tz=str(reader.tz),
+            pulls=(pulls.first, pulls.last),
+            other_basis=other,
+            source=Path(source).name if isinstance(source, (str, Path)) else "signals",
+        )
 
 
 def _other_basis(
@@ -72,6 +85,8 @@ def _other_basis(
 
     They differ on decisions before the first observation of an event alone.
     """
+    import pyarrow.compute as pc
+
     counts = dict.fromkeys(("rows", "leak", "unjudged", "warning", "clean"), 0)
     differing = judged.before_first
     if len(differing) == 0:
@@ -80,6 +95,6 @@ def _other_basis(
     part = Signals(signals.table.take(differing), signals.columns, {})
     other = judge(reader, part, pulls, claimed=basis != "claimed", progress=lambda step: None)
     counts["rows"] = len(differing)
-    for verdict in other.verdicts["verdict"].to_pylist():
-        counts[GROUPS[verdict]] += 1
+    for row in pc.value_counts(other.verdicts["verdict"]).to_pylist():
+        counts[GROUPS[row["values"]]] += row["counts"]
     return counts

@@ -5,6 +5,7 @@ Belongs here: what the command does with its options, once for both. Does not: t
 """
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from almanac.instants import zone
 from almanac.reader import Reader, find_file
 
 EXIT_LEAK: Final = 1
+_LINE_S: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def run_audit(warehouse: Path, given: AuditOptions, write: Callable[[str], objec
             decided_at=given.decided_at,
             fields=dict(map(_column, given.fields)),
             basis=given.basis,
-            progress=_shown_on_terminal if sys.stderr.isatty() else None,
+            progress=_shown_on_terminal if sys.stderr.isatty() else _SlowLines().show,
         )
     finally:
         reader.close()
@@ -84,6 +86,20 @@ def _column(given: str) -> tuple[str, str | None]:
             "column out"
         )
     return column, None if field == "-" else field
+
+
+class _SlowLines:
+    """Lines for a log: none in the first seconds, then one in that time."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._last = monotonic()
+
+    def show(self, step: str) -> None:
+        if self._monotonic() - self._last >= _LINE_S:
+            self._last = self._monotonic()
+            sys.stderr.write(f"almanac: {step}\n")
+            sys.stderr.flush()
 
 
 def _shown_on_terminal(step: str) -> None:

@@ -17,8 +17,8 @@ from almanac.audit.report import (
     notes,
     shown_instant,
 )
+from almanac.audit.stored import StoredRows
 from almanac.forms.plain_text import plain_line
-from almanac.results import Result
 
 if TYPE_CHECKING:
     from almanac.audit.result import Audit
@@ -154,7 +154,7 @@ def _findings(audit: "Audit", findings_max: int) -> str:
     return "\n".join(parts)
 
 
-def _table(title: str, group: str, findings: Result, rows: list[dict[str, Any]]) -> str:
+def _table(title: str, group: str, findings: StoredRows, rows: list[dict[str, Any]]) -> str:
     head = "".join(
         f"<th>{name}</th>"
         for name in (

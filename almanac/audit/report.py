@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.audit.fields import EVENT, VERDICTS
+from almanac.audit.stored import StoredRows
 from almanac.forms.plain_text import plain_line
-from almanac.results import Result
 
 if TYPE_CHECKING:
     from almanac.audit.result import Audit
@@ -123,31 +123,27 @@ def as_text(audit: "Audit", *, findings_max: int) -> str:
     return "\n".join(lines)
 
 
-def finding_lines(findings: Result, limit: int) -> list[str]:
+def finding_lines(findings: StoredRows, limit: int) -> list[str]:
     """Return the first findings, a line each, and how many are left."""
     lines = [_finding_line(row) for row in some_of_each(findings, limit)]
     left = len(findings) - len(lines)
     return lines + ([f"… and {left:,} more"] if left > 0 else [])
 
 
-def some_of_each(findings: Result, limit: int) -> list[dict[str, Any]]:
+def some_of_each(findings: StoredRows, limit: int) -> list[dict[str, Any]]:
     """Return the first findings of each verdict, the worst verdict first, at most `limit`."""
-    import pyarrow.compute as pc
-
-    table = findings.arrow()
-    found = set(pc.unique(table["verdict"]).to_pylist())
+    found = {verdict for verdict, _ in findings.counts}
     verdicts = [verdict.name for verdict in VERDICTS if verdict.name in found]
     rows: list[dict[str, Any]] = []
     for place, verdict in enumerate(verdicts):
         share = -(-(limit - len(rows)) // (len(verdicts) - place))
-        rows += table.filter(pc.equal(table["verdict"], verdict)).slice(0, share).to_pylist()
+        rows += findings.of([verdict]).head(share).rows()
     return rows
 
 
-def first_rows(findings: Result, limit: int) -> list[dict[str, Any]]:
+def first_rows(findings: StoredRows, limit: int) -> list[dict[str, Any]]:
     """Return the first findings as dicts."""
-    rows: list[dict[str, Any]] = findings.arrow().slice(0, limit).to_pylist()
-    return rows
+    return findings.head(limit).rows()
 
 
 def _finding_line(row: dict[str, Any]) -> str:

@@ -4,20 +4,17 @@ Belongs here: verdicts, counted; what the other basis would say. Does not: how t
 (report, page).
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from almanac.audit.fields import EVENT, GROUPS, SEVERITY
+from almanac.audit.stored import StoredRows
 from almanac.errors import LookAhead
 from almanac.paths import local_path
 from almanac.results import Result
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _LISTED: Final = 5
 _FINDINGS_MAX: Final = 1_000
@@ -26,14 +23,17 @@ _FINDINGS_MAX: Final = 1_000
 class Audit:
     """Which rows of a back-test used something that nobody knew at the decision.
 
+    `rows`, `verdicts` and `leaks` are Results that are read when they are used. Many rows are in a
+    temporary file: `.head(n)` and `.reader()`, a pyarrow RecordBatchReader, hold few in memory.
+
     Attributes:
         basis: `observed` is what was pulled by then; `claimed` also what the service says of the
             time before the first observation.
-        rows: a Result, one row per value that is not clean: row (1 is the first of the input),
+        rows: the findings, one row per value that is not clean: row (1 is the first of the input),
             event_id, decided_at, field, verdict, used, known_then, knowable_from (the earliest
             instant at which the value could be known), reason.
-        verdicts: a Result, one row per row of the input: row, event_id, decided_at, verdict, which
-            is the worst of its fields.
+        verdicts: one row per row of the input: row, event_id, decided_at, verdict, which is the
+            worst of its fields.
         columns: for each field that was judged, its column in the input.
         ignored: columns of the input that were not judged.
         naive: for each column with instants that name no zone, how many; they were read as of `tz`.
@@ -44,8 +44,8 @@ class Audit:
 
     def __init__(
         self,
-        findings: "pa.Table",
-        verdicts: "pa.Table",
+        findings: StoredRows,
+        verdicts: StoredRows,
         *,
         basis: str,
         columns: Mapping[str, str],
@@ -56,8 +56,8 @@ class Audit:
         other_basis: Mapping[str, int],
         source: str,
     ) -> None:
-        self.rows = Result(findings)
-        self.verdicts = Result(verdicts)
+        self.rows = findings
+        self.verdicts = verdicts
         self.basis = basis
         self.columns = dict(columns)
         self.ignored = list(ignored)
@@ -74,12 +74,7 @@ class Audit:
     @cached_property
     def counts(self) -> dict[str, int]:
         """The rows of the input by verdict, the worst first; verdicts of no row are left out."""
-        import pyarrow.compute as pc
-
-        counted = {
-            item["values"]: item["counts"]
-            for item in pc.value_counts(self.verdicts.arrow()["verdict"]).to_pylist()
-        }
+        counted = {verdict: count for (verdict,), count in self.verdicts.counts.items()}
         return {name: counted[name] for name in SEVERITY if name in counted}
 
     @cached_property
@@ -95,10 +90,7 @@ class Audit:
         """A Result of counts: verdict, group, field, values; the worst verdict first."""
         import pyarrow as pa
 
-        findings = self.rows.arrow().group_by(["verdict", "field"]).aggregate([([], "count_all")])
-        counted = Counter(
-            {(row["verdict"], row["field"]): row["count_all"] for row in findings.to_pylist()}
-        )
+        counted = self.rows.counts
         fields = [EVENT, *(name for name in self.columns if name not in (EVENT, "decided_at"))]
         unknown = sum(count for (_, name), count in counted.items() if name == EVENT)
         for name in fields:
@@ -117,19 +109,14 @@ class Audit:
             )
         )
 
-    @cached_property
-    def leaks(self) -> Result:
+    @property
+    def leaks(self) -> StoredRows:
         """The findings that are look-ahead, in the form of `rows`."""
         return self.of_group("leak")
 
-    def of_group(self, group: str) -> Result:
+    def of_group(self, group: str) -> StoredRows:
         """Return the findings of a group: `leak`, `unjudged` or `warning`."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        names = [name for name in SEVERITY if GROUPS[name] == group]
-        table = self.rows.arrow()
-        return Result(table.filter(pc.is_in(table["verdict"], pa.array(names, pa.string()))))
+        return self.rows.of(name for name in SEVERITY if GROUPS[name] == group)
 
     @property
     def is_clean(self) -> bool:
