@@ -118,6 +118,18 @@ def resolve_each_pair(
     return listed
 
 
+def find_pairs(reader: Reader, wanted: Iterable[str]) -> dict[str, tuple[Coin, ...]]:
+    """Return the coins that each text may mean, as `resolve_pairs`: several if it is ambiguous."""
+    texts = list(dict.fromkeys(wanted))
+    try:
+        return {text: (coin,) for text, coin in resolve_pairs(reader, texts).items()}
+    except AmbiguousCoin as error:
+        if len(texts) == 1:
+            return {texts[0]: error.coins}
+    half = len(texts) // 2
+    return find_pairs(reader, texts[:half]) | find_pairs(reader, texts[half:])
+
+
 def named_label(text: str, coins: Coins) -> str | None:
     """Return the label under which the caller names the coin of a text, None if there is none."""
     return next((label for label in (text, *tickers_of_pair(text)) if label in coins), None)

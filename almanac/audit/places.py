@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from almanac.audit.fields import COIN, EVENT
 from almanac.audit.signals import DECIDED_AT, Signals
 from almanac.audit.values import SQL, read_instants
+from almanac.pairs import find_pairs
 from almanac.reader import Reader
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> P
         coin_uses = _coin_uses(reader, signals, rows, pulls, claimed)
         named = rows.select(["coin"]).filter(pc.is_valid(rows["event_id"]))
         frames = {"rows": rows, "coin_uses": coin_uses}
-        frames["slugs"] = reader.query(SQL["coin_slugs"], frames={"named_coins": named})
+        frames["slugs"] = _slugs(reader, named)
         uses = reader.query(SQL["uses"], frames=frames)
         uses = _with_columns(uses, use=pa.array(numpy.arange(len(uses))))
     else:
@@ -138,6 +139,21 @@ def _rows(reader: Reader, signals: Signals, pulls: Pulls, naive: dict[str, int])
     return reader.query(SQL["rows"], {"now": pulls.now}, frames={"given": read})
 
 
+def _slugs(reader: Reader, named: "pa.Table") -> "pa.Table":
+    """Return the answer of coin_slugs, with the pairs among the coins."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    slugs = reader.query(SQL["coin_slugs"], frames={"named_coins": named})
+    texts = pc.unique(named["coin"]).drop_null()
+    others = texts.filter(pc.invert(pc.is_in(texts, slugs["coin"].combine_chunks())))
+    pairs = find_pairs(reader, others.to_pylist())
+    rows = [
+        {"coin": text, "slug": coins[0].slug, "coins": len(coins)} for text, coins in pairs.items()
+    ]
+    return pa.concat_tables([slugs, pa.Table.from_pylist(rows, slugs.schema)])
+
+
 def _coin_uses(
     reader: Reader, signals: Signals, rows: "pa.Table", pulls: Pulls, claimed: bool
 ) -> "pa.Table":
@@ -157,7 +173,7 @@ def _coin_uses(
     dated = dated.append_column("instant_read", dated["instant"])
     keyed = reader.query(SQL["keys_of_instant"], frames={"given": dated})
     named = keyed.rename_columns({"instant_read": "instant"})
-    slugs = reader.query(SQL["coin_slugs"], frames={"named_coins": named})
+    slugs = _slugs(reader, named)
     found = reader.query(SQL["coin_rows"], frames={"named_coins": named, "slugs": slugs})
     frames = {
         "coin_rows": found,

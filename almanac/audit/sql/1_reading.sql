@@ -144,6 +144,7 @@ FROM given
 
 -- name: keys_of_number
 -- Grain: one row per row of `given`. Five decimals count, since frames may hold 32 bits; NaN is NULL.
+-- A decimal comma is read, except before three digits, where it may also divide thousands.
 -- Parameters: none. Run twice: the same rows.
 SELECT
     * EXCLUDE (value, number),
@@ -156,7 +157,17 @@ SELECT
         THEN coalesce(trim(value::VARCHAR), '') = ''
         ELSE NOT isinf(number)
     END AS is_read
-FROM (SELECT *, TRY_CAST(value AS DOUBLE) AS number FROM given)
+FROM (
+    SELECT
+        *,
+        coalesce(
+            TRY_CAST(value AS DOUBLE),
+            TRY_CAST(regexp_replace(
+                value::VARCHAR, '^\s*([+-]?\d+),(\d{1,2}|\d{4,})\s*$', '\1.\2'
+            ) AS DOUBLE)
+        ) AS number
+    FROM given
+)
 
 -- name: keys_of_boolean
 -- Grain: one row per row of `given`.

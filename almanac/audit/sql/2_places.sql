@@ -83,7 +83,7 @@ SELECT
     CASE
         WHEN NOT n.is_read THEN 'its date can''t be read'
         WHEN n.key = 0 THEN 'it has a coin, but neither an event_id nor a date'
-        WHEN s.coin IS NULL THEN 'no coin has this slug, ticker or name'
+        WHEN s.coin IS NULL THEN 'no coin has this slug, ticker, name or pair'
         WHEN s.coins > 1 THEN 'several coins have this ticker or name; use the slug'
     END AS reason
 FROM named_coins AS n

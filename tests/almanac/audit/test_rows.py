@@ -153,6 +153,42 @@ def _in_form(frame: pd.DataFrame, folder: Path, form: str) -> Any:
     return file
 
 
+def test_a_decimal_comma_is_read_in_numbers_and_in_timestamps(db: Database, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(
+        "event_id;decided_at;impact\n"
+        "scored;2026-03-05T06:00:00,000;8,25\n"
+        "scored;2026-03-02 09:30:00,123Z;8,25\n"
+        "scored;2026-03-02T09:30:00,123456789+01:00;8,250\n"
+        "scored;2026-03-02T09:30,5;8,25\n"
+    )
+    audit = db.audit(file)
+    verdicts = [row["verdict"] for row in audit.verdicts]
+    assert verdicts == ["clean", "scored_later", "unreadable", "unreadable"]
+    assert [row["used"] for row in audit.rows if row["row"] == 3] == ["8,250"]
+
+
+_PAIRS = ["BTC/USDT", "BTC-USD", "BTCUSDT", "BTC/USDT:USDT", "btc_usdt", " BTC/USDT "]
+
+
+@pytest.mark.parametrize("form", ["pandas", "Arrow", "rows.csv"])
+def test_the_coin_of_a_row_may_be_a_pair(db: Database, tmp_path: Path, form: str) -> None:
+    frame = pd.DataFrame({"coin": [*_PAIRS, "SUN/USDT", "NONE/USDT", "true-btc"]})
+    frame = frame.assign(date=at(20, 14).isoformat(), decided_at=at(2).isoformat())
+    audit = db.audit(_in_form(frame, tmp_path, form))
+    verdicts = [row["verdict"] for row in audit.verdicts]
+    assert verdicts == ["clean"] * len(_PAIRS) + ["unreadable"] + ["unknown_event"] * 2
+    reasons = [row["reason"] for row in audit.rows]
+    assert reasons[0] == "several coins have this ticker or name; use the slug"
+    assert reasons[1] == "no coin has this slug, ticker, name or pair"
+
+
+def test_a_pair_beside_an_event_is_judged_as_its_coin(db: Database) -> None:
+    frame = pd.DataFrame({"coin": ["terra", "terra/USDT", *_PAIRS], "event_id": "linked"})
+    found = [(row["row"], row["verdict"]) for row in db.audit(frame.assign(ts=at(2))).rows]
+    assert found == [(1, "edited_later"), (2, "edited_later")]
+
+
 def test_a_decision_that_can_t_be_read_is_told_the_form_that_is_expected(db: Database) -> None:
     (found,) = db.audit(FRAME.iloc[:1].assign(decided_at="20.11.2026 09:00")).rows
     assert found["verdict"] == "unreadable"
