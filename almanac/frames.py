@@ -27,6 +27,16 @@ class Moments:
     microseconds: "npt.NDArray[np.int64]"
     is_known: "npt.NDArray[np.bool_]"
 
+    def slice(self, first: int, rows: int) -> "Moments":
+        """Return the instants of some rows."""
+        part = slice(first, first + rows)
+        return Moments(self.microseconds[part], self.is_known[part])
+
+    def range_us(self) -> tuple[int, int]:
+        """Return the first and the last instant, 0 and 0 without any."""
+        known = self.microseconds[self.is_known]
+        return (int(known.min()), int(known.max())) if len(known) else (0, 0)
+
 
 def kind_of(frame: Any) -> Kind:
     """Return what kind of frame it is.
@@ -36,7 +46,10 @@ def kind_of(frame: Any) -> Kind:
     """
     room, name = type(frame).__module__.partition(".")[0], type(frame).__name__
     if room == "polars" and name == "LazyFrame":
-        raise InvalidArgument("the frame is a Polars LazyFrame; use frame.collect()")
+        raise InvalidArgument(
+            "the frame is a Polars LazyFrame; use frame.collect(), or frame.sink_parquet(path) and "
+            "give the path"
+        )
     if hasattr(frame, "columns") and hasattr(frame, "index") and hasattr(frame, "iloc"):
         if frame.columns.nlevels > 1:
             raise InvalidArgument("the columns of the frame have several levels; expected one")
@@ -46,8 +59,8 @@ def kind_of(frame: Any) -> Kind:
     if room == "pyarrow" and name == "Table":
         return "arrow"
     raise InvalidArgument(
-        f"the frame is a {type(frame).__name__}; expected a pandas or Polars DataFrame, or a "
-        "pyarrow Table"
+        f"the frame is a {type(frame).__name__}; expected a pandas or Polars DataFrame, a pyarrow "
+        "Table, reader or dataset, or the path of Parquet files"
     )
 
 
@@ -80,14 +93,15 @@ def column_of(frame: Any, name: str | None, argument: str) -> Any:
     return frame[name].to_arrow() if kind == "polars" else frame[name]
 
 
-def moments_of(values: Any, name: str, tz: tzinfo) -> Moments:
+def moments_of(values: Any, name: str, tz: tzinfo, first_row: int = 0) -> Moments:
     """Return the instants of a column; one without a zone is of `tz`, never of the machine.
 
     Accepts timestamps with or without a zone, dates, and ISO 8601 texts. Of two instants that a
     change of clocks gives the same name it is the first; one that is skipped is the last before.
 
     Raises:
-        InvalidArgument: a value is no instant; the message gives its row.
+        InvalidArgument: a value is no instant; the message gives its row, of which the first is
+            `first_row`.
     """
     import pyarrow as pa
 
@@ -105,7 +119,7 @@ def moments_of(values: Any, name: str, tz: tzinfo) -> Moments:
             f"column {name!r} has values of type {array.type}; expected timestamps, dates or ISO "
             "8601 texts. Convert numbers by pandas.to_datetime(..., unit='ms', utc=True)."
         )
-    return _texts(array, name, tz)
+    return _texts(array, name, tz, first_row)
 
 
 def arrow_array(values: Any, name: str) -> "pa.Array":
@@ -184,6 +198,16 @@ def with_columns(frame: Any, added: "pa.Table", prefix: str) -> Any:
     return frame
 
 
+def arrow_table(frame: Any) -> "pa.Table":
+    """Return a frame as an Arrow table; the index of a pandas frame is one of its columns."""
+    import pyarrow as pa
+
+    kind = kind_of(frame)
+    if kind == "pandas":
+        return pa.Table.from_pandas(frame)
+    return frame.to_arrow() if kind == "polars" else frame
+
+
 def pandas_of(table: "pa.Table") -> Any:
     """Return a pandas DataFrame in which whole numbers stay whole beside missing ones."""
     import pandas as pd
@@ -212,7 +236,7 @@ def _stamps(array: Any, tz: tzinfo) -> Moments:
     return found
 
 
-def _texts(array: Any, name: str, tz: tzinfo) -> Moments:
+def _texts(array: Any, name: str, tz: tzinfo, first_row: int) -> Moments:
     import numpy as np
     import pyarrow as pa
 
@@ -223,7 +247,7 @@ def _texts(array: Any, name: str, tz: tzinfo) -> Moments:
         try:
             moments.append(instant(text, name, tz) - origin)
         except InvalidArgument as error:
-            row = codes.indices.to_pylist().index(place)
+            row = first_row + codes.indices.to_pylist().index(place)
             raise InvalidArgument(f"row {row} of the frame: {error}") from None
     micros = np.array([_microseconds(moment) for moment in moments] or [0], np.int64)
     found = _moments(codes.indices.cast(pa.int64()))

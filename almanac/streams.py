@@ -1,13 +1,16 @@
-"""Rows of the caller that are read in batches: Parquet, CSV, Arrow readers and datasets.
+"""Rows that are read and written in batches: Parquet, Arrow readers and datasets.
 
-Belongs here: opening a source, its columns, slices of a bounded number of rows. Does not: frames in
+Belongs here: opening a source, slices of a bounded number of rows, a file of such slices, how many
+rows are done. Does not: frames in
 memory (frames), what the columns mean (joins, audit).
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.errors import InvalidArgument
@@ -82,6 +85,12 @@ class RowProgress:
         if self._report is not None:
             self._report(self._counted())
 
+    def counted(self, tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
+        """Yield tables, and count the rows of each."""
+        for table in tables:
+            self.add(table.num_rows)
+            yield table
+
     def _counted(self) -> str:
         rate = self._done / max(self._monotonic() - self._began, 1e-6)
         total = f" of {self._rows:,}" if self._rows is not None else ""
@@ -119,6 +128,49 @@ def open_stream(source: Any) -> Stream | None:
 def of_table(table: "pa.Table") -> Stream:
     """Return the rows of a table in memory."""
     return Stream(table.schema, table.num_rows, "the frame", lambda names: [table.select(names)])
+
+
+def check_target(target: str | Path, source: Any) -> Path:
+    """Return the path of a Parquet file to write.
+
+    Raises:
+        InvalidArgument: it is no such path, its folder is not there, or it is the source itself.
+    """
+    path = Path(target).expanduser()
+    if path.suffix.lower() not in PARQUET:
+        raise InvalidArgument(f"to={str(target)!r}: expected a path that ends in .parquet")
+    if path.is_dir() or not path.parent.is_dir():
+        what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise InvalidArgument(f"to={str(target)!r}: {what}")
+    if isinstance(source, (str, Path)) and path.exists():
+        given = Path(source).expanduser()
+        if given.exists() and path.samefile(given):
+            raise InvalidArgument(f"to={str(target)!r} is the file that is read; name another")
+    return path
+
+
+def write_parquet(tables: "Iterable[pa.Table]", schema: "pa.Schema", target: Path) -> int:
+    """Write a Parquet file with a row group for each table; return how many rows.
+
+    It has its name only once it is complete, and then replaces a file of this name.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    import pyarrow.parquet as pq
+
+    rows = 0
+    with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
+        part = Path(folder) / target.name
+        with part.open("wb") as file:
+            with pq.ParquetWriter(file, schema) as writer:
+                for table in tables:
+                    writer.write_table(table, row_group_size=max(1, table.num_rows))
+                    rows += table.num_rows
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+    return rows
 
 
 def regrouped(

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.frames import Moments
-from almanac.joins.spans import NONE, steps_of
+from almanac.joins.spans import NONE, Steps, steps_of
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 
@@ -42,15 +42,6 @@ _OF_EVENT: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows that ask: `codes` are the places of their coins in `slugs`, `NONE` for no coin."""
-
-    codes: "Numbers"
-    moments: Moments
-    slugs: list[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Selection:
     """Which events count: at most `horizon` ahead, and the values of the filters."""
 
@@ -58,61 +49,85 @@ class Selection:
     filters: Mapping[str, Any]
 
 
-def next_events(reader: Reader, rows: Rows, selection: Selection) -> "pa.Table":
-    """Return the columns of the join, one row for each row."""
-    import numpy as np
+@dataclass(frozen=True, slots=True)
+class NextEvents:
+    """What was ahead of some coins from the first instant of interest to the last.
+
+    Attributes:
+        spans: times in which an event was ahead, as `spans_ahead` gives them.
+        steps: the same as steps. The key of a coin is its place in the list that was asked for.
+        watched: times in which a pull had covered a coin, and those in which it had covered all.
+        first_pull_us: the instant of the first pull; None if there was none.
+    """
+
+    spans: "pa.Table"
+    steps: Steps
+    watched: tuple[Steps, Steps]
+    first_pull_us: int | None
+
+    def of_rows(self, codes: "Numbers", moments: Moments) -> "pa.Table":
+        """Return the columns of the join for rows of coins and instants; `NONE` is no coin."""
+        import numpy as np
+        import pyarrow as pa
+
+        micros = moments.microseconds
+        is_requested = moments.is_known & (codes != NONE)
+        if self.first_pull_us is None:
+            is_requested = np.zeros_like(is_requested)
+        else:
+            is_requested &= micros >= self.first_pull_us
+        # The place NONE is the last one: before the first step nothing is ahead.
+        places = self.steps.places(codes, micros)
+        found = np.append(self.steps.first, NONE)[places]
+        counts = np.append(self.steps.counts, 0)[places]
+        found[~is_requested] = NONE
+        taken = self.spans.take(pa.array(found, mask=found == NONE))
+        columns = {name: taken.column(column) for name, column in _OF_EVENT.items()}
+        columns["next_event_impact"] = _floats(columns["next_event_impact"])
+        ages = micros - _micros(taken.column("first_seen_at"))
+        return pa.table(
+            {
+                **columns,
+                "next_event_age_days": _days(ages, found),
+                "days_until": _days_until(taken, micros, found),
+                "events_ahead": pa.array(counts, mask=~is_requested),
+                "watched": is_requested & self._is_watched(codes, micros),
+            }
+        )
+
+    def _is_watched(self, codes: "Numbers", micros: "Numbers") -> "Flags":
+        """Whether a pull had covered the dates from the day of each instant to the horizon."""
+        import numpy as np
+
+        of_coins, of_all = self.watched
+        places = np.searchsorted(of_all.instants, micros, "right") - 1
+        found: Flags = np.append(of_all.counts, 0)[places] > 0
+        found |= np.append(of_coins.counts, 0)[of_coins.places(codes, micros)] > 0
+        return found
+
+
+def next_events(
+    reader: Reader, slugs: list[str], selection: Selection, first_us: int, last_us: int
+) -> NextEvents:
+    """Return what was ahead of coins at the instants from the first to the last."""
     import pyarrow as pa
-
-    micros = rows.moments.microseconds
-    is_requested = rows.moments.is_known & (rows.codes != NONE)
-    asked = micros[is_requested] if is_requested.any() else np.zeros(1, np.int64)
-    codes = pa.array(range(len(rows.slugs)), pa.int64())
-    coins = pa.table({"coin": pa.array(rows.slugs, pa.string()), "code": codes})
-    values = {
-        "horizon_us": selection.horizon // US,
-        "first_us": int(asked.min()),
-        "last_us": int(asked.max()),
-        **selection.filters,
-    }
-    spans = reader.query(_SQL["spans_ahead"], values, frames={"requested_coins": coins})
-    first_pull = reader.query(_SQL["first_pull"]).column("first_us")[0].as_py()
-    if first_pull is None:
-        is_requested = np.zeros_like(is_requested)
-    else:
-        is_requested &= micros >= first_pull
-    steps = steps_of(spans)
-    # The place NONE is the last one: before the first step nothing is ahead.
-    places = steps.places(rows.codes, micros)
-    found = np.append(steps.first, NONE)[places]
-    counts = np.append(steps.counts, 0)[places]
-    found[~is_requested] = NONE
-    taken = spans.take(pa.array(found, mask=found == NONE))
-    columns = {name: taken.column(column) for name, column in _OF_EVENT.items()}
-    columns["next_event_impact"] = _floats(columns["next_event_impact"])
-    return pa.table(
-        {
-            **columns,
-            "next_event_age_days": _days(micros - _micros(taken.column("first_seen_at")), found),
-            "days_until": _days_until(taken, micros, found),
-            "events_ahead": pa.array(counts, mask=~is_requested),
-            "watched": is_requested & _is_watched(reader, rows, selection.horizon, coins),
-        }
-    )
-
-
-def _is_watched(reader: Reader, rows: Rows, horizon: timedelta, coins: "pa.Table") -> "Flags":
-    """Whether a pull had covered the dates from the day of each row's instant to the horizon."""
-    import numpy as np
     import pyarrow.compute as pc
 
-    values = {"horizon_us": horizon // US, "age_us": WATCHED_AGE // US}
-    spans = reader.query(_SQL["spans_watched"], values, frames={"requested_coins": coins})
-    of_coins, micros = spans.filter(pc.field("code") != NONE), rows.moments.microseconds
-    of_all, steps = steps_of(spans.filter(pc.field("code") == NONE)), steps_of(of_coins)
-    at_all = np.append(of_all.counts, 0)[np.searchsorted(of_all.instants, micros, "right") - 1]
-    found: Flags = at_all > 0
-    found |= np.append(steps.counts, 0)[steps.places(rows.codes, micros)] > 0
-    return found
+    codes = pa.array(range(len(slugs)), pa.int64())
+    coins = {"requested_coins": pa.table({"coin": pa.array(slugs, pa.string()), "code": codes})}
+    horizon = {"horizon_us": selection.horizon // US}
+    ahead = {**horizon, "first_us": first_us, "last_us": last_us, **selection.filters}
+    spans = reader.query(_SQL["spans_ahead"], ahead, frames=coins)
+    watched = reader.query(
+        _SQL["spans_watched"], {**horizon, "age_us": WATCHED_AGE // US}, frames=coins
+    )
+    of_all, of_coins = pc.field("code") == NONE, pc.field("code") != NONE
+    return NextEvents(
+        spans,
+        steps_of(spans),
+        (steps_of(watched.filter(of_coins)), steps_of(watched.filter(of_all))),
+        reader.query(_SQL["first_pull"]).column("first_us")[0].as_py(),
+    )
 
 
 def _days_until(taken: "pa.Table", micros: "Numbers", found: "Numbers") -> "pa.Array":

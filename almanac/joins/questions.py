@@ -4,7 +4,9 @@ Belongs here: the public methods, their documentation and defaults. Does not: ho
 (rows, blackouts).
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from almanac.events import Coins, Names
 from almanac.instants import Duration
@@ -14,9 +16,6 @@ from almanac.joins.rows import AsOf, Symbols, Unknown
 from almanac.pairs import Coins as CoinsOfLabels
 from almanac.reader import Reader
 from almanac.results import Result
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Joins:
@@ -36,6 +35,8 @@ class Joins:
         min_impact: float | None = None,
         unknown: Unknown = "raise",
         coins: CoinsOfLabels | None = None,
+        to: str | Path | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> Any:
         """Return the rows of a frame with the next event of their coin, as known at their instant.
 
@@ -45,7 +46,9 @@ class Joins:
         event is the one with the earliest date, and of several the one with the lowest id.
 
         Args:
-            frame: a pandas or Polars DataFrame, or a pyarrow Table; it is not changed.
+            frame: a pandas or Polars DataFrame, or a pyarrow Table; it is not changed. For rows
+                that memory does not hold: a pyarrow RecordBatchReader, dataset or ParquetFile, or
+                the path of a Parquet file, of a folder of such files, or a pattern.
             ts: the column of instants, or a level of the index; None is the index. Instants without
                 a zone are of the zone of the database. An instant to come is an error.
             coin: the column of coins: slugs, tickers, names, or pairs such as `BTC/USDT`, `BTC-USD`
@@ -56,9 +59,14 @@ class Joins:
             unknown: `ignore` takes a coin that nobody knows as no coin. An ambiguous one is always
                 an error.
             coins: names in the column, or tickers, each with its coin.
+            to: a Parquet file to write in place of returning the rows. It has its name only once
+                it is complete; a file of this name is replaced.
+            progress: called with a line of text for each million rows; `print` will do.
 
         Returns:
-            The same rows, order, index and columns, of the same kind of frame, and:
+            With `to` the number of rows. For a frame the same rows, order, index and columns, of
+            the same kind of frame; for a reader, a dataset or a path a RecordBatchReader, which
+            reads and answers a million rows at a time. The added columns are:
             `next_event_id`, `next_event_title`, `next_event_date` (instant), `next_event_precision`
             (`instant` or `day`), `next_event_categories` (joined by "; "), `next_event_impact` (0
             to 10, NaN if unknown) and `next_event_band`, `next_event_known_from` (when this became
@@ -72,6 +80,7 @@ class Joins:
         Raises:
             InvalidArgument: a column is not there or there already, or an instant is to come.
             UnknownName, AmbiguousCoin: a coin does not exist, or is not unique.
+            OSError: the file can't be written.
         """
         return rows.attach_known(
             self._reader,
@@ -84,6 +93,8 @@ class Joins:
             min_impact=min_impact,
             unknown=unknown,
             coins=coins,
+            to=to,
+            progress=progress,
         )
 
     def features(
@@ -96,7 +107,9 @@ class Joins:
         *,
         categories: Names | None = None,
         min_impact: float | None = None,
-    ) -> "pd.DataFrame":
+        to: str | Path | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> Any:
         """Return the columns of `attach_known` for bars of prices.
 
         Args:
@@ -105,12 +118,15 @@ class Joins:
             symbols: coins or pairs; or the names of your data, each with its coin.
             as_of: `bar_close` is what was known when the bar closed, for a decision at the next
                 open; `bar_open` what was known when it opened.
-            horizon, categories, min_impact: as in `attach_known`.
+            horizon, categories, min_impact, progress: as in `attach_known`.
+            to: a Parquet file to write in place of returning the rows, with `ts` and `symbol` as
+                its first columns.
 
         Returns:
-            A pandas DataFrame, one row per bar and symbol in the order given, with the index `ts`
-            (the instants as given) and `symbol`; the columns of `attach_known`, and `known_at`, the
-            instant whose knowledge it is. The bar that has not closed yet has only `known_at`.
+            With `to` the number of rows. Otherwise a pandas DataFrame, one row per bar and symbol
+            in the order given, with the index `ts` (the instants as given) and `symbol`; the
+            columns of `attach_known`, and `known_at`, the instant whose knowledge it is. The bar
+            that has not closed yet has only `known_at`.
 
         Raises: as `attach_known`; a bar that opens in the time to come is an error.
         """
@@ -123,6 +139,8 @@ class Joins:
             horizon=horizon,
             categories=categories,
             min_impact=min_impact,
+            to=to,
+            progress=progress,
         )
 
     def blackouts(

@@ -35,7 +35,7 @@ def test_the_examples_answer_what_the_page_shows(
     publish_by_hand(tmp_path / "data/warehouse.duckdb", versions, pulls=pulls, coins=COINS)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
     for code, shown in BLOCKS:
         exec(code, names)
         if shown:
@@ -43,4 +43,7 @@ def test_the_examples_answer_what_the_page_shows(
             assert isinstance(found, pd.DataFrame)
             assert found.to_string().split() == shown.split()
     assert list(names["past"].df().coin) == ["bitcoin"]
+    written = pd.read_parquet("known.parquet")
+    pd.testing.assert_frame_equal(written, names["reader"].read_pandas())
+    pd.testing.assert_frame_equal(written, names["joined"], check_dtype=False)
     names["db"].close()
