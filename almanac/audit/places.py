@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from almanac.audit.fields import COIN, EVENT
+from almanac.audit.lookalikes import is_next_event
 from almanac.audit.signals import DECIDED_AT, Signals
 from almanac.audit.values import SQL, read_instants
 from almanac.pairs import find_pairs
@@ -133,6 +134,7 @@ def _rows(reader: Reader, signals: Signals, pulls: Pulls, naive: dict[str, int])
     for row, reason in signals.broken.items():
         broken[row - first] = reason
     columns["broken"] = pa.array(broken, pa.string())
+    columns["is_unused"] = _is_unused(signals)
     given = pa.table({**columns, "value": signals.table[DECIDED_AT]})
     read = read_instants(reader, given, signals.columns[DECIDED_AT])
     naive[DECIDED_AT] = pc.sum(read["is_naive"]).as_py() or 0
@@ -152,6 +154,26 @@ def _slugs(reader: Reader, named: "pa.Table") -> "pa.Table":
         {"coin": text, "slug": coins[0].slug, "coins": len(coins)} for text, coins in pairs.items()
     ]
     return pa.concat_tables([slugs, pa.Table.from_pylist(rows, slugs.schema)])
+
+
+def _is_unused(signals: Signals) -> "pa.Array":
+    """Return for each row whether it is one of the package's without an event, and has no values."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    count = signals.table.num_rows
+    if not is_next_event(signals.columns.get(EVENT)):
+        return pa.repeat(False, count)
+    is_used = pa.repeat(False, count)
+    for name in (EVENT, *signals.fields):
+        column = signals.table[name]
+        has_value = pc.is_valid(column)
+        if pa.types.is_floating(column.type):
+            has_value = pc.and_(has_value, pc.invert(pc.is_nan(column).fill_null(False)))
+        if pa.types.is_string(column.type):
+            has_value = pc.not_equal(pc.utf8_trim_whitespace(column), "").fill_null(False)
+        is_used = pc.or_(is_used, has_value)
+    return pc.invert(is_used)
 
 
 def _coin_uses(

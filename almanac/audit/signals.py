@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.audit.fields import COIN, EVENT, FIELDS, JUDGED
+from almanac.audit.lookalikes import written_columns, written_decision
 from almanac.errors import InvalidArgument
 from almanac.paths import local_path
 from almanac.results import Result
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 DECIDED_AT: Final = "decided_at"
 _DECISIONS: Final = (DECIDED_AT, "ts")
-_NAMES: Final = (EVENT, COIN, *FIELDS, "category", "days_until")
+_NAMES: Final = (EVENT, COIN, *FIELDS, "category", "days_until", "known_from")
 _SUFFIXES: Final = (*PARQUET, *TEXT)
 
 
@@ -117,7 +118,7 @@ def _columns(
     where: str,
 ) -> dict[str, str]:
     """Return the column of each field, and of the decision."""
-    given = {}
+    given: dict[str, str | None] = {}
     for name, field in (fields or {}).items():
         if field is not None and field not in _NAMES:
             raise InvalidArgument(
@@ -125,10 +126,14 @@ def _columns(
                 f"expected one of {', '.join(_NAMES)}, or None to leave the column out"
             )
         given[_column(names, name, where)] = field
+    written = written_columns(names, given)
+    if written and decided_at is None:
+        decided_at = written_decision(names)
+    given |= written
     found = {field: column for column, field in given.items() if field is not None}
     decision = _decision(names, given, decided_at, where)
     others = [name for name in names if name not in given and name != decision]
-    for field in _NAMES:
+    for field in _NAMES[:-1]:
         alike = [name for name in others if plain_name(name) == plain_name(field)]
         if field in found or not alike:
             continue

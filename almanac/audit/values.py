@@ -7,6 +7,7 @@ Belongs here: choosing the statement by the type of a column. Does not: what is 
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.audit.fields import FIELDS, JudgedField
+from almanac.audit.lookalikes import is_set
 from almanac.errors import InvalidArgument
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
@@ -65,7 +66,7 @@ def used_keys(
     import pyarrow.compute as pc
 
     if field.kind != "instant":
-        return _keys(reader, field, given, is_set=name.endswith("next_event_categories")), 0
+        return _keys(reader, field, given, are_sets=is_set(name)), 0
     read = read_instants(reader, given, name)
     # A date alone is a calendar day, of no zone.
     naive = pc.sum(pc.and_not(read["is_naive"], read["is_day"])).as_py() or 0
@@ -79,7 +80,7 @@ def known_keys(reader: Reader, field: JudgedField, given: "pa.Table") -> "pa.Tab
     if field.kind == "coin":
         return reader.query(SQL["known_coin_keys"], frames={"given": given})
     if field.kind in ("list", "entry"):
-        sets = _keys(reader, FIELDS[field.source], given, is_set=True)
+        sets = _keys(reader, FIELDS[field.source], given, are_sets=True)
         return reader.query(SQL["known_list_keys"], frames={"given": given, "sets": sets})
     return _keys(reader, field, given)
 
@@ -118,17 +119,17 @@ def as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
 
 
 def _keys(
-    reader: Reader, field: JudgedField, given: "pa.Table", *, is_set: bool = False
+    reader: Reader, field: JudgedField, given: "pa.Table", *, are_sets: bool = False
 ) -> "pa.Table":
     import pyarrow as pa
 
-    is_set = is_set or pa.types.is_list(given.schema.field("value").type)
+    are_sets = are_sets or pa.types.is_list(given.schema.field("value").type)
     if field.kind != "number":
         given = _with_texts(given)
     values = {}
     if field.kind == "list":
         values["form"] = "sets"
-        if not is_set:
+        if not are_sets:
             (row,) = reader.query(SQL["has_lists"], frames={"given": given}).to_pylist()
             values["form"] = "texts" if row["has_lists"] else "entries"
     return reader.query(SQL[f"keys_of_{field.kind}"], values, frames={"given": given})

@@ -16,17 +16,19 @@ WHERE status = 'merged' AND feed IN ('export', 'events', 'event', 'deliveries')
 
 -- name: rows
 -- Grain: one row per row of `given` (index, row, event_id, coin, broken: why the row can't be read,
--- and its decision as read).
+-- is_unused: it used no event, and its decision as read).
 -- Parameters: $now. Run twice: the same rows.
 SELECT
     index, row, event_id, coin, decided_at,
     CASE
+        WHEN broken IS NULL AND is_unused THEN 'no_event'
         WHEN decided_at IS NULL THEN 'unreadable'
         WHEN decided_at > $now THEN 'after_last_pull'
         WHEN event_id IS NULL AND coin IS NULL THEN 'unreadable'
     END AS verdict,
     CASE
         WHEN broken IS NOT NULL THEN broken
+        WHEN is_unused THEN NULL
         WHEN decided_at IS NULL AND is_empty THEN 'it has no decision time'
         WHEN decided_at IS NULL THEN 'its decision time can''t be read; expected ISO 8601, as 2026-03-02T12:00:00Z; an abbreviation of a zone means several'
         WHEN decided_at > $now THEN 'its decision is still to come'
@@ -34,7 +36,7 @@ SELECT
     END AS reason
 FROM (
     SELECT
-        index, row, broken, instant AS decided_at, is_empty,
+        index, row, broken, is_unused, instant AS decided_at, is_empty,
         nullif(trim(event_id), '') AS event_id, nullif(trim(coin), '') AS coin
     FROM given
 )

@@ -185,7 +185,7 @@ ORDER BY u.index
 SELECT
     row, event_id, decided_at, field, verdict, used, known_then, knowable_from, reason
 FROM all_findings
-WHERE NOT $is_chosen OR use IN (SELECT use FROM chosen)
+WHERE verdict <> 'no_event' AND (NOT $is_chosen OR use IN (SELECT use FROM chosen))
 ORDER BY row, severity, field
 
 -- name: before_first
