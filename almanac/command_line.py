@@ -193,7 +193,26 @@ def _add_audit(commands: Any) -> None:
     parser.add_argument("--tz", default="UTC", help="the zone of instants that name none")
     parser.add_argument("--html", type=_path, metavar="FILE", help="also write a page")
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if look-ahead is found")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if it is not clean")
+    parser.add_argument(
+        "--max-unjudged",
+        metavar="ROWS|SHARE",
+        help="exit with 1 if more rows can't be judged: a number, or a share such as 5%%",
+    )
+    parser.add_argument(
+        "--require",
+        action="append",
+        default=[],
+        metavar="FIELDS",
+        help="exit with 1 if one of these was not judged, such as date,impact",
+    )
+    parser.add_argument(
+        "--universe",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a filter of the rule that selected the rows, such as within=7d; repeatable",
+    )
     parser.add_argument("--limit", type=int, help="the most findings to print")
 
 
@@ -209,6 +228,9 @@ def _audit(given: argparse.Namespace) -> int:
         html=given.html,
         as_json=given.json,
         is_strict=given.strict,
+        max_unjudged=given.max_unjudged,
+        require=given.require,
+        universe=given.universe,
         limit=given.limit,
     )
     return run_audit(given.home, options, sys.stdout.write)

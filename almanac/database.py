@@ -288,6 +288,7 @@ class Database(EventStudies, Joins):
         decided_at: str | None = None,
         fields: Mapping[str, str | None] | None = None,
         basis: Basis = "observed",
+        universe: Mapping[str, Any] | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> "Audit":
         """Find the rows of a back-test that used something that nobody knew at the decision.
@@ -305,6 +306,12 @@ class Database(EventStudies, Joins):
             fields: columns with other names, such as `{"score": "impact"}`; None leaves one out.
             basis: `observed` is what was pulled by then; `claimed` also takes what the service says
                 of the time before the first observation. The answer counts where they differ.
+            universe: the rule that selected the rows, as of each decision: `within` (events that
+                begin later, at most so long after it) or `lead` (events whose date is so long after
+                its UTC day), and `coins`, `categories`, `min_impact` and `status` as in
+                `events`. `every`, beside `within`, is the time between decisions, some of which
+                have no row. `Audit.universe` lists the events that the rule selects and the rows
+                lack, and the reverse.
             progress: called with a line of text for each step and million rows; `print` will do.
 
         Raises:
@@ -318,6 +325,7 @@ class Database(EventStudies, Joins):
             decided_at=decided_at,
             fields=fields,
             basis=basis,
+            universe=universe,
             progress=progress,
         )
 

@@ -14,6 +14,7 @@ from almanac.audit.places import Pulls, pulls_of
 from almanac.audit.result import Audit
 from almanac.audit.signals import Signals, read_signals
 from almanac.audit.stored import HELD_BYTES, RowStore
+from almanac.audit.universe import DecisionPairs, compare_universe, universe_rule
 from almanac.errors import InvalidArgument
 from almanac.reader import Reader
 from almanac.streams import SLICE_ROWS, RowProgress
@@ -28,6 +29,7 @@ def audit(
     decided_at: str | None,
     fields: Mapping[str, str | None] | None,
     basis: str,
+    universe: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] | None,
     rows_max: int = SLICE_ROWS,
     held_bytes: int = HELD_BYTES,
@@ -46,19 +48,30 @@ def audit(
     shown.step("reading the rows")
     naive: Counter[str] = Counter()
     other: Counter[str] = Counter()
+    used: Counter[str] = Counter()
     with (
         RowStore(["verdict", "field"], held_bytes) as findings,
         RowStore(["verdict"], held_bytes) as verdicts,
         reader.pinned(),
     ):
         pulls = pulls_of(reader)
+        rule = None if universe is None else universe_rule(reader, universe)
+        pairs = DecisionPairs()
         for batch in signals.batches:
             judged = judge(reader, batch, pulls, claimed=basis == "claimed", progress=shown.step)
             findings.append(judged.findings)
             verdicts.append(judged.verdicts)
             naive.update(judged.naive)
+            used.update(judged.used)
+            if rule is not None:
+                pairs.add(judged.verdicts)
             other.update(_other_basis(reader, batch, pulls, judged, basis, shown.step))
             shown.add(batch.table.num_rows)
+        differences = None
+        if rule is not None:
+            shown.step("comparing with the universe")
+            is_claimed = basis == "claimed"
+            differences = compare_universe(reader, rule, pairs, pulls.now, claimed=is_claimed)
         return Audit(
             findings.finish(),
             verdicts.finish(),
@@ -69,6 +82,8 @@ def audit(
             tz=str(reader.tz),
             pulls=(pulls.first, pulls.last),
             other_basis=other,
+            used=used,
+            universe=differences,
             source=Path(source).name if isinstance(source, (str, Path)) else "signals",
         )
 

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from almanac.audit.audit import audit
 from almanac.audit.report import as_text, headline
+from almanac.audit.result import unjudged_limit
 from almanac.errors import InvalidArgument
 from almanac.forms.plain_text import escaped_in_json, plain
 from almanac.instants import zone
@@ -24,7 +25,11 @@ _LINE_S: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What the command was given; `fields` are texts such as `my_column=impact`."""
+    """What the command was given.
+
+    `fields` are texts such as `my_column=impact`, `require` names of fields, `universe` texts such
+    as `within=7d`. `max_unjudged` is a number of rows, or a share such as `5%` or `0.05`.
+    """
 
     signals: Path
     decided_at: str | None = None
@@ -34,11 +39,16 @@ class AuditOptions:
     html: Path | None = None
     as_json: bool = False
     is_strict: bool = False
+    max_unjudged: str | None = None
+    require: Sequence[str] = ()
+    universe: Sequence[str] = ()
     limit: int | None = None
 
 
 def run_audit(warehouse: Path, given: AuditOptions, write: Callable[[str], object]) -> int:
-    """Audit a file, write the answer, return the exit code: 1 for look-ahead with `is_strict`.
+    """Audit a file, write the answer, return the exit code.
+
+    It is 1 if the audit is not clean, and is strict or has a limit or a required field.
 
     Raises:
         AlmanacError: the file or the warehouse can't be read, or an option is wrong.
@@ -47,6 +57,9 @@ def run_audit(warehouse: Path, given: AuditOptions, write: Callable[[str], objec
         raise InvalidArgument(f"{given.signals} is a page; the rows to audit are CSV or Parquet")
     if given.html is not None and not given.html.parent.is_dir():
         raise InvalidArgument(f"--html {given.html}: there is no folder {given.html.parent}")
+    max_unjudged = None if given.max_unjudged is None else _unjudged(given.max_unjudged)
+    require = [name.strip() for names in given.require for name in names.split(",") if name.strip()]
+    universe = dict(map(_filter, given.universe)) if given.universe else None
     reader = Reader(find_file(warehouse), tz=zone(given.tz))
     try:
         answer = audit(
@@ -55,6 +68,7 @@ def run_audit(warehouse: Path, given: AuditOptions, write: Callable[[str], objec
             decided_at=given.decided_at,
             fields=dict(map(_column, given.fields)),
             basis=given.basis,
+            universe=universe,
             progress=_shown_on_terminal if sys.stderr.isatty() else _SlowLines().show,
         )
     finally:
@@ -71,11 +85,50 @@ def run_audit(warehouse: Path, given: AuditOptions, write: Callable[[str], objec
         write(plain(as_text(answer, findings_max=limit)) + "\n")
         if given.html is not None:
             write(plain(f"The page is {given.html}\n"))
-    if not given.is_strict or answer.is_clean:
+    failures = answer.failures(max_unjudged, require)
+    is_strict = given.is_strict or max_unjudged is not None or require
+    if not is_strict or not failures:
         return 0
     if given.as_json:
         sys.stderr.write(plain(f"almanac: {headline(answer)}\n"))
+    sys.stderr.write(plain("".join(f"almanac: {failure}.\n" for failure in failures)))
     return EXIT_LEAK
+
+
+def _unjudged(given: str) -> float:
+    """Return a number of rows, or a share of them as a fraction.
+
+    Raises:
+        InvalidArgument: it is neither.
+    """
+    text = given.strip()
+    try:
+        limit = (
+            float(text.removesuffix("%")) / 100
+            if text.endswith("%")
+            else float(text)
+            if "." in text
+            else int(text)
+        )
+        unjudged_limit(limit, 0)
+    except (ValueError, InvalidArgument):
+        raise InvalidArgument(
+            f"--max-unjudged {given}: expected a number of rows, such as 10, or a share, such as "
+            "5% or 0.05"
+        ) from None
+    return limit
+
+
+def _filter(given: str) -> tuple[str, Any]:
+    """Return a filter of the universe, with lists as lists."""
+    name, sign, value = given.partition("=")
+    name = name.strip()
+    if not sign or not value.strip():
+        raise InvalidArgument(f"--universe {given}: expected NAME=VALUE, such as within=7d")
+    if name in ("coins", "categories", "status"):
+        listed = [part.strip() for part in value.split(",") if part.strip()]
+        return name, "all" if name == "status" and listed == ["all"] else listed
+    return name, value.strip()
 
 
 def _column(given: str) -> tuple[str, str | None]:

@@ -59,6 +59,7 @@ JUDGED: Final = {**FIELDS, **{field.name: field for field in _OF_ROWS}}
 
 EVENT: Final = "event_id"
 """The field of a finding about the event as a whole."""
+NO_EVENT: Final = "no_event"
 COIN: Final = "coin"
 COIN_FIELD: Final = JudgedField(COIN, "coin", "edited_later", "coins")
 """The coin of a row: whether the event was linked to it at the decision."""
@@ -95,7 +96,7 @@ VERDICTS: Final = (
     AuditVerdict("after_last_pull", "unjudged", "no pull was made after the decision"),
     AuditVerdict("outdated", "warning", "it had been known, and was replaced before the decision"),
     AuditVerdict("close_to_known", "warning", "nearly a value that was known, and not equal to it"),
-    AuditVerdict("no_event", "clean", "the row used no event"),
+    AuditVerdict(NO_EVENT, "clean", "the row used no event"),
     AuditVerdict("clean", "clean", "what was known at the decision"),
 )
 """The worst first: a row has the worst verdict of its fields."""

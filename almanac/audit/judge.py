@@ -10,7 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from almanac.audit.fields import COIN, COIN_FIELD, JUDGED, SEVERITY, JudgedField, mismatch
+from almanac.audit.fields import (
+    COIN,
+    COIN_FIELD,
+    JUDGED,
+    SEVERITY,
+    VERDICTS,
+    AuditVerdict,
+    JudgedField,
+    mismatch,
+)
 from almanac.audit.places import Places, Pulls, place
 from almanac.audit.signals import Signals
 from almanac.audit.values import SQL, as_text, known_keys, near_values, used_keys
@@ -32,6 +41,7 @@ class Judged:
             used, known_then, knowable_from, reason; by row.
         verdicts: one row per row of the caller: row, event_id, decided_at, verdict.
         naive: for each field with instants that name no zone, how many.
+        used: for each field, how many rows with an event that was known have a value.
         before_first: the places, in the caller's table, of the rows that were decided before the
             first observation of their event.
     """
@@ -39,6 +49,7 @@ class Judged:
     findings: "pa.Table"
     verdicts: "pa.Table"
     naive: dict[str, int]
+    used: dict[str, int]
     before_first: "pa.Array"
 
 
@@ -64,10 +75,12 @@ def judge(
     # In the table itself: a statement may give its rows in another order.
     placed = placed.append_column("is_period", _periods(reader, signals, placed["index"]))
     found = [_no_findings(str(reader.tz))]
+    used_counts: dict[str, int] = {}
     for name in signals.fields:
         progress(f"judging {name}")
         values = signals.table[name]
         given = placed.append_column("value", values.take(placed["index"]))
+        used_counts[name] = pc.count(given["value"]).as_py()
         field, column = JUDGED[name], signals.columns[name]
         if field.kind == "days":
             departed = _days_departures(reader, field, given, places, pulls)
@@ -105,6 +118,7 @@ def judge(
         reader.query(SQL["chosen_findings"], {"is_chosen": is_chosen}, frames=frames),
         _row_verdicts(places, frames["worst"], chosen),
         {name: count for name, count in naive.items() if count},
+        used_counts,
         _rows_of(places, chosen, early),
     )
 
@@ -236,6 +250,11 @@ def _no_findings(tz: str) -> "pa.Table":
     ).empty_table()
 
 
+def _reason(verdict: AuditVerdict) -> str | None:
+    """Return why a value can't be judged, where the finding has no reason of its own."""
+    return verdict.meaning if verdict.group == "unjudged" else None
+
+
 def _severities() -> "pa.Table":
     import pyarrow as pa
 
@@ -244,5 +263,6 @@ def _severities() -> "pa.Table":
             "verdict": list(SEVERITY),
             "severity": list(SEVERITY.values()),
             "mismatch": [mismatch(verdict) for verdict in SEVERITY],
+            "reason": pa.array([_reason(verdict) for verdict in VERDICTS], pa.string()),
         }
     )

@@ -1,5 +1,4 @@
-"""Columns with other names: those that `attach_known` and `features` write, and those that look like
-a field of an event.
+"""Columns with other names: those of `attach_known` and `features`, and lookalikes of fields.
 
 Belongs here: names. Does not: reading the columns (signals).
 """
@@ -10,6 +9,7 @@ from typing import Final
 
 from almanac.audit.fields import COIN, EVENT, JUDGED
 from almanac.errors import InvalidArgument
+from almanac.user_files.column_names import plain_name
 
 NEXT_EVENT: Final = "next_event_id"
 _WRITTEN: Final = {
@@ -23,7 +23,9 @@ _WRITTEN: Final = {
     "next_event_known_from": "known_from",
     "days_until": "days_until",
 }
-"""What the package writes; next_event_age_days, events_ahead and watched are not judged."""
+"""What the package writes, and is judged."""
+_NOT_JUDGED: Final = ("nexteventagedays", "eventsahead", "watched")
+"""What it writes besides, as `plain_name` gives it."""
 _KNOWN_AT: Final = "known_at"
 _SYMBOL: Final = "symbol"
 _LOOKALIKES: Final = (
@@ -58,12 +60,12 @@ def written_columns(names: list[str], given: Mapping[str, str | None]) -> dict[s
     Raises:
         InvalidArgument: several prefixes are there.
     """
-    by_letters = {letters(name): name for name in names}
-    named = [letters(column) for column, field in given.items() if field == EVENT]
-    ends = [name for name in by_letters if name.endswith(letters(NEXT_EVENT))]
+    by_letters = {plain_name(name): name for name in names}
+    named = [plain_name(column) for column, field in given.items() if field == EVENT]
+    ends = [name for name in by_letters if name.endswith(plain_name(NEXT_EVENT))]
     if named:
         ends = [name for name in ends if name in named]
-    elif letters(EVENT) in by_letters:
+    elif plain_name(EVENT) in by_letters:
         return {}
     if len(ends) > 1:
         listed = [by_letters[name] for name in ends]
@@ -73,9 +75,9 @@ def written_columns(names: list[str], given: Mapping[str, str | None]) -> dict[s
         )
     if not ends:
         return {}
-    prefix = ends[0].removesuffix(letters(NEXT_EVENT))
-    fields = {prefix + letters(column): field for column, field in _WRITTEN.items()}
-    if letters(_KNOWN_AT) in by_letters and COIN not in by_letters:
+    prefix = ends[0].removesuffix(plain_name(NEXT_EVENT))
+    fields = {prefix + plain_name(column): field for column, field in _WRITTEN.items()}
+    if plain_name(_KNOWN_AT) in by_letters and COIN not in by_letters:
         fields[_SYMBOL] = COIN
     return {
         by_letters[name]: field
@@ -89,24 +91,26 @@ def written_decision(names: list[str]) -> str | None:
 
     `ts` is the opening of the bar there, which may be earlier.
     """
-    by_letters = {letters(name): name for name in names}
-    return None if letters("decided_at") in by_letters else by_letters.get(letters(_KNOWN_AT))
+    by_letters = {plain_name(name): name for name in names}
+    return None if plain_name("decided_at") in by_letters else by_letters.get(plain_name(_KNOWN_AT))
 
 
 def is_next_event(column: str | None) -> bool:
     """Whether a column of events is one that the package wrote, in which a row may have none."""
-    return column is not None and letters(column).endswith(letters(NEXT_EVENT))
+    return column is not None and plain_name(column).endswith(plain_name(NEXT_EVENT))
 
 
 def is_set(column: str) -> bool:
     """Whether each value of a column is a whole set of categories, as the package writes it."""
-    return letters(column).endswith(letters("next_event_categories"))
+    return plain_name(column).endswith(plain_name("next_event_categories"))
 
 
 def suggested_fields(ignored: Iterable[str]) -> dict[str, str]:
     """Return the field that the name of a column suggests, for columns that were not judged."""
     found = {}
     for column in ignored:
+        if plain_name(column).endswith(_NOT_JUDGED):
+            continue
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", column.strip())
         name = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
         for pattern, field in _LOOKALIKES:
@@ -118,8 +122,3 @@ def suggested_fields(ignored: Iterable[str]) -> dict[str, str]:
             if stripped in JUDGED:
                 found[column] = stripped
     return found
-
-
-def letters(name: str) -> str:
-    """Return a name without case, blanks and marks."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())

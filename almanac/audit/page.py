@@ -16,6 +16,7 @@ from almanac.audit.report import (
     later_by,
     notes,
     shown_instant,
+    universe_lines,
 )
 from almanac.audit.stored import StoredRows
 from almanac.forms.plain_text import plain_line
@@ -80,6 +81,7 @@ def _content(audit: "Audit", findings_max: int) -> str:
             _summary(audit),
             _by_field(audit),
             _findings(audit, findings_max),
+            _universe(audit, findings_max),
             "<h2>How this was judged</h2>",
             '<ul class="notes">',
             *(f"<li>{escape(note)}</li>" for note in notes(audit)),
@@ -152,6 +154,14 @@ def _findings(audit: "Audit", findings_max: int) -> str:
         if rows:
             parts.append(_table(GROUP_TITLES[group], group, findings, rows))
     return "\n".join(parts)
+
+
+def _universe(audit: "Audit", findings_max: int) -> str:
+    lines = universe_lines(audit, findings_max)
+    if not lines:
+        return ""
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f'<h2>Differences from the rule of the universe</h2><ul class="notes">{items}</ul>'
 
 
 def _table(title: str, group: str, findings: StoredRows, rows: list[dict[str, Any]]) -> str:

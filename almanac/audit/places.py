@@ -157,7 +157,7 @@ def _slugs(reader: Reader, named: "pa.Table") -> "pa.Table":
 
 
 def _is_unused(signals: Signals) -> "pa.Array":
-    """Return for each row whether it is one of the package's without an event, and has no values."""
+    """Return for each row whether it is one of the package's without an event and values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from almanac.audit.fields import EVENT, VERDICTS
+from almanac.audit.fields import EVENT, NO_EVENT, VERDICTS
 from almanac.audit.stored import StoredRows
 from almanac.forms.plain_text import plain_line
 
@@ -30,17 +30,70 @@ def headline(audit: "Audit") -> str:
     groups, rows = audit.groups, len(audit)
     if rows == 0:
         return f"{audit.source}: no rows."
+    unused = audit.counts.get(NO_EVENT, 0)
     if groups["leak"]:
         found = (
-            f"{groups['leak']:,} of {_rows(rows)} used something that was not known at the decision"
+            f"{groups['leak']:,} of {rows_of(rows)} used something that was not known at the "
+            "decision"
         )
     elif audit.is_blind:
-        found = f"none of {_rows(rows)} could be judged"
+        found = f"none of {rows_of(rows - unused)} could be judged"
     else:
-        found = f"no look-ahead in the {rows - groups['unjudged']:,} rows that could be judged"
-    rest = groups["unjudged"]
-    more = f"; {rest:,} can't be judged" if rest and not audit.is_blind else ""
-    return f"{audit.source}: {found}{more}."
+        judged = rows - groups["unjudged"] - unused
+        found = f"no look-ahead in the {rows_of(judged)} that could be judged"
+    parts = [found]
+    if groups["unjudged"] and not audit.is_blind:
+        parts.append(f"{groups['unjudged']:,} can't be judged")
+    if unused:
+        parts.append(f"{unused:,} used no event")
+    if audit.ignored:
+        count = len(audit.ignored)
+        parts.append(f"{count:,} {'column was' if count == 1 else 'columns were'} not judged")
+    if audit.universe is not None:
+        counts = universe_counts(audit)
+        parts.append(
+            f"the rule selects {counts['absent']:,} events that the table lacks, and not "
+            f"{counts['not_selected']:,} that it has"
+        )
+    return f"{audit.source}: {'; '.join(parts)}."
+
+
+def universe_counts(audit: "Audit") -> dict[str, int]:
+    """Return how many events the table lacks, and has too many, at each decision together."""
+    found = dict.fromkeys(("absent", "not_selected"), 0)
+    if audit.universe is not None:
+        import pyarrow.compute as pc
+
+        for row in pc.value_counts(audit.universe.arrow()["problem"]).to_pylist():
+            found[row["values"]] = row["counts"]
+    return found
+
+
+def universe_lines(audit: "Audit", limit: int) -> list[str]:
+    """Return the first differences from the rule of the universe, a line each."""
+    if audit.universe is None:
+        return []
+    lines = [_universe_line(row) for row in _first_differences(audit, limit)]
+    left = len(audit.universe) - len(lines)
+    return lines + ([f"… and {left:,} more"] if left > 0 else [])
+
+
+def _first_differences(audit: "Audit", limit: int) -> list[dict[str, Any]]:
+    if audit.universe is None:
+        return []
+    rows: list[dict[str, Any]] = audit.universe.arrow().slice(0, limit).to_pylist()
+    return rows
+
+
+def _universe_line(row: dict[str, Any]) -> str:
+    what = "the table lacks it" if row["problem"] == "absent" else "the rule does not select it"
+    later = f"; later: {row['changed_later']}" if row["changed_later"] else ""
+    score = "" if row["impact"] is None else f", impact {row['impact']:g}"
+    known = f"{short(row['title'])}, {shown_instant(row['date'])}, {row['status']}{score}"
+    return (
+        f"{shown_instant(row['decided_at'])}, event {plain_line(row['event_id'])}: {what}. Known "
+        f"then was {known}{later}."
+    )
 
 
 def notes(audit: "Audit") -> Iterator[str]:
@@ -66,6 +119,13 @@ def notes(audit: "Audit") -> Iterator[str]:
         )
     if audit.ignored:
         yield f"Not judged: {', '.join(map(plain_line, audit.ignored))}."
+    if audit.suggestions:
+        shown = [f"{plain_line(column)} ({field}?)" for column, field in audit.suggestions.items()]
+        column, field = next(iter(audit.suggestions.items()))
+        yield (
+            f"Columns that may be values of the event: {', '.join(shown)}. Name one: --field "
+            f"{plain_line(column)}={field}, or fields={{{plain_line(column)!r}: {field!r}}}."
+        )
     if audit.naive:
         counts = [f"{plain_line(name)} ({count:,})" for name, count in audit.naive.items()]
         yield f"Instants without a zone were read as {audit.tz}: {', '.join(counts)}."
@@ -87,7 +147,7 @@ def basis_notes(audit: "Audit") -> Iterator[str]:
         if audit.basis == "observed"
         else "judged by what the service claims of the time before the first observation"
     )
-    yield f"{_rows(other['rows'])} {what}; by basis {name}: {', '.join(parts)}."
+    yield f"{rows_of(other['rows'])} {what}; by basis {name}: {', '.join(parts)}."
 
 
 _BASES: Final = {
@@ -107,7 +167,7 @@ def as_text(audit: "Audit", *, findings_max: int) -> str:
             if not of_group:
                 continue
             if group in ("leak", "unjudged"):
-                lines.append(f"{title}: {_rows(audit.groups[group])}")
+                lines.append(f"{title}: {rows_of(audit.groups[group])}")
             lines += [
                 f"  {verdict.name:<{width}}  {counts[verdict.name]:>9,}  {verdict.meaning}"
                 for verdict in of_group
@@ -118,6 +178,10 @@ def as_text(audit: "Audit", *, findings_max: int) -> str:
         title = GROUP_TITLES["leak" if audit.groups["leak"] else "unjudged"]
         lines.append(f"First findings ({title}):")
         lines += [f"  {line}" for line in finding_lines(shown, findings_max)]
+        lines.append("")
+    if audit.universe is not None and len(audit.universe) and findings_max:
+        lines.append("First differences from the rule of the universe:")
+        lines += [f"  {line}" for line in universe_lines(audit, findings_max)]
         lines.append("")
     lines += notes(audit)
     return "\n".join(lines)
@@ -225,6 +289,13 @@ def as_json(audit: "Audit", findings_max: int) -> str:
             "other_basis": audit.other_basis,
             "columns": audit.columns,
             "not_judged": audit.ignored,
+            "suggestions": audit.suggestions,
+            "universe": None
+            if audit.universe is None
+            else {
+                **universe_counts(audit),
+                "differences": _first_differences(audit, findings_max),
+            },
             "naive": audit.naive,
             "tz": audit.tz,
             "findings": found,
@@ -242,5 +313,6 @@ def _iso(value: object) -> str:
     raise TypeError(f"{value!r} has no JSON")
 
 
-def _rows(count: int) -> str:
+def rows_of(count: int) -> str:
+    """Return a number of rows, as `1 row` or `1,201 rows`."""
     return f"{count:,} row" if count == 1 else f"{count:,} rows"

@@ -4,15 +4,16 @@ Belongs here: verdicts, counted; what the other basis would say. Does not: how t
 (report, page).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from almanac.audit.fields import EVENT, GROUPS, SEVERITY
+from almanac.audit.fields import COIN, EVENT, GROUPS, JUDGED, NO_EVENT, SEVERITY
+from almanac.audit.lookalikes import suggested_fields
 from almanac.audit.stored import StoredRows
-from almanac.errors import LookAhead
+from almanac.errors import InvalidArgument, LookAhead
 from almanac.paths import local_path
 from almanac.results import Result
 
@@ -40,6 +41,11 @@ class Audit:
         tz: the zone of the database.
         first_pull_at, last_pull_at: when events were pulled first and last; None if never.
         other_basis: what the other basis says of the rows on which the two may differ.
+        used: for each field, how many rows with an event that was known have a value.
+        universe: a Result, one row per decision and event in which the table differs from the rule
+            that was given: problem (`absent`: the rule selects it and the table lacks it;
+            `not_selected`: the reverse), decided_at, event_id, title, date, status and impact as
+            known then, changed_later; None without a rule.
     """
 
     def __init__(
@@ -54,6 +60,8 @@ class Audit:
         tz: str,
         pulls: tuple[datetime | None, datetime | None],
         other_basis: Mapping[str, int],
+        used: Mapping[str, int],
+        universe: Result | None,
         source: str,
     ) -> None:
         self.rows = findings
@@ -65,6 +73,8 @@ class Audit:
         self.tz = tz
         self.first_pull_at, self.last_pull_at = pulls
         self.other_basis = dict(other_basis)
+        self.used = dict(used)
+        self.universe = universe
         self.source = source
 
     def __len__(self) -> int:
@@ -93,10 +103,12 @@ class Audit:
         counted = self.rows.counts
         fields = [EVENT, *(name for name in self.columns if name not in (EVENT, "decided_at"))]
         unknown = sum(count for (_, name), count in counted.items() if name == EVENT)
+        unused = self.counts.get(NO_EVENT, 0)
         for name in fields:
             found = sum(count for (_, field), count in counted.items() if field == name)
-            left = len(self) - unknown - (found if name != EVENT else 0)
+            left = len(self) - unused - unknown - (found if name != EVENT else 0)
             counted["clean", name] = left
+        counted[NO_EVENT, EVENT] = unused
         rows = sorted(counted.items(), key=lambda item: (SEVERITY[item[0][0]], item[0][1]))
         return Result(
             pa.table(
@@ -120,29 +132,88 @@ class Audit:
 
     @property
     def is_clean(self) -> bool:
-        """Whether no look-ahead was found. False if not one of the rows could be judged.
+        """Whether no look-ahead was found, and no difference from the rule of the universe.
 
-        Rows that can't be judged are not clean; `groups` counts them.
+        False if not one of the rows could be judged. Rows that can't be judged are not clean;
+        `groups` counts them, and `assert_clean` limits them.
         """
-        return self.groups["leak"] == 0 and not self.is_blind
+        return not self.failures()
 
     @property
     def is_blind(self) -> bool:
-        """Whether there are rows, and none could be judged."""
-        return 0 < len(self) == self.groups["unjudged"]
+        """Whether there are rows that used an event, and none could be judged."""
+        used = len(self) - self.counts.get(NO_EVENT, 0)
+        return 0 < used == self.groups["unjudged"]
 
-    def assert_clean(self) -> None:
-        """Raise if look-ahead was found, or if not one of the rows could be judged.
+    @property
+    def suggestions(self) -> dict[str, str]:
+        """The field that the name of a column suggests, for columns that were not judged."""
+        return suggested_fields(self.ignored)
+
+    def failures(self, max_unjudged: float | None = None, require: Iterable[str] = ()) -> list[str]:
+        """Return why this is not clean, a sentence each; the arguments are those of `assert_clean`.
 
         Raises:
-            LookAhead: the message has the first findings.
+            InvalidArgument: an argument is wrong.
         """
-        if self.is_clean:
+        from almanac.audit.report import rows_of
+
+        groups, found = self.groups, []
+        if groups["leak"]:
+            found.append(f"{rows_of(groups['leak'])} used something that was not known")
+        if self.is_blind:
+            found.append("no row could be judged")
+        if max_unjudged is not None and groups["unjudged"] > unjudged_limit(
+            max_unjudged, len(self)
+        ):
+            share = isinstance(max_unjudged, float)
+            allowed = f"a share of {max_unjudged:g}" if share else f"{max_unjudged:,}"
+            found.append(f"{rows_of(groups['unjudged'])} can't be judged; at most {allowed} may be")
+        found += [
+            f"{name} was not judged: {reason}"
+            for name in ([require] if isinstance(require, str) else require)
+            if (reason := self._not_judged(name))
+        ]
+        if self.universe is not None and len(self.universe):
+            found.append("the table differs from the rule of its universe")
+        return found
+
+    def _not_judged(self, name: str) -> str | None:
+        if name not in (EVENT, COIN, *JUDGED):
+            raise InvalidArgument(
+                f"require: {name!r} is no field that is judged; expected "
+                f"{', '.join((EVENT, COIN, *JUDGED))}"
+            )
+        names = {"categories": ("categories", "category")}.get(name, (name,))
+        if not any(field in self.columns for field in names):
+            return "the table has no column of it"
+        judged = len(self) - self.counts.get(NO_EVENT, 0)
+        if name in JUDGED and judged and not any(self.used.get(field) for field in names):
+            return "no row with an event that was known has a value"
+        return None
+
+    def assert_clean(self, max_unjudged: float | None = None, require: Iterable[str] = ()) -> None:
+        """Raise if look-ahead was found, or if not one of the rows could be judged.
+
+        A difference from the rule of the universe raises, too.
+
+        Args:
+            max_unjudged: the most rows that can't be judged: a whole number of rows, or a share
+                from 0.0 to 1.0.
+            require: fields that must have been judged, such as `["date", "impact"]`.
+
+        Raises:
+            LookAhead: the message has the reasons and the first findings.
+            InvalidArgument: an argument is wrong.
+        """
+        failures = self.failures(max_unjudged, require)
+        if not failures:
             return
-        from almanac.audit.report import finding_lines, headline
+        from almanac.audit.report import finding_lines, headline, universe_lines
 
         shown = self.leaks if self.groups["leak"] else self.of_group("unjudged")
-        lines = finding_lines(shown, _LISTED)
+        lines = [f"{failure}." for failure in failures]
+        lines += [*finding_lines(shown, _LISTED), *universe_lines(self, _LISTED)]
         raise LookAhead("\n".join([headline(self), *(f"  {line}" for line in lines)]))
 
     def to_json(self, findings_max: int = _FINDINGS_MAX) -> str:
@@ -169,3 +240,18 @@ class Audit:
         from almanac.audit.page import fragment_of
 
         return fragment_of(self, findings_max=20)
+
+
+def unjudged_limit(given: float, rows: int) -> float:
+    """Return how many of the rows may not be judged: a number of rows, or a share of them.
+
+    Raises:
+        InvalidArgument: it is neither.
+    """
+    if isinstance(given, float) and 0 <= given <= 1:
+        return given * rows
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+        return given
+    raise InvalidArgument(
+        f"max_unjudged={given!r}; expected a number of rows, such as 10, or a share from 0.0 to 1.0"
+    )

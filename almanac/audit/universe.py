@@ -1,12 +1,12 @@
-"""Events that a rule selects at each decision, and the table lacks; and rows that it does not select.
+"""Events that a rule selects at each decision and the table lacks, and the reverse.
 
-A table that was filtered by what is known today has no row that uses anything unknown: what shows it
-is what it lacks. Belongs here: the rule, the comparison. Does not: the verdicts on rows (judge).
+A table that was filtered by what is known today has no row that uses anything unknown. What it
+lacks shows the filter. Belongs here: the rule, the comparison. Does not: the verdicts (judge).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.audit.values import SQL
@@ -15,11 +15,13 @@ from almanac.errors import InvalidArgument
 from almanac.events import STATUSES, category_names, impact_values, listed
 from almanac.instants import duration
 from almanac.reader import Reader
+from almanac.results import Result
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _US: Final = timedelta(microseconds=1)
+_ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 KEYS: Final = ("within", "lead", "every", "coins", "categories", "min_impact", "status")
 _EXAMPLE: Final = "universe={'within': '7d', 'min_impact': 7}"
 
@@ -69,14 +71,36 @@ def universe_rule(reader: Reader, given: Mapping[str, Any]) -> UniverseRule:
     return UniverseRule(is_lead, every, values)
 
 
-def compare_universe(
-    reader: Reader, rule: UniverseRule, pairs: "pa.Table", *, claimed: bool
-) -> "pa.Table":
-    """Return the differences between a rule and a table.
+class DecisionPairs:
+    """The distinct events and decisions of a table, from the verdicts on its rows."""
 
-    Args:
-        pairs: distinct event_id and at_us, the decision in microseconds; an event_id is NULL where
-            a decision used no event.
+    def __init__(self) -> None:
+        self._tables: list[pa.Table] = []
+        self._rows = 0
+
+    def add(self, verdicts: "pa.Table") -> None:
+        """Add rows with verdicts."""
+        import pyarrow as pa
+
+        at = verdicts["decided_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        pairs = pa.table({"event_id": verdicts["event_id"].cast(pa.string()), "at_us": at})
+        self._tables.append(pairs.group_by(["event_id", "at_us"]).aggregate([]))
+        if sum(table.num_rows for table in self._tables[1:]) > self._rows:
+            self._tables = [self.table()]
+            self._rows = self._tables[0].num_rows
+
+    def table(self) -> "pa.Table":
+        """Return event_id (NULL where a decision used none) and at_us, in microseconds."""
+        import pyarrow as pa
+
+        joined = pa.concat_tables(self._tables)
+        return joined.group_by(["event_id", "at_us"]).aggregate([])
+
+
+def compare_universe(
+    reader: Reader, rule: UniverseRule, pairs: DecisionPairs, now: datetime, *, claimed: bool
+) -> Result:
+    """Return the differences between a rule and a table, at decisions up to now.
 
     Returns:
         One row per decision and event: problem (`absent`: the rule selects it, the table lacks it;
@@ -86,7 +110,9 @@ def compare_universe(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    instants = pc.unique(pairs["at_us"].drop_null())
+    table = pairs.table()
+    table = table.filter(pc.less_equal(table["at_us"], (now - _ORIGIN) // _US))
+    instants = pc.unique(table["at_us"])
     if rule.every is not None and len(instants):
         first, last = pc.min(instants).as_py(), pc.max(instants).as_py()
         grid = pa.array(range(first, last + 1, rule.every // _US), pa.int64())
@@ -94,18 +120,9 @@ def compare_universe(
     frames = {
         "spans": reader.query(SQL["selected_spans"], {**rule.values, "claimed": claimed}),
         "decisions": pa.table({"at_us": instants}),
-        "pairs": pairs.filter(pc.and_(pc.is_valid(pairs["event_id"]), pc.is_valid(pairs["at_us"]))),
+        "pairs": table.filter(pc.is_valid(table["event_id"])),
     }
     absent = reader.query(SQL["absent_events"], {"is_lead": rule.is_lead}, frames=frames)
     rest = reader.query(SQL["unselected_rows"], frames=frames)
     problems = pa.concat_tables([absent, rest.cast(absent.schema)])
-    return reader.query(SQL["universe_problems"], frames={"problems": problems})
-
-
-def distinct_pairs(verdicts: "pa.Table") -> "pa.Table":
-    """Return the distinct events and decisions of rows with verdicts, as `compare_universe` wants."""
-    import pyarrow as pa
-
-    at = verdicts["decided_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    pairs = pa.table({"event_id": verdicts["event_id"].cast(pa.string()), "at_us": at})
-    return pairs.group_by(["event_id", "at_us"]).aggregate([])
+    return reader.result(SQL["universe_problems"], frames={"problems": problems})

@@ -138,7 +138,9 @@ ORDER BY number
 -- name: all_findings
 -- Grain: one row per finding of a use: about its row or its event as a whole, or about a value.
 -- Parameters: none. Run twice: the same rows.
-SELECT f.use, u.index, u.row, u.event_id, u.decided_at, f.* EXCLUDE (use), s.severity, s.mismatch
+SELECT
+    f.use, u.index, u.row, u.event_id, u.decided_at,
+    f.* EXCLUDE (use) REPLACE (coalesce(f.reason, s.reason) AS reason), s.severity, s.mismatch
 FROM (
     SELECT
         use, 'event_id' AS field, verdict, event_id AS used, NULL::VARCHAR AS known_then,

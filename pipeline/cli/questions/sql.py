@@ -306,8 +306,29 @@ def audit(
     ] = None,
     as_json: JsonOption = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 if look-ahead is found.")
+        bool, typer.Option("--strict", help="Exit with 1 if the audit is not clean.")
     ] = False,
+    max_unjudged: Annotated[
+        str | None,
+        typer.Option(
+            help="Exit with 1 if more rows can't be judged: a number, or a share such as 5%.",
+            metavar="ROWS|SHARE",
+        ),
+    ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Exit with 1 if one of these was not judged, such as date,impact.",
+            metavar="FIELDS",
+        ),
+    ] = None,
+    universe: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A filter of the rule that selected the rows, such as within=7d or min_impact=7.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(min=0, help="The most findings to print: by default 10, and 1000 as JSON."),
@@ -330,6 +351,9 @@ def audit(
         html=html,
         as_json=as_json,
         is_strict=strict,
+        max_unjudged=max_unjudged,
+        require=require or (),
+        universe=universe or (),
         limit=limit,
     )
     try:

@@ -49,7 +49,7 @@ def test_people_see_counts_first_findings_and_what_can_t_be_judged(audit: Audit)
     lines = repr(audit).splitlines()
     assert lines[0] == (
         "signals.csv: 2 of 5 rows used something that was not known at the decision; 2 can't be "
-        "judged."
+        "judged; 1 column was not judged."
     )
     text = "\n".join(lines)
     assert re.search(r"^  scored_later +1  the score was given later$", text, re.M)

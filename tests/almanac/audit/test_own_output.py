@@ -1,0 +1,220 @@
+"""The output of attach_known and features as rows of an audit; columns that were not judged."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import almanac
+from almanac.audit.lookalikes import suggested_fields
+from almanac.command_line import main
+from almanac.database import Database
+from almanac.errors import InvalidArgument
+from tests.almanac.audit.watched import at, audit_row, open_watched
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("own") / "warehouse.duckdb"
+
+
+@pytest.fixture(scope="module")
+def db(home: Path) -> Iterator[Database]:
+    with open_watched(home) as database:
+        yield database
+
+
+ASKED = pd.DataFrame(
+    {
+        "ts": [at(1), at(2), at(4), at(6), at(6), None],
+        "coin": ["bitcoin", "BTC", "bitcoin", "terra", None, "bitcoin"],
+        "close": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+    }
+)
+VERDICTS = ["no_event", "clean", "clean", "clean", "no_event", "no_event"]
+FORMS: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "pandas": lambda frame: frame,
+    "Polars": pl.from_pandas,
+    "Arrow": pa.Table.from_pandas,
+}
+
+
+def written(folder: Path, frame: Any, name: str) -> Path:
+    file = folder / name
+    if name.endswith("csv"):
+        frame.to_csv(file)
+    else:
+        pq.write_table(pa.Table.from_pandas(frame), file)
+    return file
+
+
+def verdicts(audit: Any) -> list[str]:
+    return [row["verdict"] for row in audit.verdicts]
+
+
+@pytest.mark.parametrize("prefix", ["", "btc_"])
+@pytest.mark.parametrize("form", FORMS)
+def test_the_output_of_attach_known_is_clean(db: Database, form: str, prefix: str) -> None:
+    audit = db.audit(db.attach_known(FORMS[form](ASKED), horizon="20d", prefix=prefix))
+    assert verdicts(audit) == VERDICTS
+    assert audit.is_clean
+    assert audit.columns["date"] == f"{prefix}next_event_date"
+    assert audit.columns["days_until"] == f"{prefix}days_until"
+    assert audit.ignored == [
+        "close",
+        f"{prefix}next_event_age_days",
+        f"{prefix}events_ahead",
+        f"{prefix}watched",
+    ]
+    assert "3 used no event; 4 columns were not judged" in repr(audit)
+    assert {"no_event", "clean"} == {row["verdict"] for row in audit.summary}
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
+def test_files_of_attached_frames_and_features_are_judged(
+    db: Database, tmp_path: Path, name: str
+) -> None:
+    attached = db.attach_known(ASKED, horizon="20d")
+    assert verdicts(db.audit(written(tmp_path, attached, name))) == VERDICTS
+    features = db.features(
+        [at(1), at(5)], "1d", {"XBT": "bitcoin", "terra": "terra"}, horizon="20d"
+    )
+    for rows in (features, features.reset_index(), written(tmp_path, features, name)):
+        audit = db.audit(rows)
+        assert audit.columns["decided_at"] == "known_at"
+        assert verdicts(audit) == ["clean", "no_event", "clean", "clean"]
+
+
+LATER: dict[str, tuple[dict[str, Any], str]] = {
+    "next_event_date": ({"next_event_date": at(24)}, "date_not_moved_yet"),
+    "days_until": ({"days_until": 22.0}, "date_not_moved_yet"),
+    "next_event_known_from": ({"next_event_known_from": at(3, 6)}, "edited_later"),
+    "next_event_impact": ({"next_event_id": "scored", "next_event_impact": 8.25}, "scored_later"),
+    "next_event_title": (
+        {"next_event_id": "edited", "next_event_title": "=Coffee"},
+        "edited_later",
+    ),
+    "next_event_categories": (
+        {"next_event_id": "edited", "next_event_categories": "AMA; Meetup"},
+        "edited_later",
+    ),
+    "next_event_id": ({"next_event_id": "new"}, "not_announced"),
+    "coin": ({"next_event_id": "linked", "coin": "terra"}, "edited_later"),
+}
+
+
+@pytest.mark.parametrize("column", LATER)
+def test_each_column_of_attach_known_is_judged(db: Database, column: str) -> None:
+    used, verdict = LATER[column]
+    row = {"ts": at(2), "coin": "bitcoin", "next_event_id": "moved", **used}
+    assert verdicts(audit_row(db, row)) == [verdict]
+
+
+def test_columns_of_the_caller_do_not_stand_for_those_of_the_package(db: Database) -> None:
+    """A frame of prices has a date of its own."""
+    row = {"ts": at(2), "date": at(2), "next_event_id": "moved", "next_event_date": at(20, 14)}
+    audit = audit_row(db, row)
+    assert (verdicts(audit), audit.ignored) == (["clean"], ["date"])
+
+
+def test_a_row_with_values_and_no_event_is_unreadable(db: Database) -> None:
+    row = {"ts": at(2), "next_event_id": None, "next_event_impact": 5.0}
+    assert verdicts(audit_row(db, row)) == ["unreadable"]
+
+
+def test_two_joins_in_one_frame_are_refused_until_one_is_named(db: Database) -> None:
+    frame = db.attach_known(ASKED.head(2), prefix="a_")
+    frame = db.attach_known(frame, prefix="b_", horizon="20d")
+    with pytest.raises(InvalidArgument, match="'a_next_event_id', 'b_next_event_id'"):
+        db.audit(frame)
+    audit = db.audit(frame, fields={"b_next_event_id": "event_id"})
+    assert audit.columns["impact"] == "b_next_event_impact"
+
+
+def test_lookalikes_of_fields_are_suggested(db: Database) -> None:
+    names = ["event_date", "exitDate", "exit", "score", "event_title", "next_event_date", "tags"]
+    fields = ["date", "date", "date", "impact", "title", "date", "categories"]
+    assert suggested_fields(names) == dict(zip(names, fields, strict=True))
+    others = ["price", "close", "open", "volume", "pnl", "side", "qty", "events_ahead", "watched"]
+    assert suggested_fields(others) == {}
+    audit = audit_row(db, {"event_id": "moved", "ts": at(2), "exit_date": at(24), "price": 1})
+    assert audit.suggestions == {"exit_date": "date"}
+    assert "2 columns were not judged" in repr(audit)
+    assert "exit_date (date?). Name one: --field exit_date=date" in repr(audit)
+
+
+ROWS = [
+    {"event_id": "moved", "ts": at(2), "impact": 5.0},
+    {"event_id": "moved", "ts": at(2), "impact": 1.0},
+    {"event_id": "found", "ts": at(2), "impact": None},
+    {"event_id": "moved", "ts": at(2), "impact": None},
+]
+
+
+def test_rows_that_can_t_be_judged_are_limited_by_a_number_or_a_share(db: Database) -> None:
+    audit = db.audit(ROWS)
+    audit.assert_clean()
+    audit.assert_clean(max_unjudged=2)
+    audit.assert_clean(max_unjudged=0.5)
+    for limit in (1, 0, 0.49, 0.0):
+        with pytest.raises(almanac.LookAhead, match="2 rows can't be judged; at most"):
+            audit.assert_clean(max_unjudged=limit)
+    for wrong in (-1, 1.5, True, float("nan")):
+        with pytest.raises(InvalidArgument, match="a number of rows"):
+            audit.assert_clean(max_unjudged=wrong)
+
+
+def test_fields_can_be_required(db: Database) -> None:
+    audit = db.audit(ROWS)
+    audit.assert_clean(require=["impact", "event_id"])
+    with pytest.raises(almanac.LookAhead, match="date was not judged: the table has no column"):
+        audit.assert_clean(require=["impact", "date"])
+    with pytest.raises(almanac.LookAhead, match="impact was not judged: no row"):
+        db.audit(ROWS[2:]).assert_clean(require="impact")
+    with pytest.raises(InvalidArgument, match="'when' is no field"):
+        audit.assert_clean(require=["when"])
+
+
+def test_each_value_that_can_t_be_judged_has_a_reason(db: Database) -> None:
+    audit = db.audit(ROWS)
+    assert audit.counts == {"never_known": 1, "not_watched": 1, "clean": 2}
+    reasons = [row["reason"] for row in audit.of_group("unjudged")]
+    assert reasons == [
+        "this value was known at no time",
+        "it was first seen at 2026-03-03T06:00:00Z, when it existed already",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--strict"], 0, ""),
+        (["--max-unjudged", "2"], 0, ""),
+        (["--max-unjudged", "50%"], 0, ""),
+        (["--max-unjudged", "1"], 1, "2 rows can't be judged; at most 1 may be"),
+        (["--max-unjudged", "0.1"], 1, "at most a share of 0.1 may be"),
+        (["--max-unjudged", "few"], 2, "expected a number of rows, such as 10, or a share"),
+        (["--require", "impact,event_id"], 0, ""),
+        (["--require", "impact", "--require", "date"], 1, "date was not judged"),
+        (["--require", "when"], 2, "'when' is no field"),
+    ],
+    ids=str,
+)
+def test_the_command_fails_for_too_many_rows_and_for_missing_fields(
+    home: Path,
+    db: Database,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    message: str,
+) -> None:
+    file = tmp_path / "rows.csv"
+    pd.DataFrame(ROWS).to_csv(file, index=False)
+    assert main(["audit", str(file), "--home", str(home), *words]) == code
+    assert message in capsys.readouterr().err
