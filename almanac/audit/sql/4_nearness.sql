@@ -32,8 +32,9 @@ SELECT u.use, s.place, s.known_from, s.is_exact
 FROM (
     SELECT
         *,
-        TRY_CAST(value AS DOUBLE) AS number,
-        length(regexp_extract(trim(value::VARCHAR), '\.(\d*?)0*$', 1)) AS decimals
+        replace(trim(value::VARCHAR), ',', '.') AS text,
+        TRY_CAST(text AS DOUBLE) AS number,
+        length(regexp_extract(text, '\.(\d*?)0*$', 1)) AS decimals
     FROM uses
 ) AS u
 JOIN spans AS s ON s.event_number = u.event_number

@@ -111,6 +111,7 @@ def test_a_decision_at_midnight_stays_an_instant(db: Database) -> None:
         (used("scored", 2, impact=8.2), "close_to_later"),
         (used("scored", 2, impact=8.3), "close_to_later"),
         (used("scored", 2, impact="8"), "close_to_later"),
+        (used("scored", 2, impact="8,2"), "close_to_later"),
         (used("scored", 5, impact=8.2), "close_to_known"),
         (used("scored", 2, impact=5.004), "close_to_known"),
         (used("scored", 2, impact=6.6), "never_known"),
