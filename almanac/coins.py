@@ -1,7 +1,7 @@
 """Coins by the names that people use: slug, ticker or name.
 
-Belongs here: finding the one coin that a text names, or refusing to guess. Tickers are not unique:
-a ticker that several coins have is an error that names them.
+Belongs here: finding the one coin that a text names, or refusing to guess. Tickers are not unique,
+and the slug of one coin may be the ticker of another: such a text is an error that lists them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +14,8 @@ from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 
 _SQL = NamedStatements("almanac")
+PREFIXES: Final = ("slug:", "symbol:", "ticker:", "name:")
+"""What says what the text of a coin is."""
 _LISTED_MAX: Final = 5
 _LIKENESS: Final = 0.8
 """Two letters that changed places in a word of seven are 0.86."""
@@ -32,11 +34,19 @@ class Coin:
         return self.slug
 
 
-def resolve_coin(reader: Reader, wanted: str | Coin) -> Coin:
-    """Return the coin that a slug, a ticker or a name stands for; case counts in slugs alone.
+def resolve_coin(reader: Reader, wanted: str | Coin, *, by_name: bool = True) -> Coin:
+    """Return the one coin that a slug, a ticker or a name stands for, in any case.
+
+    White space around it, invisible characters and the width of letters do not count.
+    `slug:bitcoin`, `symbol:BTC` and `name:Bitcoin` say what the text is; with `coins_are="slug"` in
+    `almanac.open` every text without such a mark is a slug.
+
+    Args:
+        by_name: whether names count, too.
 
     Raises:
-        AmbiguousCoin: several coins have this ticker, or this name.
+        AmbiguousCoin: the text stands for several coins, such as the slug of one that is the ticker
+            of another; the message lists them as `slug:…`.
         UnknownName: none has it; the message names similar ones.
         InvalidArgument: it is no text.
     """
@@ -44,40 +54,62 @@ def resolve_coin(reader: Reader, wanted: str | Coin) -> Coin:
         return wanted
     if not isinstance(wanted, str):
         raise InvalidArgument(f"coin {wanted!r}: expected a text, a slug, ticker or name")
-    text = wanted.strip()
-    found = _matches(reader, text)
-    for kind in ("slug", "symbol", "name"):
-        coins = [row for row in found if row["matched_by"] == kind]
-        if len(coins) == 1:
-            return _coin(coins[0])
-        if coins:
-            raise AmbiguousCoin(
-                f"{wanted!r} is the {kind} of {len(coins)} coins: {_listed(coins)}. Use the slug.",
-                [_coin(row) for row in coins],
-            )
-    similar = [row for row in found if row["matched_by"] == "prefix"] or _similar(reader, text)
+    if found := resolve_coins(reader, [wanted], by_name=by_name):
+        return found[wanted]
+    similar = _similar(reader, wanted)
     hint = f" Similar: {_listed(similar)}." if similar else ""
-    raise UnknownName(f"no coin has the slug, symbol or name {wanted!r}.{hint}")
+    kinds = "slug" if reader.coins_are == "slug" else "slug, symbol or name"
+    raise UnknownName(f"no coin has the {kinds} {wanted!r}.{hint}")
 
 
-def resolve_coins(reader: Reader, wanted: Iterable[str]) -> dict[str, Coin]:
+def resolve_coins(
+    reader: Reader, wanted: Iterable[str], *, by_name: bool = True
+) -> dict[str, Coin]:
     """Return the coin of each text as `resolve_coin`, with one query; leave out what is no coin.
 
+    If each is a slug as it is written, and most of them can be nothing else, all are slugs.
+
     Raises:
-        AmbiguousCoin: several coins have a ticker or name; the message lists their slugs.
+        AmbiguousCoin: a text stands for several coins; the message lists their slugs.
     """
     import pyarrow as pa
 
-    texts = list(dict.fromkeys(wanted))
-    frame = pa.table({"wanted": pa.array(texts, pa.string())})
+    frame = pa.table({"wanted": pa.array(list(dict.fromkeys(wanted)), pa.string())})
+    values = {"by_name": by_name, "kind": "slug" if reader.coins_are == "slug" else ""}
     found: dict[str, list[dict[str, Any]]] = {}
-    for row in reader.query(_SQL["coins_named"], frames={"wanted_coins": frame}).to_pylist():
+    for row in reader.query(
+        _SQL["coins_named"], values, frames={"wanted_coins": frame}
+    ).to_pylist():
         found.setdefault(row["wanted"], []).append(row)
-    # Several coins: which of them it is, or the error, is for `resolve_coin` to say.
-    return {
-        text: _coin(rows[0]) if len(rows) == 1 else resolve_coin(reader, text)
+    several = {text: coins for text, coins in found.items() if len(coins) > 1}
+    if several and _are_slugs(found, len(frame)):
+        found = {text: [row for row in rows if row["coin"] == text] for text, rows in found.items()}
+        several = {}
+    for text, coins in several.items():
+        raise AmbiguousCoin(
+            f"{text!r} stands for {len(coins)} coins: {_listed(coins)}. Write "
+            f"{' or '.join('slug:' + row['coin'] for row in coins[:_LISTED_MAX])}. Where every "
+            "text is a slug: almanac.open(…, coins_are='slug')",
+            [_coin(row) for row in coins],
+        )
+    return {text: _coin(coins[0]) for text, coins in found.items()}
+
+
+def _are_slugs(found: dict[str, list[dict[str, Any]]], count: int) -> bool:
+    """Whether texts that are asked together are a list of slugs, as other columns here have them.
+
+    Each of them is a slug as it is written, and most of them can be nothing else: no ticker.
+    """
+    if len(found) < count:
+        return False
+    if not all(any(row["coin"] == text for row in rows) for text, rows in found.items()):
+        return False
+    plain = [
+        text
         for text, rows in found.items()
-    }
+        if len(rows) == 1 and (rows[0]["symbol"] or "").lower() != text
+    ]
+    return len(plain) > sum(len(rows) > 1 for rows in found.values())
 
 
 def resolve_each(reader: Reader, wanted: Sequence[str | Coin]) -> list[Coin]:
@@ -107,20 +139,16 @@ def slugs_of(reader: Reader, coins: str | Coin | Iterable[str | Coin] | None) ->
     return [coin.slug for coin in resolve_each(reader, list(coins))]
 
 
-def _matches(reader: Reader, text: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = reader.query(_SQL["coin_matches"], {"wanted": text}).to_pylist()
-    if all(row["matched_by"] == "prefix" for row in rows):
-        rows = [*reader.query(_SQL["linked_coins"], {"wanted": text}).to_pylist(), *rows]
-    return rows
-
-
 def _similar(reader: Reader, text: str) -> list[dict[str, Any]]:
-    """Return the coins with a slug, ticker or name that is spelled much like a text."""
+    """Return coins with a slug, ticker or name that begins as a text, or is spelled like it."""
+    coins = reader.query(_SQL["coin_names"]).to_pylist()
     spelled: dict[str, dict[str, Any]] = {}
-    for row in reader.query(_SQL["coin_names"]).to_pylist():
+    for row in coins:
         for name in (row["coin"], row["name"], row["symbol"]):
             spelled.setdefault((name or "").lower(), row)
-    near = get_close_matches(text.lower(), spelled, _LISTED_MAX, _LIKENESS)
+    start = "".join(filter(str.isprintable, text)).strip().lower()
+    near = [name for name in spelled if start and name.startswith(start)]
+    near = near or get_close_matches(start, spelled, _LISTED_MAX, _LIKENESS)
     return list({spelled[name]["coin"]: spelled[name] for name in near}.values())
 
 

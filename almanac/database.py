@@ -20,7 +20,7 @@ from almanac.events import Basis, Coins, Names
 from almanac.instants import Duration, Instant, plain_number, refuse_misread, zone
 from almanac.joins.questions import Joins
 from almanac.paths import local_path
-from almanac.reader import Reader, find_file
+from almanac.reader import CoinTexts, Reader, find_file
 from almanac.reading.named_sql import NamedStatements
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
@@ -44,6 +44,7 @@ def open_database(
     follow: bool = True,
     limits: QueryLimits | None = None,
     clock: Callable[[], datetime] = _machine_clock,
+    coins_are: CoinTexts = "any",
 ) -> "Database":
     """Open a published warehouse for reading.
 
@@ -55,6 +56,9 @@ def open_database(
         follow: whether a newer publication is read from the next question on.
         limits: memory, threads, spilled bytes and seconds of a query.
         clock: returns the time, aware.
+        coins_are: `slug` takes every text of a coin for a slug, such as those that this package
+            writes; `any` takes slugs, tickers and names, and refuses a text that is, say, the slug
+            of one coin and the ticker of another.
 
     Returns:
         A context manager; leaving it closes the file.
@@ -64,7 +68,9 @@ def open_database(
         InvalidArgument: there is no such zone.
     """
     file = find_file("data" if home is None else home)
-    return Database(Reader(file, tz=zone(tz), follow=follow, limits=limits, clock=clock))
+    events.one_of(coins_are, "coins_are", ("any", "slug"))
+    options: Any = {"follow": follow, "limits": limits, "clock": clock, "coins_are": coins_are}
+    return Database(Reader(file, tz=zone(tz), **options))
 
 
 def _reopen(recipe: dict[str, Any]) -> "Database":
@@ -371,10 +377,13 @@ class Database(EventStudies, Joins):
         return found
 
     def resolve(self, coin: str | Coin) -> Coin:
-        """Return the coin with this slug, ticker or name.
+        """Return the coin with this slug, ticker or name, in any case.
+
+        `slug:bitcoin`, `symbol:BTC` and `name:Bitcoin` say what the text is, here and in every
+        other argument and column of coins. A `Coin` may stand wherever a text may.
 
         Raises:
-            AmbiguousCoin: several coins have this ticker or name; the message lists their slugs.
+            AmbiguousCoin: the text stands for several coins; the message lists them as `slug:…`.
             UnknownName: none has it; the message names similar ones.
         """
         return coin_names.resolve_coin(self._reader, coin)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from almanac.coins import Coin, resolve_coin, resolve_coins
+from almanac.coins import PREFIXES, Coin, resolve_coin, resolve_coins
 from almanac.errors import AmbiguousCoin, UnknownName
 from almanac.reader import Reader
 
@@ -33,7 +33,7 @@ def tickers_of_pair(text: str) -> list[str]:
     `ETHBTC` is not divided: `WBTC` is a coin.
     """
     text = text.strip()
-    if text.lower().startswith("slug:"):
+    if text.lower().startswith(PREFIXES):
         return []
     if "/" in text:
         return [base] if (base := text.partition("/")[0].strip()) else []
@@ -60,7 +60,7 @@ def resolve_pair(reader: Reader, text: str, coins: Coins | None = None) -> Coin:
     tickers = tickers_of_pair(text)
     if coins and (label := named_label(text, coins)) is not None:
         return resolve_coin(reader, coins[label])
-    if "/" not in text and (whole := _exact(text.strip(), _resolving(reader))) is not None:
+    if "/" not in text and (whole := _resolving(reader)(text)) is not None:
         return whole
     found = _coin_of(text, tickers, _resolving(reader))
     if found is None:
@@ -139,12 +139,12 @@ _Resolve = Callable[[str], Coin | None]
 
 
 def _resolving(reader: Reader, texts: Iterable[str] = ()) -> _Resolve:
-    """Return a function that returns the coin of a text; of these texts without a query for each.
+    """Return a function that returns the coin of a slug or ticker, of these without a query each.
 
     It raises AmbiguousCoin.
     """
     try:
-        known = resolve_coins(reader, texts)
+        known = resolve_coins(reader, texts, by_name=False)
     except AmbiguousCoin:
         known, texts = {}, ()  # Which text is ambiguous, and whether it is wanted, shows below.
     asked = frozenset(texts)
@@ -153,7 +153,7 @@ def _resolving(reader: Reader, texts: Iterable[str] = ()) -> _Resolve:
         if text in asked:
             return known.get(text)
         try:
-            return resolve_coin(reader, text)
+            return resolve_coin(reader, text, by_name=False)
         except UnknownName:
             return None
 
@@ -161,7 +161,7 @@ def _resolving(reader: Reader, texts: Iterable[str] = ()) -> _Resolve:
 
 
 def _coin_of(text: str, tickers: Iterable[str], resolve: _Resolve) -> Coin | None:
-    coins = {coin.slug: coin for ticker in tickers if (coin := _exact(ticker, resolve))}
+    coins = {coin.slug: coin for ticker in tickers if (coin := resolve(ticker))}
     if len(coins) > 1:
         raise AmbiguousCoin(
             f"{text!r} is a pair of {' or of '.join(coins)}. Write the pair with a slash, or use "
@@ -169,14 +169,6 @@ def _coin_of(text: str, tickers: Iterable[str], resolve: _Resolve) -> Coin | Non
             list(coins.values()),
         )
     return next(iter(coins.values()), None)
-
-
-def _exact(text: str, resolve: _Resolve) -> Coin | None:
-    """Return the coin with this slug or ticker, None if there is none."""
-    coin = resolve(text)
-    if coin is None or text == coin.slug or text.lower() == (coin.symbol or "").lower():
-        return coin
-    return None
 
 
 def _divided(text: str) -> list[str]:

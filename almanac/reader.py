@@ -12,7 +12,7 @@ from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import duckdb
 
@@ -29,6 +29,8 @@ from almanac.results import Result
 if TYPE_CHECKING:
     import pyarrow as pa
 
+CoinTexts = Literal["any", "slug"]
+"""What the texts of coins are: slugs, tickers or names, or slugs alone."""
 _SQL = NamedStatements("almanac")
 FILE: Final = "warehouse.duckdb"
 _ZONELESS: Final = re.compile(r"TIMESTAMP(_(S|MS|NS))?")
@@ -74,9 +76,11 @@ class Reader:
         follow: bool = True,
         limits: QueryLimits | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        coins_are: CoinTexts = "any",
     ) -> None:
         self.file = file
         self.tz = tz
+        self.coins_are = coins_are
         self.clock = clock
         self._follow = follow
         self._limits = limits or QueryLimits()
@@ -146,12 +150,14 @@ class Reader:
                     "or leave out follow=False"
                 )
             options = {"tz": self.tz, "limits": self._limits, "clock": self.clock}
+            options["coins_are"] = self.coins_are
             return {"home": self.file.absolute(), **options, "frames": dict(self._frames)}
 
     @property
     def state(self) -> str:
         """What a `repr` says of the database beside its file and zone."""
         kept = ", follow=False" if self._keeps_publication else ""
+        kept += f", coins_are={self.coins_are!r}" if self.coins_are != "any" else ""
         return kept + ")" + (" (closed)" if self._is_closed else "")
 
     @contextmanager

@@ -146,12 +146,19 @@ def _slugs(reader: Reader, named: "pa.Table") -> "pa.Table":
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    slugs = reader.query(SQL["coin_slugs"], frames={"named_coins": named})
+    values = {"kind": "slug" if reader.coins_are == "slug" else ""}
+    slugs = reader.query(SQL["coin_slugs"], values, frames={"named_coins": named})
     texts = pc.unique(named["coin"]).drop_null()
     others = texts.filter(pc.invert(pc.is_in(texts, slugs["coin"].combine_chunks())))
     pairs = find_pairs(reader, others.to_pylist())
     rows = [
-        {"coin": text, "slug": coins[0].slug, "coins": len(coins)} for text, coins in pairs.items()
+        {
+            "coin": text,
+            "slug": coins[0].slug,
+            "slugs": sorted(coin.slug for coin in coins),
+            "coins": len(coins),
+        }
+        for text, coins in pairs.items()
     ]
     return pa.concat_tables([slugs, pa.Table.from_pylist(rows, slugs.schema)])
 

@@ -1,12 +1,5 @@
 -- Coins by the names that people use, and what was pulled by an instant.
 
--- name: coin_matches
--- Grain: one row per coin that $wanted names, the best match first; matched_by says how.
--- Parameters: $wanted. Run twice: the same rows.
-SELECT coin, symbol, name, rank, matched_by
-FROM coin_lookup($wanted)
-ORDER BY list_position(['slug', 'symbol', 'name', 'prefix'], matched_by), rank NULLS LAST, coin
-
 -- name: coin_names
 -- Grain: one row per coin, the highest rank first.
 -- Parameters: none. Run twice: the same rows.
@@ -14,47 +7,42 @@ SELECT slug AS coin, symbol, name, rank
 FROM coins
 ORDER BY rank NULLS LAST, coin
 
--- name: linked_coins
--- Grain: one row per coin that is linked to an event and has the slug, symbol or name $wanted; for
--- homes without a pull of coins.
--- Parameters: $wanted. Run twice: the same rows.
-SELECT DISTINCT coin, symbol, name, NULL::INTEGER AS rank,
-    CASE
-        WHEN coin = $wanted THEN 'slug'
-        WHEN lower(symbol) = lower($wanted) THEN 'symbol'
-        ELSE 'name'
-    END AS matched_by
-FROM event_coins
-WHERE coin = $wanted OR lower(symbol) = lower($wanted) OR lower(name) = lower($wanted)
-ORDER BY coin
-
 -- name: coins_named
--- Grain: one row per text of the frame and coin that it names in the best way: by its slug, else by
--- its symbol, else by its name. Coins that are only linked to an event count for a text that names
--- no other.
--- Parameters: the frame wanted_coins (wanted). Run twice: the same rows.
+-- Grain: one row per text of the frame and coin that it stands for by its slug, symbol or name. A text
+-- may say which: `slug:bitcoin`. Coins that are only linked to an event count, too.
+-- Parameters: the frame wanted_coins (wanted); $by_name, whether names count; $kind, what a text without
+-- a mark is: slug, or empty for any. Run twice: the same rows.
 WITH known AS (
-    SELECT slug AS coin, symbol, name, rank, 0 AS source FROM coins
+    SELECT slug AS coin, symbol, name, rank FROM coins
     UNION ALL
-    SELECT DISTINCT coin, symbol, name, NULL, 1 FROM event_coins
+    SELECT coin, any_value(symbol), any_value(name), NULL
+    FROM event_coins
+    WHERE coin NOT IN (SELECT slug FROM coins)
+    GROUP BY coin
 ),
-matched AS (
-    SELECT w.wanted, k.*, 'slug' AS matched_by
-    FROM wanted_coins AS w JOIN known AS k ON k.coin = trim(w.wanted)
+labels AS (
+    SELECT coin, 'slug' AS kind, _almanac.coin_text(coin) AS label FROM known
     UNION ALL
-    SELECT w.wanted, k.*, 'symbol'
-    FROM wanted_coins AS w JOIN known AS k ON lower(k.symbol) = lower(trim(w.wanted))
+    SELECT coin, 'symbol', _almanac.coin_text(symbol) FROM known
     UNION ALL
-    SELECT w.wanted, k.*, 'name'
-    FROM wanted_coins AS w JOIN known AS k ON lower(k.name) = lower(trim(w.wanted))
+    SELECT coin, 'name', _almanac.coin_text(name) FROM known WHERE $by_name
+),
+asked AS (
+    SELECT
+        wanted,
+        coalesce(nullif(_almanac.coin_kind(wanted), ''), $kind) AS kind,
+        _almanac.coin_label(wanted) AS label
+    FROM wanted_coins
 )
-SELECT wanted, coin, symbol, name, rank
-FROM matched
-QUALIFY rank() OVER (
-    PARTITION BY wanted
-    ORDER BY source, list_position(['slug', 'symbol', 'name'], matched_by)
-) = 1
-ORDER BY wanted, coin
+SELECT
+    a.wanted, k.coin, k.symbol, k.name, k.rank,
+    arg_min(l.kind, list_position(['slug', 'symbol', 'name'], l.kind)) AS matched_by
+FROM asked AS a
+JOIN labels AS l ON l.label = a.label AND a.kind IN ('', l.kind)
+JOIN known AS k ON k.coin = l.coin
+WHERE a.label <> ''
+GROUP BY ALL
+ORDER BY a.wanted, list_position(['slug', 'symbol', 'name'], matched_by), k.rank NULLS LAST, k.coin
 
 -- name: coverage_at
 -- Grain: one row per feed, plan, window and filters: its last complete pull at or before $at.

@@ -112,14 +112,21 @@ COVERAGE_AT: Final = Table(
 )
 COIN_LOOKUP: Final = Table(
     "coin_lookup",
-    "one row per coin that a text names, the best match first, then by rank",
+    "one row per coin that a text names, the best match first, then by rank; an error if there is "
+    "none",
     ("coin",),
     (
         *(COIN, SYMBOL, COIN_NAME, RANK, TRACKED),
         Column(
             "matched_by",
             "VARCHAR",
-            "What the text is: slug; symbol or name, in any case; or the prefix of one.",
+            "What the text is: slug, symbol or name, in any case; or the prefix of one.",
+        ),
+        Column(
+            "is_ambiguous",
+            "BOOLEAN",
+            "Whether the text is the slug, symbol or name of several coins. Then say which is "
+            "meant, as slug:bitcoin.",
         ),
     ),
     call="coin_lookup(wanted)",
@@ -133,6 +140,7 @@ INTERNAL_MACROS: Final = tuple(
     f"{INTERNAL_SCHEMA}.{name}"
     for name in (
         *("local_of", "zoned", "first_of", "instant", "unreadable"),
+        *("coin_text", "coin_kind", "coin_label", "coin_match"),
         *("end_after", "date_precision", "earliest", "begins_by", "latest"),
         "displayed_date_full",
         "date_exact",

@@ -42,9 +42,10 @@ FROM (
 )
 
 -- name: coin_slugs
--- Grain: one row per coin that the rows name, with its slug: it has this slug, or it alone has this
--- ticker, or this name. coins says how many have it.
--- Parameters: none. Run twice: the same rows.
+-- Grain: one row per coin that the rows name, with its slug where one coin alone has this slug, ticker
+-- or name. slugs are all of them, coins is their number.
+-- Parameters: $kind, what a text that does not say it is: slug, or empty for any. Run twice: the same
+-- rows.
 WITH named AS (
     SELECT slug, symbol, name FROM coins
     UNION
@@ -53,50 +54,51 @@ WITH named AS (
     SELECT DISTINCT unnest(coins), NULL, NULL FROM event_versions
 ),
 labels AS (
-    SELECT slug, slug AS label, 1 AS place FROM named
+    SELECT slug, _almanac.coin_text(slug) AS label, 'slug' AS kind FROM named
     UNION
-    SELECT slug, lower(symbol), 2 FROM named WHERE symbol IS NOT NULL
+    SELECT slug, _almanac.coin_text(symbol), 'symbol' FROM named
     UNION
-    SELECT slug, lower(name), 3 FROM named WHERE name IS NOT NULL
+    SELECT slug, _almanac.coin_text(name), 'name' FROM named
 )
-SELECT coin, min(slug) AS slug, count(*) AS coins
+SELECT w.coin, min(l.slug) AS slug, list_sort(list(DISTINCT l.slug)) AS slugs, len(slugs) AS coins
 FROM (
-    SELECT
-        w.coin, l.slug, l.place, min(l.place) OVER (PARTITION BY w.coin) AS best
-    FROM (SELECT DISTINCT coin FROM named_coins) AS w
-    JOIN labels AS l ON l.label = CASE l.place WHEN 1 THEN w.coin ELSE lower(w.coin) END
-)
-WHERE place = best
-GROUP BY coin
+    SELECT DISTINCT
+        coin,
+        coalesce(nullif(_almanac.coin_kind(coin), ''), $kind) AS kind,
+        _almanac.coin_label(coin) AS label
+    FROM named_coins
+) AS w
+JOIN labels AS l ON l.label = w.label AND w.kind IN ('', l.kind)
+WHERE w.label <> ''
+GROUP BY w.coin
 
 -- name: coin_rows
--- Grain: one row per row of `named_coins`, with the slug of its coin where one coin alone has the
--- name. `slugs` is the answer of coin_slugs.
+-- Grain: one row per row of `named_coins`, with the slugs of the coins that have the name. `slugs` is
+-- the answer of coin_slugs.
 -- Parameters: none. Run twice: the same rows.
 SELECT
-    n.index, n.row, n.decided_at, n.key, n.loose, n.instant,
-    if(s.coins = 1, s.slug, NULL) AS slug,
+    n.index, n.row, n.decided_at, n.key, n.loose, n.instant, s.slugs,
     CASE
         WHEN NOT n.is_read THEN 'unreadable'
         WHEN n.key = 0 THEN 'unreadable'
         WHEN s.coin IS NULL THEN 'unknown_event'
-        WHEN s.coins > 1 THEN 'unreadable'
     END AS verdict,
     CASE
         WHEN NOT n.is_read THEN 'its date can''t be read'
         WHEN n.key = 0 THEN 'it has a coin, but neither an event_id nor a date'
         WHEN s.coin IS NULL THEN 'no coin has this slug, ticker, name or pair'
-        WHEN s.coins > 1 THEN 'several coins have this ticker or name; use the slug'
     END AS reason
 FROM named_coins AS n
 LEFT JOIN slugs AS s ON s.coin = n.coin
 
 -- name: candidates
--- Grain: one row per row of `coin_rows` and event that had its coin in any version, and its date.
+-- Grain: one row per row of `coin_rows`, event that had its coin in any version, and its date, and coin:
+-- its name may be that of several.
 -- Parameters: $claimed, whether claimed versions count. Run twice: the same rows.
-SELECT DISTINCT r.index, k.event_id
+SELECT DISTINCT r.index, k.event_id, k.slug
 FROM (
-    SELECT index, slug, unnest([key, loose]) AS key FROM coin_rows WHERE verdict IS NULL
+    SELECT index, unnest(slugs) AS slug, key
+    FROM (SELECT index, slugs, unnest([key, loose]) AS key FROM coin_rows WHERE verdict IS NULL)
 ) AS r
 JOIN (
     SELECT event_id, slug, unnest([
@@ -117,7 +119,7 @@ JOIN (
             UNION
             SELECT event_id, unnest(coins) FROM event_claims WHERE $claimed
         ) AS c ON c.event_id = d.event_id
-        WHERE c.slug IN (SELECT slug FROM coin_rows)
+        WHERE c.slug IN (SELECT unnest(slugs) FROM coin_rows)
     )
 ) AS k ON k.key = r.key AND k.slug = r.slug
 
@@ -154,13 +156,16 @@ ASOF LEFT JOIN covered AS c ON c.lower <= r.instant
 WHERE r.instant IS NOT NULL AND coalesce(c.upper < r.instant, true)
 
 -- name: uses_of_coins
--- Grain: one row per row of `coin_rows` and candidate; one without an event where there is none.
+-- Grain: one row per row of `coin_rows` and candidate; one without an event where there is none, or where
+-- coins of one name have candidates.
 -- Parameters: $last_pull_at. Run twice: the same rows.
 SELECT
-    r.index, r.row, c.event_id, r.decided_at, r.slug,
+    r.index, r.row, c.event_id, r.decided_at,
+    coalesce(c.slug, if(len(r.slugs) = 1, r.slugs[1], NULL)) AS slug,
     CASE
         WHEN r.verdict IS NOT NULL THEN r.verdict
         WHEN c.event_id IS NOT NULL THEN NULL
+        WHEN len(r.slugs) > 1 THEN 'unreadable'
         WHEN n.index IS NOT NULL THEN 'not_watched'
         WHEN r.decided_at > $last_pull_at THEN 'after_last_pull'
         ELSE 'unknown_event'
@@ -168,20 +173,36 @@ SELECT
     CASE
         WHEN r.verdict IS NOT NULL THEN r.reason
         WHEN c.event_id IS NOT NULL THEN NULL
+        WHEN len(r.slugs) > 1 THEN 'several coins have this ticker or name; use the slug: '
+            || 'slug:' || array_to_string(r.slugs[:5], ' or slug:')
         WHEN n.index IS NOT NULL THEN 'no pull covered its date'
         ELSE 'no event of this coin ever had this date'
     END AS reason
 FROM coin_rows AS r
-LEFT JOIN candidates AS c ON c.index = r.index
+LEFT JOIN (
+    FROM candidates
+    QUALIFY min(slug) OVER (PARTITION BY index) = max(slug) OVER (PARTITION BY index)
+) AS c ON c.index = r.index
 LEFT JOIN not_covered AS n ON n.index = r.index
 
 -- name: uses
 -- Grain: one row per use: of `rows` those without a coin to search, and all of `coin_uses`. `slugs` is
--- the answer of coin_slugs for the coins of `rows`; an ambiguous one is not judged beside an event.
+-- the answer of coin_slugs for the coins of `rows`; of several coins it is the one that the event had at
+-- any time, if it had one alone.
 -- Parameters: none. Run twice: the same rows.
-SELECT r.index, r.row, r.event_id, r.decided_at, s.slug, r.verdict, r.reason
+SELECT
+    r.index, r.row, r.event_id, r.decided_at, if(s.coins = 1, s.slug, o.slug) AS slug, r.verdict,
+    r.reason
 FROM rows AS r
-LEFT JOIN slugs AS s ON s.coin = r.coin AND s.coins = 1
+LEFT JOIN slugs AS s ON s.coin = r.coin
+LEFT JOIN (
+    SELECT s.coin, e.event_id, min(e.slug) AS slug
+    FROM (SELECT coin, unnest(slugs) AS slug FROM slugs WHERE coins > 1) AS s
+    JOIN (SELECT DISTINCT event_id, unnest(coins) AS slug FROM event_versions) AS e
+        ON e.slug = s.slug
+    GROUP BY s.coin, e.event_id
+    HAVING count(*) = 1
+) AS o ON o.coin = r.coin AND o.event_id = r.event_id
 WHERE r.verdict IS NOT NULL OR r.event_id IS NOT NULL
 UNION ALL BY NAME
 SELECT * FROM coin_uses

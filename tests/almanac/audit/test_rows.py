@@ -179,7 +179,10 @@ def test_the_coin_of_a_row_may_be_a_pair(db: Database, tmp_path: Path, form: str
     verdicts = [row["verdict"] for row in audit.verdicts]
     assert verdicts == ["clean"] * len(_PAIRS) + ["unreadable"] + ["unknown_event"] * 2
     reasons = [row["reason"] for row in audit.rows]
-    assert reasons[0] == "several coins have this ticker or name; use the slug"
+    assert (
+        reasons[0]
+        == "several coins have this ticker or name; use the slug: slug:first-sun or slug:other-sun"
+    )
     assert reasons[1] == "no coin has this slug, ticker, name or pair"
 
 

@@ -279,6 +279,9 @@ def test_a_window_that_moves_with_the_day_and_a_fixed_one_have_a_row_each(
 def test_a_coin_is_found_by_slug_symbol_name_and_prefix_in_this_order() -> None:
     with duckdb.connect() as session:
         session.execute(ddl.create(COINS))
+        session.execute("CREATE SCHEMA _almanac")
+        for name in INTERNAL_MACROS:
+            session.execute(ddl.create_macro(name))
         for slug, symbol, name, rank in [
             *[("eth", "zzz", "Not Ethereum", None), ("ethereum", "eth", "Ethereum", 2)],
             *[("bridged", "ETH", "Bridged", 90), ("other", "oth", "ETH", 5)],
@@ -301,7 +304,9 @@ def test_a_coin_is_found_by_slug_symbol_name_and_prefix_in_this_order() -> None:
         ]
         assert [coin for coin, _ in found("ETHE")] == ["ethereum", "ethena"]
         assert found("u%") == [("under_score", "prefix")]
-        assert found("%") == found("") == found(None) == found("nothing") == []
+        for unknown in ("%", "", None, "nothing"):
+            with pytest.raises(duckdb.InvalidInputException, match="no coin has a slug"):
+                found(unknown)
 
 
 def examples() -> list[str]:

@@ -218,7 +218,7 @@ class PlainAnswers:
         for slug in ranks:
             texts = (slug, names[slug].symbol.lower(), names[slug].name.lower())
             low = wanted.strip().lower()
-            hits = [wanted.strip() == slug, *(low == text for text in texts[1:])]
+            hits = [low == text for text in texts]
             hits.append(any(text.startswith(low) for text in texts))
             if low and any(hits):
                 place = hits.index(True)

@@ -1,0 +1,260 @@
+"""The texts of coins: one form for all doors, and no guess where one stands for several coins."""
+
+import string
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import almanac
+from almanac.adapters import freqtrade, nautilus
+from almanac.command_line import main
+from tests.almanac.publications import NamedCoin, publish_by_hand
+from tests.almanac.test_database import NOW, at
+from tests.warehouse.answers.handmade import Known
+
+COINS = [
+    NamedCoin("bitcoin", "BTC", "Bitcoin", 1),
+    NamedCoin("ethereum", "ETH", "Ethereum", 2),
+    # The slug of one is the ticker of another.
+    NamedCoin("sand", "XSD", "Sand Protocol", 50),
+    NamedCoin("the-sandbox", "SAND", "The Sandbox", 20),
+    # The name of one is the slug of another; a coin whose slug, ticker and name are one text.
+    NamedCoin("terra", "LUNA", "Terra", 50),
+    NamedCoin("terra-classic", "LUNC", "terra", 60),
+    NamedCoin("sui", "SUI", "Sui", 9),
+    NamedCoin("shiba", "SHIB", "Shiba Inu", 10),
+]
+PADDINGS = [
+    "\r",
+    "\n",
+    "\t",
+    "\r\n",
+    " ",
+    "\xa0",
+    "\u2009",
+    "\u3000",
+    "\u200b",
+    "\ufeff",
+    "\x00",
+    "\u2028",
+]
+PADDINGS += ["\x1f", "\x85", "\u2060", "\u00ad", "\ufe0f", "\u3164", "\u202e"]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    versions = [
+        Known(event_id=coin.slug, known_from=at(1), date=at(10, 12), coins=(coin.slug,))
+        for coin in COINS
+    ]
+    path = tmp_path_factory.mktemp("coins") / "warehouse.duckdb"
+    return publish_by_hand(path, versions, pulls=[at(1), at(8)], coins=COINS)
+
+
+@pytest.fixture(scope="module")
+def db(file: Path) -> Iterator[almanac.Database]:
+    with almanac.open(file, clock=lambda: NOW) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def attached(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{file}' AS warehouse (READ_ONLY)")
+        connection.execute("USE warehouse")
+        yield connection
+
+
+def looked_up(attached: duckdb.DuckDBPyConnection, text: str | None) -> list[tuple[Any, ...]]:
+    sql = "SELECT coin, matched_by, is_ambiguous FROM coin_lookup($text)"
+    return attached.execute(sql, {"text": text}).fetchall()
+
+
+def test_a_text_is_the_same_coin_whatever_is_around_it(
+    db: almanac.Database, attached: duckdb.DuckDBPyConnection
+) -> None:
+    texts = [text for pad in PADDINGS for text in (f"BTC{pad}", f"{pad}btc", f"{pad}Bitcoin{pad}")]
+    frame = pd.DataFrame({"ts": [at(5)] * len(texts), "coin": texts})
+    for given_frame in (frame, pl.from_pandas(frame)):
+        joined = db.attach_known(given_frame)
+        assert list(joined["next_event_id"]) == ["bitcoin"] * len(texts)
+    assert {looked_up(attached, text)[0][0] for text in texts} == {"bitcoin"}
+
+
+@pytest.mark.parametrize("padding", ["\r", "\xa0\u200b", "\ufeff"], ids=ascii)
+def test_a_text_is_the_same_coin_for_every_door(db: almanac.Database, padding: str) -> None:
+    text = f"{padding}BTC{padding}"
+    assert db.resolve(text).slug == "bitcoin"
+    assert [row["event_id"] for row in db.events(coins=text)] == ["bitcoin"]
+    assert {row["coin"] for row in db.blackouts(coins=text, min_impact=None)} == {"bitcoin"}
+    assert {row["coins"] for row in nautilus.records(db, text)} == {"bitcoin"}
+    opens = pd.DatetimeIndex([at(4), at(5)])
+    assert set(db.features(opens, "1d", [text])["next_event_id"].dropna()) == {"bitcoin"}
+    candles = pd.DataFrame({"date": opens})
+    for pair in (f"BTC{padding}/USDT", f"BTC/USDT{padding}"):
+        known = freqtrade.add_features(candles, {"pair": pair}, db, "1d")
+        assert set(known["next_event_id"].dropna()) == {"bitcoin"}
+    audit = db.audit([{"coin": text, "date": at(10, 12), "decided_at": at(5)}])
+    assert [row["verdict"] for row in audit.verdicts] == ["clean"]
+
+
+def test_letters_of_full_width_are_those_of_ascii(
+    db: almanac.Database, attached: duckdb.DuckDBPyConnection
+) -> None:
+    assert db.resolve("ＢＴＣ").slug == looked_up(attached, "ｂｔｃ")[0][0] == "bitcoin"
+    assert db.resolve("shiba\u00a0 inu").slug == looked_up(attached, "SHIBA\tINU")[0][0] == "shiba"
+
+
+@given(
+    before=st.lists(st.sampled_from(PADDINGS), max_size=3).map("".join),
+    after=st.lists(st.sampled_from(PADDINGS), max_size=3).map("".join),
+    text=st.one_of(
+        st.sampled_from([text for coin in COINS for text in coin[:3] if isinstance(text, str)]),
+        st.text(string.ascii_letters + "\xa0é：İß", max_size=4),
+    ),
+)
+def test_python_and_sql_find_the_same_coin_for_any_text(
+    db: almanac.Database,
+    attached: duckdb.DuckDBPyConnection,
+    before: str,
+    after: str,
+    text: str,
+) -> None:
+    padded = before + text + after
+    found: list[str] = []
+    try:
+        found = [db.resolve(padded).slug]
+    except almanac.AmbiguousCoin as error:
+        found = [coin.slug for coin in error.coins]
+    except almanac.UnknownName as error:
+        assert repr(padded) in str(error), "invisible characters are shown"
+    try:
+        rows = [row for row in looked_up(attached, padded) if row[1] != "prefix"]
+    except duckdb.InvalidInputException:
+        rows = []
+    assert sorted(found) == sorted(row[0] for row in rows)
+    assert all(row[2] == (len(found) > 1) for row in rows)
+
+
+@pytest.mark.parametrize("text", ["nobody\u200b", "BTCX\r", "", "\u200b", "B T C"])
+def test_an_unknown_coin_is_an_error_that_shows_it(
+    db: almanac.Database, attached: duckdb.DuckDBPyConnection, text: str
+) -> None:
+    frame = pd.DataFrame({"ts": [at(5)] * 2, "coin": ["BTC", text]})
+    questions: list[Any] = [
+        lambda: db.resolve(text),
+        lambda: db.events(coins=["BTC", text]),
+        lambda: db.upcoming(text),
+        lambda: db.changes(at(2), coins=text),
+        lambda: db.blackouts(coins=text, min_impact=None),
+        lambda: db.attach_known(frame),
+        lambda: db.features([at(5)], "1d", text),
+        lambda: nautilus.records(db, text),
+    ]
+    for question in questions:
+        with pytest.raises(almanac.UnknownName) as error:
+            question()
+        assert repr(text) in str(error.value)
+    for sql in ("FROM coin_lookup($text)", "SELECT 1 FROM coin_lookup($text) LIMIT 1"):
+        with pytest.raises(duckdb.InvalidInputException, match="coin_lookup: no coin has"):
+            attached.execute(sql, {"text": text}).fetchall()
+    sql = "SELECT coin FROM coin_lookup($text) WHERE matched_by = 'slug' LIMIT 1"
+    with pytest.raises(duckdb.InvalidInputException, match="coin_lookup: no coin has"):
+        attached.execute(sql, {"text": text}).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("text", "slugs"),
+    [
+        *((text, ["the-sandbox", "sand"]) for text in ("sand", "SAND", "Sand", " sand\u200b")),
+        *((text, ["terra", "terra-classic"]) for text in ("terra", "Terra", "TERRA")),
+    ],
+)
+def test_a_text_that_names_two_coins_in_any_case_is_refused_with_both(
+    db: almanac.Database, attached: duckdb.DuckDBPyConnection, text: str, slugs: list[str]
+) -> None:
+    frame = pd.DataFrame({"ts": [at(5)], "coin": [text]})
+    questions: list[Any] = [
+        lambda: db.resolve(text),
+        lambda: db.events(coins=text),
+        lambda: db.attach_known(frame),
+        lambda: db.attach_known(frame, unknown="ignore"),
+        lambda: db.features([at(5)], "1d", [text]),
+        lambda: db.blackouts(coins=[text], min_impact=None),
+    ]
+    for question in questions:
+        with pytest.raises(almanac.AmbiguousCoin) as error:
+            question()
+        assert {coin.slug for coin in error.value.coins} == set(slugs)
+        assert all(f"slug:{slug}" in str(error.value) for slug in slugs)
+    rows = looked_up(attached, text)
+    assert {row[0] for row in rows if row[2] and row[1] != "prefix"} == set(slugs)
+
+
+def test_a_mark_or_a_coin_says_which_of_two_is_meant(
+    db: almanac.Database, attached: duckdb.DuckDBPyConnection
+) -> None:
+    meant = {
+        **{"slug:sand": "sand", "symbol:sand": "the-sandbox", "ticker:SAND": "the-sandbox"},
+        **{"name:Terra Classic": None, "Slug: terra": "terra", "symbol:LUNC": "terra-classic"},
+    }
+    for text, slug in meant.items():
+        if slug is None:
+            with pytest.raises(almanac.UnknownName):
+                db.resolve(text)
+            continue
+        coin = db.resolve(text)
+        assert coin.slug == looked_up(attached, text)[0][0] == slug
+        for named in (text, coin):
+            assert [row["event_id"] for row in db.events(coins=named)] == [slug]
+        joined = db.attach_known(pd.DataFrame({"ts": [at(5)], "coin": [text]}))
+        assert list(joined["next_event_id"]) == [slug]
+
+
+def test_a_column_of_slugs_is_read_as_such_if_most_of_them_can_be_nothing_else(
+    db: almanac.Database,
+) -> None:
+    slugs = [coin.slug for coin in COINS]
+    joined = db.attach_known(pd.DataFrame({"ts": [at(5)] * len(slugs), "coin": slugs}))
+    assert list(joined["next_event_id"]) == slugs
+    for mixed in (["sand", "bitcoin"], ["sand", "bitcoin", "ETH", "shiba"], ["sand", "sui"]):
+        with pytest.raises(almanac.AmbiguousCoin):
+            db.attach_known(pd.DataFrame({"ts": [at(5)] * len(mixed), "coin": mixed}))
+
+
+def test_a_database_may_take_every_text_for_a_slug(file: Path) -> None:
+    with almanac.open(file, clock=lambda: NOW, coins_are="slug") as db:
+        assert "coins_are='slug'" in repr(db)
+        assert db.resolve("sand").slug == "sand"
+        assert db.resolve("symbol:sand").slug == "the-sandbox"
+        joined = db.attach_known(pd.DataFrame({"ts": [at(5)], "coin": ["terra"]}))
+        assert list(joined["next_event_id"]) == ["terra"]
+        with pytest.raises(almanac.UnknownName, match="no coin has the slug 'BTC'"):
+            db.resolve("BTC")
+    with pytest.raises(almanac.InvalidArgument, match="coins_are='slugs'; expected any, slug"):
+        almanac.open(file, coins_are="slugs")  # type: ignore[arg-type]
+
+
+def test_an_audit_takes_the_one_of_two_coins_that_had_the_event(db: almanac.Database) -> None:
+    row = {"decided_at": at(5), "date": at(10, 12)}
+    audit = db.audit([{**row, "event_id": "the-sandbox", "coin": "sand"}])
+    assert [found["verdict"] for found in audit.verdicts] == ["clean"]
+    # Each of the two had an event at this time.
+    audit = db.audit([{**row, "coin": "sand"}, {**row, "coin": "slug:sand"}])
+    assert [found["verdict"] for found in audit.verdicts] == ["unreadable", "clean"]
+
+
+def test_the_command_refuses_a_text_that_names_two_coins(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["resolve", "sand", "--home", str(file)]) == 2
+    assert "slug:sand or slug:the-sandbox" in capsys.readouterr().err
+    assert main(["resolve", "slug:sand", "--home", str(file)]) == 0
+    assert "Sand Protocol" in capsys.readouterr().out
