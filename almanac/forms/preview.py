@@ -55,14 +55,18 @@ def preview_text(columns: Sequence[str], rows: Rows, count: int, width: int) -> 
 def preview_html(columns: Sequence[str], rows: Rows, count: int) -> str:
     """Return the rows as a fragment of HTML with the look of the page; texts are escaped."""
     fitting = min(len(columns), _COLUMNS_MAX)
-    head = "".join(f"<th>{_markup(name)}</th>" for name in columns[:fitting])
-    body = ["".join(map(_table_cell, row[:fitting])) for row in rows]
+    sides = [
+        "right" if all(row[place] is None or _is_number(row[place]) for row in rows) else "left"
+        for place in range(fitting)
+    ]
+    head = _cells("th", columns[:fitting], sides)
+    body = [_cells("td", row[:fitting], sides) for row in rows]
     if count > len(rows):
         body.insert(FIRST, f'<td colspan="{fitting}" style="text-align:left">…</td>')
     # MathJax of the page would show a text between two dollars as a formula.
     return (
         '<div style="overflow-x:auto"><table class="dataframe tex2jax_ignore mathjax_ignore">\n'
-        f'<thead><tr style="text-align:left">{head}</tr></thead>\n<tbody>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n"
         + "".join(f"<tr>{row}</tr>\n" for row in body)
         + f"</tbody></table>\n<p>{_markup(_note(columns, fitting, count), 1_000)}</p></div>"
     )
@@ -94,9 +98,15 @@ def _short(value: object, width: int) -> object:
     return value if short == text else short
 
 
-def _table_cell(value: object) -> str:
-    is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    return f'<td style="text-align:{"right" if is_number else "left"}">{_markup(value)}</td>'
+def _cells(tag: str, values: Sequence[object], sides: Sequence[str]) -> str:
+    return "".join(
+        f'<{tag} style="text-align:{side};white-space:nowrap">{_markup(value)}</{tag}>'
+        for value, side in zip(values, sides, strict=True)
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _markup(value: object, width: int = _CELL_MAX) -> str:

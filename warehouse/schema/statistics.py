@@ -28,6 +28,13 @@ _WATCHED: Final = Column(
     "only those that were not cancelled were ever shown.",
     "events",
 )
+_DUE: Final = Column(
+    "due",
+    "BIGINT",
+    "Of watched, those whose date as first known was over by the last complete pull of events. The "
+    "others may still be moved or cancelled.",
+    "events",
+)
 
 RESCHEDULES: Final = Table(
     "reschedules",
@@ -94,32 +101,50 @@ CATEGORY_STATS: Final = Table(
         Column("upcoming", "BIGINT", "Of events, those in upcoming_events.", "events"),
         Column("estimated", "BIGINT", "Of events, those whose date is estimated.", "events"),
         Column("scored", "BIGINT", "Of events, those whose impact score is known.", "events"),
-        Column("mean_impact", "DOUBLE", "Mean of the scores of scored.", "0 to 10"),
-        _WATCHED,
-        Column("rescheduled", "BIGINT", "Of watched, those with any row in reschedules.", "events"),
-        Column("slipped", "BIGINT", "Of watched, those with a row of kind slipped.", "events"),
         Column(
-            "rescheduled_share", "DOUBLE", "rescheduled / watched; NULL if that is 0.", "0 to 1"
+            "mean_impact",
+            "DOUBLE",
+            "Mean score of scored: of events past and to come, whatever their status; NULL if that "
+            "is 0.",
+            "0 to 10",
+        ),
+        _WATCHED,
+        Column(
+            "rescheduled",
+            "BIGINT",
+            "Of watched, those with any row in reschedules; also before they are due, so in no "
+            "share.",
+            "events",
+        ),
+        Column("slipped", "BIGINT", "Of watched, those with a row of kind slipped.", "events"),
+        _DUE,
+        Column("rescheduled_due", "BIGINT", "Of due, those with any row in reschedules.", "events"),
+        Column(
+            "rescheduled_share",
+            "DOUBLE",
+            "rescheduled_due / due: of the watched events whose date as first known is over; NULL "
+            "if that is 0.",
+            "0 to 1",
         ),
     ),
 )
 CANCELLATION_STATS: Final = Table(
     "cancellation_stats",
-    "one row per category of any event",
+    "one row per category of any event; the category NULL is there if an event was cancelled that "
+    "was never seen, and has such events alone",
     ("category",),
     (
-        *(*_CATEGORY, _EVENTS, _WATCHED),
-        Column(
-            "due",
-            "BIGINT",
-            "Of watched, those whose date as first known was over by the last complete pull of "
-            "events. The others may have been cancelled since.",
-            "events",
-        ),
+        *(*_CATEGORY, _EVENTS, _WATCHED, _DUE),
         Column("cancelled", "BIGINT", "Of due, those that were cancelled.", "events"),
         Column("withdrawn", "BIGINT", "Of due, those that were withdrawn.", "events"),
         Column("missing", "BIGINT", "Of due, those that are scheduled and missing.", "events"),
-        Column("share", "DOUBLE", "cancelled / due; NULL if that is 0.", "0 to 1"),
+        Column(
+            "share",
+            "DOUBLE",
+            "cancelled / due: of the watched events whose date as first known is over; NULL if "
+            "that is 0.",
+            "0 to 1",
+        ),
         Column(
             "cancelled_not_due",
             "BIGINT",
@@ -130,6 +155,16 @@ CANCELLATION_STATS: Final = Table(
             "cancelled_unwatched",
             "BIGINT",
             "Of events, those that were cancelled and not watched; in no share.",
+            "events",
+        ),
+        Column(
+            "cancelled_unseen",
+            "BIGINT",
+            "Events that were never observed as scheduled, as if announced and cancelled between "
+            "two pulls; in no share. Of cancelled_unwatched, those that were cancelled when first "
+            "seen. Where category is NULL: events that cancellations lists, cancelled after the "
+            "first complete pull of events, of which nothing else was ever seen; those outside of "
+            "what the pulls cover are among them.",
             "events",
         ),
     ),
@@ -173,7 +208,12 @@ def _outcome(name: str, meaning: str) -> tuple[Column, Column]:
     """Return the columns of a count and of its share."""
     return (
         Column(name, "BIGINT", f"Of cohort, {meaning}", "events"),
-        Column(f"{name}_share", "DOUBLE", f"{name} / cohort.", "0 to 1"),
+        Column(
+            f"{name}_share",
+            "DOUBLE",
+            f"{name} / cohort: of the events upcoming at cohort_from.",
+            "0 to 1",
+        ),
     )
 
 

@@ -192,13 +192,27 @@ def _by_category(known: dict[str, Known]) -> dict[str, list[Known]]:
     return found
 
 
-def category_stats(history: History, missing: set[str], now: datetime) -> dict[str, Row]:
+def _due(history: History, events: Iterable[Known], pulled: datetime) -> set[str]:
+    """Return the watched events whose date as first known was over by a pull."""
+    return {
+        item.event_id
+        for item in events
+        if history.watched(item.event_id)
+        and (over_at(history.events[item.event_id][0]) or pulled) <= pulled
+    }
+
+
+def category_stats(
+    history: History, missing: set[str], now: datetime, pulled: datetime
+) -> dict[str, Row]:
+    """Return the rows by category; `pulled` is the last pull at or before `now`."""
     moved = history.kinds(ALWAYS, now)
     rows = {}
     for category, events in _by_category(history.known_at(now)).items():
         watched = [item.event_id for item in events if history.watched(item.event_id)]
         scores = [item.impact for item in events if item.impact is not None]
-        rescheduled = sum(event_id in moved for event_id in watched)
+        due = _due(history, events, pulled)
+        rescheduled_due = sum(event_id in moved for event_id in due)
         rows[category] = {
             "events": len(events),
             "upcoming": sum(
@@ -211,9 +225,11 @@ def category_stats(history: History, missing: set[str], now: datetime) -> dict[s
             "scored": len(scores),
             "mean_impact": sum(scores) / len(scores) if scores else None,
             "watched": len(watched),
-            "rescheduled": rescheduled,
+            "rescheduled": sum(event_id in moved for event_id in watched),
             "slipped": sum("slipped" in moved.get(event_id, ()) for event_id in watched),
-            "rescheduled_share": share(rescheduled, len(watched)),
+            "due": len(due),
+            "rescheduled_due": rescheduled_due,
+            "rescheduled_share": share(rescheduled_due, len(due)),
         }
     return rows
 
@@ -225,12 +241,8 @@ def cancellation_stats(
     rows = {}
     for category, events in _by_category(history.known_at(now)).items():
         cohort = {item.event_id for item in events if history.watched(item.event_id)}
-        due = [
-            item
-            for item in events
-            if item.event_id in cohort
-            and (over_at(history.events[item.event_id][0]) or pulled) <= pulled
-        ]
+        over = _due(history, events, pulled)
+        due = [item for item in events if item.event_id in over]
         cancelled = {item.event_id for item in events if item.status == "cancelled"}
         counted = {item.event_id for item in due} & cancelled
         rows[category] = {
@@ -243,6 +255,9 @@ def cancellation_stats(
             "share": share(len(counted), len(due)),
             "cancelled_not_due": len(cancelled & cohort - counted),
             "cancelled_unwatched": len(cancelled - cohort),
+            "cancelled_unseen": sum(
+                history.events[event_id][0].status == "cancelled" for event_id in cancelled
+            ),
         }
     return rows
 

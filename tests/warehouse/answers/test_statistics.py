@@ -1,5 +1,6 @@
 """Each kind of move, and whom the shares count, on a few versions made by hand."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,6 +9,9 @@ import duckdb
 import pytest
 
 from tests.warehouse.answers.handmade import ZONES, Absence, Handmade, Known
+from warehouse.schema.macros import MACROS
+from warehouse.schema.tables import TABLES
+from warehouse.schema.views import VIEWS
 
 SEEN = datetime(2026, 3, 2, 6, tzinfo=UTC)
 MOVED = SEEN + timedelta(days=2)
@@ -300,16 +304,16 @@ def test_the_share_of_cancelled_events_is_of_those_that_were_watched_until_they_
 ) -> None:
     names = (
         "category_id, category, events, watched, due, cancelled, withdrawn, missing, share, "
-        "cancelled_not_due, cancelled_unwatched"
+        "cancelled_not_due, cancelled_unwatched, cancelled_unseen"
     )
     sql = f"SELECT {names} FROM cancellation_stats"
-    counted = ("ama", "AMA", 11, 7, 5, 1, 1, 1, 0.2, 1, 1)
+    counted = ("ama", "AMA", 11, 7, 5, 1, 1, 1, 0.2, 1, 1, 1)
     assert cohort.at(MOVED).rows(sql) == [counted]
     # An event is over at the end of its day. Until then three were open, and nothing was cancelled.
     over = cohort.at(SEEN.replace(day=4, hour=0))
     assert over.rows("SELECT due FROM cancellation_stats") == [(5,)]
     assert cohort.at(SEEN + timedelta(hours=41)).rows(sql) == [
-        ("ama", "AMA", 11, 7, 2, 0, 0, 0, 0, 0, 1)
+        ("ama", "AMA", 11, 7, 2, 0, 0, 0, 0, 0, 1, 1)
     ]
     assert cohort.at(SEEN).rows("SELECT due, share FROM cancellation_stats") == [(0, None)]
 
@@ -327,11 +331,44 @@ def test_no_event_is_due_that_was_over_after_the_last_pull(cohort: Handmade) -> 
 def test_moves_of_a_category_are_of_the_events_that_were_watched(cohort: Handmade) -> None:
     names = (
         "events, upcoming, estimated, scored, mean_impact, watched, rescheduled, slipped, "
-        "rescheduled_share"
+        "due, rescheduled_due, rescheduled_share"
     )
-    found = cohort.at(MOVED).rows(f"SELECT {names} FROM category_stats")
-    # `past` moved too, and `withdrawn` with its status.
-    assert found == [(11, 2, 1, 1, 8.0, 7, 3, 2, 3 / 7)]
+    sql = f"SELECT {names} FROM category_stats"
+    # `past` moved too, and `withdrawn` with its status. `early` moved, and is not due yet.
+    assert cohort.at(MOVED).rows(sql) == [(11, 2, 1, 1, 8.0, 7, 3, 2, 5, 2, 2 / 5)]
+    (before,) = cohort.at(SEEN).rows("SELECT due, rescheduled_share FROM category_stats")
+    assert before == (0, None)
+
+
+def test_events_that_were_cancelled_and_never_seen_have_a_row_without_a_category(
+    cohort: Handmade,
+) -> None:
+    cohort.at(MOVED)
+    cohort.rows(
+        "INSERT INTO memory.cancellations BY NAME SELECT unnest(['cancelled', 'old', 'new']) AS "
+        "event_id, $since::TIMESTAMPTZ + unnest([1, -1, 1]) * INTERVAL 1 HOUR AS cancelled_at, "
+        "$since::TIMESTAMPTZ AS first_seen_at",
+        {"since": SEEN},
+    )
+    names = "category, events, due, share, cancelled_unwatched, cancelled_unseen"
+    found = cohort.rows(f"SELECT {names} FROM cancellation_stats WHERE category IS NULL")
+    cohort.rows("TRUNCATE memory.cancellations")
+    assert found == [(None, 0, 0, None, 0, 1)]
+    assert cohort.rows("SELECT category FROM cancellation_stats") == [("AMA",)]
+
+
+def test_the_description_of_every_share_and_mean_says_of_which_events_it_is() -> None:
+    checked = 0
+    for table in (*TABLES, *VIEWS, *MACROS):
+        for column in table.columns:
+            if column.name.endswith("share"):
+                part, whole = re.match(r"(\w+) / (\w+): of ", column.meaning).groups()  # type: ignore[union-attr]
+                assert {part, whole} <= set(table.names), (table.name, column.name)
+                checked += 1
+            if "mean" in column.name:
+                assert re.match(r"Mean \w+ of (\w+): of ", column.meaning), column.meaning
+                checked += 1
+    assert checked == 10
 
 
 CREATED = datetime(2026, 3, 1, 18, tzinfo=UTC)

@@ -109,7 +109,7 @@ def test_shares_and_lead_times_at_many_instants_are_those_of_plain_python(
         pulled = max(at for at in PULLS if at <= now)
         warehouse.at(now)
         for view, key, expected in (
-            ("category_stats", "category", category_stats(history, missing, now)),
+            ("category_stats", "category", category_stats(history, missing, now, pulled)),
             ("cancellation_stats", "category", cancellation_stats(history, missing, now, pulled)),
             ("announcement_lead_times", "event_id", announcement_lead_times(history, now)),
         ):

@@ -42,7 +42,10 @@ def rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...
     return connection.sql(sql).fetchall()
 
 
-COPIED = ("event_coins", "event_categories", "event_versions", "event_claims", "coins", "coverage")
+COPIED = (
+    *("event_coins", "event_categories", "event_versions", "event_claims"),
+    *("coins", "coverage", "cancellations"),
+)
 
 
 def put_in_the_future(connection: duckdb.DuckDBPyConnection) -> None:

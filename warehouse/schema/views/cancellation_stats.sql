@@ -1,5 +1,5 @@
 -- name: view_cancellation_stats
--- Grain: one row per category of any event.
+-- Grain: one row per category of any event; NULL for cancelled events that were never seen.
 -- Parameters: none. Read twice: the same rows.
 -- An event that was not over by the last complete pull is left out: it may have been cancelled since.
 SELECT
@@ -15,7 +15,8 @@ SELECT
         / nullif(count(*) FILTER (WHERE is_due), 0) AS share,
     count(*) FILTER (WHERE is_watched AND NOT is_due AND status = 'cancelled')
         AS cancelled_not_due,
-    count(*) FILTER (WHERE NOT is_watched AND status = 'cancelled') AS cancelled_unwatched
+    count(*) FILTER (WHERE NOT is_watched AND status = 'cancelled') AS cancelled_unwatched,
+    count(*) FILTER (WHERE status = 'cancelled' AND first_status = 'cancelled') AS cancelled_unseen
 FROM (
     SELECT *, is_watched AND first_latest <= last_at AS is_due
     FROM (
@@ -24,6 +25,7 @@ FROM (
             c.category,
             e.status,
             e.missing_since,
+            v.status AS first_status,
             v.latest AS first_latest,
             _almanac.was_watched(v.status, v.latest, v.known_from) AS is_watched
         FROM event_categories AS c
@@ -36,3 +38,10 @@ FROM (
     CROSS JOIN (SELECT max(observed_at) AS last_at FROM coverage WHERE feed IN ('export', 'events'))
 )
 GROUP BY category
+UNION ALL
+SELECT NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, 0, count(*)
+FROM cancellations
+ANTI JOIN events USING (event_id)
+WHERE cancelled_at
+    > (SELECT min(observed_at) AS first_at FROM coverage WHERE feed IN ('export', 'events'))
+HAVING count(*) > 0

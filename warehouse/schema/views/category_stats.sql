@@ -2,6 +2,7 @@
 -- Grain: one row per category of any event.
 -- Parameters: none. Read twice: moves with the clock.
 -- Moves are counted of the watched events alone: of the others the dates they had before are not known.
+-- A share is of those that are due: the others may still be moved.
 SELECT
     any_value(category_id) AS category_id,
     category,
@@ -13,8 +14,10 @@ SELECT
     count(*) FILTER (WHERE is_watched) AS watched,
     count(*) FILTER (WHERE is_watched AND is_rescheduled) AS rescheduled,
     count(*) FILTER (WHERE is_watched AND has_slipped) AS slipped,
-    count(*) FILTER (WHERE is_watched AND is_rescheduled)
-        / nullif(count(*) FILTER (WHERE is_watched), 0) AS rescheduled_share
+    count(*) FILTER (WHERE is_due) AS due,
+    count(*) FILTER (WHERE is_due AND is_rescheduled) AS rescheduled_due,
+    count(*) FILTER (WHERE is_due AND is_rescheduled)
+        / nullif(count(*) FILTER (WHERE is_due), 0) AS rescheduled_share
 FROM (
     SELECT
         c.category_id,
@@ -23,6 +26,7 @@ FROM (
         e.is_estimated,
         e.impact,
         _almanac.was_watched(v.status, v.latest, v.known_from) AS is_watched,
+        is_watched AND coalesce(v.latest <= p.last_at, false) AS is_due,
         m.event_id IS NOT NULL AS is_rescheduled,
         coalesce(m.has_slipped, false) AS has_slipped
     FROM event_categories AS c
@@ -31,6 +35,9 @@ FROM (
             ON v.event_id = c.event_id
             AND v.known_from = v.first_seen_at
             AND _almanac.was_known(v.known_from, v.known_to)
+    CROSS JOIN (
+        SELECT max(observed_at) AS last_at FROM coverage WHERE feed IN ('export', 'events')
+    ) AS p
     LEFT JOIN upcoming_events AS u ON u.event_id = c.event_id
     LEFT JOIN (
         SELECT event_id, bool_or(kind = 'slipped') AS has_slipped
