@@ -23,8 +23,10 @@ def open_memory() -> duckdb.DuckDBPyConnection:
     """
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    # DuckDB draws it on stdout, where programs expect the output of the command.
-    connection.execute("SET enable_progress_bar = false")
+    # DuckDB draws it on stdout, where programs expect the output of the command. In a notebook
+    # without ipywidgets it is off, and DuckDB refuses to set it.
+    if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
+        connection.execute("SET enable_progress_bar = false")
     if DUCKDB_MAJOR >= 2:
         connection.execute("SET async_threads = 0")
     if _FILTERS_OVERFLOW:

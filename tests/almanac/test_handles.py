@@ -3,6 +3,8 @@
 import multiprocessing
 import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -117,6 +119,17 @@ class TestPickle:
     def test_the_representation_is_one_line(self, file: Path) -> None:
         with almanac.open(file, follow=False) as db:
             assert repr(db) == f"almanac.open({str(file)!r}, tz='UTC', follow=False)"
+
+
+def test_a_notebook_without_widgets_opens_a_database(file: Path) -> None:
+    """DuckDB refuses there to set the progress bar; a kernel is known by these two names."""
+    code = (
+        "import sys, types; shell = types.SimpleNamespace(config={'IPKernelApp': {}}); "
+        "sys.modules['IPython'] = types.SimpleNamespace(get_ipython=lambda: shell); "
+        f"import almanac; print(len(almanac.open({str(file)!r}).events()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("20\n", 0), done.stderr
 
 
 DAYS = pd.date_range("2026-03-01", periods=2, tz="UTC")
