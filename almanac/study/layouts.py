@@ -102,6 +102,8 @@ def arrange(frame: pd.DataFrame, name: str, coins: Coins | None) -> Arranged:
         InvalidArgument: they are bars of one coin and `coins` does not name it, or a column may be
             a coin or a field; the message says how to tell which.
     """
+    if frame.index.nlevels > 1:
+        frame = frame.reset_index()
     if frame.columns.nlevels > 1:
         return _by_field(frame, name)
     if _has_ticker_row(frame):
@@ -193,6 +195,13 @@ def _wide(values: pd.DataFrame, instants: Any, name: str) -> Arranged:
         raise InvalidArgument(
             f"{name} has columns whose names are no texts: {_some(strange)}. A coin may be called "
             "NA, TRUE or 1E5: read the file with keep_default_na=False and names as texts"
+        )
+    names = {str(column) for column in values.columns}
+    twice = [n for n in names if n.rpartition(".")[2].isdigit() and n.rpartition(".")[0] in names]
+    if twice:
+        raise InvalidArgument(
+            f"{name} has two columns called {twice[0].rpartition('.')[0]!r}; the second was read "
+            f"as {twice[0]!r}. Keep one"
         )
     wrong = [str(column) for column in _texts(values)]
     if wrong or values.shape[1] == 0:

@@ -198,6 +198,8 @@ def read_frame(given: Any, name: str, texts: Sequence[str] | None = None) -> pd.
         return _csv(path, texts)
     if isinstance(given, pd.DataFrame):
         return given
+    if isinstance(given, pd.Series):
+        return given.to_frame("close" if given.name is None else given.name)
     if hasattr(given, "to_pandas"):
         frame = given.to_pandas()
         if isinstance(frame, pd.DataFrame):

@@ -29,7 +29,7 @@ class EventStudies:
         window: tuple[int | Duration, int | Duration] = ("-3d", "3d"),
         estimation: int | Duration | None = None,
         gap: int | Duration = 10,
-        model: Literal["market", "mean"] = "market",
+        model: Literal["market", "mean"] | None = None,
         market: Any = None,
         *,
         returns: Literal["log", "simple"] = "log",
@@ -71,7 +71,8 @@ class EventStudies:
             estimation: the bars, or the time, on which the model is fitted; None is 120 bars, or
                 four windows if these are longer.
             gap: the bars, or the time, between estimation and window.
-            model: `market` (least squares on the market) or `mean` (mean-adjusted).
+            model: `market` (least squares on the market) or `mean` (mean-adjusted); None is
+                `market`, or `mean` if the prices have one coin and no market is given.
             market: a coin of the prices, or a Series, frame or file of prices; None is the
                 equal-weighted mean of the other coins in the prices. A mapping has the market of
                 each coin; coins that are not in it have that mean.

@@ -90,6 +90,8 @@ def summary(study: "Study") -> str:
 def _remarks(study: "Study") -> str:
     """Return what a reader has to know of the names and the prices; empty if nothing."""
     found = []
+    if study.settings["model"] == "mean":
+        found.append("Each coin is compared with its own mean, without a market.")
     if study.weights == "events":
         found.append("Each event weighs the same.")
     if ambiguous := study.ambiguous:

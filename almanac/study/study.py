@@ -59,7 +59,7 @@ class StudyRequest:
     estimation: Bound | None
     gap: Bound
     least: float
-    model: Model
+    model: Model | None
     market: Any
     returns: Kind
     bar: Duration | None
@@ -278,8 +278,10 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
     if prices.beside:
         refuse_same_coin(reader, prices.coins[0], prices.beside, said)
     spans = _spans(request, prices.bar_us)
+    has_market = request.market is not None or len(prices.coins) > 1
+    model = request.model or ("market" if has_market else "mean")
     markets = Markets()
-    if request.model == "market":
+    if model == "market":
         markets = read_markets(reader, request.market, prices, said, request.stamp)
     returns = returns_of(
         prices,
@@ -290,8 +292,8 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         steps=request.redenominations,
     )
     known, today = _selected(reader, prices, request, lead)
-    placed = place(prices, returns, known.rows, spans, request.model, from_entry=True)
-    naive = place(prices, returns, today.rows, spans, request.model, from_entry=False)
+    placed = place(prices, returns, known.rows, spans, model, from_entry=True)
+    naive = place(prices, returns, today.rows, spans, model, from_entry=False)
     weights, naive_weights = (_weights(part, request.weights) for part in (placed, naive))
     excluded = pd.concat(
         [part for part in (known.excluded, placed.excluded) if len(part)] or [known.excluded],
@@ -320,7 +322,7 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         options=options,
         weighting=request.weights,
         ambiguous=tuple(known.names.ambiguous),
-        settings=_settings(request, prices, spans, known, markets),
+        settings=_settings(request, prices, spans, known, markets, placed.windows.model),
     )
 
 
@@ -384,7 +386,8 @@ def _selected(
 
 
 def _check(request: StudyRequest) -> None:
-    one_of(request.model, "model", ("market", "mean"))
+    if request.model is not None:
+        one_of(request.model, "model", ("market", "mean"))
     one_of(request.returns, "returns", ("log", "simple"))
     one_of(request.stamp, "stamp", ("start", "end"))
     one_of(request.bars, "bars", ("grid", "frame"))
@@ -467,13 +470,18 @@ def in_words(length: timedelta) -> str:
 
 
 def _settings(
-    request: StudyRequest, prices: Prices, spans: Spans, known: SelectedEvents, markets: Markets
+    request: StudyRequest,
+    prices: Prices,
+    spans: Spans,
+    known: SelectedEvents,
+    markets: Markets,
+    model: Model,
 ) -> dict[str, str]:
-    market = markets.text if request.model == "market" else "none"
+    market = markets.text if model == "market" else "none"
     is_kept = request.redenominations == "keep"
     counts = prices.counts
     return {
-        "model": request.model,
+        "model": model,
         "market": market,
         "returns": request.returns,
         "lead": in_words(duration(request.lead, "lead")),

@@ -82,6 +82,16 @@ LAYOUTS = {
     "arrow": pa.Table.from_pandas(with_column("Open Time", MILLISECONDS)),
     "close and volume": bars()[["close", "volume"]],
     "close alone": bars()[["close"]],
+    "series": bars()["close"],
+    "series without a name": bars()["close"].rename(None),
+    "binance frame": with_column("Open time", MILLISECONDS).assign(
+        **{
+            "Close time": MILLISECONDS,
+            "Number of trades": 7,
+            "Quote asset volume": "1",
+            "Ignore": 0,
+        }
+    ),
     "microseconds": with_column("open_time", [at * 1_000 for at in MILLISECONDS]),
     "nanoseconds": with_column("unix", [at * 1_000_000 for at in MILLISECONDS]),
     "an index and numbers": bars().assign(timestamp=MILLISECONDS),
@@ -138,6 +148,17 @@ class TestSeveralCoins:
         assert found.coins == ("BTC/USDT", "HIGH")
         assert np.isnan(found.close[:5, 1]).all()
         np.testing.assert_allclose(found.close[5:, 1], CLOSE[5:])
+
+    def test_coins_may_be_in_the_index(self) -> None:
+        frame = pd.DataFrame(closes(2), index=DAYS, columns=["BTC", "ETH"])
+        stacked = frame.rename_axis("ts").rename_axis("coin", axis=1).stack().to_frame("close")
+        np.testing.assert_allclose(read_prices(stacked).close, frame.to_numpy())
+
+    def test_two_columns_of_one_name_are_refused(self, tmp_path: Path) -> None:
+        frame = pd.DataFrame(closes(2), index=DAYS, columns=["BTC", "BTC"]).rename_axis("ts")
+        frame.to_csv(tmp_path / "twice.csv")
+        with pytest.raises(InvalidArgument, match="two columns called 'BTC'"):
+            read_prices(tmp_path / "twice.csv")
 
     @pytest.mark.parametrize("price", ["close", "Close", "CLOSE", "Adj Close", "price"])
     def test_a_long_frame_has_a_coin_in_each_row(self, price: str) -> None:

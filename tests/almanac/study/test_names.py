@@ -106,7 +106,10 @@ class TestPrices:
         found = db.event_study(prices_of(bars()), coins="BTC", market=market, **OPTIONS)
         assert used(found) == ["bitcoin"] and found.counts["used"] == 12
         with pytest.raises(almanac.InvalidArgument, match=r"one coin.*market="):
-            db.event_study(prices_of(bars()), coins="BTC", **OPTIONS)
+            db.event_study(prices_of(bars()), coins="BTC", model="market", **OPTIONS)
+        alone = db.event_study(prices_of(bars()), coins="BTC", **OPTIONS)
+        assert alone.settings["model"] == "mean"
+        assert "its own mean" in repr(alone)
 
     def test_bars_that_name_no_coin_are_no_study_of_coins_called_high_and_open(
         self, db: almanac.Database
