@@ -40,6 +40,8 @@ _NO_TABLE: Final = re.compile(r'Catalog Error: Table with name "?(.+?)"? does no
 _NO_FILE: Final = re.compile(r'Cannot access file "(.*?)" - ')
 _NO_VALUES: Final[Mapping[str, Any]] = MappingProxyType({})
 _NO_FRAMES: Final[Mapping[str, Any]] = MappingProxyType({})
+_MISSING: Final = (duckdb.CatalogException, duckdb.BinderException)
+"""A table, column or macro that an own statement expects is not in the file."""
 
 
 def find_file(home: str | Path) -> Path:
@@ -216,6 +218,12 @@ class Reader:
                         relation = reading_relation(connection, sql, values)
                     return self._finished(relation.to_arrow_table())
             except QueryRefused as error:
+                if own and isinstance(error.__cause__, _MISSING):
+                    raise WarehouseError(
+                        f"{self.file} was published by another version of Almanac: {str(error).splitlines()[0]} "
+                        "Nothing was changed. Run `almanac merge` with this version on its home, "
+                        "which publishes it again, or install the version that published it."
+                    ) from error
                 if not own and (advice := self._advice(connection, str(error))) is not None:
                     raise QueryRefused(advice) from error
                 raise

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -156,6 +157,19 @@ class TestOpening:
         (tmp_path / "warehouse.duckdb").write_bytes(b"no database")
         with pytest.raises(almanac.WarehouseError, match="can't be opened"):
             almanac.open(tmp_path)
+
+    def test_a_file_of_another_version_is_an_error_that_says_what_to_do(
+        self, tmp_path: Path
+    ) -> None:
+        file = published(tmp_path / "warehouse.duckdb")
+        file.chmod(0o644)
+        with duckdb.connect(file) as connection:
+            connection.execute("DROP MACRO TABLE events_as_of")
+        with (
+            almanac.open(file) as db,
+            pytest.raises(almanac.WarehouseError, match="published by another version"),
+        ):
+            db.events(as_of=at(2, 7))
 
     def test_the_import_takes_nothing_heavy(self) -> None:
         code = (
