@@ -5,11 +5,11 @@ something only of dates that a pull had covered.
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Final
 
 from almanac.errors import InvalidArgument
-from almanac.instants import Duration, Instant, duration, instant
+from almanac.instants import Duration, Instant, calendar_time, duration, instant
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.results import Result
@@ -39,10 +39,14 @@ class Coverage:
     def covers(self, date: Instant, *, within: Duration = "2d") -> bool:
         """Whether a pull at most `within` before the instant covered an event date, unfiltered.
 
+        A date alone is a UTC day, as those of events are.
+
         Where it did not, that an event is not known says nothing. A pull of the plan Free shows the
         coins alone that were listed that day; `watched` of `attach_known` says it for a coin.
         """
-        wanted, age_max = instant(date, "date", self.tz), duration(within, "within")
+        wanted, age_max = calendar_time(date, "date", self.tz), duration(within, "within")
+        if wanted.time() != time():
+            wanted = instant(date, "date", self.tz)
         return any(
             row["feed"] in _EVENT_FEEDS
             and not row["coins"]

@@ -52,7 +52,8 @@ def open_database(
         home: a home of the application, or a `warehouse.duckdb`, also a copy on another machine.
             None is the folder `data`, where the application keeps it by default.
         tz: the zone of instants in results, and of instants without a zone in arguments. It is
-            never the zone of the machine.
+            never the zone of the machine. Dates of events stay in UTC, and so do answers of `sql`:
+            an event of a day is of a UTC day in every zone.
         follow: whether a newer publication is read from the next question on.
         limits: memory, threads, spilled bytes and seconds of a query.
         clock: returns the time, aware.
@@ -172,7 +173,8 @@ class Database(EventStudies, Joins):
             as_of: the instant; None is now. `date` and every other column are as known then.
             coins: slugs, tickers or names; events that are linked to any of them.
             categories: names; events that have any of them.
-            window: from and to (exclusive) of the event date; either may be None. An event whose
+            window: from and to (exclusive) of the event date; either may be None. A bound without a
+                zone is compared with the calendar days of events as it stands. An event whose
                 date is a period is included if the period overlaps the window; a deadline is the
                 end of a period that began when the event was first seen.
             status: `scheduled`, `cancelled`, `withdrawn`, several of them, or `all`.

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from almanac.coins import Coin, slugs_of
 from almanac.errors import InvalidArgument, QueryRefused, UnknownName
-from almanac.instants import Duration, Instant, duration, instant, number
+from almanac.instants import Duration, Instant, calendar_time, duration, instant, number
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.results import Result
@@ -44,7 +44,6 @@ def events(
     basis: Basis,
 ) -> Result:
     with reader.pinned():
-        lower, upper = bounds_of(reader, window)
         one_of(basis, "basis", ("observed", "claimed"))
         at = known_at(reader, as_of, "as_of")
         if basis == "observed":
@@ -56,8 +55,7 @@ def events(
             "coins": slugs_of(reader, coins),
             "categories": category_names(reader, categories),
             "statuses": listed(status, "status", STATUSES),
-            "lower": lower,
-            "upper": upper,
+            **window_values(reader, window),
             **impact_values(min_impact),
         }
         return reader.result(_SQL["events"], values)
@@ -192,12 +190,19 @@ def check_observed(
         )
 
 
-def bounds_of(
+def window_values(
     reader: Reader, window: tuple[Instant | None, Instant | None] | None
-) -> tuple[datetime | None, datetime | None]:
-    """Return the bounds of a window of event dates, the second exclusive; None is no bound."""
+) -> dict[str, datetime | None]:
+    """Return the bounds of a window of event dates, the second exclusive; None is no bound.
+
+    `lower` and `upper` are for dates that are instants; `lower_day` and `upper_day` for those that
+    are days and periods, which have no zone.
+
+    Raises:
+        InvalidArgument: it is no window, or an empty one.
+    """
     if window is None:
-        return None, None
+        return dict.fromkeys(("lower", "upper", "lower_day", "upper_day"))
     bounds: list[Any] = []
     if not isinstance(window, str | set | dict):
         with suppress(TypeError):
@@ -205,12 +210,14 @@ def bounds_of(
     if len(bounds) != 2:
         raise InvalidArgument(f"window={window!r}: expected two instants, (from, to)")
     now = reader.now()
-    lower, upper = (
-        None if bound is None else instant(bound, "window", reader.tz, now=now) for bound in bounds
+    lower, upper, lower_day, upper_day = (
+        None if bound is None else read(bound, "window", reader.tz, now=now)
+        for read in (instant, calendar_time)
+        for bound in bounds
     )
     if lower is not None and upper is not None and upper <= lower:
         raise InvalidArgument(f"window={window!r} is empty: its end is not after its start")
-    return lower, upper
+    return {"lower": lower, "upper": upper, "lower_day": lower_day, "upper_day": upper_day}
 
 
 def category_names(reader: Reader, categories: Names | None) -> list[str] | None:

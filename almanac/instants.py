@@ -105,14 +105,42 @@ def instant(
     Raises:
         InvalidArgument: it is no instant; the message names the argument.
     """
+    try:
+        moment = _read(given, name, tz, now)
+        return _placed(moment, tz) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidArgument(f"{name}={given!r} is not within the years 1 to 9999") from error
+
+
+def calendar_time(
+    given: Instant, name: str, tz: tzinfo, *, now: datetime | None = None
+) -> datetime:
+    """Return an instant to compare with dates of the calendar, which have no zone: UTC days.
+
+    One without a zone, such as a date, is what the calendar shows, whatever `tz`. One with a zone
+    is the instant itself.
+
+    Raises:
+        InvalidArgument: as `instant`.
+    """
+    at = instant(given, name, tz, now=now)
+    moment = _read(given, name, tz, now)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else at
+
+
+def _read(given: Instant, name: str, tz: tzinfo, now: datetime | None) -> datetime:
+    """Return an instant as it is given: without a zone if it names none.
+
+    Raises:
+        InvalidArgument: as `instant`.
+    """
     moment: Any = plain_time(given)
     if isinstance(given, str):
         word = given.strip().lower()
         if now is not None and word == "now":
             return now.astimezone(UTC)
         if now is not None and word in _DAYS:
-            day = now.astimezone(tz).date() + timedelta(days=_DAYS[word])
-            return datetime.combine(day, time(), tz).astimezone(UTC)
+            return datetime.combine(now.astimezone(tz).date() + timedelta(_DAYS[word]), time())
         try:
             moment, own_zone = _parsed_instant(given.strip())
         except ValueError as error:
@@ -121,7 +149,7 @@ def instant(
                 f"{name}={given!r} is no instant; expected ISO 8601, such as 2026-03-02 or "
                 f"2026-03-02T12:00:00Z{words}{_reason(given)}"
             ) from error
-        tz = own_zone or tz
+        return moment if own_zone is None else _placed(moment, own_zone)
     elif isinstance(moment, date) and not isinstance(moment, datetime):
         moment = datetime.combine(moment, time())
     if not isinstance(moment, datetime) or moment != moment:  # NaT is a datetime unequal to itself.
@@ -129,12 +157,11 @@ def instant(
             f"{name}={given!r} is no instant; expected a datetime, a date, a datetime64 or ISO "
             "8601 text"
         )
-    if hasattr(moment, "to_pydatetime"):
-        moment = moment.to_pydatetime(warn=False)  # Versions are dated in microseconds.
-    try:
-        return _placed(moment, tz) if moment.tzinfo is None else moment.astimezone(UTC)
-    except OverflowError as error:
-        raise InvalidArgument(f"{name}={given!r} is not within the years 1 to 9999") from error
+    # Versions are dated in microseconds.
+    read: datetime = (
+        moment.to_pydatetime(warn=False) if hasattr(moment, "to_pydatetime") else moment
+    )
+    return read
 
 
 def plain_time(given: Any) -> Any:

@@ -33,6 +33,13 @@ CoinTexts = Literal["any", "slug"]
 """What the texts of coins are: slugs, tickers or names, or slugs alone."""
 _SQL = NamedStatements("almanac")
 FILE: Final = "warehouse.duckdb"
+_EVENT_DATES: Final = frozenset(
+    (
+        *("date", "date_end", "date_exact", "date_final", "earliest", "latest"),
+        *("lower", "upper"),
+    )
+)
+"""Columns that stay in UTC in every zone: a day that is moved to a zone may be another day."""
 _ZONELESS: Final = re.compile(r"TIMESTAMP(_(S|MS|NS))?")
 _PROGRAM: Final = QueryHooks()
 _CLOSED: Final = "the database is closed; open it again with almanac.open()"
@@ -216,7 +223,7 @@ class Reader:
                         relation = connection.sql(sql, params=dict(values) or None)
                     else:
                         relation = reading_relation(connection, sql, values)
-                    return self._finished(relation.to_arrow_table())
+                    return self._finished(relation.to_arrow_table(), own=own)
             except QueryRefused as error:
                 if own and isinstance(error.__cause__, _MISSING):
                     raise WarehouseError(
@@ -263,16 +270,16 @@ class Reader:
             f'db.register("{found[1]}", {frame}); db.tables() lists those of the warehouse.'
         )
 
-    def _finished(self, table: "pa.Table") -> "pa.Table":
+    def _finished(self, table: "pa.Table", *, own: bool) -> "pa.Table":
         import pyarrow as pa
 
         if len(set(table.column_names)) < table.num_columns:
             table = table.rename_columns(_distinct(table.column_names))
-        instants = pa.timestamp("us", str(self.tz)) if str(self.tz) != "UTC" else None
+        instants = pa.timestamp("us", str(self.tz)) if own and str(self.tz) != "UTC" else None
         for number, field in enumerate(table.schema):
             wanted = None
             if pa.types.is_timestamp(field.type) and field.type.tz is not None:
-                wanted = instants
+                wanted = instants if field.name not in _EVENT_DATES else None
             elif getattr(field.type, "extension_name", "") == "arrow.json":
                 wanted = pa.string()  # pandas has no such type.
             if wanted is not None:

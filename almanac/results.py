@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class Result:
     """Rows in memory, read from one publication. Instants are in the zone of the database.
 
+    Dates of events are in UTC in every zone: a date of day precision is a UTC day.
+
     Iteration and `len` are over rows. `result["column"]` is a column, `result[["a", "b"]]` a Result
     with these columns, `"column" in result` says whether there is one. Libraries that know Arrow's
     PyCapsule interface take a Result as it is, such as `polars.DataFrame(result)`.

@@ -31,7 +31,8 @@ WHERE database_name = current_database()
 -- Grain: one row per event known at $at that passes the filters, as it was known then.
 -- Parameters: $at; $basis; $coins, $categories (names in small letters), $statuses, lists or NULL;
 -- $lower and $upper, instants or NULL: the event may lie in the window, one with a deadline at any
--- time from its first sighting; $min_impact, and $bands, the bands that lie above it as a whole.
+-- time from its first sighting; $lower_day and $upper_day, the same for dates of days and periods;
+-- $min_impact, and $bands, the bands that lie above it as a whole.
 -- Run twice: the same rows.
 SELECT *
 FROM events_as_of($at::TIMESTAMPTZ, basis := $basis)
@@ -43,11 +44,20 @@ WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
         )
     )
     AND ($statuses::VARCHAR[] IS NULL OR list_contains($statuses::VARCHAR[], status))
-    AND ($lower::TIMESTAMPTZ IS NULL OR latest > $lower::TIMESTAMPTZ)
+    AND (
+        $lower::TIMESTAMPTZ IS NULL
+        OR latest > CASE
+            WHEN epoch_us(date_end) % 86400000000 = 0 THEN $lower_day::TIMESTAMPTZ
+            WHEN date_end IS NOT NULL OR date_precision = 'instant' THEN $lower::TIMESTAMPTZ
+            ELSE $lower_day::TIMESTAMPTZ
+        END
+    )
     AND (
         $upper::TIMESTAMPTZ IS NULL
-        OR coalesce(earliest, least(first_seen_at, latest - INTERVAL 24 HOURS))
-            < $upper::TIMESTAMPTZ
+        OR coalesce(earliest, least(first_seen_at, latest - INTERVAL 24 HOURS)) < CASE
+            WHEN date_precision = 'instant' THEN $upper::TIMESTAMPTZ
+            ELSE $upper_day::TIMESTAMPTZ
+        END
     )
     AND (
         $min_impact::DOUBLE IS NULL

@@ -6,7 +6,7 @@ not: bars (study). A row is one event and one coin; rows are joined by event id 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Final
 
 import numpy as np
@@ -246,4 +246,9 @@ def _utc(values: Any, name: str, tz: tzinfo) -> Any:
         return pd.Series(pd.NaT, values.index, "datetime64[us, UTC]")
     moments = moments_of(values, name, tz)
     found = pd.Series(moments.microseconds.view("datetime64[us]"), values.index)
+    if name == "date":  # A date alone is a UTC day, as those of the warehouse are.
+        shown = pd.Series(
+            moments_of(values, name, UTC).microseconds.view("datetime64[us]"), values.index
+        )
+        found = found.where(shown != shown.dt.normalize(), shown)
     return found.where(moments.is_known).dt.tz_localize("UTC")

@@ -538,8 +538,8 @@ class TestZones:
         with almanac.open(file, clock=lambda: NOW, tz="America/New_York") as db:
             (row,) = db.events(as_of="2026-03-05 01:00", categories="Exchange Listing").rows()
             assert row["date"] == at(12, 12)
-            assert row["date"].tzinfo == ZoneInfo("America/New_York")
-            assert str(db.events().df()["date"].dtype) == "datetime64[us, America/New_York]"
+            assert row["changed_at"].tzinfo == ZoneInfo("America/New_York")
+            assert str(db.events().df()["changed_at"].dtype) == "datetime64[us, America/New_York]"
         with almanac.open(file, clock=lambda: NOW) as db:
             (row,) = db.events(as_of="2026-03-05 01:00", categories="Exchange Listing").rows()
             assert row["date"] == at(10, 12)
@@ -610,13 +610,13 @@ class TestZones:
         with pytest.raises(almanac.InvalidArgument, match="no such time zone"):
             almanac.open(file, tz=tz)
 
-    def test_a_date_that_is_asked_for_coverage_is_of_the_zone_of_the_database(self) -> None:
+    def test_a_date_that_is_asked_for_coverage_is_a_day_of_utc_and_a_time_of_the_zone(self) -> None:
         row = {"feed": "events", "coins": None, "categories": None, "upper": None}
-        window = {**row, "lower": at(1, 4), "observed_at": at(2)}
+        window = {**row, "lower": at(1), "observed_at": at(2)}
         windows = Result(pa.Table.from_pylist([window]))
-        found = Coverage(at(2), at(2), at(2), windows, ZoneInfo("America/New_York"))
-        assert found.covers("2026-03-01")
-        assert not found.covers("2026-02-28T22:59")
+        found = Coverage(at(2), at(2), at(2), windows, ZoneInfo("Asia/Tokyo"))
+        assert found.covers("2026-03-01") and found.covers(at(1).date())
+        assert not found.covers("2026-03-01T08:59")
 
     def test_an_instant_or_a_time_out_of_range_is_refused(self, db: almanac.Database) -> None:
         for within in ("99999999999d", timedelta.max):

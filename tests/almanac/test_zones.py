@@ -236,3 +236,92 @@ def test_a_zone_is_utc_or_an_iana_name_with_its_region() -> None:
     for wrong in ("", "+02:00", "../x", "EST", timezone(timedelta(hours=2))):
         with pytest.raises(InvalidArgument, match="no such time zone"):
             zone(wrong)
+
+
+DAYS = [at(day) for day in range(2, 29)]
+ZONES = ["Etc/GMT+12", "Pacific/Marquesas", "America/New_York", "UTC", "Asia/Tokyo", "Etc/GMT-14"]
+
+
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An event on each day, two with a time of day, one that ends on a later day, and a month."""
+    versions = [
+        Known(event_id=f"day-{day:%d}", known_from=at(1), date=day, coins=("bitcoin",), title="Day")
+        for day in DAYS
+    ]
+    versions += [
+        Known(event_id="night", known_from=at(1), date=at(10, 3), coins=("bitcoin",)),
+        Known(event_id="evening", known_from=at(1), date=at(10, 22), coins=("bitcoin",)),
+        Known(event_id="long", known_from=at(1), date=at(3), date_end=at(6)),
+        Known(
+            event_id="month",
+            known_from=at(1),
+            date=at(31),
+            date_type="month",
+            is_estimated=True,
+        ),
+    ]
+    coins = [NamedCoin("bitcoin", "BTC", "Bitcoin", 1)]
+    path = tmp_path_factory.mktemp("days") / "warehouse.duckdb"
+    return publish_by_hand(path, versions, pulls=[at(1), at(8)], coins=coins)
+
+
+@pytest.mark.parametrize("tz", ZONES)
+def test_a_date_of_a_day_is_the_utc_day_in_every_zone(dated: Path, tz: str) -> None:
+    expected = [f"{day:%Y-%m-%d}" for day in DAYS]
+
+    def shown(frame: pd.DataFrame, column: str, prefix: str = "day-") -> list[str]:
+        rows = frame[frame["event_id"].str.startswith(prefix)]
+        return sorted(rows[column].dt.strftime("%Y-%m-%d"))
+
+    with almanac.open(dated, tz=tz, clock=lambda: NOW) as db:
+        frame = db.events(as_of=at(2)).df()
+        assert shown(frame, "date") == shown(frame, "earliest") == expected
+        assert [str(row["date"].date()) for row in db.history("day-05")] == ["2026-03-05"]
+        assert str(db.first_release("day-05")["date"].date()) == "2026-03-05"
+        assert shown(db.known_before("1d").df(), "date_final") == expected[:9]
+        assert shown(db.upcoming(within="30d", as_of=at(1)).df(), "date_exact") == expected
+        for view in ("events", "upcoming_events", "coin_calendar", "event_versions"):
+            column = "date_exact" if view in ("upcoming_events", "coin_calendar") else "date"
+            found = db.sql(
+                f"SELECT event_id, {column} AS d, min({column}) OVER () FROM {view}"
+            ).df()
+            assert set(shown(found, "d")) <= set(expected)
+        days = pd.date_range("2026-03-02 12:00", periods=6, tz="UTC")
+        trades = pd.DataFrame({"ts": days, "coin": "BTC"})
+        joined = db.attach_known(trades)
+        assert [f"{date:%Y-%m-%d}" for date in joined["next_event_date"]] == expected[:6]
+        assert list(joined["days_until"]) == [0] * 6
+        # What is no date of an event is in the zone of the database.
+        assert str(frame["first_seen_at"].dt.tz) == tz
+
+
+@pytest.mark.parametrize("tz", ZONES)
+@pytest.mark.parametrize("form", [str, pd.Timestamp, lambda day: day, datetime.fromisoformat])
+def test_a_window_of_days_has_the_events_of_these_days_in_every_zone(
+    dated: Path, tz: str, form: Any
+) -> None:
+    with almanac.open(dated, tz=tz, clock=lambda: NOW) as db:
+
+        def found(lower: str | None, upper: str | None) -> set[str]:
+            window = tuple(None if day is None else form(day) for day in (lower, upper))
+            return {row["event_id"] for row in db.events(window=window)}  # type: ignore[arg-type]
+
+        # The tenth in the zone has those of the events at 3:00 and 22:00 UTC that lie in it.
+        local = {"night": at(10, 3), "evening": at(10, 22)}
+        day = at(10).date()
+        timed = {name for name, date in local.items() if date.astimezone(zone(tz)).date() == day}
+        assert found("2026-03-10", "2026-03-11") == {"day-10", "month"} | timed
+        assert found("2026-03-05", "2026-03-07") == {"day-05", "day-06", "long", "month"}
+        assert found(None, "2026-03-03") == {"day-02", "month"}
+        assert found("2026-03-28", None) == {"day-28", "month"}
+        assert found("2026-04-01", None) == set()
+        assert found("2026-02-01", "2026-03-01") == set()
+
+
+def test_a_window_with_zones_is_compared_as_instants(dated: Path) -> None:
+    with almanac.open(dated, tz="America/New_York", clock=lambda: NOW) as db:
+        window = ("2026-03-10T02:00Z", "2026-03-10T04:00Z")
+        assert {row["event_id"] for row in db.events(window=window)} == {"day-10", "night", "month"}
+        window = ("today", "tomorrow")
+        assert {row["event_id"] for row in db.events(window=window)} == {"day-08", "month"}
