@@ -67,10 +67,22 @@ def resolve_coins(
 ) -> dict[str, Coin]:
     """Return the coin of each text as `resolve_coin`, with one query; leave out what is no coin.
 
-    If each is a slug as it is written, and most of them can be nothing else, all are slugs.
-
     Raises:
         AmbiguousCoin: a text stands for several coins; the message lists their slugs.
+    """
+    found = find_coins(reader, wanted, by_name=by_name)
+    for text, coins in found.items():
+        if len(coins) > 1:
+            raise AmbiguousCoin(in_words(text, coins), list(coins))
+    return {text: coins[0] for text, coins in found.items()}
+
+
+def find_coins(
+    reader: Reader, wanted: Iterable[str], *, by_name: bool = True
+) -> dict[str, tuple[Coin, ...]]:
+    """Return the coins that each text stands for, with one query: several if it is ambiguous.
+
+    If each is a slug as it is written, and most of them can be nothing else, all are slugs.
     """
     import pyarrow as pa
 
@@ -81,18 +93,18 @@ def resolve_coins(
         _SQL["coins_named"], values, frames={"wanted_coins": frame}
     ).to_pylist():
         found.setdefault(row["wanted"], []).append(row)
-    several = {text: coins for text, coins in found.items() if len(coins) > 1}
-    if several and _are_slugs(found, len(frame)):
+    if any(len(rows) > 1 for rows in found.values()) and _are_slugs(found, len(frame)):
         found = {text: [row for row in rows if row["coin"] == text] for text, rows in found.items()}
-        several = {}
-    for text, coins in several.items():
-        raise AmbiguousCoin(
-            f"{text!r} stands for {len(coins)} coins: {_listed(coins)}. Write "
-            f"{' or '.join('slug:' + row['coin'] for row in coins[:_LISTED_MAX])}. Where every "
-            "text is a slug: almanac.open(…, coins_are='slug')",
-            [_coin(row) for row in coins],
-        )
-    return {text: _coin(coins[0]) for text, coins in found.items()}
+    return {text: tuple(_coin(row) for row in rows) for text, rows in found.items()}
+
+
+def in_words(text: str, coins: Sequence[Coin]) -> str:
+    """Return the message that a text stands for several coins."""
+    slugs = " or ".join(f"slug:{coin.slug}" for coin in coins[:_LISTED_MAX])
+    return (
+        f"{text!r} stands for {len(coins)} coins: {_listed(coins)}. Write {slugs}. Where every "
+        "text is a slug: almanac.open(…, coins_are='slug')"
+    )
 
 
 def _are_slugs(found: dict[str, list[dict[str, Any]]], count: int) -> bool:
@@ -139,7 +151,7 @@ def slugs_of(reader: Reader, coins: str | Coin | Iterable[str | Coin] | None) ->
     return [coin.slug for coin in resolve_each(reader, list(coins))]
 
 
-def _similar(reader: Reader, text: str) -> list[dict[str, Any]]:
+def _similar(reader: Reader, text: str) -> list[Coin]:
     """Return coins with a slug, ticker or name that begins as a text, or is spelled like it."""
     coins = reader.query(_SQL["coin_names"]).to_pylist()
     spelled: dict[str, dict[str, Any]] = {}
@@ -149,14 +161,14 @@ def _similar(reader: Reader, text: str) -> list[dict[str, Any]]:
     start = "".join(filter(str.isprintable, text)).strip().lower()
     near = [name for name in spelled if start and name.startswith(start)]
     near = near or get_close_matches(start, spelled, _LISTED_MAX, _LIKENESS)
-    return list({spelled[name]["coin"]: spelled[name] for name in near}.values())
+    return list({spelled[name]["coin"]: _coin(spelled[name]) for name in near}.values())
 
 
 def _coin(row: dict[str, Any]) -> Coin:
     return Coin(row["coin"], row["symbol"], row["name"], row["rank"])
 
 
-def _listed(rows: list[dict[str, Any]]) -> str:
-    names = [f"{row['coin']} ({row['name']})" for row in rows[:_LISTED_MAX]]
-    more = len(rows) - len(names)
+def _listed(coins: Sequence[Coin]) -> str:
+    names = [f"{coin.slug} ({coin.name})" for coin in coins[:_LISTED_MAX]]
+    more = len(coins) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")

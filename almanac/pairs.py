@@ -6,10 +6,10 @@ names (coins). A name of a coin never counts in a pair. A text that may be a slu
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from almanac.coins import PREFIXES, Coin, resolve_coin, resolve_coins
+from almanac.coins import PREFIXES, Coin, find_coins, in_words, resolve_coin
 from almanac.errors import AmbiguousCoin, UnknownName
 from almanac.reader import Reader
 
@@ -57,18 +57,15 @@ def resolve_pair(reader: Reader, text: str, coins: Coins | None = None) -> Coin:
         AmbiguousCoin: several coins have the ticker.
         UnknownName: none has it. A coin whose name, not ticker, is this text does not count.
     """
-    tickers = tickers_of_pair(text)
     if coins and (label := named_label(text, coins)) is not None:
         return resolve_coin(reader, coins[label])
-    if "/" not in text and (whole := _resolving(reader)(text)) is not None:
-        return whole
-    found = _coin_of(text, tickers, _resolving(reader))
-    if found is None:
-        raise UnknownName(
-            f"no coin has the ticker {(tickers or [text])[0]!r} of {text!r}. Name the coin, by its "
-            f"slug: coins={{{text!r}: …}}"
-        )
-    return found
+    if found := _only(_found(reader, [text], by_name=False)):
+        return found[text]
+    ticker = (tickers_of_pair(text) or [text])[0]
+    raise UnknownName(
+        f"no coin has the ticker {ticker!r} of {text!r}. Name the coin, by its slug: "
+        f"coins={{{text!r}: …}}"
+    )
 
 
 def resolve_pairs(
@@ -82,17 +79,7 @@ def resolve_pairs(
         AmbiguousCoin: several coins have a ticker or name; the message lists their slugs.
         UnknownName: a coin that the caller names does not exist.
     """
-    texts = list(dict.fromkeys(wanted))
-    labels = {text: named_label(text, coins) for text in texts} if coins else {}
-    said = {t: resolve_coin(reader, coins[n]) for t, n in labels.items() if coins and n is not None}
-    texts = [text for text in texts if text not in said]
-    found = said | resolve_coins(reader, texts)
-    tickers = {text: tickers_of_pair(text) for text in texts if text not in found}
-    resolve = _resolving(reader, [ticker for each in tickers.values() for ticker in each])
-    for text, each in tickers.items():
-        if (coin := _coin_of(text, each, resolve)) is not None:
-            found[text] = coin
-    return found
+    return _only(find_pairs(reader, wanted, coins))
 
 
 def resolve_each_pair(
@@ -118,16 +105,22 @@ def resolve_each_pair(
     return listed
 
 
-def find_pairs(reader: Reader, wanted: Iterable[str]) -> dict[str, tuple[Coin, ...]]:
-    """Return the coins that each text may mean, as `resolve_pairs`: several if it is ambiguous."""
+def find_pairs(
+    reader: Reader, wanted: Iterable[str], coins: Coins | None = None
+) -> dict[str, tuple[Coin, ...]]:
+    """Return the coins that each text may mean, as `resolve_pairs`: several if it is ambiguous.
+
+    Raises:
+        AmbiguousCoin, UnknownName: a coin that the caller names is not one coin.
+    """
     texts = list(dict.fromkeys(wanted))
-    try:
-        return {text: (coin,) for text, coin in resolve_pairs(reader, texts).items()}
-    except AmbiguousCoin as error:
-        if len(texts) == 1:
-            return {texts[0]: error.coins}
-    half = len(texts) // 2
-    return find_pairs(reader, texts[:half]) | find_pairs(reader, texts[half:])
+    labels = {text: named_label(text, coins) for text in texts} if coins else {}
+    said = {
+        text: (resolve_coin(reader, coins[label]),)
+        for text, label in labels.items()
+        if coins and label is not None
+    }
+    return said | _found(reader, [text for text in texts if text not in said], by_name=True)
 
 
 def named_label(text: str, coins: Coins) -> str | None:
@@ -135,40 +128,30 @@ def named_label(text: str, coins: Coins) -> str | None:
     return next((label for label in (text, *tickers_of_pair(text)) if label in coins), None)
 
 
-_Resolve = Callable[[str], Coin | None]
+def _found(reader: Reader, texts: list[str], *, by_name: bool) -> dict[str, tuple[Coin, ...]]:
+    """Return the coins of texts, else of the tickers of pairs, with two queries."""
+    found = find_coins(reader, texts, by_name=by_name)
+    tickers = {text: tickers_of_pair(text) for text in texts if text not in found}
+    asked = [ticker for each in tickers.values() for ticker in each]
+    of_ticker = find_coins(reader, asked, by_name=False) if asked else {}
+    for text, each in tickers.items():
+        coins = {coin.slug: coin for ticker in each for coin in of_ticker.get(ticker, ())}
+        if coins:
+            found[text] = tuple(coins.values())
+    return found
 
 
-def _resolving(reader: Reader, texts: Iterable[str] = ()) -> _Resolve:
-    """Return a function that returns the coin of a slug or ticker, of these without a query each.
-
-    It raises AmbiguousCoin.
-    """
-    try:
-        known = resolve_coins(reader, texts, by_name=False)
-    except AmbiguousCoin:
-        known, texts = {}, ()  # Which text is ambiguous, and whether it is wanted, shows below.
-    asked = frozenset(texts)
-
-    def resolve(text: str) -> Coin | None:
-        if text in asked:
-            return known.get(text)
-        try:
-            return resolve_coin(reader, text, by_name=False)
-        except UnknownName:
-            return None
-
-    return resolve
+def _only(found: Mapping[str, tuple[Coin, ...]]) -> dict[str, Coin]:
+    for text, coins in found.items():
+        if len(coins) > 1:
+            raise AmbiguousCoin(pair_in_words(text, coins), list(coins))
+    return {text: coins[0] for text, coins in found.items()}
 
 
-def _coin_of(text: str, tickers: Iterable[str], resolve: _Resolve) -> Coin | None:
-    coins = {coin.slug: coin for ticker in tickers if (coin := resolve(ticker))}
-    if len(coins) > 1:
-        raise AmbiguousCoin(
-            f"{text!r} is a pair of {' or of '.join(coins)}. Write the pair with a slash, or use "
-            "the slug.",
-            list(coins.values()),
-        )
-    return next(iter(coins.values()), None)
+def pair_in_words(text: str, coins: Sequence[Coin]) -> str:
+    """Return the message that a text stands for several coins."""
+    several = len(tickers_of_pair(text)) > 1
+    return in_words(text, coins) + (". Or write the pair with a slash" if several else "")
 
 
 def _divided(text: str) -> list[str]:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from almanac.coins import Coin
-from almanac.errors import AmbiguousCoin, InvalidArgument
+from almanac.errors import InvalidArgument
 from almanac.events import Coins
-from almanac.pairs import named_label, resolve_each_pair, resolve_pairs
+from almanac.pairs import find_pairs, pair_in_words, resolve_each_pair
 from almanac.reader import Reader
 
 NamedCoins = Mapping[str, str | Coin]
@@ -39,9 +39,14 @@ def name_coins(reader: Reader, names: Iterable[str], said: NamedCoins) -> CoinNa
         AmbiguousCoin, UnknownName: what the caller says is not one coin.
     """
     texts = list(dict.fromkeys(names))
-    slugs, ambiguous = _resolved(reader, texts, said)
-    unknown = tuple(text for text in texts if text not in slugs and text not in ambiguous)
-    return CoinNames(slugs, unknown, ambiguous)
+    found = find_pairs(reader, texts, said)
+    return CoinNames(
+        slugs={text: coins[0].slug for text, coins in found.items() if len(coins) == 1},
+        unknown=tuple(text for text in texts if text not in found),
+        ambiguous={
+            text: pair_in_words(text, coins) for text, coins in found.items() if len(coins) > 1
+        },
+    )
 
 
 def said_coins(coins: Coins | None) -> NamedCoins:
@@ -81,21 +86,3 @@ def refuse_same_coin(reader: Reader, coin: str, beside: Sequence[str], said: Nam
             f"prices: the column {same[0]!r} and the bars beside it may both be prices of {coin}; "
             "keep one of them"
         )
-
-
-def _resolved(
-    reader: Reader, texts: list[str], said: NamedCoins
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the slug of each text that is a coin, and the message of each that is several."""
-    try:
-        found = resolve_pairs(reader, texts, said)
-        return {text: coin.slug for text, coin in found.items()}, {}
-    except AmbiguousCoin as error:
-        if len(texts) == 1:
-            if named_label(texts[0], said) is not None:
-                raise  # The caller names it, and with a ticker of several coins.
-            return {}, {texts[0]: str(error)}
-    # Halving finds the few texts that are ambiguous with few queries.
-    middle = len(texts) // 2
-    first, other = (_resolved(reader, part, said) for part in (texts[:middle], texts[middle:]))
-    return first[0] | other[0], first[1] | other[1]

@@ -28,7 +28,7 @@ COLUMNS: Final = (
     *("categories", "impact", "band", "date_final", "status_final", "moved_after_entry"),
     "cancelled_after_entry",
 )
-ADVICE: Final = " Or say which: coins={'name in the prices': 'its-slug', …}."
+ADVICE: Final = ". Or say which: coins={'name in the prices': 'its-slug', …}."
 PRECISIONS: Final = {"exact": ["instant", "day"], "instant": ["instant"]}
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from almanac.errors import InvalidArgument
@@ -169,6 +169,7 @@ class TestSeveralCoins:
 
 
 class TestTickersThatLookLikeFields:
+    @settings(deadline=None)
     @given(
         field=st.sampled_from(["open", "HIGH", "Low", "CLOSE", "Adj Close", "volume", "VWAP"]),
         others=st.lists(st.sampled_from(["BTC", "ETH", "HIGHER", "time"]), unique=True),

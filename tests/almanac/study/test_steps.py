@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import almanac
@@ -29,6 +29,7 @@ def stepped(factor: float, at: Any = EVENT, coin: str = "bitcoin") -> pd.DataFra
 
 
 class TestFinding:
+    @settings(deadline=None)
     @given(
         power=st.sampled_from([-8, -6, -4, -3, -2, -1, 1, 2, 3, 4, 6, 8]),
         bar=st.integers(1, 59),
