@@ -54,6 +54,7 @@ class Known:
     source_url: str | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    cancelled_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
