@@ -4,8 +4,11 @@ Today's partition pulls. A past one is reused from landing without a request: th
 today's data only.
 """
 
+import logging
+import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from typing import Final
@@ -23,6 +26,7 @@ from assets.partitions import (
     log_left_out,
     record_so_far,
 )
+from resources import waits
 from resources.deferrals import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
 from resources.errors import CatalogError
 from resources.http.retries import utc_now
@@ -46,7 +50,8 @@ def land(
     arrived = _land_inbox(context, catalog, home, days) if feed in NEVER_PULLED else {}
     for day in days:
         try:
-            feed_day = pull_or_reuse(feed, day, catalog, home.landing, alone=len(days) == 1)
+            with _waits_logged(context.log):
+                feed_day = pull_or_reuse(feed, day, catalog, home.landing, alone=len(days) == 1)
         except (CatalogError, DayNotLanded, WarehouseError) as error:
             record_so_far(context, metadata_of_days)
             raise dg.Failure(str(error), allow_retries=False) from error
@@ -59,6 +64,30 @@ def land(
     for day, metadata in metadata_of_days.items():
         context.add_asset_metadata(metadata, partition_key=day.isoformat())
     return dg.MaterializeResult()
+
+
+@contextmanager
+def _waits_logged(log: logging.Logger) -> Iterator[None]:
+    """Log the waits of this block as events of the run."""
+    handler = _Forwarder(log)
+    waits.log.addHandler(handler)
+    try:
+        yield
+    finally:
+        waits.log.removeHandler(handler)
+
+
+class _Forwarder(logging.Handler):
+    """Passes records on to the log of a run; those of other threads are of other runs."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        super().__init__()
+        self._log = log
+        self._thread = threading.get_ident()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread == self._thread:
+            self._log.info(record.getMessage())
 
 
 def _land_inbox(

@@ -4,6 +4,7 @@ Only this module writes to a terminal. It prints text, never markup, and shows c
 escaped form, since most texts come from a service.
 """
 
+import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from rich.text import Text
 
 from almanac.forms.plain_text import escaped_in_json, plain, plain_line
 from almanac.forms.text_table import cell
+from resources import waits
 from warehouse.errors import QUERY_INTERRUPTED
 
 if TYPE_CHECKING:
@@ -161,6 +163,21 @@ def show_problems(problems: "Iterable[BatchProblem]", *, on: Console = people) -
 class _PlainColumn(TextColumn):
     def render(self, task: Task) -> Text:
         return Text(plain_line(self.text_format.format(task=task)))
+
+
+class _WaitLines(logging.Handler):
+    """Prints a line for each wait, above the progress bar if there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warnings.print(record.getMessage(), soft_wrap=True)
+
+
+_WAIT_LINES: Final = _WaitLines()
+
+
+def show_waits() -> None:
+    """Print on standard error what a command waits for, and how long."""
+    waits.log.addHandler(_WAIT_LINES)
 
 
 @contextmanager

@@ -7,11 +7,12 @@ A note is written when a pull is deferred or refused, and removed when the same 
 Backfills have notes of their own (backfill/state.py).
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 
-from resources.errors import Defer
+from resources.errors import CatalogError, Defer
 from resources.limits.allowance import Work
 from warehouse.files.notes import put_note, read_notes
 from warehouse.files.storage import Storage
@@ -19,6 +20,8 @@ from warehouse.landing.batches import Feed
 
 _FOLDER = "deferred"
 _REFUSED = "refused"
+FAILED_EXPORT_AGAIN_AFTER: Final = timedelta(hours=3)
+"""The whole daily pull is repeated then, which costs requests."""
 
 
 class DeferredPull(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +98,14 @@ def deferred_pull(work: Work, feed: Feed, error: Defer, now: datetime) -> Deferr
     return DeferredPull(
         work=work, feed=feed, noted_at=now, resume_at=error.resume_at, why=error.happened
     )
+
+
+def failed_export(error: CatalogError, now: datetime) -> Defer:
+    """Return the deferral of an export that failed on every attempt."""
+    deferral = Defer(error.happened, resume_at=now + FAILED_EXPORT_AGAIN_AFTER, reason="failing")
+    deferral.attempts = error.attempts
+    deferral.left = error.left
+    return deferral
 
 
 def _wrong(name: str, note: DeferredPull) -> str:

@@ -35,7 +35,8 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 NotDataKind = Literal["html", "json_error", "json", "empty", "bare_header", "content_type"]
-Reason = Literal["quota", "asked_to_wait"]
+Reason = Literal["quota", "asked_to_wait", "failing"]
+Period = Literal["month", "day"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +128,25 @@ class TooSlow(RetryLater):
 class Defer(CatalogError):
     """The service won't answer for a long time; `resume_at` (UTC) is when it will.
 
-    `reason` is `quota` or `asked_to_wait`; `estimated` is true if the service named no time and
-    the start of the next quota month is used.
+    `reason` is `quota`, `asked_to_wait`, or `failing` for an export that failed on every attempt.
+    `estimated` is true if the service named no time: a quota of a month then ends with the month,
+    and one of a day (`period`) at midnight UTC.
     """
 
     def __init__(
-        self, happened: str, *, resume_at: datetime, reason: Reason, estimated: bool = False
+        self,
+        happened: str,
+        *,
+        resume_at: datetime,
+        reason: Reason,
+        estimated: bool = False,
+        period: Period = "month",
     ) -> None:
         super().__init__(happened, next_step=f"Resume at {resume_at:%Y-%m-%d %H:%M:%S} UTC")
         self.resume_at = resume_at
         self.reason: Reason = reason
         self.estimated = estimated
+        self.period: Period = period
 
 
 class SkipRecord(CatalogError):

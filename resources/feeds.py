@@ -12,8 +12,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from catalog.contract.plans import Plan
-from resources.deferrals import DeferredPulls, deferred_pull
-from resources.errors import AccessDenied, Defer, PlanLacksAccess
+from resources.deferrals import DeferredPulls, deferred_pull, failed_export
+from resources.errors import (
+    AccessDenied,
+    Defer,
+    PlanLacksAccess,
+    QuotaUnknown,
+    RetryLater,
+    TruncatedBody,
+)
 from resources.ingest.scopes import PollWindow
 from resources.session import CatalogSession
 from warehouse.landing.batches import Feed
@@ -69,6 +76,12 @@ def pull(feed: Feed, service: CatalogSession) -> Pulled:
         return Pulled(feed, why_nothing=f"not in the plan {service.plan.name}: {error}")
     except Defer as error:
         return Pulled(feed, why_nothing=f"deferred: {error}", deferred=error)
+    except (RetryLater, TruncatedBody) as error:
+        if feed != "export" or isinstance(error, QuotaUnknown):
+            raise
+        # The other feeds go on without it; the deferral resumes it.
+        later = failed_export(error, service.now())
+        return Pulled(feed, why_nothing=f"deferred: {later}", deferred=later)
     deferred = next(
         (landing_.deferred for landing_ in landed if landing_.deferred is not None), None
     )

@@ -38,6 +38,9 @@ USEFUL: Final = frozenset(
 RETRY_AFTER_CEILING_S: Final = 366 * 86_400.0
 """A longer wait is read as this, so that no arithmetic with times overflows."""
 _SINCE = re.compile(r"@[0-9]{1,11}", re.ASCII)
+_EPOCH = re.compile(r"[1-9][0-9]{9}([0-9]{3})?(\.[0-9]{0,9})?", re.ASCII)
+"""Seconds or milliseconds since 1970, from the year 2001 on."""
+_ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,300}(\.[0-9]{0,300})?([eE]\+?[0-9]{1,3})?", re.ASCII)
 
 
@@ -57,6 +60,17 @@ def read_http_date(text: str | None) -> datetime | None:
         return None
 
 
+def _read_iso(text: str) -> datetime | None:
+    """Return an ISO 8601 timestamp as aware UTC; None if it is none."""
+    if not _ISO_DATE.match(text):
+        return None
+    try:
+        read = datetime.fromisoformat(text)
+        return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
 def read_deprecation(text: str | None) -> datetime | None:
     """Return the instant in `Deprecation` (RFC 9745: @ and seconds; before it, an HTTP date)."""
     if text and _SINCE.fullmatch(text.strip()):
@@ -67,15 +81,20 @@ def read_deprecation(text: str | None) -> datetime | None:
 def retry_after_s(text: str | None, *, now: datetime) -> float | None:
     """Return how long the service requests to wait, in seconds (interface section 7).
 
-    Seconds and HTTP dates are read. A past date is 0.0; absent, negative or neither of the two
-    is None, since a header that can't be read must not end a retry. Never over
+    Seconds, HTTP dates, ISO 8601 timestamps (in UTC unless they have a zone), and seconds or
+    milliseconds since 1970 are read. A past time is 0.0; absent, negative or none of these is
+    None, since a header that can't be read must not end a retry. Never over
     RETRY_AFTER_CEILING_S. `now` is the service's time.
     """
     if text is None:
         return None
-    if _SECONDS.fullmatch(text.strip()):
-        return min(float(text.strip()), RETRY_AFTER_CEILING_S)
-    until = read_http_date(text)
+    text = text.strip()
+    if _EPOCH.fullmatch(text):
+        until: datetime | None = datetime.fromtimestamp(int(text[:10]), UTC)
+    elif _SECONDS.fullmatch(text):
+        return min(float(text), RETRY_AFTER_CEILING_S)
+    else:
+        until = _read_iso(text) or read_http_date(text)
     if until is None:
         return None
     return min(max(0.0, (until - now).total_seconds()), RETRY_AFTER_CEILING_S)

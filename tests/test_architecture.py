@@ -70,7 +70,7 @@ FLOORS = {
         "news",
     ),
     "resources": (
-        "errors service_address service_clock",
+        "errors service_address service_clock waits",
         "limits",
         "deferrals http",
         "ingest request_log",

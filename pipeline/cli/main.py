@@ -29,6 +29,7 @@ from pipeline.console import (
     INTERRUPTED,
     fail,
     interruptible,
+    show_waits,
     warnings,
 )
 from warehouse.errors import WarehouseError
@@ -187,6 +188,7 @@ class PlainGroup(TyperGroup):
         try:
             with interrupted_in_one_line():
                 begin_private()
+                show_waits()
                 warn_of_secrets()
                 return super().invoke(ctx)
         except SettingsError as error:

@@ -11,7 +11,7 @@ from resources.errors import CatalogError, Defer, Evidence, RateHeld
 from resources.http.bodies import BodyReader
 from resources.http.responses import ErrorResponse, error_from_response, error_from_transport
 from resources.http.retries import Ambient, RetryPolicy, with_retries
-from resources.http.transport import CHARGED, FOR_EXPORT, FOR_USAGE, SENT_AT, TOTAL_S
+from resources.http.transport import CHARGED, FOR_EXPORT, FOR_USAGE, PACE, SENT_AT, TOTAL_S
 from resources.limits.limiter import Limiter
 from resources.service_clock import ServiceClock, useful_headers
 from warehouse import bounds
@@ -26,13 +26,19 @@ _ROW_BYTES: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """In seconds. `read` allows the service its 30 s; the totals limit a whole attempt."""
+    """In seconds. `read` allows the service its 30 s; the totals limit a whole attempt.
+
+    An attempt may take `first` and after that as long as its bytes at `least_bytes_per_s`, so that
+    a body that is sent drop by drop ends soon.
+    """
 
     connect: float = 10.0
     read: float = 45.0
     write: float = 10.0
     total: float = 120.0
     export_total: float = 1_800.0
+    first: float = 60.0
+    least_bytes_per_s: float = 4_096.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +170,9 @@ class Caller:
             request.extensions |= {FOR_USAGE: for_usage, FOR_EXPORT: for_export}
             return self._attempt(request, read, statuses, number)
 
-        return with_retries(attempt, policy=self._policy, ambient=self._ambient)
+        return with_retries(
+            attempt, policy=self._policy, ambient=self._ambient, for_export=for_export
+        )
 
     def _request(
         self,
@@ -182,7 +190,10 @@ class Caller:
             timeout=httpx.Timeout(
                 connect=limits.connect, read=limits.read, write=limits.write, pool=limits.total
             ),
-            extensions={TOTAL_S: total_s or limits.total},
+            extensions={
+                TOTAL_S: total_s or limits.total,
+                PACE: (limits.first, limits.least_bytes_per_s),
+            },
         )
 
     def _attempt(
@@ -251,6 +262,10 @@ class Caller:
         elif isinstance(failure, Defer):
             wait_s = (failure.resume_at - opened.date).total_seconds()
             if failure.reason == "quota":
+                if failure.period == "day":
+                    # The month is not over: until midnight no process sends anything.
+                    self._limiter.on_long_wait(wait_s)
+                    return
                 resets_in_s = None if failure.estimated else wait_s
                 self._limiter.on_quota_exhausted(resets_in_s, response.extensions.get(CHARGED))
             else:

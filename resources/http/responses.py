@@ -10,12 +10,14 @@ from typing import Any, Final, Literal
 import httpx
 
 from almanac.forms.plain_text import plain_line
+from catalog.contract.windows import day_start
 from resources.errors import (
     CatalogError,
     ContractBroken,
     Defer,
     KeyRejected,
     NotModified,
+    Period,
     PlanLacksAccess,
     RateHeld,
     RequestRejected,
@@ -45,6 +47,17 @@ _DIGITS: Final = 12
 _EPOCH_FROM: Final = 1_000_000_000
 """A larger number of seconds is since 1970."""
 _ID_CHARS: Final = 100
+_DAILY: Final = re.compile(
+    r"\b(daily|per day|24[ -]?h(ours)?)\b.*\b(quota|limit|requests?|calls?|allowance)\b"
+    r"|\b(quota|limit|requests?|calls?|allowance)\b.*\b(daily|(per|for the|a) day|today)\b"
+    r"|daily[_-]?(request[_-]?)?(quota|limit)|(quota|limit)[a-z]*[_-]daily",
+    re.I | re.S,
+)
+"""A code or message that means that the quota of the day is used up."""
+_QUOTA: Final = re.compile(r"quota", re.I)
+_RATE: Final = re.compile(r"rate|burst|per[ _-]?(second|minute|hour)", re.I)
+_LEAST_DAY_WAIT_S: Final = 60.0
+_LONGEST_DAY_S: Final = 25 * 3_600.0
 _MONTH_MESSAGE: Final = re.compile(r"(?<!rate )(?<!burst )limit exceeded", re.I)
 """The message of a response that means that the quota of the month is used up. A gateway's "API
 rate limit exceeded" does not mean that."""
@@ -190,8 +203,8 @@ def _transient(
     response: ErrorResponse, body: ErrorBody, message: str, policy: RetryPolicy
 ) -> CatalogError:
     wait_s = retry_after_s(response.headers.get("retry-after"), now=response.now)
-    if response.status == 429 and _is_quota(body):
-        return _quota_gone(response, wait_s, message)
+    if response.status == 429 and (period := _quota_of(body)) is not None:
+        return _quota_gone(response, wait_s, message, period)
     if wait_s is not None and wait_s > policy.retry_after_max_s:
         resume_at = response.now + timedelta(seconds=min(wait_s, policy.defer_max_s))
         return Defer(
@@ -218,14 +231,38 @@ def _says_timeout(body: ErrorBody) -> bool:
     return body.code == "timeout" or _TIMEOUT_MESSAGE.search(body.message) is not None
 
 
-def _is_quota(body: ErrorBody) -> bool:
-    return body.code == "quota_exceeded" or _MONTH_MESSAGE.search(body.message) is not None
+def _quota_of(body: ErrorBody) -> Period | None:
+    """Return the period of the quota that a response says is used up; None if it is no quota."""
+    text = f"{body.code} {body.message}"
+    if _DAILY.search(text) is not None:
+        return "day"
+    says_quota = _QUOTA.search(text) is not None and _RATE.search(text) is None
+    if says_quota or _MONTH_MESSAGE.search(body.message) is not None:
+        return "month"
+    return None
 
 
-def _quota_gone(response: ErrorResponse, wait_s: float | None, message: str) -> Defer:
-    """Return the Defer to the reset: by Retry-After, else by the headers, else as heard before,
-    else the first of the month, 00:00 UTC."""
+def _quota_gone(
+    response: ErrorResponse, wait_s: float | None, message: str, period: Period
+) -> Defer:
+    """Return the Defer to the reset.
+
+    Of a month: by Retry-After, else by the headers, else as heard before, else the first of the
+    month, 00:00 UTC. Of a day: by Retry-After, else by the headers, else the next midnight UTC.
+    """
     now, heard = response.now, read_quota_headers(response.headers)
+    if period == "day":
+        midnight_s = (day_start(now) + timedelta(days=1) - now).total_seconds()
+        stated = (wait_s, None if heard is None else heard.resets_in_s)
+        # A shorter wait is that of the rate, which many services state in every 429.
+        left_s = next((s for s in stated if s and _LEAST_DAY_WAIT_S <= s <= _LONGEST_DAY_S), None)
+        return Defer(
+            f"{message}: the daily quota is used up",
+            resume_at=now + timedelta(seconds=left_s or midnight_s),
+            reason="quota",
+            estimated=left_s is None,
+            period="day",
+        )
     left_s = wait_s or (None if heard is None else heard.resets_in_s) or response.month_left_s
     resume_at = next_reset(now)
     if left_s:

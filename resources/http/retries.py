@@ -14,6 +14,7 @@ from threading import Event
 from typing import TypeVar
 
 from resources.errors import CatalogError, RetryLater
+from resources.waits import announce_wait, log
 
 T = TypeVar("T")
 
@@ -49,6 +50,8 @@ class RetryPolicy:
     """Limits of retrying. All times are in seconds."""
 
     attempts: int = 6
+    export_attempts: int = 2
+    """An export is large, and its attempts are a minute apart: the rest of the day goes on."""
     total_s: float = 180.0
     """No further attempt begins after this time, waits included."""
     base_s: float = 0.5
@@ -65,26 +68,40 @@ class RetryPolicy:
         return float(chance * min(self.cap_s, self.base_s * 2 ** min(failures - 1, 60)))
 
 
-def with_retries(attempt: Callable[[int], T], *, policy: RetryPolicy, ambient: Ambient) -> T:
-    """Call `attempt(number)` until it returns, and return that.
+def with_retries(
+    attempt: Callable[[int], T],
+    *,
+    policy: RetryPolicy,
+    ambient: Ambient,
+    for_export: bool = False,
+) -> T:
+    """Call `attempt(number)` until it returns, and return that. A noticeable wait is announced.
 
     Raises:
         CatalogError: the first failure that is not transient, or the last transient one, with
             `attempts` set to the requests sent.
     """
     began = ambient.monotonic()
+    attempts = policy.attempts
+    if for_export:
+        attempts = min(attempts, policy.export_attempts)
     for number in count(1):
         try:
             return attempt(number)
         except CatalogError as error:
             # `attempts` is 0 in an error of the limiter: nothing was sent this time.
             error.attempts += number - 1
-            if not error.transient or number >= policy.attempts or ambient.stop_retrying.is_set():
+            if not error.transient or number >= attempts or ambient.stop_retrying.is_set():
                 raise
             floor_s = error.wait_s if isinstance(error, RetryLater) else 0.0
             wait_s = floor_s + policy.backoff_s(number, ambient.random())
             if ambient.monotonic() - began + wait_s > policy.total_s:
                 raise
+            again = f"{error.happened}; then attempt {number + 1} of {attempts}"
+            if for_export:
+                log.warning("The export failed: %s.", again)
+            else:
+                announce_wait(wait_s, again)
             ambient.pause(wait_s)
             if ambient.stop_retrying.is_set():
                 raise

@@ -39,7 +39,9 @@ class Deadlines(local):
         """Return the timeout for one operation. Raises `failure` when no time is left."""
         left = self.at - time.monotonic()
         if left <= 0:
-            raise failure("the whole request took longer than its time limit")
+            raise failure(
+                "the whole request took longer than its time limit, or its bytes were too slow"
+            )
         if left == float("inf"):
             return timeout
         return left if timeout is None else min(timeout, left)
@@ -122,6 +124,8 @@ class DeadlineTransport(httpx.HTTPTransport):
 
 TOTAL_S: Final = "almanac.total_s"
 """Request extension: the time limit of the whole request, in seconds, from when it is sent."""
+PACE: Final = "almanac.pace"
+"""Request extension: the seconds that an answer may take, and the bytes a second after them."""
 FOR_USAGE: Final = "almanac.for_usage"
 """Request extension: whether the request is for the usage."""
 FOR_EXPORT: Final = "almanac.for_export"
@@ -183,8 +187,12 @@ class KeyTransport(httpx.BaseTransport):
             for_export=request.extensions.get(FOR_EXPORT, False),
         )
         sent_at = self._monotonic()
-        deadline = time.monotonic() + request.extensions.get(TOTAL_S, float("inf"))
-        self._deadlines.at = deadline
+        deadline = _Deadline(
+            time.monotonic(),
+            request.extensions.get(TOTAL_S, float("inf")),
+            *request.extensions.get(PACE, (float("inf"), 1.0)),
+        )
+        self._deadlines.at = deadline.after(0)
         try:
             response = self._inner.handle_request(self._with_key(request))
         except BaseException:
@@ -208,7 +216,7 @@ class KeyTransport(httpx.BaseTransport):
         request: httpx.Request,
         response: httpx.Response,
         sent_at: float,
-        deadline: float,
+        deadline: "_Deadline",
         quota: QuotaHeaders | None,
     ) -> httpx.Response:
         """Return a new answer with an unread body: a mocked answer has read its own.
@@ -257,6 +265,20 @@ class KeyTransport(httpx.BaseTransport):
             self._observer(replace(sent, seconds=self._monotonic() - sent_at))
 
 
+@dataclass(frozen=True, slots=True)
+class _Deadline:
+    """When a request must end: `total_s` after it was sent, and sooner if its bytes are slow."""
+
+    sent_at: float
+    total_s: float
+    first_s: float
+    least_bytes_per_s: float
+
+    def after(self, count: int) -> float:
+        """Return the deadline after so many bytes of the body, on `time.monotonic`."""
+        return self.sent_at + min(self.total_s, self.first_s + count / self.least_bytes_per_s)
+
+
 class _CountedStream(httpx.SyncByteStream):
     """A body that reports its length and its beginning once, when it is closed."""
 
@@ -265,7 +287,7 @@ class _CountedStream(httpx.SyncByteStream):
         stream: httpx.SyncByteStream,
         report: Callable[[int, bytes], None],
         deadlines: Deadlines,
-        deadline: float,
+        deadline: _Deadline,
     ) -> None:
         self._stream = stream
         self._report: Callable[[int, bytes], None] | None = report
@@ -275,14 +297,14 @@ class _CountedStream(httpx.SyncByteStream):
         self._head = b""
 
     def __iter__(self) -> Iterator[bytes]:
-        self._deadlines.at = self._deadline
+        self._deadlines.at = self._deadline.after(0)
         for chunk in self._stream:
             self._count += len(chunk)
             if len(self._head) < _HEAD_BYTES:
                 self._head += chunk[: _HEAD_BYTES - len(self._head)]
             yield chunk
             # Another request of this thread may have begun in the meantime.
-            self._deadlines.at = self._deadline
+            self._deadlines.at = self._deadline.after(self._count)
 
     def close(self) -> None:
         self._stream.close()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from resources.deferrals import failed_export
 from resources.errors import (
     AccessDenied,
     CatalogError,
@@ -217,7 +218,10 @@ class ExportLanding:
             date_doubt=evidence.date_doubt,
         )
         manifest = self._context.room.landing.land_file(export_pull, file)
-        return Landed(manifest, requests, 0, warnings=(*warnings, str(error)))
+        later = None
+        if isinstance(error, TruncatedBody):
+            later = failed_export(error, self._context.service.now())
+        return Landed(manifest, requests, 0, warnings=(*warnings, str(error)), deferred=later)
 
 
 def _size(file: Path) -> int:

@@ -38,6 +38,7 @@ from resources.limits.allowance import (
 )
 from resources.limits.ledger import Entry, Ledger
 from resources.limits.limiter import JITTER_S, LEAST_WAIT_S, RATE_LIMITED_WAIT_S, Limiter
+from resources.waits import announce_wait
 
 _LONGEST_SLEEP_S: Final = 5.0
 """After it a sleeper checks again before its time: the wait may be over."""
@@ -45,6 +46,9 @@ _LEAST_RESET_S: Final = 60.0
 """A nearer end of the month is not believed of a 429: the wait may be that of a rate."""
 _LEAST_EXPORT_WAIT_S: Final = 10.0
 """A shorter wait of a refused export may be that of the rate of all requests."""
+LONGEST_WAIT_S: Final = 120.0
+"""A longer wait that the service asked for is not slept through: the work is deferred."""
+_LONGEST_NOTED_S: Final = 366 * 86_400.0
 _FURTHEST_NS: Final = 30_000_000_000
 """A later token is not reserved: a process killed while it waits loses its token."""
 _WHY: Final[dict[RefusalReason, str]] = {
@@ -84,6 +88,8 @@ class SharedLimiter(Limiter):
         self._clock = clock
         self._sleep = sleep
         self._no_wait = False
+        self._asked_until = dict.fromkeys((False, True), datetime.min.replace(tzinfo=UTC))
+        """Until when the service asked to wait, for all requests and for exports."""
 
     def no_wait(self, on: bool) -> None:
         self._no_wait = on
@@ -96,16 +102,20 @@ class SharedLimiter(Limiter):
 
         Raises:
             QuotaUnknown: the usage of the month has to be requested first.
-            Defer: the quota allows this work no request before `resume_at`; nothing was sent.
+            Defer: the quota, or a wait that the service asked for, allows this work no request
+                before `resume_at`; nothing was sent.
             RateHeld: `no_wait` is on, and it would have to wait; nothing was sent.
         """
         reserved: Reservation | None = None
         if not for_usage:
             self._ensure_account()
+        is_announced = False
         while True:
             with self.ledger.locked() as entry:
                 if not for_usage:
                     self._check(entry.state)
+                if not self._no_wait:
+                    self._check_hold(entry, for_export=for_export)
                 wait_s = export_wait_s(entry.state, entry.now_ns) if for_export else 0.0
                 if wait_s <= 0:
                     if reserved is None or reserved.turn != entry.state.turn:
@@ -119,11 +129,15 @@ class SharedLimiter(Limiter):
                 held = RateHeld(f"the next token is free in {wait_s:.1f} s, which is too late")
                 held.attempts = 0
                 raise held
+            if not is_announced:
+                announce_wait(*_longest_wait(entry, wait_s, for_export=for_export))
+                is_announced = True
             self._sleep(min(max(wait_s, LEAST_WAIT_S), _LONGEST_SLEEP_S))
 
     def on_rate_limited(self, retry_after_s: float | None) -> None:
         """After a 429 for rate or burst, which was not counted, make every process wait."""
         wait_s = RATE_LIMITED_WAIT_S if retry_after_s is None else retry_after_s
+        self._note_wait(wait_s)
         with self.ledger.locked() as entry:
             held = hold(entry.state, entry.pace, entry.now_ns, wait_s)
             entry.state = charge(held, self._work, -1)
@@ -137,6 +151,7 @@ class SharedLimiter(Limiter):
         if retry_after_s is None or retry_after_s < _LEAST_EXPORT_WAIT_S:
             self.on_rate_limited(retry_after_s)
             return
+        self._note_wait(retry_after_s, for_export=True)
         with self.ledger.locked() as entry:
             # Its own interval began when it was sent; the service's wait takes its place.
             free = replace(entry.state, export_at_ns=0)
@@ -145,6 +160,7 @@ class SharedLimiter(Limiter):
 
     def on_long_wait(self, wait_s: float) -> None:
         """After an answer that was counted and requests a wait, make every process wait."""
+        self._note_wait(wait_s)
         with self.ledger.locked() as entry:
             entry.state = hold(entry.state, entry.pace, entry.now_ns, wait_s)
 
@@ -243,6 +259,32 @@ class SharedLimiter(Limiter):
         state, now_s = self.ledger.peek(), self._clock().timestamp()
         return refusal(state, self._share(state), now_s) == "unknown"
 
+    def _check_hold(self, entry: Entry, *, for_export: bool) -> None:
+        """Raise Defer if the service asked for a wait that is too long to sleep through."""
+        held_s, longest_s = _held_s(entry), LONGEST_WAIT_S
+        is_of_exports = for_export and held_s <= longest_s
+        if is_of_exports:
+            held_s = export_wait_s(entry.state, entry.now_ns)
+            longest_s = max(longest_s, self._export_interval_s + 2 * JITTER_S)
+        if held_s <= longest_s:
+            return
+        now = self._service_now()
+        deferral = Defer(
+            "the service asked for a wait that is not over",
+            resume_at=max(self._asked_until[is_of_exports], now + timedelta(seconds=held_s)),
+            reason="asked_to_wait",
+        )
+        deferral.attempts = 0
+        raise deferral
+
+    def _note_wait(self, wait_s: float, *, for_export: bool = False) -> None:
+        """Remember until when the service asked to wait: the ledger holds for less time."""
+        until = self._service_now() + timedelta(seconds=min(wait_s, _LONGEST_NOTED_S))
+        self._asked_until[for_export] = until
+
+    def _service_now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock().timestamp(), UTC) + self.ahead()
+
     def _check(self, state: Allowance) -> None:
         why = refusal(state, self._share(state), self._clock().timestamp())
         if why is None:
@@ -256,6 +298,21 @@ class SharedLimiter(Limiter):
         )
         deferral.attempts = 0
         raise deferral
+
+
+def _held_s(entry: Entry) -> float:
+    return (entry.state.held_until_ns - entry.now_ns) / SECOND_NS
+
+
+def _longest_wait(entry: Entry, wait_s: float, *, for_export: bool) -> tuple[float, str]:
+    """Return how long a request waits, and for what."""
+    export_s = export_wait_s(entry.state, entry.now_ns) if for_export else 0.0
+    held_s = _held_s(entry)
+    if export_s >= max(held_s, wait_s):
+        return export_s, "the interval between two exports (ALMANAC_EXPORT_INTERVAL_S)"
+    if held_s >= wait_s:
+        return held_s, "the service asked for it"
+    return wait_s, "the rate of the key allows no request sooner"
 
 
 def _always(share: Share) -> Callable[[Allowance], Share]:

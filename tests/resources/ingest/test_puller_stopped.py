@@ -262,7 +262,9 @@ class TestExports:
         (landed,) = puller_of(client, root).export(*MARCH)
         assert "connection broke" in (landed.manifest.why_incomplete or "")
         assert landed.manifest.bytes > 10_000
-        assert landed.requests == 7
+        assert landed.requests == 3
+        assert landed.deferred is not None
+        assert landed.deferred.reason == "failing"
 
     @pytest.mark.parametrize(
         ("fetched", "last_modified", "content"),

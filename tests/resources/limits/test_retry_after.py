@@ -33,12 +33,17 @@ READ = [
     ("0", 0), ("7", 7), (" 7 ", 7), ("1.5", 1.5), ("120", 120), ("121", 121), ("1e2", 100),
     (at(30), 30), (at(600), 600),
     ("Tue, 10 Mar 2026 00:00:30 -0000", 30), ("Tue Mar 10 00:00:30 2026", 30),
+    ("2026-03-10T00:00:30Z", 30), ("2026-03-10 00:10:00", 600), ("2026-03-10T01:00:30+01:00", 30),
+    ("2026-03-09", 0), (f"{MARCH.timestamp() + 30:.0f}", 30), (f"{MARCH.timestamp() + 30:.3f}", 30),
+    (f"{MARCH.timestamp() * 1000 + 30_000:.0f}", 30), ("1000000001", 0),
     (at(0), 0), (at(-1), 0), (at(-10**8), 0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
 ]  # fmt: skip
 ENDLESS = [
     "900",
     "901",
     "3600",
+    "2026-03-11T00:00:00Z",
+    f"{MARCH.timestamp() + 86_400:.0f}",
     "1e9",
     "1e999",
     "9" * 300,
@@ -91,6 +96,9 @@ def waited_s(machine: Machine, client: CatalogClient) -> float:
             assert client.usage().used == 1
         except Defer as deferred:
             assert deferred.reason == "asked_to_wait"
+            assert machine.slept_s <= NEARLY_S, "a long wait is not slept through"
+            wait_s = (deferred.resume_at - machine.wall).total_seconds()
+            machine.sleep(min(wait_s, LONGEST_HOLD_S))
             continue
         return machine.slept_s
     raise AssertionError("deferred too often")
@@ -160,8 +168,11 @@ def test_another_process_waits_just_as_long(
     def another_process() -> None:
         machine.on_sleep = lambda: None
         other, began = machine.limiter(limiter.ledger.path, QUICK), machine.slept_s
-        other.acquire()
-        held.append(machine.slept_s - began)
+        try:
+            other.acquire()
+            held.append(machine.slept_s - began)
+        except Defer as deferred:
+            held.append((deferred.resume_at - machine.wall).total_seconds())
 
     try:
         machine.on_sleep = another_process
@@ -182,16 +193,16 @@ class TestCounting:
 
     @pytest.mark.parametrize("text", ["2", "3600"])
     def test_a_429_is_not_counted(
-        self, make_client: MakeClient, limiter: SharedLimiter, text: str
+        self, make_client: MakeClient, machine: Machine, limiter: SharedLimiter, text: str
     ) -> None:
-        waited_s(Machine(), make_client(refusal("429 Too Many", text)))
+        waited_s(machine, make_client(refusal("429 Too Many", text)))
         assert limiter.charged() == 1
 
     @pytest.mark.parametrize("text", ["2", "3600"])
     def test_a_503_is_counted(
-        self, make_client: MakeClient, limiter: SharedLimiter, text: str
+        self, make_client: MakeClient, machine: Machine, limiter: SharedLimiter, text: str
     ) -> None:
-        waited_s(Machine(), make_client(refusal("503 Busy", text)))
+        waited_s(machine, make_client(refusal("503 Busy", text)))
         assert limiter.charged() == 2
 
 
@@ -214,3 +225,50 @@ class TestMessages:
         body = json.dumps({"message": message}).encode()
         with pytest.raises(Defer, match="quota is used up"):
             make_client(refusal("429 Too Many", None, body)).usage()
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"message": "Daily quota exceeded"},
+            {"message": "You have used all 500 requests per day of your plan."},
+            {"code": "daily_limit_reached", "message": "Try again later"},
+            {"error": {"code": "DAILY_QUOTA_EXCEEDED", "message": "no more"}},
+            {"message": "Quota for today is used up"},
+        ],
+    )
+    @pytest.mark.parametrize("retry_after", [None, "1", "soon"])
+    def test_a_daily_quota_is_deferred_to_midnight_and_ends_no_month(
+        self,
+        make_client: MakeClient,
+        machine: Machine,
+        limiter: SharedLimiter,
+        fields: dict[str, object],
+        retry_after: str | None,
+    ) -> None:
+        client = make_client(refusal("429 No", retry_after, json.dumps(fields).encode()))
+        with pytest.raises(Defer, match="the daily quota is used up") as refused:
+            client.usage()
+        midnight = MARCH + timedelta(days=1)
+        assert refused.value.reason == "quota"
+        assert abs(refused.value.resume_at - midnight) < timedelta(seconds=5)
+        with pytest.raises(Defer) as again:
+            client.usage()
+        assert abs(again.value.resume_at - midnight) < timedelta(seconds=5)
+        assert machine.slept_s <= NEARLY_S
+        left = limiter.left()
+        assert left is not None
+        assert left > 900
+
+    def test_a_daily_quota_is_deferred_to_the_stated_time(self, make_client: MakeClient) -> None:
+        body = b'{"message": "daily quota exceeded"}'
+        with pytest.raises(Defer) as refused:
+            make_client(refusal("429 No", "2026-03-10T09:30:00Z", body)).usage()
+        assert refused.value.resume_at == MARCH + timedelta(hours=9, minutes=30)
+
+    @pytest.mark.parametrize("message", ["Quota exceeded", "Your monthly quota is exhausted"])
+    def test_a_quota_without_a_day_is_that_of_the_month(
+        self, make_client: MakeClient, message: str
+    ) -> None:
+        body = json.dumps({"message": message}).encode()
+        with pytest.raises(Defer, match="the monthly quota is used up"):
+            make_client(refusal("429 No", None, body)).usage()

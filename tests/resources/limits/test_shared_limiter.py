@@ -113,7 +113,7 @@ def test_a_sleeping_process_checks_again_when_another_gets_a_429(path: Path, clo
 
 def test_with_no_wait_a_long_wait_is_an_error(path: Path, clock: Clock) -> None:
     limiter = with_usage(opened(path, clock))
-    limiter.on_rate_limited(900.0)
+    limiter.on_rate_limited(100.0)
     began = clock.ns
 
     def set_no_wait(seconds: float) -> None:
