@@ -16,6 +16,8 @@ import httpx
 import msgspec
 from pydantic import SecretStr
 
+from resources.errors import Stop
+from resources.http.network import DIRECT, Network, connection_error, proxy_refused
 from resources.http.transport import DeadlineTransport
 
 TIMEOUT_S: Final = 10.0
@@ -27,7 +29,13 @@ class NotPosted(Exception):
 
 
 def post_json(
-    address: SecretStr, body: Any, error: type[NotPosted], what: str, *, timeout_s: float
+    address: SecretStr,
+    body: Any,
+    error: type[NotPosted],
+    what: str,
+    *,
+    timeout_s: float,
+    network: Network = DIRECT,
 ) -> None:
     """Post a value once; a redirect is not followed.
 
@@ -41,7 +49,7 @@ def post_json(
         content=msgspec.json.encode(body),
         extensions={"timeout": httpx.Timeout(timeout_s).as_dict()},
     )
-    with DeadlineTransport() as transport:
+    with DeadlineTransport(address.get_secret_value(), network) as transport:
         transport.deadlines.at = time.monotonic() + timeout_s
         failure = _sent(transport, request)
     # Raised outside `with`, so that the error does not refer to the request with the address.
@@ -58,11 +66,20 @@ def posting_alone(state: Path, lock_name: str) -> Iterator[None]:
         yield
 
 
-def _sent(transport: httpx.BaseTransport, request: httpx.Request) -> str:
+def _sent(transport: DeadlineTransport, request: httpx.Request) -> str:
     """Send a request; return why it was not accepted, empty if it was."""
     try:
         response = transport.handle_request(request)
     except (httpx.TransportError, UnicodeError) as error:
-        return f"no answer ({type(error).__name__})"
+        if not isinstance(error, httpx.ConnectError | httpx.ProxyError):
+            return f"no answer ({type(error).__name__})"
+        # The texts of these errors name no address.
+        known = connection_error(error, "the post", str(error), transport.proxy)
+        if isinstance(known, Stop):
+            return str(known).rstrip(".")
+        return f"no answer ({type(error).__name__})" if known is None else known.happened
     response.close()
+    if response.status_code == 407 and transport.proxy is not None:
+        refused = proxy_refused("the post", "407", transport.proxy, needs_login=True)
+        return str(refused).rstrip(".")
     return "" if response.is_success else f"the response was {response.status_code}, expected 2xx"

@@ -103,6 +103,8 @@ def _secrets(settings: Settings) -> Iterator[SecretStr]:
                 yield found[1] if isinstance(found, tuple) else found
     with suppress(SettingsError):
         yield from settings.signing_secrets()
+    with suppress(SettingsError):
+        yield from settings.proxy_passwords
 
 
 def _open_files(settings: Settings) -> list[Path]:

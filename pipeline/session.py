@@ -314,6 +314,7 @@ def _client(
     service_clock: ServiceClock,
 ) -> "CatalogClient":
     from resources.http.client import CatalogClient
+    from resources.http.network import DIRECT
 
     return CatalogClient(
         address.base_url,
@@ -322,6 +323,8 @@ def _client(
         observer=log,
         export_path=settings.export_path,
         service_clock=service_clock,
+        # The embedded sandbox is in this process: no proxy is in between.
+        network=settings.network() if address.sandbox is None else DIRECT,
     )
 
 

@@ -6,8 +6,10 @@ the settings and their validation. Does not: their use.
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import unquote, urlsplit
 
 from pydantic import (
     Field,
@@ -26,17 +28,29 @@ from pydantic_settings import (
 
 from pipeline.configuration.deployment import DagsterEnvironment, DeploymentSettings
 from pipeline.configuration.machine import MachineSettings
+from pipeline.configuration.network import NO_PROXY, NetworkEnvironment, NetworkSettings
 from pipeline.configuration.push import PushSettings, secrets_in
 from pipeline.configuration.retention import RetentionSettings
 from pipeline.configuration.service import ServiceSettings
-from pipeline.configuration.types import Hook, Place, SettingsError, hook_of, secret_of
+from pipeline.configuration.types import (
+    Hook,
+    Place,
+    SettingsError,
+    checked_proxy,
+    hook_of,
+    secret_of,
+)
 from resources.service_address import checked_base_url, checked_key
 from warehouse.files.file_modes import others_may_write
+
+if TYPE_CHECKING:
+    from resources.http.network import Network
 
 __all__ = ["Settings", "SettingsError", "described", "markdown", "read_settings"]
 
 PREFIX: Final = "ALMANAC_"
 ENV_FILE: Final = Path(".env")
+_OF_NETWORK: Final = ("proxy", "proxy_file", "no_proxy", "ca_file")
 
 
 class Settings(
@@ -44,6 +58,7 @@ class Settings(
     RetentionSettings,
     MachineSettings,
     DeploymentSettings,
+    NetworkSettings,
     ServiceSettings,
     BaseSettings,
 ):
@@ -87,6 +102,7 @@ class Settings(
     )
     _from_file: frozenset[str] = PrivateAttr(default=frozenset())
     """The settings with the value of `.env`, also if it was loaded into the environment before."""
+    _network: NetworkEnvironment | None = PrivateAttr(default=None)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -133,6 +149,85 @@ class Settings(
         except ValueError as error:
             name = "ALMANAC_API_KEY" if self.api_key_file is None else "ALMANAC_API_KEY_FILE"
             raise SettingsError(f"{name}: {error}") from error
+
+    def network(self) -> "Network":
+        """Return proxies and certificates for the requests to other machines.
+
+        Raises:
+            SettingsError: one of them can't be used; the text shows no password.
+        """
+        # Imported here, since it imports the HTTP library.
+        from resources.http.network import Network
+
+        self._check_network_place()
+        environment = self._network
+        cert_file, cert_dir = (None, None) if environment is None else environment.certificates
+        no_proxy = self.no_proxy or (() if environment is None else environment.exceptions)
+        found = Network(
+            tuple(self._proxies()), no_proxy, self.ca_file, cert_file=cert_file, cert_dir=cert_dir
+        )
+        names = {"ALMANAC_CA_FILE": self.ca_file, "SSL_CERT_FILE": cert_file}
+        for name, path in names.items():
+            if path is not None and not path.is_file():
+                raise SettingsError(f"{name}: {path} is not a file. Set it to a PEM file.")
+        if cert_dir is not None and not cert_dir.is_dir():
+            raise SettingsError(f"SSL_CERT_DIR: {cert_dir} is not a folder.")
+        try:
+            found.trust()
+        except OSError as error:
+            given = " or ".join(name for name, path in names.items() if path is not None)
+            raise SettingsError(
+                f"{given}: no certificates can be read from it ({error.strerror or error}); "
+                "expected a PEM file, with lines BEGIN CERTIFICATE."
+            ) from None
+        return found
+
+    def _proxies(self) -> Iterator[tuple[str, SecretStr, str]]:
+        """Yield scheme, proxy and the name of its setting."""
+        name = PREFIX + "PROXY"
+        own = secret_of(name, self.proxy, self.proxy_file)
+        if self.proxy_file is not None:
+            name += "_FILE"
+        for scheme in ("http", "https"):
+            given = None if own is None else (own, name)
+            if given is None and self._network is not None:
+                given = self._network.proxy(scheme)
+            if given is None:
+                continue
+            try:
+                address = checked_proxy(given[0])
+            except ValueError as error:
+                raise SettingsError(f"{given[1]}: {error}.") from None
+            if address.get_secret_value() != NO_PROXY:
+                yield scheme, address, given[1]
+
+    def _check_network_place(self) -> None:
+        """Check that no `.env` sets proxy or certificates for a key from elsewhere.
+
+        Raises:
+            SettingsError: it does: whoever wrote it could read what is sent.
+        """
+        given = [name for name in _OF_NETWORK if name in self._from_file]
+        name = "api_key" if self.api_key is not None else "api_key_file"
+        if given and self._key() is not None and name not in self._from_file:
+            raise SettingsError(
+                f"{ENV_FILE.absolute()} sets {PREFIX}{given[0].upper()}, and the key is not set "
+                "there. Whoever wrote that file could read your key. No request was sent; set both "
+                "in the environment, or both in a .env of your own."
+            )
+
+    @property
+    def proxy_passwords(self) -> tuple[SecretStr, ...]:
+        """The addresses of proxies that are set, and their passwords.
+
+        Raises:
+            SettingsError: one can't be used.
+        """
+        found: list[SecretStr] = []
+        for _, address, _ in self._proxies():
+            password = urlsplit(address.get_secret_value()).password
+            found += [address, *([SecretStr(unquote(password))] if password else [])]
+        return tuple(found)
 
     @property
     def alerts(self) -> bool:
@@ -186,8 +281,9 @@ class Settings(
         found = {"ALMANAC_API_KEY_FILE": self.api_key_file}
         found["ALMANAC_ALERT_URL_FILE"] = self.alert_url_file
         found["ALMANAC_DIGEST_URL_FILE"] = self.digest_url_file
+        found["ALMANAC_PROXY_FILE"] = self.proxy_file
         found["ALMANAC_WEBHOOK_SECRETS_FILE"] = self.webhook_secrets_file
-        if self._from_file & {"api_key", "alert_url", "digest_url", "webhook_secrets"}:
+        if self._from_file & {"api_key", "alert_url", "digest_url", "webhook_secrets", "proxy"}:
             found[str(ENV_FILE)] = ENV_FILE.absolute()
         return {name: path for name, path in found.items() if path is not None}
 
@@ -231,6 +327,7 @@ def read_settings() -> Settings:
         settings = Settings()
         settings._from_file = _given_in_file()
         settings._dagster_home = DagsterEnvironment().folder
+        settings._network = NetworkEnvironment()
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         name = PREFIX + str(first["loc"][0]).upper()
@@ -292,6 +389,11 @@ you received could send your key elsewhere. Almanac refuses a `.env` that others
 The files that Almanac creates in home and state belong to their owner only, or also to the group
 (`ALMANAC_SHARED`). `almanac doctor` reports files that others can read, and `almanac doctor --fix`
 restricts them. A file that you name (`--output`) gets the permissions of your own umask.
+
+Proxy and certificates must come from the same place as the key, too. `HTTP_PROXY`, `HTTPS_PROXY`,
+`ALL_PROXY` and `NO_PROXY` (also in lower case), `SSL_CERT_FILE` and `SSL_CERT_DIR` are read from
+the environment alone. `almanac doctor` shows what is in use, without the password. Webhooks of
+`almanac sandbox` are sent without a proxy ([push.md](push.md)).
 
 `DAGSTER_HOME` names the folder of the Dagster instance to use, if it is not `dagster` in the home:
 [composing.md](composing.md). It is taken from the environment alone.

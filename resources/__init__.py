@@ -5,8 +5,8 @@
     ingest/     a feed pulled and landed as one batch, resumable; start at puller.py
     backfill/   a range of event dates, once: price, state, segments in parallel
 
-Beside them: session.py, an open session; feeds.py, what a daily job and a poll pull;
-service_clock.py, the time of a service; errors.py, one tree of errors, sorted by what the caller
-does next. Does not belong here: what records mean (warehouse/), Dagster's assets (assets/), the
+Beside them: session.py, an open session; feeds.py, what a daily job and a poll pull; waits.py, the
+line before a long wait; service_clock.py, the time of a service; errors.py, one tree of errors,
+sorted by what the caller does next. Does not belong here: what records mean (warehouse/), Dagster's assets (assets/), the
 environment (pipeline/settings.py). All instants are aware and UTC, all durations seconds.
 """

@@ -13,6 +13,8 @@
         ├── AccessDenied       401, 402, 403
         │   ├── KeyRejected    the key is missing, unknown or revoked
         │   └── PlanLacksAccess
+        ├── CertificateRejected    the certificate can't be verified, or there is none
+        ├── ProxyRefused       the proxy refuses, or its name can't be resolved
         ├── VersionGone        the version of the interface is gone
         ├── LedgerUnusable     the machine's count of requests can't be stored
         ├── BackfillInProgress another process runs a backfill of the same home
@@ -173,6 +175,14 @@ class PlanLacksAccess(AccessDenied):
     """The key is valid, but its plan does not include this."""
 
     next_step = "Omit it, or use a key of a higher plan"
+
+
+class CertificateRejected(Stop):
+    """The certificate of the other side can't be verified, or it does not speak TLS."""
+
+
+class ProxyRefused(Stop):
+    """The proxy of the settings refuses the connection, or its name can't be resolved."""
 
 
 class VersionGone(Stop):

@@ -31,8 +31,8 @@ from resources.limits.shared_limiter import SharedLimiter
 class DelayedNetwork(httpx.BaseTransport):
     """A network that delays each request by a random time."""
 
-    def __init__(self, up_to_s: float, random: Random) -> None:
-        self._inner = DeadlineTransport()
+    def __init__(self, address: str, up_to_s: float, random: Random) -> None:
+        self._inner = DeadlineTransport(address)
         self._up_to_s = up_to_s
         self._random = random
         self.statuses: Counter[int] = Counter()
@@ -55,7 +55,7 @@ def main() -> None:
     ledger = Ledger(Path(settings["ledger"]), Pace(settings["rate_per_s"], settings["burst"]))
     share = Share("backfill", floor=settings["floor"])
     limiter = SharedLimiter(ledger, share, clock=lambda: datetime.now(UTC))
-    network = DelayedNetwork(settings["held_up_s"], Random(settings["seed"]))
+    network = DelayedNetwork(settings["base_url"], settings["held_up_s"], Random(settings["seed"]))
     client = CatalogClient(
         settings["base_url"],
         settings["key"],

@@ -5,6 +5,7 @@ faults are written (faults.py).
 """
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -56,9 +57,9 @@ def register(
 class FaultyPush:
     """Posts deliveries, and says when new ones are due, with the faults that are on."""
 
-    def __init__(self, faults: FaultBoard) -> None:
+    def __init__(self, faults: FaultBoard, tls: ssl.SSLContext | None = None) -> None:
         self._faults = faults
-        self._poster = Poster()
+        self._poster = Poster(tls=tls)
         self._random = Random(0).random
 
     def due(self) -> datetime:

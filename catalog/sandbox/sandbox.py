@@ -6,6 +6,7 @@ with Sandbox(now=datetime(2026, 3, 1, tzinfo=UTC)) as sandbox:
 
 import hashlib
 import shutil
+import ssl
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -68,6 +69,7 @@ class Sandbox:
         export_interval_s: float | None = None,
         world_process: WorldProcess | None = None,
         push: SenderOptions | None = None,
+        push_tls: ssl.SSLContext | None = None,
     ) -> None:
         self.seed = seed
         self.pace = pace
@@ -86,6 +88,7 @@ class Sandbox:
         self._hosted: HostedApp | None = None
         self._dir: ServiceDir | None = None
         self._push = push
+        self._push_tls = push_tls
         self._pusher: Pusher | None = None
         self._outbox: Outbox | None = None
         self._store: SandboxStore | None = None
@@ -258,7 +261,7 @@ class Sandbox:
     def _app(self, folder: ServiceDir, outbox: Outbox) -> ASGIApp:
         store = self._store = SandboxStore(self._world())
         store.at(self.clock.now())
-        faulty = FaultyPush(self.faults)
+        faulty = FaultyPush(self.faults, self._push_tls)
         self._pusher = Pusher(
             *(store, self.clock, folder.receivers(), outbox),
             options=self._push,

@@ -96,6 +96,8 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
         yield Checked("settings", False, str(error))
         return
     yield Checked("source", True, source)
+    if settings.service_address() or settings.alerts or settings.digests:
+        yield _checked("network", lambda: _network(settings))
     yield from _secrecy(settings, fix=fix)
     if settings.push:
         yield _checked("webhooks", lambda: _webhooks(settings))
@@ -117,6 +119,20 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     with TemporaryDirectory(prefix="doctor-", dir=own_folder()) as spare:
         # Not in the home, where the reading would look like one of the data that is there.
         yield from _service(settings, Path(spare))
+
+
+def _network(settings: Settings) -> str:
+    """Return which proxy the requests take, and which certificates are trusted."""
+    from resources.http.network import shown_proxy
+
+    network, address = settings.network(), settings.service_address()
+    proxy = None if address is None else network.proxy_for(address[0])
+    if address is None:
+        shown = {shown_proxy(found): name for _, found, name in network.proxies}
+        way = ", ".join(f"proxy {text} ({name})" for text, name in shown.items()) or "no proxy"
+    else:
+        way = "no proxy" if proxy is None else f"proxy {proxy} ({proxy.setting})"
+    return f"{way}; trusted certificates: {network.trust_names}"
 
 
 def _secrecy(settings: Settings, *, fix: bool) -> Iterator[Checked]:

@@ -115,6 +115,7 @@ def sandbox(
             host=host,
             port=port,
             state_dir=folder or read_settings().service_dir,
+            push_tls=read_settings().network().trust(),
             options=ServerOptions(
                 cors_origins=tuple(cors or ()), deprecation=deprecation, sunset=sunset
             ),

@@ -1,6 +1,7 @@
 """Types of settings with their validation: comma lists, paths, plans, hooks; secrets of files."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,6 +14,7 @@ from catalog.contract.plans import PLANS
 
 LEAST_POLL_INTERVAL_S: Final = 900
 """The default least interval between two polls."""
+_PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NAME_TEXT: Final = "expected a letter, then letters, digits and underscores"
 
@@ -97,6 +99,35 @@ def checked_hook(address: SecretStr) -> SecretStr:
     return SecretStr(str(url))
 
 
+def checked_proxy(address: SecretStr) -> SecretStr:
+    """Return the address of a proxy, with a scheme; `none` is returned as it is.
+
+    Raises:
+        ValueError: it is no address of a proxy, or its package is missing; it is not shown.
+    """
+    text = address.get_secret_value().strip()
+    if text.lower() == "none":
+        return SecretStr("none")
+    import httpx
+
+    try:
+        url = httpx.URL(text if "://" in text else f"http://{text}")
+    except httpx.InvalidURL:
+        url = httpx.URL("")
+    is_bare = url.path in ("", "/") and not url.query and not url.fragment
+    if url.scheme not in _PROXY_SCHEMES or not url.host or not is_bare:
+        raise ValueError(
+            "expected the address of a proxy, of the form http://[USER:PASSWORD@]HOST[:PORT]; "
+            f"other schemes are {', '.join(_PROXY_SCHEMES[1:])}"
+        )
+    if url.scheme.startswith("socks") and find_spec("socksio") is None:
+        raise ValueError(
+            "a SOCKS proxy needs the package socksio, which is not installed. Install it beside "
+            "Almanac (pip install 'httpx[socks]'), or set an HTTP proxy"
+        )
+    return SecretStr(str(url).rstrip("/"))
+
+
 def _expanded(path: Path) -> Path:
     """Return a path with `~` expanded, since no shell expands it in a file or a unit.
 
@@ -129,6 +160,7 @@ def _name_prefix(value: str) -> str:
 SignatureForms = Annotated[tuple[AcceptedForm, ...], NoDecode, BeforeValidator(_signature_forms)]
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Place = Annotated[Path, AfterValidator(_expanded)]
+ProxyAddress = Annotated[SecretStr, AfterValidator(checked_proxy)]
 Hook = Annotated[SecretStr, AfterValidator(checked_hook)]
 KeyPrefix = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_key_parts)]
 NamePrefix = Annotated[str, AfterValidator(_name_prefix)]

@@ -22,6 +22,7 @@ from pipeline.health.records import Warned
 from pipeline.health.report import health_of
 from pipeline.hooks import TIMEOUT_S, NotPosted, post_json, posting_alone
 from pipeline.settings import Settings, SettingsError
+from resources.http.network import DIRECT, Network
 from warehouse.errors import WarehouseError
 from warehouse.files.notes import put_note, read_note
 from warehouse.files.storage import Storage
@@ -191,8 +192,10 @@ def post_changes(settings: Settings, home: Home, now: datetime) -> Changes:
             "ALMANAC_ALERT_URL is not set. Set it to the address that receives warnings."
         )
 
+    network = settings.network()
+
     def hook(source: str, changes: Changes, at: datetime) -> None:
-        post(address, source, changes, at)
+        post(address, source, changes, at, network=network)
 
     return Alerts(home.state).post_due(find_warnings(settings, home, now), hook, now=now)
 
@@ -204,6 +207,7 @@ def post(
     now: datetime,
     *,
     timeout_s: float = TIMEOUT_S,
+    network: Network = DIRECT,
 ) -> None:
     """Post changes once; a redirect is not followed.
 
@@ -211,7 +215,7 @@ def post(
         AlertNotPosted: there was no answer in time, or none with status 2xx.
     """
     body = message_of(source, changes, now)
-    post_json(address, body, AlertNotPosted, "The alert", timeout_s=timeout_s)
+    post_json(address, body, AlertNotPosted, "The alert", timeout_s=timeout_s, network=network)
 
 
 def message_of(source: str, changes: Changes, now: datetime) -> dict[str, Any]:

@@ -82,7 +82,14 @@ def post_digest(
         if digest is None:
             return None
         body = body_of(digest, home, is_chat=is_slack(address))
-        post_json(address, body, DigestNotPosted, "The digest", timeout_s=timeout_s)
+        post_json(
+            address,
+            body,
+            DigestNotPosted,
+            "The digest",
+            timeout_s=timeout_s,
+            network=settings.network(),
+        )
         put_note(Storage(home.state), _FILE, PostedDigest(until=digest.until, at=now))
     return Posted(digest.since, digest.until, summary(digest))
 

@@ -9,6 +9,7 @@ import httpx
 
 from resources.errors import CatalogError, Defer, Evidence, RateHeld
 from resources.http.bodies import BodyReader
+from resources.http.network import Proxy
 from resources.http.responses import ErrorResponse, error_from_response, error_from_transport
 from resources.http.retries import Ambient, RetryPolicy, with_retries
 from resources.http.transport import CHARGED, FOR_EXPORT, FOR_USAGE, PACE, SENT_AT, TOTAL_S
@@ -106,6 +107,7 @@ class Caller:
         timeouts: Timeouts,
         bounds: Bounds,
         redact: Callable[[str], str],
+        proxy: Proxy | None = None,
         extra_headers: Mapping[str, str],
         service_clock: ServiceClock,
     ) -> None:
@@ -115,6 +117,7 @@ class Caller:
         self._ambient = ambient
         self._timeouts = timeouts
         self._redact = redact
+        self._proxy = proxy
         self._extra_headers = extra_headers
         self._service_clock = service_clock
         self.bounds = bounds
@@ -212,7 +215,9 @@ class Caller:
                 response.close()
         except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as error:
             answered = opened is not None
-            failure = error_from_transport(error, call, answered=answered, redact=self._redact)
+            failure = error_from_transport(
+                error, call, answered=answered, redact=self._redact, proxy=self._proxy
+            )
         except CatalogError as error:
             if opened is not None and error.evidence is None:
                 error.evidence = evidence_of(opened)
@@ -247,7 +252,9 @@ class Caller:
             now=opened.date,
             month_left_s=self._limiter.resets_in_s(),
         )
-        failure = error_from_response(refusal, policy=self._policy, redact=self._redact)
+        failure = error_from_response(
+            refusal, policy=self._policy, redact=self._redact, proxy=self._proxy
+        )
         failure.evidence = replace(evidence_of(opened), body=refusal.body)
         self._hold_back(failure, opened, response)
         return failure

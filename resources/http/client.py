@@ -7,7 +7,7 @@ with CatalogClient("https://api.example.com", key, limiter=limiter) as client:
     assert paginator.report.complete
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -40,9 +40,10 @@ from resources.http.lookups import (
     read_event,
     read_usage,
 )
+from resources.http.network import DIRECT, Network, Proxy
 from resources.http.pages import read_page, rows_requested
 from resources.http.paginator import Paginator
-from resources.http.redaction import redactor_for
+from resources.http.redaction import Redactor, redactor_for
 from resources.http.retries import Ambient, RetryPolicy
 from resources.http.transport import DeadlineTransport, KeyTransport, Observer
 from resources.limits.limiter import Limiter
@@ -57,8 +58,8 @@ class CatalogClient:
 
     `base_url` is with or without `/v2`. Every request waits for `limiter` first. `observer` is
     called after each attempt. `extra_headers` are sent with every request, and read each time.
-    `transport` replaces the network, but not key, limiter and count. `service_clock` records the
-    Date of every answer; None is a clock of its own that accepts any Date.
+    `network` has proxy and certificates. `transport` replaces it, but not key, limiter and count.
+    `service_clock` records the Date of every answer; None is a clock of its own that accepts any.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class CatalogClient:
         observer: Observer | None = None,
         transport: httpx.BaseTransport | None = None,
         service_clock: ServiceClock | None = None,
+        network: Network = DIRECT,
     ) -> None:
         environment = ambient or Ambient()
         self.service_clock = service_clock or ServiceClock(environment.clock, max_skew=None)
@@ -86,8 +88,10 @@ class CatalogClient:
         self._stop_retrying = environment.stop_retrying
         secret = checked_key(key)
         redactor = redactor_for(secret)
+        inner = transport or DeadlineTransport(self.base_url, network)
+        proxy = inner.proxy if isinstance(inner, DeadlineTransport) else None
         keyed = KeyTransport(
-            transport or DeadlineTransport(),
+            inner,
             key=secret,
             origin=httpx.URL(self.base_url),
             limiter=limiter,
@@ -111,7 +115,8 @@ class CatalogClient:
             ambient=environment,
             timeouts=self._timeouts,
             bounds=bounds or Bounds(),
-            redact=redactor,
+            redact=_redact_all(redactor, proxy),
+            proxy=proxy,
             extra_headers={} if extra_headers is None else extra_headers,
             service_clock=self.service_clock,
         )
@@ -338,6 +343,15 @@ class CatalogClient:
         return Paginator(
             self._caller, ListQuery(path, parts, key_fields, limit), known_ids=known_ids
         )
+
+
+def _redact_all(redactor: Redactor, proxy: Proxy | None) -> Callable[[str], str]:
+    """Return what removes the key from a message, and the password of the proxy."""
+    password = None if proxy is None else proxy.password
+    if password is None:
+        return redactor
+    of_proxy = redactor_for(password)
+    return lambda text: of_proxy(redactor(text))
 
 
 def _one_list(coins: Sequence[str] | None, categories: Sequence[str] | None) -> dict[str, str]:

@@ -7,6 +7,7 @@ it is applied (transport.py for headers, bodies.py for bodies, calls.py for erro
 import base64
 import html
 import json
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
@@ -137,6 +138,40 @@ class Redactor:
 def redactor_for(key: SecretStr) -> Redactor:
     """Return the redactor of a key. Its patterns are compiled at the first use."""
     return Redactor(key)
+
+
+_LIBRARIES: Final = (
+    *("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy"),
+    "httpcore.socks",
+)
+"""The loggers of the HTTP libraries: on DEBUG they log the header fields of each answer."""
+
+
+class _LogFilter(logging.Filter):
+    """Removes secrets from the records of a logger."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.redactors: dict[SecretStr, Redactor] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        for redactor in tuple(self.redactors.values()):
+            text = redactor(text)
+        record.msg, record.args = text, ()
+        return True
+
+
+_LOG_FILTER: Final = _LogFilter()
+
+
+def conceal_in_logs(*secrets: SecretStr | None) -> None:
+    """Remove these secrets from what the HTTP libraries log, from now on."""
+    for secret in secrets:
+        if secret is not None and secret.get_secret_value():
+            _LOG_FILTER.redactors.setdefault(secret, redactor_for(secret))
+    for name in _LIBRARIES:
+        logging.getLogger(name).addFilter(_LOG_FILTER)
 
 
 class BodyRedactor:

@@ -27,6 +27,7 @@ from resources.errors import (
     Unreachable,
     VersionGone,
 )
+from resources.http.network import Proxy, connection_error, proxy_refused
 from resources.http.retries import RetryPolicy
 from resources.limits.allowance import QuotaHeaders, next_reset
 from resources.limits.limiter import RATE_LIMITED_WAIT_S
@@ -171,7 +172,11 @@ def _count(text: str | None) -> int | None:
 
 
 def error_from_response(
-    response: ErrorResponse, *, policy: RetryPolicy, redact: Callable[[str], str] = str
+    response: ErrorResponse,
+    *,
+    policy: RetryPolicy,
+    redact: Callable[[str], str] = str,
+    proxy: Proxy | None = None,
 ) -> CatalogError:
     """Return the error for an answer; `redact` removes the key from the service's message."""
     content_type = response.headers.get("content-type", "")
@@ -186,6 +191,8 @@ def error_from_response(
         message += f", request {request_id}"
     if response.status == 429 or response.status in _TRANSIENT:
         return _transient(response, body, message, policy)
+    if response.status == 407 and proxy is not None:
+        return proxy_refused(response.call, message, proxy, needs_login=True)
     if response.status in (401, 402, 403):
         return _denied(response, body, message)
     if response.status == 410 or body.code == "version_retired":
@@ -276,13 +283,20 @@ def _quota_gone(
 
 
 def error_from_transport(
-    error: Exception, call: str, *, answered: bool, redact: Callable[[str], str] = str
+    error: Exception,
+    call: str,
+    *,
+    answered: bool,
+    redact: Callable[[str], str] = str,
+    proxy: Proxy | None = None,
 ) -> CatalogError:
     """Return the error for an exception of httpx; it is not chained to the exception.
 
     A chained one would keep the frames alive in which the request with its key can be read.
     """
     message = plain_line(redact(f"{type(error).__name__}: {error}".rstrip(": ")))
+    if (known := connection_error(error, call, message, proxy)) is not None:
+        return known
     if answered and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
         return TruncatedBody(f"{call}: the connection broke inside the body ({message})")
     if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL | httpx.LocalProtocolError):

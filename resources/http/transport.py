@@ -10,7 +10,6 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from threading import local
 from typing import Any, Final
 
@@ -19,7 +18,8 @@ import httpx
 from pydantic import SecretStr
 
 from catalog.contract.decisions import KEY_HEADER
-from resources.http.redaction import REDACTOR, Redactor, redactor_for
+from resources.http.network import DIRECT, Network
+from resources.http.redaction import REDACTOR, Redactor, conceal_in_logs, redactor_for
 from resources.http.responses import read_quota_headers, read_request_id
 from resources.limits.allowance import Charged, QuotaHeaders
 from resources.limits.limiter import Limiter
@@ -28,6 +28,9 @@ _FAILED: Final = 400
 _TOO_MANY: Final = 429
 _HEAD_BYTES: Final = 16_384
 """The request id of an error is searched in so many bytes of its body."""
+
+
+_TOO_SLOW: Final = "the whole request took too long, or its bytes came too slowly"
 
 
 class Deadlines(local):
@@ -39,9 +42,7 @@ class Deadlines(local):
         """Return the timeout for one operation. Raises `failure` when no time is left."""
         left = self.at - time.monotonic()
         if left <= 0:
-            raise failure(
-                "the whole request took longer than its time limit, or its bytes were too slow"
-            )
+            raise failure(_TOO_SLOW)
         if left == float("inf"):
             return timeout
         return left if timeout is None else min(timeout, left)
@@ -54,7 +55,12 @@ class _Stream(httpcore.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         left = self._deadlines.left_s(timeout, httpcore.ReadTimeout)
-        return self._stream.read(max_bytes, left)
+        try:
+            return self._stream.read(max_bytes, left)
+        except httpcore.ReadTimeout as error:
+            if left == timeout:
+                raise
+            raise httpcore.ReadTimeout(_TOO_SLOW) from error
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._stream.write(buffer, self._deadlines.left_s(timeout, httpcore.WriteTimeout))
@@ -97,26 +103,21 @@ class _Backend(httpcore.NetworkBackend):
         self._backend.sleep(seconds)
 
 
-@cache
-def _trusted_by_default() -> ssl.SSLContext:
-    """Return the certificates that httpx trusts: reading them takes 20 ms, once in a process."""
-    return httpx.create_ssl_context(trust_env=False)
-
-
 class DeadlineTransport(httpx.HTTPTransport):
     """httpx's own transport, with `deadlines` in force on its sockets."""
 
-    def __init__(
-        self,
-        *,
-        verify: ssl.SSLContext | bool = True,
-        proxy: str | None = None,
-        connections: int = 32,
-    ) -> None:
+    def __init__(self, address: str, network: Network = DIRECT, *, connections: int = 32) -> None:
         self.deadlines = Deadlines()
+        self.proxy = network.proxy_for(address)
+        conceal_in_logs(*(() if self.proxy is None else (self.proxy.address, self.proxy.password)))
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         # Proxies and certificates are arguments: only the settings read the environment.
-        trust = _trusted_by_default() if verify is True else verify
+        trust = network.trust()
+        proxy = None
+        if self.proxy is not None:
+            address = self.proxy.address.get_secret_value()
+            own_trust = trust if address.startswith("https://") else None
+            proxy = httpx.Proxy(address, ssl_context=own_trust)
         super().__init__(verify=trust, proxy=proxy, trust_env=False, limits=limits)
         # httpx has no argument for the backend; a test with a slow answer guards this line.
         self._pool._network_backend = _Backend(self._pool._network_backend, self.deadlines)
@@ -172,6 +173,7 @@ class KeyTransport(httpx.BaseTransport):
     ) -> None:
         self._inner = inner
         self._redactor = redactor or redactor_for(key)
+        conceal_in_logs(key)
         self._deadlines = inner.deadlines if isinstance(inner, DeadlineTransport) else Deadlines()
         self._key = key
         self._origin = _origin(origin)
