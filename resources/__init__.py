@@ -7,6 +7,7 @@
 
 Beside them: session.py, an open session; feeds.py, what a daily job and a poll pull; waits.py, the
 line before a long wait; service_clock.py, the time of a service; errors.py, one tree of errors,
-sorted by what the caller does next. Does not belong here: what records mean (warehouse/), Dagster's assets (assets/), the
-environment (pipeline/settings.py). All instants are aware and UTC, all durations seconds.
+sorted by what the caller does next. Does not belong here: what records mean (warehouse/), Dagster's
+assets (assets/), the environment (pipeline/settings.py). All instants are aware and UTC, all
+durations seconds.
 """
