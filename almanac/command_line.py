@@ -8,8 +8,8 @@ statement is at fault; 2 if an argument is; 130 after Ctrl-C. Errors are one tex
 """
 
 import argparse
-import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from almanac.errors import AlmanacError, InvalidArgument, WarehouseError
+from almanac.forms.output import accept_any_text, fitted
 from almanac.forms.plain_text import plain
 from almanac.instants import refuse_misread
 from almanac.paths import local_path
@@ -25,15 +26,15 @@ from almanac.paths import local_path
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+_UNDECODED: Final = re.compile("[\ud800-\udfff]")
+"""What Python makes of the bytes of an argument that the locale does not decode."""
 _INTERRUPTED_QUERY: Final = "Query interrupted"
 """Text of the RuntimeError that DuckDB raises if a signal interrupts a query."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code. `words` None are those of the process."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    accept_any_text()
     try:
         given = _parser().parse_args(words)
         code: int = given.run(given)
@@ -150,13 +151,40 @@ def _statement(given: argparse.Namespace) -> str:
     if (given.query is None) == (given.file is None):
         raise InvalidArgument("expected one statement: QUERY, or -f FILE, or - for standard input")
     if given.file is None:
-        text: str = sys.stdin.read() if given.query == "-" else given.query
-        return text
+        if given.query == "-":
+            return standard_input()
+        return argument_text(given.query, "the statement")
     try:
         file_text: str = given.file.read_text("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidArgument(f"{given.file} is not UTF-8 text. No query was run.") from None
     return file_text
+
+
+def argument_text(given: str, name: str) -> str:
+    """Return an argument, which is UTF-8 whatever the locale.
+
+    Raises:
+        InvalidArgument: it is not.
+    """
+    if not _UNDECODED.search(given):
+        return given
+    try:
+        return os.fsencode(given).decode()
+    except UnicodeError:
+        raise InvalidArgument(f"{name} is not UTF-8 text. No query was run.") from None
+
+
+def standard_input() -> str:
+    """Return the text of standard input, which is UTF-8 whatever the locale.
+
+    Raises:
+        InvalidArgument: it is not.
+    """
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidArgument("standard input is not UTF-8 text. No query was run.") from None
 
 
 def parameter_of(given: str) -> tuple[str, str]:
@@ -165,7 +193,7 @@ def parameter_of(given: str) -> tuple[str, str]:
     Raises:
         InvalidArgument: it is not NAME=TEXT, or the text is an instant whose zone is abbreviated.
     """
-    name, sign, text = given.partition("=")
+    name, sign, text = argument_text(given, "--param").partition("=")
     if not sign or not name.isidentifier():
         raise InvalidArgument(f"--param {given}: expected NAME=TEXT, such as ts=2026-03-02")
     refuse_misread(text, f"--param {name}")
@@ -275,7 +303,8 @@ def _changes(given: argparse.Namespace) -> int:
         )
     finally:
         reader.close()
-    sys.stdout.write(in_form(digest, given.form))
+    text = in_form(digest, given.form)
+    sys.stdout.write(fitted(text, sys.stdout.encoding) if given.form == "table" else text)
     return 0
 
 
@@ -345,7 +374,7 @@ def _resolve(given: argparse.Namespace) -> int:
 
 
 def _print(text: str) -> None:
-    sys.stdout.write(plain(text) + "\n")
+    sys.stdout.write(fitted(plain(text), sys.stdout.encoding) + "\n")
 
 
 def _print_json(value: Any) -> None:

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColu
 from rich.table import Column, Table
 from rich.text import Text
 
+from almanac.forms.output import fitted
 from almanac.forms.plain_text import escaped_in_json, plain, plain_line
 from almanac.forms.text_table import cell
 from resources import waits
@@ -41,7 +42,7 @@ class PlainConsole(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         shown = {**options, "emoji": False, "markup": False, "highlight": False}
-        return super().render_str(plain(text), **shown)
+        return super().render_str(fitted(plain(text), self.encoding), **shown)
 
 
 people = PlainConsole(highlight=False)
@@ -50,7 +51,8 @@ warnings = PlainConsole(stderr=True, highlight=False)
 
 def folded(*lines: object) -> Text:
     """Return a cell of these lines, each wrapped instead of truncated."""
-    return Text("\n".join(plain_line(str(line)) for line in lines), overflow="fold")
+    text = "\n".join(plain_line(str(line)) for line in lines)
+    return Text(fitted(text, people.encoding), overflow="fold")
 
 
 def print_json(value: Any) -> None:
@@ -73,8 +75,8 @@ def show_rows(
     With `vertical` None they are vertical if a row does not fit the width. Texts may be broken at
     blanks to fit; a word, such as an id, never is.
     """
-    names = [plain_line(name) for name in columns]
-    cells = [[cell(value) for value in row] for row in rows]
+    names = [fitted(plain_line(name), people.encoding) for name in columns]
+    cells = [[fitted(cell(value), people.encoding) for value in row] for row in rows]
     widths = _widths(names, cells)
     if vertical or (vertical is None and widths is None):
         _show_vertically(names, cells)
@@ -162,7 +164,7 @@ def show_problems(problems: "Iterable[BatchProblem]", *, on: Console = people) -
 
 class _PlainColumn(TextColumn):
     def render(self, task: Task) -> Text:
-        return Text(plain_line(self.text_format.format(task=task)))
+        return Text(fitted(plain_line(self.text_format.format(task=task)), warnings.encoding))
 
 
 class _WaitLines(logging.Handler):

@@ -15,6 +15,7 @@ from almanac.audit.audit import audit
 from almanac.audit.report import as_text, headline
 from almanac.audit.result import unjudged_limit
 from almanac.errors import InvalidArgument
+from almanac.forms.output import fitted
 from almanac.forms.plain_text import escaped_in_json, plain
 from almanac.instants import zone
 from almanac.reader import Reader, find_file
@@ -156,5 +157,5 @@ class _SlowLines:
 
 
 def _shown_on_terminal(step: str) -> None:
-    sys.stderr.write(f"\r\x1b[K{step} …")
+    sys.stderr.write(fitted(f"\r\x1b[K{step} …", sys.stderr.encoding))
     sys.stderr.flush()

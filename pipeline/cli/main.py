@@ -22,6 +22,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from almanac.errors import AlmanacError
+from almanac.forms.output import accept_any_text
 from pipeline.cli.options import interrupt_by_signals, signals_held
 from pipeline.console import (
     EXIT_INTERRUPTED,
@@ -265,6 +266,7 @@ def almanac() -> None:
 
 def main() -> None:
     gc.set_threshold(*_COLLECTED_AFTER)
+    accept_any_text()
     try:
         with interruptible():
             interrupt_by_signals()

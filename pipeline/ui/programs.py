@@ -48,6 +48,8 @@ class Program:
             *("env", f"DAGSTER_HOME={folder}", f"ALMANAC_HOME={self._home.root.resolve()}"),
             # Each arena of the allocator keeps memory for itself, and each thread has one else.
             *("MALLOC_ARENA_MAX=2", "PYTHONUNBUFFERED=1"),
+            # Their logs are UTF-8, whatever the locale.
+            *("PYTHONUTF8=1", "PYTHONIOENCODING=utf-8:backslashreplace"),
             *(sys.executable, "-P", "-m", ATTACHED),
             *(str(lock_of(self._home, self.name)), self.name, self._words.text()),
         ]

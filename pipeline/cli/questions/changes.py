@@ -1,11 +1,13 @@
 """`almanac changes`: what became known in a period, as a digest; or post the digest of the day."""
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from almanac.forms.output import fitted
 from almanac.reader import Reader, find_file
 from pipeline.console import EXIT_USAGE, fail, people, print_text
 from pipeline.session import home_there
@@ -86,7 +88,8 @@ def changes(
         )
     finally:
         reader.close()
-    print_text(in_form(digest, form.value))
+    text = in_form(digest, form.value)
+    print_text(fitted(text, sys.stdout.encoding) if form is DigestFormat.TABLE else text)
 
 
 def _post() -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
-from almanac.command_line import parameter_of
+from almanac.command_line import argument_text, parameter_of, standard_input
 from almanac.errors import InvalidArgument, UnknownName
 from almanac.forms.answer_forms import FileForm
 from almanac.reading.query_limits import QueryHooks, QueryLimits
@@ -165,11 +165,11 @@ def _statement(query: str | None, file: Path | None) -> tuple[str, bool]:
     r"""Return the text of the statement without a `\G` at its end, and whether it has one."""
     if (query is None) == (file is None):
         fail("expected one statement: QUERY, or -f FILE, or - for stdin", code=EXIT_USAGE)
-    text = query or ""
+    text = argument_text(query or "", "the statement")
     if file is not None:
         text = _text_of(file)
     elif query == "-":
-        text = sys.stdin.read()
+        text = standard_input()
     statement = _VERTICAL_END.sub("", text)
     return statement, statement != text
 

@@ -1,0 +1,163 @@
+"""No command ends in a traceback where standard output is not UTF-8."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli.main import COMMANDS
+from pipeline.console import PlainConsole, Table, progress
+from pipeline.ui.logs import ProgramLog
+from pipeline.ui.names import DAEMON, ProgramWords
+from pipeline.ui.programs import Program
+from tests.pipeline.cli.test_plain_output import event_of
+from tests.pipeline.small_home import NOW, SmallHome
+from tests.test_architecture import ROOT
+from tests.test_cli import environment
+from warehouse.history.merge import merge
+from warehouse.home import Home
+
+TEXT = "déjà vu — 漢字 😀 … ─"
+ENCODINGS = {
+    "cp1252": {"PYTHONIOENCODING": "cp1252"},
+    "ascii": {"PYTHONIOENCODING": "ascii"},
+    "the C locale": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+}
+FORMS = ("table", "vertical", "tsv", "csv", "json")
+RUNS = [
+    *([name, "--help"] for name in COMMANDS),
+    *(["sql", "SELECT title, description, extra FROM events", "-F", form] for form in FORMS),
+    *(["sql", f"SELECT '{TEXT}' AS \"{TEXT}\"", "-F", form] for form in ("table", "json")),
+    ["sql", "SELECT $text AS text", "--param", f"text={TEXT}", "-F", "json"],
+    ["sql", f"SELECT '{TEXT}'::INTEGER"],
+    ["sql", f"SELECT {TEXT}"],
+    ["sql", "-f", "no file é"],
+    *(["changes", "--since", "2000-01-01", "--format", form] for form in ("table", "json")),
+    *(["changes", "--since", "2000-01-01", "--format", form] for form in ("markdown", "slack")),
+    ["audit", "signals.csv", "--limit", "5"],
+    ["audit", "signals.csv", "--json", "--html", "page.html"],
+    ["audit", f"{TEXT}.csv"],
+    *(["status", *more] for more in ([], ["--json"])),
+    *(["batches", "list", "--days", "90", *more] for more in ([], ["--json"])),
+    ["batches", "show", TEXT],
+    *([name] for name in ("verify", "budget", "merge", "replay")),
+    *([name, "list"] for name in ("keys", "endpoints", "inbox")),
+    ["prune", "--dry-run"],
+    ["keys", "create", TEXT],
+    ["import", f"{TEXT}.csv"],
+    ["doctor", "--offline"],
+    [TEXT],
+    ["run", f"--{TEXT}"],
+]
+DRIVER = """
+import json, sys, traceback
+from pipeline.cli import main as program
+program.exit_without_teardown = lambda code: None
+ends = []
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["almanac", *words]
+    print("---", words[0], flush=True)
+    try:
+        program.main()
+        ends.append("returned")
+    except SystemExit as ended:
+        ends.append(ended.code or 0)
+    except BaseException:
+        ends.append(traceback.format_exc())
+with open("ends.json", "w", encoding="utf-8") as file:
+    json.dump(ends, file)
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    small = SmallHome(tmp_path_factory.mktemp("texts") / "data", coins=())
+    small.land("events", body=json.dumps({"data": [event_of(1, TEXT)]}).encode())
+    coin = {"slug": "bitcoin", "name": TEXT, "symbol": TEXT}
+    small.land("coins", body=json.dumps({"data": [coin]}).encode())
+    small.land("events", why_incomplete=f"the service said {TEXT}")
+    merge(small.home)
+    return small.home.root
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    ["cp1252", *(pytest.param(name, marks=pytest.mark.long) for name in ("ascii", "the C locale"))],
+)
+def test_no_command_ends_in_a_traceback(home: Path, tmp_path: Path, encoding: str) -> None:
+    rows = f"event_id,decided_at,title\nev_1,2026-03-02,{TEXT}\nev_1,2026-03-03,other\n"
+    (tmp_path / "signals.csv").write_text(rows, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, json.dumps(RUNS)],
+        cwd=tmp_path,
+        env={**environment(home), **ENCODINGS[encoding]},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=110,
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output[-2_000:]
+    ends = json.loads((tmp_path / "ends.json").read_text("utf-8"))
+    strange = [(words, end) for words, end in zip(RUNS, ends, strict=True) if type(end) is not int]
+    assert not strange
+    assert b"Traceback" not in output
+    assert b"Unicode" not in output
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "déjà vu" in page
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("program", ["pipeline", "almanac.command_line"])
+def test_output_says_the_same_in_ascii(home: Path, encoding: str, program: str) -> None:
+    """JSON has the same value, and a table its columns."""
+    where = ["--home", str(home)] if program != "pipeline" else []
+
+    def output(*words: str, given: bytes = b"") -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", program, *words, *where],
+            cwd=ROOT,
+            env={**environment(home), **ENCODINGS[encoding]},
+            input=given,
+            capture_output=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode(ENCODINGS[encoding].get("PYTHONIOENCODING", "ascii"))
+
+    query = f"SELECT title, '{TEXT}' AS text FROM events"
+    (resolved,) = [json.loads(output("changes", "--since", "2000-01-01", "--format", "json"))]
+    assert TEXT in str(resolved)
+    table = output("sql", "-", "-F", "table", given=query.encode()).splitlines()
+    assert "\\u6f22" in "".join(table)
+    assert set("".join(table)) <= {chr(code) for code in range(32, 127)} | {"é", "à"}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_programs_that_ui_starts_write_utf_8_logs(home: Path, encoding: str) -> None:
+    log = ProgramLog(home / "daemon.log", log_format="text", now=lambda: NOW)
+    words = ProgramWords(socket="none", log_format="text")
+    command = Program(DAEMON, Home(home), words, log).command()
+    python = command.index(sys.executable)
+    done = subprocess.run(
+        [*command[: python + 1], "-c", f"print({TEXT!r}, {chr(0xDC80)!a})"],
+        env={**environment(home), **ENCODINGS[encoding]},
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.stdout.decode() == f"{TEXT} \\udc80\n"
+
+
+def test_progress_and_tables_are_drawn_in_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.TextIOWrapper(io.BytesIO(), encoding="cp1252", errors="strict", newline="\n")
+    console = PlainConsole(file=file, force_terminal=True, width=80, color_system=None)
+    monkeypatch.setattr("pipeline.console.warnings", console)
+    table = Table(TEXT)
+    table.add_row(TEXT)
+    console.print(table, TEXT)
+    with progress(TEXT, quiet=False) as bar:
+        bar.update(bar.add_task(TEXT, total=2), advance=1)
+    file.flush()
+    assert "déjà vu" in file.buffer.getvalue().decode("cp1252")  # type: ignore[attr-defined]
