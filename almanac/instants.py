@@ -150,7 +150,7 @@ def _read(given: Instant, name: str, tz: tzinfo, now: datetime | None) -> dateti
                 f"2026-03-02T12:00:00Z{words}{_reason(given)}"
             ) from error
         return moment if own_zone is None else _placed(moment, own_zone)
-    elif isinstance(moment, date) and not isinstance(moment, datetime):
+    if isinstance(moment, date) and not isinstance(moment, datetime):
         moment = datetime.combine(moment, time())
     if not isinstance(moment, datetime) or moment != moment:  # NaT is a datetime unequal to itself.
         raise InvalidArgument(

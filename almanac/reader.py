@@ -226,8 +226,9 @@ class Reader:
                     return self._finished(relation.to_arrow_table(), own=own)
             except QueryRefused as error:
                 if own and isinstance(error.__cause__, _MISSING):
+                    why = str(error).splitlines()[0]
                     raise WarehouseError(
-                        f"{self.file} was published by another version of Almanac: {str(error).splitlines()[0]} "
+                        f"{self.file} was published by another version of Almanac: {why} "
                         "Nothing was changed. Run `almanac merge` with this version on its home, "
                         "which publishes it again, or install the version that published it."
                     ) from error
