@@ -34,7 +34,10 @@ _UNITS: Final = {
     **dict.fromkeys(("d", "day", "days"), timedelta(days=1)),
     **dict.fromkeys(("w", "week", "weeks"), timedelta(weeks=1)),
 }
-_PART: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
+_PART: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_MONTHS_AND_YEARS: Final = re.compile(
+    r"(?i:mos?|mons?|months?|q|qtrs?|quarters?|y|yrs?|years?)|A|[BCS]{0,2}M[ES]|B?[QAY][ES]"
+)
 _UTC_NAMES: Final = ("UTC", "GMT", "Z")
 _IANA: Final = r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)+"
 _DAY_AND_TIME: Final = (
@@ -280,12 +283,15 @@ def _placed(local: datetime, tz: tzinfo) -> datetime:
 def duration(given: Duration, name: str) -> timedelta:
     """Return a duration. A text is numbers with units: s, m (minutes), h, d, w.
 
+    A unit that another tool takes for another length is refused: `M` is a month for pandas.
+
     Raises:
-        InvalidArgument: it is no duration, or negative, or longer than a thousand years.
+        InvalidArgument: it is no duration, or negative, or longer than a thousand years; or its
+            unit is ambiguous or has no fixed length.
     """
+    plain: Any = plain_time(given)
     try:
-        length = plain_time(given)
-        found = length if isinstance(length, timedelta) else _parsed(length)
+        found = plain if isinstance(plain, timedelta) else _parsed(plain, name)
     except OverflowError:
         found = timedelta.max
     if found is not None and found > _LONGEST:
@@ -298,17 +304,40 @@ def duration(given: Duration, name: str) -> timedelta:
     return timedelta(days=found.days, seconds=found.seconds, microseconds=found.microseconds)
 
 
-def _parsed(text: object) -> timedelta | None:
-    if not isinstance(text, str) or not text.strip():
+def _parsed(text: object, name: str) -> timedelta | None:
+    if not isinstance(text, str) or not text.strip() or ":" in text:
         return None
     total, position = timedelta(0), 0
     while position < len(text):
         part = _PART.match(text, position)
-        if part is None or part[2].lower() not in _UNITS:
+        if part is None:
             return None
-        total += float(part[1]) * _UNITS[part[2].lower()]
+        if part[2] not in _UNITS and (advice := _advice(part[1], part[2])):
+            raise InvalidArgument(f"{name}={text!r}: {advice}")
+        unit = part[2] if part[2] in _UNITS else part[2].lower()
+        if unit not in _UNITS or part[2] == "M":
+            return None
+        total += float(part[1]) * _UNITS[unit]
         position = part.end()
     return total
+
+
+def _advice(count: str, unit: str) -> str:
+    """Return why a unit is refused and what to write in its place; empty if it is no unit."""
+    if not unit:
+        return f"{count} has no unit; write {count}min for minutes, or {count}s, {count}h, {count}d"
+    if unit == "ms":
+        return "milliseconds are no unit here; write seconds, such as 0.5s"
+    if unit == "M":
+        return (
+            f"the unit M is a month for pandas and ccxt, and a minute for others; write {count}min "
+            f"for minutes. A month has no fixed length: write days, such as 30d"
+        )
+    if unit == "T":
+        return f"the unit T is no longer one of pandas; write {count}min for minutes"
+    if _MONTHS_AND_YEARS.fullmatch(unit):
+        return f"the unit {unit} has no fixed length; write days, such as 30d, 91d or 365d"
+    return ""
 
 
 def number(given: SupportsFloat | None, name: str) -> float | None:

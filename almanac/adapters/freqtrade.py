@@ -9,7 +9,7 @@ has what was known at its date plus the timeframe. freqtrade itself is not impor
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -65,9 +65,8 @@ def add_features(
     pair = str(metadata["pair"])
     coin = {pair: coin_of_pair(db, pair, coins)}
     length, months = length_of(timeframe)
-    if months:  # Months have no fixed length: the closes are instants of their own.
-        closes = opens + pd.DateOffset(months=months)
-        found = features_of(db, closes, INSTANT, coin, as_of="bar_open", **wanted)[pair]
+    if months:
+        found = _of_months(db, opens, months, coin, **wanted)[pair]
     else:
         found = features_of(db, opens, length, coin, **wanted)[pair]
     added = found.add_prefix(prefix).set_axis(dataframe.index)
@@ -95,3 +94,24 @@ def length_of(timeframe: str) -> tuple[timedelta, int]:
         )
     count, unit = int(found[1]), found[2]
     return count * _LENGTHS.get(unit, timedelta(0)), count * _MONTHS.get(unit, 0)
+
+
+def _of_months(
+    db: "Database", opens: "pd.DatetimeIndex", months: int, coin: Coins, **wanted: Unpack[Wanted]
+) -> "dict[Hashable, pd.DataFrame]":
+    """Return the features of candles of months, known at each close, as those of a fixed length.
+
+    Months have no fixed length: each close is an instant of its own, and the candle that is still
+    running is one of its own length.
+    """
+    import pandas as pd
+
+    closes = opens + pd.DateOffset(months=months)
+    aware = closes.tz_localize(db.reader.tz) if closes.tz is None else closes
+    is_over = aware <= pd.Timestamp(db.reader.now())
+    found = features_of(db, closes[is_over], INSTANT, coin, as_of="bar_open", **wanted)
+    for place in (~is_over).nonzero()[0]:
+        length = (closes[place] - opens[place]).to_pytimedelta()
+        running = features_of(db, opens[place : place + 1], length, coin, **wanted)
+        found = {pair: pd.concat([frame, running[pair]]) for pair, frame in found.items()}
+    return found

@@ -148,7 +148,7 @@ INTERNAL_MACROS: Final = tuple(
         *("day_of", "midnight", "shown", "refused"),
         *("first_day", "last_day", "shift", "is_within", "move_kind"),
         *("was_known", "was_watched"),
-        *("after", "distance_from"),
+        *("span", "no_span", "after", "distance_from"),
     )
 )
 """Macros that only the views and macros above use."""

@@ -51,6 +51,29 @@ def test_a_second_pair_has_its_prefix(moved: Database) -> None:
     assert twice["eth_events_ahead"].tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_running_candle_of_a_month_is_that_of_a_week(tmp_path: Path, count: int) -> None:
+    path = publish_moved(tmp_path / "warehouse.duckdb")
+    with opened(path, now=datetime(2026, 7, 2, tzinfo=UTC)) as db:
+        of_weeks = add_features(
+            frame(datetime(2026, 7, 1, tzinfo=UTC) - timedelta(weeks=count - 1), "7D", count),
+            BTC,
+            db,
+            "1w",
+            horizon="60d",
+        )
+        begins = pd.Timestamp("2026-07-01", tz="UTC") - pd.DateOffset(months=count - 1)
+        of_months = add_features(frame(begins, "MS", count), BTC, db, "1M", horizon="60d")
+        running = of_months.iloc[-1]
+        assert running["known_at"] == pd.Timestamp("2026-08-01", tz="UTC")
+        same = [name for name in of_months.columns if name not in ("date", "known_at")]
+        assert running[same].isna().tolist() == of_weeks.iloc[-1][same].isna().tolist()
+        assert pd.isna(running["events_ahead"]) and pd.isna(running["days_until"])
+        assert of_months.dtypes.tolist() == of_weeks.dtypes.tolist()
+        with pytest.raises(InvalidArgument, match="still to come"):
+            add_features(frame(begins, "MS", count + 2), BTC, db, "1M")
+
+
 def test_a_month_closes_when_the_next_one_begins(moved: Database) -> None:
     months = frame(datetime(2026, 4, 1, tzinfo=UTC), "MS", 2)
     found = add_features(months, BTC, moved, "1M", horizon="60d")

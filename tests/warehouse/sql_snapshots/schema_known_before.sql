@@ -18,7 +18,10 @@ FROM (
         date AS date_final,
         (
             (date AT TIME ZONE 'UTC')
-            - coalesce(lead::INTERVAL, error('known_before: the interval is NULL'))
+            - coalesce(_almanac.span(lead), error('known_before: ' || CASE
+                WHEN lead IS NULL THEN 'the interval is NULL'
+                ELSE _almanac.no_span(lead)
+            END))
         ) AT TIME ZONE 'UTC' AS known_at
     FROM events
     WHERE date_precision IN ('instant', 'day')

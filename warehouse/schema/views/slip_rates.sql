@@ -1,5 +1,25 @@
 -- What became of the events that were upcoming at an instant, within a horizon.
 
+-- name: macro_span
+-- Grain: a macro of one value, an interval; NULL for a text that is none, or may be another: M is a
+-- month for pandas, and a minute for DuckDB, which takes a number without a unit for seconds.
+-- Parameters: given, an interval or a text. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.span(given) AS CASE
+    WHEN typeof(given) <> 'INTERVAL' AND (
+        regexp_matches(given::VARCHAR, '\d\s*M(\s|\d|$)')
+        OR regexp_full_match(given::VARCHAR, '[^:]*\d\s*')
+    )
+        THEN NULL
+    ELSE TRY_CAST(given AS INTERVAL)
+END
+
+-- name: macro_no_span
+-- Grain: a macro of one value, why a text is no interval.
+-- Parameters: given, the text. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.no_span(given) AS
+    given::VARCHAR || ' is no interval. Expected numbers with units, such as 7 days or 12 hours. '
+    || 'The unit M is refused, since it may be months or minutes'
+
 -- name: macro_after
 -- Grain: a macro of one value, the instant a span after another; NULL if the span is not one.
 -- Parameters: moment, as macro_instant takes it; span, an interval, or a number of days of 24 hours.
@@ -10,7 +30,7 @@ CREATE MACRO _almanac.after(moment, span) AS (
     + CASE
         WHEN regexp_full_match(span::VARCHAR, '\s*-?\d+(\.\d+)?\s*')
             THEN to_microseconds((TRY_CAST(span::VARCHAR AS DOUBLE) * 86400e6)::BIGINT)
-        ELSE TRY_CAST(span::VARCHAR AS INTERVAL)
+        ELSE _almanac.span(span)
     END
 ) AT TIME ZONE 'UTC'
 
@@ -138,7 +158,8 @@ FROM (
                             true
                         )
                             THEN 'the horizon is ' || coalesce(horizon::VARCHAR, 'NULL')
-                                || '; expected an interval or a number of days, above 0'
+                                || '; expected an interval or a number of days, above 0. '
+                                || 'The unit M is refused: months or minutes'
                         WHEN first_at IS NULL
                             THEN 'no complete pull of events was merged yet, so no cohort was watched'
                         WHEN _almanac.instant(cohort_from) < first_at
