@@ -68,6 +68,7 @@ bench: tools
 bench-analyst: tools
 	$(BIN)/python -m bench.analyst.joins
 	$(BIN)/python -m bench.analyst.audit
+	$(BIN)/python -m bench.analyst.streamed
 	$(BIN)/python -m bench.analyst.study
 	$(BIN)/python -m bench.analyst.calibration
 

@@ -1,8 +1,7 @@
-"""Rows that are read and written in batches: Parquet, Arrow readers and datasets.
+"""Rows that are read and written in batches: Parquet, CSV, Arrow readers and datasets.
 
 Belongs here: opening a source, slices of a bounded number of rows, a file of such slices, how many
-rows are done. Does not: frames in
-memory (frames), what the columns mean (joins, audit).
+rows are done. Does not: frames in memory (frames), what the columns mean (joins, audit).
 """
 
 import os
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from almanac.errors import InvalidArgument
 from almanac.paths import local_path
-from almanac.user_files.tables import PARQUET, open_parquet
+from almanac.user_files.tables import PARQUET, TEXT, CsvFile, open_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,10 +96,11 @@ class RowProgress:
         return f"{self._done:,}{total} rows, {rate:,.0f} a second"
 
 
-def open_stream(source: Any) -> Stream | None:
-    """Return the rows of an Arrow reader or dataset, a Parquet file, or a path; None for another.
+def open_stream(source: Any, argument: str = "signals") -> Stream | None:
+    """Return the rows of an Arrow reader or dataset, or of a path; None for another.
 
-    A path is a Parquet file, a folder of Parquet files, or a pattern such as `bars/*.parquet`.
+    A path is a Parquet or CSV file, a folder of Parquet files, or a pattern such as
+    `bars/*.parquet`. `argument` names the source in messages.
 
     Raises:
         InvalidArgument: there is no such file, or it can't be read.
@@ -109,7 +109,7 @@ def open_stream(source: Any) -> Stream | None:
 
     try:
         if isinstance(source, (str, Path)):
-            return _parquet_path(local_path(source, "signals"))
+            return _of_path(local_path(source, argument))
         kind = type(source).__name__
         if isinstance(source, pa.RecordBatchReader):
             return Stream(source.schema, None, "the reader", lambda names: _selected(source, names))
@@ -136,7 +136,7 @@ def check_target(target: str | Path, source: Any) -> Path:
     Raises:
         InvalidArgument: it is no such path, its folder is not there, or it is the source itself.
     """
-    path = Path(target).expanduser()
+    path = local_path(target, "to")
     if path.suffix.lower() not in PARQUET:
         raise InvalidArgument(f"to={str(target)!r}: expected a path that ends in .parquet")
     if path.is_dir() or not path.parent.is_dir():
@@ -200,10 +200,12 @@ def regrouped(
         yield schema.empty_table()
 
 
-def _parquet_path(path: Path) -> Stream | None:
+def _of_path(path: Path) -> Stream | None:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
+    if path.name.lower().endswith(TEXT) and not _WILDCARDS & set(str(path)):
+        return _csv(path)
     if path.is_file():
         if path.suffix.lower() not in PARQUET:
             return None
@@ -242,6 +244,39 @@ def _parquet_file(file: Any, where: str) -> Stream:
         where,
         lambda names: file.iter_batches(SLICE_ROWS, columns=names),
     )
+
+
+def _csv(path: Path) -> Stream:
+    """Return the rows of a CSV as texts; an empty text is NULL."""
+    import pyarrow as pa
+
+    file = CsvFile(path)
+    schema = pa.schema([(name, pa.string()) for name in file.names])
+    broken: list[str] = []
+
+    def refuse() -> None:
+        if broken:
+            raise InvalidArgument(f"{path}: {broken[0]}")
+
+    def read(names: list[str]) -> "Iterator[pa.RecordBatch]":
+        types = dict.fromkeys(file.names, pa.string())
+        with file:
+            for batch in file.batches(
+                types, lambda number, why: broken.append(f"record {number} can't be read: {why}")
+            ):
+                refuse()
+                columns = [_without_empty(batch.column(name)) for name in names]
+                yield pa.RecordBatch.from_arrays(columns, names)
+            refuse()
+
+    return Stream(schema, None, str(path), read)
+
+
+def _without_empty(column: "pa.Array") -> "pa.Array":
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
 
 
 def _dataset(dataset: Any, where: str) -> Stream:

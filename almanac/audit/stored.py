@@ -13,8 +13,11 @@ from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from almanac.errors import WarehouseError
+from almanac.forms.preview import FIRST, LAST
+from almanac.paths import local_path
 from almanac.reading.temporary import own_folder
 from almanac.results import Result
+from almanac.streams import write_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,15 +143,51 @@ class StoredRows(Result):
         """Return the rows with one of these verdicts."""
         return type(self)(self.source, self._keys, self._counts, frozenset(verdicts))
 
-    def head(self, rows: int = 5) -> Result:
-        """Return the first rows."""
-        if rows <= 0 or not len(self):
+    def head(self, n: int = 5) -> Result:
+        """Return the first `n` rows; of a negative `n`, all but the last `-n`."""
+        if n < 0:
+            return super().head(n)
+        if not n or not len(self):
             return Result(self.source.schema.empty_table())
-        return Result(self.source.head(rows, filter=self._filter, **_options()))
+        return Result(self.source.head(n, filter=self._filter, **_options()))
+
+    def tail(self, n: int = 5) -> Result:
+        """Return the last `n` rows; of a negative `n`, all but the first `-n`."""
+        import pyarrow as pa
+
+        if n < 0:
+            return super().tail(n)
+        last = self.source.schema.empty_table()
+        for batch in self.reader():
+            table = pa.concat_tables([last, pa.Table.from_batches([batch])])
+            last = table.slice(max(0, table.num_rows - n))
+        return Result(last)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the rows to a Parquet file; one that exists is replaced when the new one is whole.
+
+        Raises:
+            InvalidArgument: it is no path.
+            OSError: the file can't be written.
+        """
+        import pyarrow as pa
+
+        tables = (pa.Table.from_batches([batch]) for batch in self.reader())
+        write_parquet(tables, self.source.schema, local_path(path, "path"))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows as a PyCapsule of an Arrow stream."""
+        return self.reader().__arrow_c_stream__(requested_schema)
 
     def reader(self) -> "pa.RecordBatchReader":
         """Return the rows as a pyarrow RecordBatchReader, which holds few of them in memory."""
         return self.source.scanner(filter=self._filter, **_options()).to_reader()
+
+    def _shown(self) -> list[tuple[Any, ...]]:
+        rows = self.head(FIRST + LAST).rows()
+        if len(self) > FIRST + LAST:
+            rows = [*rows[:FIRST], *self.tail(LAST).rows()]
+        return [tuple(row.values()) for row in rows]
 
     @property
     def _filter(self) -> Any:

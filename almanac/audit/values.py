@@ -111,10 +111,12 @@ def as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
     import pyarrow.compute as pc
 
     if pa.types.is_timestamp(column.type):
+        zone = column.type.tz and "UTC"
         seconds = column.cast(pa.timestamp("s", column.type.tz), safe=False)
-        if column.type.tz is None:
-            return pc.strftime(seconds, "%Y-%m-%dT%H:%M:%S")
-        return pc.strftime(seconds.cast(pa.timestamp("s", "UTC")), "%Y-%m-%dT%H:%M:%SZ")
+        # Each distinct date once: strftime takes a microsecond.
+        coded = seconds.cast(pa.timestamp("s", zone)).combine_chunks().dictionary_encode()
+        texts = pc.strftime(coded.dictionary, "%Y-%m-%dT%H:%M:%S" + ("Z" if zone else ""))
+        return pa.chunked_array([texts.take(coded.indices)])
     return joined_lists(column) if pa.types.is_list(column.type) else column.cast(pa.string())
 
 

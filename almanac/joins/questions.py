@@ -48,7 +48,8 @@ class Joins:
         Args:
             frame: a pandas or Polars DataFrame, or a pyarrow Table; it is not changed. For rows
                 that memory does not hold: a pyarrow RecordBatchReader, dataset or ParquetFile, or
-                the path of a Parquet file, of a folder of such files, or a pattern.
+                the path of a Parquet file, of a folder of such files, a pattern, or the path of a
+                CSV file, whose columns are texts.
             ts: the column of instants, or a level of the index; None is the index. Instants without
                 a zone are of the zone of the database. An instant to come is an error.
             coin: the column of coins: slugs, tickers, names, or pairs such as `BTC/USDT`, `BTC-USD`

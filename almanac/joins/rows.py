@@ -115,7 +115,7 @@ def attach_known(
 
     is_strict = one_of(unknown, "unknown", ("raise", "ignore")) == "raise"
     target = None if to is None else check_target(to, frame)
-    stream = open_stream(frame)
+    stream = open_stream(frame, "frame")
     with reader.pinned():
         selection = selected(reader, horizon, categories, min_impact)
         now = reader.now()

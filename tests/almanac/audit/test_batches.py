@@ -17,10 +17,12 @@ from almanac.audit.audit import audit
 from almanac.audit.result import Audit
 from almanac.audit.signals import read_signals
 from almanac.audit.stored import RowStore
+from almanac.audit.values import as_text
 from almanac.command_line import main
 from almanac.database import Database
 from almanac.errors import InvalidArgument
 from almanac.reading.temporary import own_folder
+from almanac.results import Result
 from tests.almanac.audit.watched import at, open_watched
 
 SCHEMA = pa.schema(
@@ -209,6 +211,23 @@ def test_findings_in_a_file_are_counted_shown_and_read_in_order(
     assert reader.read_all().num_rows == leaks
 
 
+def test_findings_in_a_file_are_a_result_as_those_in_memory(db: Database, tmp_path: Path) -> None:
+    table = pa.concat_tables([pa.Table.from_pylist(ROWS)] * 30)
+    leaks = judged(db, table, rows_max=37, held_bytes=0).leaks
+    expected = Result(db.audit(table).leaks.arrow())
+    for n in (0, 3, 10_000):
+        assert leaks.head(n).rows() == expected.head(n).rows()
+        assert leaks.tail(n).rows() == expected.tail(n).rows()
+    assert repr(leaks) == repr(expected)
+    assert leaks._repr_html_() == expected._repr_html_()
+    assert pl.DataFrame(leaks).equals(expected.pl())
+    leaks.to_parquet(tmp_path / "leaks.parquet")
+    assert pq.read_table(tmp_path / "leaks.parquet").to_pylist() == expected.rows()
+    assert "_table" not in vars(leaks), "nothing of this reads all rows at once"
+    assert leaks.head(-3).rows() == expected.head(-3).rows()
+    assert leaks.tail(-3).rows() == expected.tail(-3).rows()
+
+
 def test_an_audit_that_fails_leaves_no_file(db: Database) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(ROWS)
@@ -273,6 +292,17 @@ def test_a_batch_holds_no_more_rows_than_it_should() -> None:
         [5, 6, 7, 8],
         [9, 10],
     ]
+
+
+def test_distinct_and_repeated_instants_are_shown_alike() -> None:
+    stamps = pa.chunked_array([[at(2), None, at(2)], [at(3, 1)]], pa.timestamp("us", "UTC"))
+    expected = ["2026-03-02T00:00:00Z", None, "2026-03-02T00:00:00Z", "2026-03-03T01:00:00Z"]
+    assert as_text(stamps).to_pylist() == expected
+    elsewhere = stamps.cast(pa.timestamp("ns", "Asia/Tokyo"))
+    assert as_text(elsewhere).to_pylist() == expected
+    naive = as_text(stamps.cast(pa.timestamp("us"))).to_pylist()
+    assert naive == [text and text.removesuffix("Z") for text in expected]
+    assert as_text(stamps.slice(0, 0)).to_pylist() == []
 
 
 def test_the_command_reads_folders(home: Path, tmp_path: Path, capsys: Any) -> None:

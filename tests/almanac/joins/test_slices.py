@@ -1,5 +1,8 @@
 """Joins of rows that are read in batches: the same answers as for one frame."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -129,6 +132,31 @@ def test_files_datasets_and_readers_are_joined_as_their_table(
         assert counted == [(sum(row["next_event_id"] is not None for row in expected),)]
 
 
+def test_a_csv_is_joined_as_texts(db: almanac.Database, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    pd.DataFrame(ROWS).assign(price="0123").to_csv(file, index=False)
+    found = attached(db, file, rows_max=4).read_all()
+    assert set(found["price"].to_pylist()) == {"0123"}
+    assert found["coin"].to_pylist() == [row["coin"] for row in ROWS]
+    expected = db.attach_known(pa.Table.from_pylist(ROWS))
+    assert found.select(ADDED).equals(expected.select(ADDED))
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [("2026-03-01,BTC,3\n", "record 3 can't be read"), ('2026-03-01,"BTC\n', "quote")],
+)
+def test_a_csv_with_a_broken_row_is_refused(
+    db: almanac.Database, tmp_path: Path, bad: str, message: str
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("ts,coin\n" + "2026-03-01,BTC\n" * 2 + bad + "2026-03-01,BTC\n")
+    target = tmp_path / "out.parquet"
+    with pytest.raises(InvalidArgument, match=message):
+        db.attach_known(file, to=target)
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_a_file_is_written_slice_by_slice(db: almanac.Database, tmp_path: Path) -> None:
     table = pa.Table.from_pylist(ROWS)
     source, target = tmp_path / "in.parquet", tmp_path / "out.parquet"
@@ -171,6 +199,35 @@ def test_a_failure_leaves_the_file_that_was_there(db: almanac.Database, tmp_path
     assert list(tmp_path.iterdir()) == [target]
 
 
+KILLED = """
+import os, signal, sys
+import pyarrow as pa
+from almanac.joins.rows import attach_known
+from almanac.reader import Reader
+from pathlib import Path
+from tests.almanac.joins.test_slices import OPTIONS, ROWS
+
+def batches():
+    yield pa.RecordBatch.from_pylist(ROWS)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+rows = pa.RecordBatchReader.from_batches(pa.Table.from_pylist(ROWS).schema, batches())
+attach_known(Reader(Path(sys.argv[1])), rows, to=sys.argv[2], rows_max=10, **OPTIONS)
+"""
+
+
+def test_a_killed_process_leaves_the_file_that_was_there(
+    db: almanac.Database, tmp_path: Path
+) -> None:
+    target = tmp_path / "out.parquet"
+    pq.write_table(pa.table({"old": [1]}), target)
+    words = [sys.executable, "-c", KILLED, str(db.path), str(target)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert pq.read_table(target).column_names == ["old"]
+    assert list(tmp_path.glob("*.parquet")) == [target]
+
+
 def test_errors_in_a_stream_name_the_row_of_the_whole(db: almanac.Database, tmp_path: Path) -> None:
     late = [*ROWS, {"n": 99, "ts": NOW + timedelta(days=1), "coin": "BTC"}]
     with pytest.raises(InvalidArgument, match="row 25 of the reader is at 2026-03-21"):
@@ -201,6 +258,8 @@ def test_a_wrong_column_or_target_is_an_error_before_a_row_is_read(
         (source, {"to": source}, "is the file that is read"),
         (tmp_path / "gone.parquet", {}, "there is no file"),
         (tmp_path / "gone.csv", {}, "there is no file"),
+        ("s3://bucket/rows.parquet", {}, "frame is an address"),
+        (source, {"to": "s3://bucket/out.parquet"}, "to is an address"),
         (db, {}, "expected a pandas or Polars DataFrame"),
         (pl.LazyFrame(ROWS), {}, "sink_parquet"),
         (db.attach_known(table), {}, "already has next_event_id"),
