@@ -238,12 +238,12 @@ def _of_path(path: Path) -> Stream | None:
 
 
 def _parquet_file(file: Any, where: str) -> Stream:
-    return Stream(
-        file.schema_arrow,
-        file.metadata.num_rows,
-        where,
-        lambda names: file.iter_batches(SLICE_ROWS, columns=names),
-    )
+    def read(names: list[str]) -> "Iterator[pa.RecordBatch]":
+        # Arrow holds the bytes of all row groups that one call reads.
+        for number in range(file.metadata.num_row_groups):
+            yield from file.iter_batches(SLICE_ROWS, row_groups=[number], columns=names)
+
+    return Stream(file.schema_arrow, file.metadata.num_rows, where, read)
 
 
 def _csv(path: Path) -> Stream:
@@ -281,11 +281,21 @@ def _without_empty(column: "pa.Array") -> "pa.Array":
 
 def _dataset(dataset: Any, where: str) -> Stream:
     def read(names: list[str]) -> Any:
-        # More read ahead would be held in memory.
-        options = {"batch_readahead": 1, "fragment_readahead": 1}
-        return dataset.scanner(columns=names, batch_size=SLICE_ROWS // 8, **options).to_batches()
+        options = scan_options(dataset, SLICE_ROWS // 8)
+        return dataset.scanner(columns=names, **options).to_batches()
 
     return Stream(dataset.schema, dataset.count_rows(), where, read)
+
+
+def scan_options(dataset: Any, batch_rows: int) -> dict[str, Any]:
+    """Return options of a scan of a pyarrow dataset that holds few rows in memory."""
+    import pyarrow.dataset as ds
+
+    options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
+    if isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat):
+        # Else the bytes of a whole file are held.
+        options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(pre_buffer=False)
+    return {"batch_size": batch_rows, **options}
 
 
 def _selected(reader: "pa.RecordBatchReader", names: list[str]) -> "Iterator[pa.RecordBatch]":

@@ -17,7 +17,7 @@ from almanac.forms.preview import FIRST, LAST
 from almanac.paths import local_path
 from almanac.reading.temporary import own_folder
 from almanac.results import Result
-from almanac.streams import write_parquet
+from almanac.streams import scan_options, write_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,7 +149,7 @@ class StoredRows(Result):
             return super().head(n)
         if not n or not len(self):
             return Result(self.source.schema.empty_table())
-        return Result(self.source.head(n, filter=self._filter, **_options()))
+        return Result(self.source.head(n, filter=self._filter, **self._options))
 
     def tail(self, n: int = 5) -> Result:
         """Return the last `n` rows; of a negative `n`, all but the first `-n`."""
@@ -181,7 +181,9 @@ class StoredRows(Result):
 
     def reader(self) -> "pa.RecordBatchReader":
         """Return the rows as a pyarrow RecordBatchReader, which holds few of them in memory."""
-        return self.source.scanner(filter=self._filter, **_options()).to_reader()
+        return self.source.scanner(
+            filter=self._filter, **scan_options(self.source, _BATCH_ROWS)
+        ).to_reader()
 
     def _shown(self) -> list[tuple[Any, ...]]:
         rows = self.head(FIRST + LAST).rows()
@@ -190,13 +192,13 @@ class StoredRows(Result):
         return [tuple(row.values()) for row in rows]
 
     @property
+    def _options(self) -> dict[str, Any]:
+        return scan_options(self.source, _BATCH_ROWS)
+
+    @property
     def _filter(self) -> Any:
         import pyarrow.compute as pc
 
         if self._verdicts is None:
             return None
         return pc.field("verdict").isin(sorted(self._verdicts))
-
-
-def _options() -> dict[str, int]:
-    return {"batch_size": _BATCH_ROWS, "batch_readahead": 1, "fragment_readahead": 1}
