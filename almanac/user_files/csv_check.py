@@ -27,17 +27,27 @@ class CsvCheck:
     """Counts the records of the bytes that it is fed, in chunks of any size.
 
     Line ends are LF, CRLF or CR; a blank line is no record. `line` is the number of the line before
-    the first one. Memory is that of a chunk and of a line.
+    the first one. Memory is that of a chunk and of a line. With `tolerant` only what hides records
+    is refused: for files whose odd rows are rejected one by one.
 
     Raises:
         InvalidArgument: the bytes are no UTF-8, have NUL, or a quote that does not end its field.
     """
 
-    def __init__(self, path: object, delimiter: str, fields: int, line: int = 0) -> None:
+    def __init__(
+        self,
+        path: object,
+        delimiter: str,
+        fields: int,
+        line: int = 0,
+        *,
+        tolerant: bool = False,
+    ) -> None:
         self.records = 0
         self._path = path
         self._delimiter = delimiter.encode()
         self._fields = fields
+        self._tolerant = tolerant
         self._line = line
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._tail = b""
@@ -101,6 +111,8 @@ class CsvCheck:
                 self.records += 1
             elif self._patterns.opening.fullmatch(line):
                 self._opened, self._first, self._bytes = self._line, line, len(line)
+            elif self._tolerant:
+                self.records += 1
             else:
                 raise self._error(self._line, "has text after a closing quote", _QUOTES)
 
@@ -142,6 +154,8 @@ class CsvCheck:
         return self._fields > 2 and len(first) == len(then) == self._fields
 
     def _check_characters(self, data: bytes, *, final: bool = False) -> None:
+        if self._tolerant:
+            return
         if b"\0" in data:
             line = self._line_at(data, data.index(b"\0"))
             raise self._error(line, "has a NUL byte, as UTF-16 and damaged files have", _ENCODINGS)

@@ -13,7 +13,7 @@ import lzma
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -215,6 +215,26 @@ class CsvFile:
         check.feed(line)
         check.finish()
         return header
+
+
+def refuse_hidden_records(path: Path, delimiter: str = ",") -> None:
+    """Refuse a CSV file in which a quote hides records; what else is odd in it is not judged.
+
+    Raises:
+        InvalidArgument: it is such a file; the message has the line.
+    """
+    try:
+        file, head = _opened(path)
+    except InvalidArgument:
+        return  # No CSV.
+    header = next((line for match in _LINE.finditer(head) if (line := match[0].strip())), b"")
+    check = CsvCheck(path, delimiter, header.count(delimiter.encode()) + 1, tolerant=True)
+    # A file that can't be unpacked is another fault.
+    with file, suppress(EOFError, OSError, lzma.LZMAError):
+        while head:
+            check.feed(head)
+            head = file.read(_BLOCK_BYTES)
+        check.finish()
 
 
 def read_table(path: Path) -> "pa.Table":

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from almanac.errors import InvalidArgument
+from almanac.user_files.tables import refuse_hidden_records
 from catalog.contract.plans import PLANS
 from pipeline.cli.options import JsonOption, date_option, instant_option, local_file
 from pipeline.console import (
@@ -125,6 +127,10 @@ def import_file(
     source = settings.source
     home.check(source)
     if path.is_file():  # A mistyped path claims no home.
+        try:
+            refuse_hidden_records(path)
+        except InvalidArgument as error:
+            fail(f"{error} Nothing was landed.", code=EXIT_USAGE)
         home.claim(source)
     manifest = import_export(
         home.landing,

@@ -1,7 +1,9 @@
 """Commands on a home: import, prune, batches, merge and status."""
 
+import gzip
 import json
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import time
@@ -13,6 +15,7 @@ from catalog.sandbox.sandbox import Sandbox
 from catalog.server.app import ServerOptions
 from pipeline.runs.store import Damage, set_aside
 from tests.pipeline.conftest import Almanac
+from tests.warehouse.normalise.catalog_bodies import csv_body, plain, plains
 from warehouse.home import Home
 
 AT = ("--content-at", "2026-03-01T06:00:00Z")
@@ -28,6 +31,31 @@ def page(tmp_path: Path) -> str:
 
 def landed(almanac: Almanac, page: str) -> str:
     return str(json.loads(almanac("import", page, *AT, "--json").stdout)["batch_id"])
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_an_import_whose_events_a_quote_would_hide_is_refused(
+    almanac: Almanac, tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
+    """The events between two quotes would be read as text of one title, and then be withdrawn."""
+    lines = csv_body(plains(20), end="\n").splitlines(keepends=True)
+    file = tmp_path / "export.csv"
+    for closing in (None, 9):
+        broken = list(lines)
+        broken[5] = broken[5].replace(b",Mainnet", b',"Mainnet', 1)
+        if closing is not None:
+            broken[closing] = broken[closing].replace(b"launch,Goes", b'launch",Goes')
+        file.write_bytes(compress(b"".join(broken)))
+        done = almanac("import", str(file), *AT, code=2)
+        assert "export.csv: line 6 opens a quote" in " ".join(done.stderr.split())
+        assert "Nothing was landed" in " ".join(done.stderr.split())
+        assert not (tmp_path / "data").exists()
+    texts = [plain(id=f"e{number}", title='A, b,\n"c"\nd') for number in range(20)]
+    file.write_bytes(compress(csv_body(texts)))
+    almanac("import", str(file), *AT)
+    almanac("merge")
+    count = almanac("sql", "SELECT count(*) AS n FROM events", "-F", "json").stdout
+    assert json.loads(count) == [{"n": 20}]
 
 
 def test_an_import_that_covers_from_after_to_is_refused(
