@@ -15,7 +15,7 @@ from almanac import coins as coin_names
 from almanac import events
 from almanac.coins import Coin
 from almanac.coverage import Coverage, coverage_at
-from almanac.errors import UnknownName
+from almanac.errors import InvalidArgument, UnknownName
 from almanac.events import Basis, Coins, Names
 from almanac.instants import Duration, Instant, plain_number, refuse_misread, zone
 from almanac.joins.questions import Joins
@@ -136,6 +136,8 @@ class Database(EventStudies, Joins):
             InvalidArgument: a value is an instant without a zone, and `open` had another than UTC.
             QueryRefused: it would write, fails, or takes too long; the message says how.
         """
+        if not isinstance(query, str):
+            raise InvalidArgument(f"query={query!r}: expected a text, one SQL statement")
         for name, value in params.items():
             refuse_misread(value, name, self._reader.tz)
         values = {name: plain_number(value) for name, value in params.items()}

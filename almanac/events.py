@@ -72,6 +72,10 @@ def upcoming(
     min_impact: float | None,
 ) -> Result:
     with reader.pinned():
+        if not isinstance(include_estimated, bool):
+            raise InvalidArgument(
+                f"include_estimated={include_estimated!r}; expected True or False"
+            )
         at = known_at(reader, as_of, "as_of")
         check_observed(reader, at, "as_of", as_of)
         values = {
@@ -257,7 +261,7 @@ def one_of(given: str, name: str, allowed: Sequence[str]) -> str:
     Raises:
         InvalidArgument: it is another; the message lists them.
     """
-    if given not in allowed:
+    if not isinstance(given, str) or given not in allowed:
         raise InvalidArgument(f"{name}={given!r}; expected {', '.join(allowed)}")
     return given
 

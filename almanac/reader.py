@@ -59,8 +59,12 @@ def find_file(home: str | Path) -> Path:
         InvalidArgument: it is no path, or an address such as `s3://`.
     """
     given = local_path(home, "home")
-    file = given / FILE if given.is_dir() else given
-    if not file.is_file():
+    try:
+        file = given / FILE if given.is_dir() else given
+        is_there = file.is_file()
+    except OSError as error:
+        raise WarehouseError(f"home can't be read: {error.strerror}") from error
+    if not is_there:
         where = f"there is no file or folder {given.absolute()}"
         if given.is_dir():
             where = f"the folder {given} has no {FILE}"

@@ -21,21 +21,23 @@ def frame_for_sql(frame: Any, name: str) -> Any:
     as an Arrow reader, is read into a table.
 
     Raises:
-        InvalidArgument: two columns have the same name but for capitals, or columns have levels.
+        InvalidArgument: it is no frame, two columns have the same name but for capitals, or columns
+            have levels.
     """
-    room = type(frame).__module__.partition(".")[0]
-    if room == "pandas":
+    rooms = {kind.__module__.partition(".")[0] for kind in type(frame).__mro__}
+    if "pandas" in rooms and hasattr(frame, "index"):
         if hasattr(frame, "to_frame"):
             frame = frame.to_frame("value" if frame.name is None else frame.name)
-        if hasattr(frame, "columns"):
-            frame = _with_index(frame, name)
-    elif hasattr(frame, "__arrow_c_stream__") and type(frame).__name__ not in (
-        "DataFrame",
-        "Table",
-    ):
+        frame = _with_index(frame, name)
+    elif type(frame).__name__ not in _WHOLE and hasattr(frame, "__arrow_c_stream__"):
         import pyarrow as pa
 
         frame = pa.table(frame)
+    elif not rooms & {"pandas", "polars", "pyarrow"}:
+        raise InvalidArgument(
+            f"{name!r} can't be a table: it is a {type(frame).__name__}; expected a pandas or "
+            "Polars DataFrame, or a pyarrow Table"
+        )
     if type(frame).__name__ in _WHOLE:
         _refuse_same(list(getattr(frame, "column_names", None) or frame.columns), name)
     return frame

@@ -59,7 +59,7 @@ def clock() -> datetime:
 
 def count_events(db: almanac.Database) -> tuple[int, str]:
     with db:
-        return len(db.events()), str(db.events()["date"].dtype)
+        return len(db.events()), str(db.events()["first_seen_at"].dtype)
 
 
 class TestPickle:
@@ -192,6 +192,11 @@ class TestRegister:
         with pytest.raises(almanac.QueryRefused):
             db.sql("FROM mine")
 
+    @pytest.mark.parametrize("wrong", [5, (1, 2), {"a": 1}, None, object()], ids=repr)
+    def test_what_is_no_frame_is_named(self, db: almanac.Database, wrong: Any) -> None:
+        with pytest.raises(almanac.InvalidArgument, match=f"it is a {type(wrong).__name__}; exp"):
+            db.register("mine", wrong)
+
     def test_columns_with_levels_are_refused(self, db: almanac.Database) -> None:
         columns = pd.MultiIndex.from_tuples([("Close", "BTC"), ("Close", "ETH")])
         with pytest.raises(almanac.InvalidArgument, match="several levels"):
@@ -293,7 +298,7 @@ WRONG: list[tuple[str, Callable[[almanac.Database], Any]]] = [
     ("at='2999-01-01' is still to come", lambda db: db.coverage("2999-01-01")),
     ("as_of='2999-01-01' is still to come", lambda db: db.blackouts(as_of="2999-01-01")),
     ("no event has the category 'Brun'", lambda db: db.events(categories="Brun")),
-    ("is the symbol of 2 coins", lambda db: db.events(coins="SUN")),
+    ("stands for 2 coins", lambda db: db.events(coins="SUN")),
     ("no coin has", lambda db: db.upcoming(coins="nowhere")),
     ("basis='guessed'", lambda db: db.events(basis="guessed")),
     ("basis='guessed'", lambda db: db.history("evt_1", basis="guessed")),
@@ -307,6 +312,9 @@ WRONG: list[tuple[str, Callable[[almanac.Database], Any]]] = [
     ("window=", lambda db: db.events(window=("x", None))),
     ("min_impact=", lambda db: db.events(min_impact=float("inf"))),
     ("kinds=", lambda db: db.changes(NOW, kinds="moved")),
+    ("include_estimated=", lambda db: db.upcoming(include_estimated="yes")),
+    ("basis=array", lambda db: db.events(basis=np.array([1, 2]))),
+    ("query=5", lambda db: db.sql(5)),
 ]
 
 
