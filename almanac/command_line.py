@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,10 @@ EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 _UNDECODED: Final = re.compile("[\ud800-\udfff]")
 """What Python makes of the bytes of an argument that the locale does not decode."""
+_INTERRUPTED: Final = "interrupted; nothing was changed"
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?B)", re.IGNORECASE)
+_UNITS: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_MEMORY_LEAST: Final = 100_000_000
 _INTERRUPTED_QUERY: Final = "Query interrupted"
 """Text of the RuntimeError that DuckDB raises if a signal interrupts a query."""
 
@@ -37,6 +42,8 @@ def main(words: Sequence[str] | None = None) -> int:
     accept_any_text()
     try:
         given = _parser().parse_args(words)
+        # Only a process that exists for the command may be bounded, and ended at once.
+        given.is_process = words is None
         code: int = given.run(given)
         sys.stdout.flush()
         return code
@@ -52,11 +59,11 @@ def main(words: Sequence[str] | None = None) -> int:
         where = "" if error.filename is None else f"{error.filename}: "
         return _failed(f"{where}{error.strerror or error}", EXIT_ERROR)
     except KeyboardInterrupt:
-        return _failed("interrupted; nothing was changed", EXIT_INTERRUPTED)
+        return _failed(_INTERRUPTED, EXIT_INTERRUPTED)
     except RuntimeError as error:
         if str(error) != _INTERRUPTED_QUERY:
             raise
-        return _failed("interrupted; nothing was changed", EXIT_INTERRUPTED)
+        return _failed(_INTERRUPTED, EXIT_INTERRUPTED)
 
 
 def _failed(message: str, code: int) -> int:
@@ -118,33 +125,83 @@ def _add_sql(commands: Any) -> None:
     parser.add_argument(
         "--limit", type=int, default=40, help="the most rows of a table (default: %(default)s)"
     )
+    parser.add_argument(
+        "--memory",
+        type=_bytes,
+        metavar="SIZE",
+        help="the memory of the query, such as 500MB (default: 2GB); it may spill twice as much",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="SECONDS",
+        help="the time of the query (default: 300)",
+    )
 
 
 def _sql(given: argparse.Namespace) -> int:
     from almanac.forms.text_table import text_table
     from almanac.reader import find_file
     from almanac.reading.answers import stream_answer
+    from almanac.reading.bounded_process import bound_memory
     from almanac.reading.published import connected, run_sql
-    from almanac.reading.query_limits import QueryHooks
+    from almanac.reading.query_limits import QueryHooks, QueryLimits
     from almanac.reading.signals import held_signals
 
     # While DuckDB runs, Python's own handler may come late, or not at all.
-    program = QueryHooks(hold_signals=partial(held_signals, (signal.SIGINT, signal.SIGTERM)))
+    hold_signals = partial(held_signals, (signal.SIGINT, signal.SIGTERM))
+    usual = QueryLimits()
+    limits = QueryLimits(
+        given.memory or usual.memory_bytes,
+        timeout_s=given.timeout or usual.timeout_s,
+        memory_name="--memory",
+        timeout_name="--timeout",
+    )
+    program = QueryHooks(hold_signals)
+    if given.is_process:
+        bound_memory(limits)
+        program = QueryHooks(hold_signals, on_stuck=_end_stuck)
     statement, values = _statement(given), dict(map(parameter_of, given.param))
     file = find_file(given.home)
     form: Any = given.format or ("table" if sys.stdout.isatty() else "tsv")
     if form != "table":
         # A cell that a spreadsheet would run gets a mark, as in the application.
-        options: Any = {"values": values, "formulas": False, "program": program}
+        options: Any = {"values": values, "formulas": False, "limits": limits, "program": program}
         stream_answer(file, statement, sys.stdout.buffer, form, **options)
         return 0
-    with connected(file) as connection:
-        options = {"values": values, "rows_max": max(1, given.limit), "program": program}
-        answer = run_sql(connection, statement, **options)
+    with connected(file, limits=limits) as connection:
+        options = {"values": values, "limits": limits, "program": program}
+        answer = run_sql(connection, statement, rows_max=max(1, given.limit), **options)
     shown = f", {len(answer.rows)} shown (--limit)" if answer.count > len(answer.rows) else ""
     _print(text_table(answer.columns, answer.rows))
     _print(f"{answer.count:,} row{'' if answer.count == 1 else 's'}{shown}")
     return 0
+
+
+def _end_stuck(why: str | None) -> None:
+    """End the process for a query that does not: some functions never check for an interrupt."""
+    from almanac.reading.bounded_process import end_process
+
+    message = _INTERRUPTED if why is None else f"the query was stopped: {why}"
+    end_process(f"almanac: {message}\n", EXIT_INTERRUPTED if why is None else EXIT_ERROR)
+
+
+def _bytes(text: str) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    size = 0 if found is None else int(float(found[1]) * _UNITS[found[2].upper()])
+    if size < _MEMORY_LEAST:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a size of 100MB or more, as 500MB")
+    return size
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < threading.TIMEOUT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected seconds, such as 60")
+    return seconds
 
 
 def _statement(given: argparse.Namespace) -> str:

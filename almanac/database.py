@@ -129,7 +129,9 @@ class Database(EventStudies, Joins):
     def sql(self, query: str, **params: Any) -> Result:
         """Run one statement that reads; `$name` in it takes its value from `params`.
 
-        The statement can access the warehouse and registered frames only, as `almanac sql`. In its
+        The statement can access the warehouse and registered frames only, as `almanac sql`. It runs
+        in this process, where memory and time are limited as far as DuckDB does: some functions
+        take memory that it does not count, or do not check for interrupts. In its
         text, an instant without a zone is UTC, whatever the zone of `open`.
 
         Raises:

@@ -15,6 +15,7 @@ WarehouseError        of almanac.errors
 │   ├── RunRecordsBusy        another program uses it: try again later
 │   └── RunRecordsInaccessible  the disk is full, or this user may not use it
 ├── InboxUnusable     a file of the inbox of deliveries can't be read or written
+├── CheckUnfinished   the machine could not finish a check; the data is not at fault
 ├── LockHeld          another process holds a lock of the home for longer than the wait
 └── LakeDamaged       a file of the lake can't be read; `almanac replay` rebuilds it
 """
@@ -26,6 +27,7 @@ from almanac.errors import WarehouseError
 __all__ = [
     "QUERY_INTERRUPTED",
     "BatchFailed",
+    "CheckUnfinished",
     "DamagedBatch",
     "DamagedBody",
     "DamagedManifest",
@@ -46,6 +48,10 @@ __all__ = [
 
 QUERY_INTERRUPTED: Final = "Query interrupted"
 """Text of the RuntimeError that DuckDB raises if a signal interrupts a query."""
+
+
+class CheckUnfinished(WarehouseError):
+    """The machine has too little disk or memory for a check, which says nothing of the data."""
 
 
 class LandingError(WarehouseError):

@@ -74,7 +74,7 @@ def strict_and_plain(path: Path, *, bare_numbers: bool) -> None:
 
 
 def without_acting_characters(path: Path) -> None:
-    """Rewrite a TSV file with an escape for each character that would act on a terminal."""
+    """Rewrite a TSV or CSV file with an escape for each character that would act on a terminal."""
     _rewrite(path, lambda line: line if _PRINTED.fullmatch(line) else _escaped(line))
 
 

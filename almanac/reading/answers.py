@@ -15,7 +15,12 @@ from typing import Any, BinaryIO, Final
 
 import duckdb
 
-from almanac.forms.answer_forms import FileForm, finish_file, in_form
+from almanac.forms.answer_forms import (
+    FileForm,
+    finish_file,
+    in_form,
+    without_acting_characters,
+)
 from almanac.reading.connections import close_within
 from almanac.reading.named_sql import NamedStatements
 from almanac.reading.published import explained, open_published
@@ -57,10 +62,15 @@ def stream_answer(
 
 
 def copied(write: Callable[[Path], int], stream: BinaryIO, form: FileForm) -> int:
-    """Let `write` make a file of our own, copy it to a stream, and return what `write` did."""
+    """Let `write` make a file of our own, copy it to a stream, and return what `write` did.
+
+    On a terminal, the characters of CSV that would act on it are escapes, as in all other forms.
+    """
     with TemporaryDirectory(prefix="answer-", dir=own_folder()) as folder:
         answer = Path(folder) / form
         rows = write(answer)
+        if form == "csv" and stream.isatty():
+            without_acting_characters(answer)
         with answer.open("rb") as file:
             shutil.copyfileobj(file, stream)
         stream.flush()

@@ -50,9 +50,11 @@ def connect(
 
     SQL on it can access only the warehouse: no file, address, extension or Python variable. It has
     the memory, threads and spilled bytes of `limits`, and no setting can be changed. (`run_sql` and
-    the writing functions enforce the time.) Add a data frame with
-    `connection.register("name", frame)`. `own_files` allows everything that DuckDB can access, as
-    `FROM 'mine.csv'` and `FROM frame`, without limits: use it for your own SQL, not for others'.
+    the writing functions interrupt a query after its time. Functions whose memory DuckDB does not
+    count, or that do not check for interrupts, are bounded by a process alone: bounded_process.)
+    Add a data frame with `connection.register("name", frame)`. `own_files` allows everything that
+    DuckDB can access, as `FROM 'mine.csv'` and `FROM frame`, without limits: use it for your own
+    SQL, not for others'.
 
     Raises:
         WarehouseError: there is no warehouse, or it can't be opened.
@@ -136,7 +138,7 @@ def explained(watch: QueryWatch) -> Iterator[None]:
         with watch:
             yield
     except (duckdb.OutOfMemoryException, MemoryError) as error:
-        reason = watch.stopped or "it needs more memory than ALMANAC_SQL_MEMORY allows"
+        reason = watch.stopped or f"it needs more memory than {watch.limits.memory_name} allows"
         raise QueryRefused(f"the query was stopped: {reason}") from error
     except duckdb.Error as error:
         if watch.stopped is not None:

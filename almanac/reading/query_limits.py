@@ -36,13 +36,15 @@ class QueryLimits:
 
     Rows that do not fit into memory are spilled to disk, at most twice the memory. `grace_s` is the
     time that a stopped query has to end, since some functions do not check for an interrupt, and
-    that its connection has to close.
+    that its connection has to close. Errors name memory and time as a person sets them.
     """
 
     memory_bytes: int = 2_000_000_000
     threads: int | None = None
     timeout_s: float = 300.0
     grace_s: float = 5.0
+    memory_name: str = "QueryLimits.memory_bytes"
+    timeout_name: str = "QueryLimits.timeout_s"
 
 
 def _no_signals() -> AbstractContextManager[Callable[[], bool]]:
@@ -113,7 +115,7 @@ class QueryWatch:
     ) -> None:
         self.stopped: str | None = None
         self._connection = connection
-        self._limits = limits
+        self.limits = limits
         self._program = program
         self._answer = answer
         self._done = threading.Event()
@@ -150,9 +152,9 @@ class QueryWatch:
             if self._has_signal():
                 self._stop(None)
                 return
-            if monotonic() - began >= self._limits.timeout_s:
-                timeout = f"{self._limits.timeout_s:g} s"
-                self._stop(f"it took longer than {timeout} (ALMANAC_SQL_TIMEOUT_S)")
+            if monotonic() - began >= self.limits.timeout_s:
+                timeout = f"{self.limits.timeout_s:g} s"
+                self._stop(f"it took longer than {timeout} ({self.limits.timeout_name})")
                 return
             if self._size() > room:
                 self._stop(f"its result left less than {LEFT_FREE_BYTES:,} bytes free on the disk")
@@ -160,7 +162,7 @@ class QueryWatch:
 
     def _stop(self, why: str | None) -> None:
         self.stopped = why or "it was interrupted"
-        stuck_at = monotonic() + self._limits.grace_s
+        stuck_at = monotonic() + self.limits.grace_s
         # More than once: an interrupt between two statements is lost.
         while True:
             self._interrupt()

@@ -127,6 +127,7 @@ def reading_relation(
     """
     if len(sql) > _SQL_CHARACTERS_MAX:
         raise QueryRefused(f"it has {len(sql):,} characters; the limit is {_SQL_CHARACTERS_MAX:,}")
+    check_text(sql)
     statements = connection.extract_statements(sql)
     if len(statements) == 2 and not any(statement.query for statement in statements):
         # DuckDB before 2.0 splits a PIVOT into two statements without a text.
@@ -145,6 +146,21 @@ def reading_relation(
         )
     _check_values(values, set().union(*(statement.named_parameters for statement in statements)))
     return connection.sql(_without_semicolon(sql), params=dict(values) or None)
+
+
+def check_text(sql: str) -> None:
+    """Refuse a statement that is no text: bytes that are not UTF-8 are half surrogates in Python.
+
+    Raises:
+        QueryRefused: it is not; the message says where.
+    """
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        raise QueryRefused(
+            f"the statement is not UTF-8 text: character {error.start + 1} is "
+            f"{sql[error.start]!a}. It was not run."
+        ) from None
 
 
 def _without_semicolon(sql: str) -> str:

@@ -203,6 +203,10 @@ class PlainGroup(TyperGroup):
             raise
         except OSError as error:
             fail(file_trouble(error))
+        except Exception as error:
+            if (message := disk_trouble(error)) is None:
+                raise
+            fail(message)
 
 
 def warn_of_secrets() -> None:
@@ -225,6 +229,19 @@ def file_trouble(error: OSError) -> str:
     return (
         f"{where}{reason}. Finished work is kept. Make the path readable and writable, or choose "
         "another one; ALMANAC_HOME names the home."
+    )
+
+
+def disk_trouble(error: Exception) -> str | None:
+    """Return a message for what DuckDB raises about a file or the disk, None of other errors."""
+    # Not imported: whoever raised it has.
+    duckdb = sys.modules.get("duckdb")
+    if duckdb is None or not isinstance(error, duckdb.IOException):
+        return None
+    return (
+        f"{(str(error).splitlines() or ['the disk failed'])[0]}. Finished work is kept, and the "
+        "warehouse is as last published. Check the free space of the disk, its permissions and the "
+        "limit of file sizes (`ulimit -f`), then run the command again."
     )
 
 

@@ -19,7 +19,7 @@ import typer
 from almanac.reading.attaching import set_aside_foreign_wal
 from almanac.reading.temporary import own_folder
 from pipeline.cli.options import JsonOption
-from pipeline.console import EXIT_ERROR, Table, people, print_json, quota_left
+from pipeline.console import EXIT_ERROR, Table, fail, people, print_json, quota_left
 from pipeline.health.report import LEAST_FREE_BYTES
 from pipeline.health.run_checks import checked_runs
 from pipeline.receiver.secret_files import CurrentVerifier
@@ -34,7 +34,7 @@ from resources.inbox.landing import waiting_deliveries
 from resources.inbox.progress import settled_letters
 from resources.inbox.sqlite_files import inbox_folder
 from resources.service_clock import NOTABLE, ServiceClock
-from warehouse.errors import WarehouseError
+from warehouse.errors import CheckUnfinished, WarehouseError
 from warehouse.history.verify import verify as verify_home
 from warehouse.history.verify_files import Finding
 from warehouse.home import Home
@@ -318,10 +318,14 @@ def verify(
     """Check that landing, lake and tables agree. Exits with 1 if they do not."""
     home = home_there()
     findings: list[Finding] = []
+    unfinished: CheckUnfinished | None = None
     with people.status("Verifying ...") as status:
-        for finding in verify_home(home, deep=deep):
-            findings.append(finding)
-            status.update(f"Verified: {finding.check} ...")
+        try:
+            for finding in verify_home(home, deep=deep):
+                findings.append(finding)
+                status.update(f"Verified: {finding.check} ...")
+        except CheckUnfinished as error:
+            unfinished = error
     if as_json:
         print_json(
             [
@@ -336,6 +340,8 @@ def verify(
         )
     else:
         _show(findings)
+    if unfinished is not None:
+        fail(str(unfinished))
     if not all(finding.holds for finding in findings):
         raise typer.Exit(EXIT_ERROR)
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,85 @@ def test_an_address_is_refused_where_a_path_is_expected(
     shown = capsys.readouterr().err
     assert ended.value.code == 2
     assert "the path is an address" in shown and "secret" not in shown
+
+
+UNINTERRUPTIBLE = "SELECT levenshtein(repeat('a', 1000000), repeat('b', 1000000))"
+"""A function that never checks for an interrupt."""
+LARGE = "SELECT sum(length(x)) FROM (SELECT repeat('a', 1500000000) || i AS x FROM range(9) t(i))"
+"""Texts whose memory DuckDB does not count."""
+
+
+def process_of(home: Path, query: str, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "almanac.command_line", "sql", query, "--home", str(home), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("form", ["csv", pytest.param("table", marks=pytest.mark.long)])
+def test_time_and_memory_of_a_query_are_bounded_by_its_process(home: Path, form: str) -> None:
+    began = time.monotonic()
+    words = ("-F", form, "--timeout", "1", "--memory", "200MB")
+    with process_of(home, UNINTERRUPTIBLE, *words) as slow:
+        with process_of(home, LARGE, "-F", form, "--memory", "200MB") as large:
+            output, errors = large.communicate(timeout=60)
+            assert (large.returncode, output) == (1, "")
+            assert errors == (
+                "almanac: the query was stopped: it needs more memory than --memory allows\n"
+            )
+        output, errors = slow.communicate(timeout=60)
+    assert (slow.returncode, output) == (1, "")
+    assert errors == "almanac: the query was stopped: it took longer than 1 s (--timeout)\n"
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_query_that_does_not_check_for_interrupts(
+    home: Path, number: signal.Signals
+) -> None:
+    with process_of(home, UNINTERRUPTIBLE) as process:
+        time.sleep(2)
+        process.send_signal(number)
+        assert process.communicate(timeout=30) == (
+            "",
+            "almanac: interrupted; nothing was changed\n",
+        )
+        assert process.returncode == 130
+
+
+@pytest.mark.parametrize(("option", "text"), [("--memory", "9MB"), ("--timeout", "-1")])
+def test_a_limit_that_is_none_is_a_usage_error(
+    home: Path, capsys: pytest.CaptureFixture[str], option: str, text: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["sql", "SELECT 1", "--home", str(home), option, text])
+    assert ended.value.code == 2
+    assert f"{text!r}: expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("as_input", [False, True])
+def test_a_statement_that_is_not_utf8_is_refused_in_one_line(home: Path, as_input: bool) -> None:
+    statement = b"SELECT '\xff'"
+    words = [sys.executable, "-m", "almanac.command_line", "sql", "--home", str(home)]
+    done = subprocess.run(
+        [*words, "-" if as_input else statement], input=statement, capture_output=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
+    assert b"not UTF-8 text" in done.stderr
+
+
+def test_csv_has_no_escape_sequence_on_a_terminal_and_is_exact_in_a_pipe(home: Path) -> None:
+    query = "SELECT 'a' || chr(27) || '[2Jb' AS x"
+    words = [sys.executable, "-m", "almanac.command_line", "sql", query, "--home", str(home)]
+    piped = subprocess.run([*words, "-F", "csv"], capture_output=True, check=True)
+    assert piped.stdout == b"x\na\x1b[2Jb\n"
+    screen, terminal = os.openpty()
+    with subprocess.Popen([*words, "-F", "csv"], stdout=terminal) as process:
+        assert process.wait(60) == 0
+        os.close(terminal)
+        assert os.read(screen, 4_096) == b"x\r\na\\x1b[2Jb\r\n"
+    os.close(screen)

@@ -4,8 +4,11 @@ Changes nothing. `deep` also replays landing into a temporary folder, and compar
 every table. Belongs here: what must agree. Does not: repair (merge, replay).
 """
 
+import errno
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -13,8 +16,11 @@ from typing import Final
 import duckdb
 
 from almanac.reading.attaching import attach_published
-from warehouse.errors import LakeDamaged, WarehouseError
+from almanac.reading.temporary import own_folder
+from warehouse.errors import CheckUnfinished, LakeDamaged, LandingError, LockHeld, WarehouseError
 from warehouse.files import lake_paths
+from warehouse.files.hashes import sha256_of
+from warehouse.files.locks import holder_text, try_lock
 from warehouse.history import verify_files
 from warehouse.history.change_log import ChangeLog, DayFile, first_mismatch, folded_by_other_rules
 from warehouse.history.checkpoints import Checkpoints
@@ -23,6 +29,7 @@ from warehouse.history.merge import replay
 from warehouse.history.verify_files import Finding
 from warehouse.home import Home
 from warehouse.landing.landing import MARKER
+from warehouse.publish.staged_file import published_as
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal
@@ -36,8 +43,15 @@ _AFTER_REFOLD = "it is checked after its days are refolded"
 
 
 def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
-    """Yield the findings one by one, under the merge lock."""
-    with home.merge_lock():
+    """Yield the findings one by one, under the merge lock.
+
+    A home that this user can't write to is verified too, and a replay of it is made elsewhere.
+
+    Raises:
+        CheckUnfinished: the disk or memory is too small for a check.
+        LockHeld: a merge runs for longer than the home's wait.
+    """
+    with _no_merge(home):
         log = ChangeLog.of(home)
         days, damaged = log.readable(by_reading=True)
         manifests, found = verify_files.manifests_of(home)
@@ -70,6 +84,27 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
             yield from _replayed(home, days)
 
 
+def _is_writable(home: Home) -> bool:
+    return os.access(home.state, os.W_OK, effective_ids=True)
+
+
+@contextmanager
+def _no_merge(home: Home) -> Iterator[None]:
+    """Hold the merge lock. Where this user can't write it, it is locked as it is."""
+    if _is_writable(home):
+        with home.merge_lock():
+            yield
+        return
+    path = home.state / "merge.lock"
+    if not path.exists():
+        yield  # Nobody merged yet.
+        return
+    with path.open("rb") as lock:
+        if not try_lock(lock, shared=True):
+            raise LockHeld(f"{holder_text(path)} is merging. Run the command when it has ended.")
+        yield
+
+
 def _batches(home: Home, days: list[DayFile]) -> Finding:
     landed = {*home.landing.batch_ids(), *home.landing.damaged()}
     waiting = set(home.landing.pending())
@@ -100,6 +135,9 @@ def _chain(days: list[DayFile]) -> Finding:
     return Finding("the days of the change log form a chain", len(days), wrong, notes)
 
 
+_PUBLISH: Final = (
+    "a merge ended before it published; the next `almanac run` or `almanac merge` publishes"
+)
 _ANOTHER_FORM: Final = (
     "the warehouse was published by another version of Almanac, in another form; the next `almanac "
     "run` or `almanac merge` publishes it again"
@@ -152,7 +190,8 @@ def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
         if not connection.execute(_SQL["find_published_days"]).fetchall():
             yield Finding("the warehouse matches the lake", 0, notes=(_ANOTHER_FORM,))
         elif days:
-            yield _history(connection, days)
+            is_behind = _is_behind(home)
+            yield _history(connection, days, is_behind=is_behind)
             files = [literal(day.path) for day in days]
             yield _compared(
                 connection, "event_versions", "compare_versions", {"files": files}, "the change log"
@@ -172,14 +211,21 @@ def _tables(home: Home, days: list[DayFile]) -> Iterator[Finding]:
             if events.is_file():
                 file = {"file": literal(events)}
                 yield _compared(connection, "events", "compare_events", file, "the checkpoint")
-            yield _months(home, connection)
+            yield _months(home, connection, is_behind=is_behind)
+    except duckdb.OutOfMemoryException as error:
+        raise _unfinished(error) from error
     except duckdb.Error as error:
         yield Finding("the warehouse can be read", 1, (str(error),))
     finally:
         connection.close()
 
 
-def _months(home: Home, connection: duckdb.DuckDBPyConnection) -> Finding:
+def _is_behind(home: Home) -> bool:
+    """Whether the warehouse is as it was published: then what it lacks can be published."""
+    return sha256_of(home.warehouse) in published_as(home.state_storage)
+
+
+def _months(home: Home, connection: duckdb.DuckDBPyConnection, *, is_behind: bool) -> Finding:
     """Compare the lake's events by month, which other engines read, with the published ones."""
     names = map(lake_paths.events_in, home.lake.folders(lake_paths.EVENTS))
     files = [literal(home.lake.path(name)) for name in names if home.lake.exists(name)]
@@ -190,22 +236,23 @@ def _months(home: Home, connection: duckdb.DuckDBPyConnection) -> Finding:
     rows, extra, lacking = connection.execute(_SQL["compare_months"], {"files": files}).fetchall()[
         0
     ]
-    wrong = f"{extra} rows are only there, {lacking} are missing; `almanac replay` rebuilds them"
+    advice = _PUBLISH if is_behind else "`almanac replay` rebuilds them"
+    wrong = f"{extra} rows are only there, {lacking} are missing; {advice}"
     return Finding(check, int(rows), (wrong,) if extra or lacking else ())
 
 
-def _history(connection: duckdb.DuckDBPyConnection, days: list[DayFile]) -> Finding:
+def _history(
+    connection: duckdb.DuckDBPyConnection, days: list[DayFile], *, is_behind: bool
+) -> Finding:
     """Compare the published days with the days of the lake, by their hashes."""
     rows = connection.execute(_SQL["list_published_days"]).fetchall()
     there = [(day_file.day, day_file.sha256) for day_file in days]
     check = "the days of the change log match the published days"
     differing = sorted({day for day, _ in {*rows} ^ {*there}})
-    wrong = (
-        (f"they differ from {differing[0]} on; `almanac replay` rebuilds all of it",)
-        if differing
-        else ()
-    )
-    return Finding(check, len(rows), wrong)
+    if not differing:
+        return Finding(check, len(rows))
+    advice = _PUBLISH if is_behind else "`almanac replay` rebuilds all of it"
+    return Finding(check, len(rows), (f"they differ from {differing[0]} on; {advice}",))
 
 
 def _compared(
@@ -227,7 +274,8 @@ def _replayed(home: Home, days: list[DayFile]) -> Iterator[Finding]:
         yield Finding("the warehouse matches a replay", 0, notes=(_AFTER_REFOLD,))
         return
     folded = {batch_id: record for day in days for batch_id, record in day.batches().items()}
-    with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=home.state) as folder:
+    parent = home.state if _is_writable(home) else own_folder()
+    with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=parent) as folder:
         replayed = Home(Path(folder))
         # Not the pending markers: the replay would remove them.
         for part in ("bodies", "batches"):
@@ -241,7 +289,9 @@ def _replayed(home: Home, days: list[DayFile]) -> Iterator[Finding]:
             replayed.landing.set_aside(batch_id, "it did not take effect yet")
         try:
             replay(replayed, with_repair=False)
-        except WarehouseError as error:
+        except (*_OF_THE_MACHINE, WarehouseError) as error:
+            if _is_of_the_machine(error):
+                raise _unfinished(error) from error
             yield Finding("landing can be replayed", 1, (str(error),))
             return
         connection = home.connect()
@@ -251,10 +301,40 @@ def _replayed(home: Home, days: list[DayFile]) -> Iterator[Finding]:
             for table in TABLES:
                 if table.name not in LOCAL:
                     yield _same(connection, table.name)
+        except duckdb.OutOfMemoryException as error:
+            raise _unfinished(error) from error
         except duckdb.Error as error:
             yield Finding("the warehouse can be read", 1, (str(error),))
         finally:
             connection.close()
+
+
+_OF_THE_MACHINE: Final = (OSError, MemoryError, duckdb.IOException, duckdb.OutOfMemoryException)
+
+
+_NO_ROOM: Final = tuple(
+    map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES))
+)
+
+
+def _is_of_the_machine(error: BaseException | None) -> bool:
+    """Whether an error or one of its causes is of the disk or memory. DuckDB has it as text."""
+    if error is None or isinstance(error, LandingError):
+        return False
+    return (
+        isinstance(error, _OF_THE_MACHINE)
+        or any(text in str(error) for text in _NO_ROOM)
+        or _is_of_the_machine(error.__cause__)
+    )
+
+
+def _unfinished(error: Exception) -> CheckUnfinished:
+    why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return CheckUnfinished(
+        f"a check could not be finished: {why}. This says nothing of the home: the disk or memory "
+        "of the machine is too small for the check, which replays landing into a temporary folder. "
+        "Free space, then run `almanac verify --deep` again. Nothing was changed."
+    )
 
 
 def _same(connection: duckdb.DuckDBPyConnection, table: str) -> Finding:

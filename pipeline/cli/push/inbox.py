@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from almanac.forms.plain_text import escaped
 from catalog.contract.decisions import WEBHOOK_MEANINGS
 from pipeline.cli.options import JsonOption
 from pipeline.cli.push.delivery_states import (
@@ -108,6 +109,9 @@ def show(
     if raw:
         if body is None:
             fail("the body is neither in the inbox nor in landing. Nothing was written.")
+        if sys.stdout.isatty():
+            # Bytes of others may hold sequences that act on a terminal.
+            body = escaped(body.decode("utf-8", "backslashreplace")).encode()
         sys.stdout.buffer.write(body)
         sys.stdout.buffer.flush()
         return

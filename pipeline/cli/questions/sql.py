@@ -2,7 +2,6 @@
 
 import os
 import re
-import resource
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -14,8 +13,8 @@ from typer.core import TyperCommand
 from almanac.command_line import argument_text, parameter_of, standard_input
 from almanac.errors import InvalidArgument, UnknownName
 from almanac.forms.answer_forms import FileForm
+from almanac.reading.bounded_process import bound_memory, end_process
 from almanac.reading.query_limits import QueryHooks, QueryLimits
-from almanac.reading.temporary import remove_own_folders
 from pipeline.cli.options import JsonOption, local_file, signals_held
 from pipeline.console import (
     EXIT_ERROR,
@@ -25,17 +24,11 @@ from pipeline.console import (
     fail,
     people,
     show_rows,
-    warnings,
 )
 from pipeline.session import home_there
 from pipeline.settings import Settings, read_settings
 from warehouse import queries
 from warehouse.files.file_modes import usual_modes
-
-_PROGRAM_BYTES = 1_000_000_000
-"""Memory of the program beside twice that of the query, since Python holds the rows again."""
-_STACK_BYTES = 64_000_000
-"""Of each thread; most of it is never used."""
 
 
 class Form(StrEnum):
@@ -131,7 +124,7 @@ def sql(
     values = dict(map(_value, param or ()))
     warehouse = home_there().warehouse
     limits = _limits(read_settings())
-    _bound_memory(limits)
+    bound_memory(limits)
     program = QueryHooks(hold_signals=signals_held, on_stuck=_end_stuck)
     if chosen not in _FILES:
         with queries.connected(warehouse, limits=limits) as connection:
@@ -234,30 +227,15 @@ def _limits(settings: Settings) -> QueryLimits:
         memory_bytes=settings.sql_memory,
         threads=settings.sql_threads,
         timeout_s=settings.sql_timeout_s,
+        memory_name="ALMANAC_SQL_MEMORY",
+        timeout_name="ALMANAC_SQL_TIMEOUT_S",
     )
-
-
-def _bound_memory(limits: QueryLimits) -> None:
-    """Limit the memory of this process: DuckDB's own limit ignores memory of its functions.
-
-    Only Linux enforces it.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    stacks = (limits.threads or os.cpu_count() or 1) * _STACK_BYTES
-    bound = 2 * limits.memory_bytes + _PROGRAM_BYTES + stacks
-    resource.setrlimit(resource.RLIMIT_DATA, (_lower(bound, hard), hard))
-
-
-def _lower(bound: int, hard: int) -> int:
-    return bound if hard == resource.RLIM_INFINITY else min(bound, hard)
 
 
 def _end_stuck(why: str | None) -> None:
     """Exit for a query that does not end: some functions never check for an interrupt."""
-    remove_own_folders()
     message = INTERRUPTED if why is None else f"the query was stopped: {why}"
-    warnings.print(f"almanac: {message}", soft_wrap=True)
-    os._exit(EXIT_INTERRUPTED if why is None else EXIT_ERROR)
+    end_process(f"almanac: {message}\n", EXIT_INTERRUPTED if why is None else EXIT_ERROR)
 
 
 def _is_stdout(output: Path) -> bool:
