@@ -177,7 +177,8 @@ def _one_or_wide(
         raise InvalidArgument(
             f"{name} has the columns {_some(values.columns)}: bars of one coin, and does not say "
             "of which. Name it: coins='bitcoin'; or add a column 'coin'; or give the bars of "
-            "several coins as {'bitcoin': frame, …}"
+            "several coins as {'bitcoin': frame, …}. If the columns are coins themselves, say "
+            f"which: coins={{{str(fields[0])!r}: 'its-slug', …}}"
         )
     opened = find_column([c for c in fields if c != close], ("open",))
     return Arranged(

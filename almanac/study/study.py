@@ -328,8 +328,10 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
 
 def _weights(placed: Placed, weighting: Weighting) -> Weights:
     rows = placed.rows
+    if weighting == "rows":
+        return weigh(rows, weighting)
     several = rows.groupby("event_id")["bar_zero"].nunique() > 1
-    if weighting == "events" and several.any():
+    if several.any():
         raise InvalidArgument(
             f"events: {several.index[several][0]!r} has several dates; expected one date an event "
             "with weights='events'"

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from almanac.study.comparison import Group, compared
 from almanac.study.parametric import cross_sectional
 from almanac.study.results import Draws, headline_of
 from almanac.study.returns import Model, returns_of
+from almanac.study.weights import Weights, equal
 from almanac.study.windows import Spans, fit
 from tests.almanac.study.worlds import Shape, make_world
 
@@ -70,3 +72,50 @@ def test_the_headline_holds_on_few_days_and_where_windows_overlap(
 def test_a_jump_of_two_percent_is_found(seeds: int) -> None:
     headline, _ = rejected(seeds, "market", Shape(jump=0.02), (0, 0))
     assert headline >= 0.95 * seeds
+
+
+@pytest.mark.parametrize("seeds", [20, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("own_days", [True, False])
+@pytest.mark.parametrize("jump", [0.0, 0.03])
+def test_groups_without_a_difference_hold_though_both_jump(
+    model: Model, own_days: bool, jump: float, seeds: int
+) -> None:
+    found = [compare(seed, model, Shape(jump=jump), own_days=own_days) for seed in range(seeds)]
+    assert sum(p < 0.05 for p in found) <= at_most(seeds, 0.06)
+
+
+def compare(seed: int, model: Model, shape: Shape, *, own_days: bool) -> float:
+    """Return p of the difference between two halves: of the days, or of the rows."""
+    prices, zero, coin, _ = make_world(seed, shape)
+    random = np.random.default_rng(seed + 1_000_000)
+    spans = Spans(-1, 1, estimation=120, gap=10, least=60)
+    returns = returns_of(prices)
+    windows, _ = fit(returns, zero, coin, zero - 1, spans, model)
+    days = random.permutation(np.unique(zero))
+    is_first = np.isin(zero, days[: len(days) // 2]) if own_days else random.random(len(zero)) < 0.5
+    groups = [
+        Group(str(place), rows, equal(len(rows)), len(rows))
+        for place, rows in enumerate((np.flatnonzero(is_first), np.flatnonzero(~is_first)))
+    ]
+    return compared(returns, windows, *groups, Draws(499, seed, 0.95)).headline.p
+
+
+@pytest.mark.parametrize("seeds", [20, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("days", [3, 15])
+def test_the_headline_holds_where_each_event_weighs_the_same(
+    model: Model, days: int, seeds: int
+) -> None:
+    """Each day has an event with seven coins and five with one; three days are judged otherwise."""
+    rejections = 0
+    for seed in range(seeds):
+        prices, zero, coin, _ = make_world(seed, Shape(days=days, events=12 * days))
+        spans = Spans(0, 0, estimation=120, gap=10, least=60)
+        returns = returns_of(prices)
+        windows, _ = fit(returns, zero, coin, zero, spans, model)
+        unit = np.concatenate([6 * day + np.maximum(np.arange(12) - 6, 0) for day in range(days)])
+        share = 1 / np.bincount(unit)[unit] / (6 * days)
+        weights = Weights(share, unit)
+        rejections += headline_of(returns, windows, Draws(499, seed, 0.95), weights).p < 0.05
+    assert rejections <= at_most(seeds, 0.06)
