@@ -238,7 +238,7 @@ def open_service(
                 usage = _usage(settings, plan_client)
                 if usage is not None:
                     log.usage(usage, deprecation=plan_client.deprecation, sunset=plan_client.sunset)
-        plan = _plan(settings, known_plan or (None if usage is None else usage.plan))
+        plan = _plan(settings, known_plan or (None if usage is None else usage.plan), address.key)
         if probe_state is None:
             # Not earlier: a mistyped address would be written into the stamp.
             home.claim(address.source)
@@ -380,11 +380,14 @@ def _known_plan(
     return last.plan if last is not None and is_fresh else None
 
 
-def _plan(settings: Settings, stated_plan: str | None) -> Plan:
+def _plan(settings: Settings, stated_plan: str | None, key: SecretStr) -> Plan:
     name = settings.plan or stated_plan
     if name is None or name not in PLANS:
+        from resources.http.redaction import redactor_for
+
+        shown = name if name is None else redactor_for(key)(name)
         raise SettingsError(
-            f"the service reports the plan {name!r}, which Almanac does not know. Set "
+            f"the service reports the plan {shown!r}, which Almanac does not know. Set "
             f"ALMANAC_PLAN to one of {', '.join(PLANS)}."
         )
     return PLANS[name]
