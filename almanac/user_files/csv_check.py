@@ -139,17 +139,21 @@ class CsvCheck:
             )
 
     def _is_record(self, line: bytes) -> bool:
-        """Return whether both the line in which the quote opened and this one are whole records.
+        """Return whether this line, and the one in which the quote opened, are whole records.
 
-        A quote that is there by accident leaves its own line a record: there are enough fields in
-        it, and its instants are where those of the next line are, counted from either side.
+        A quote that is there by accident leaves its own line a record: its instants are where those
+        of the other are, counted from the left, or from the right if it has enough fields.
         """
         first, then = (text.split(self._delimiter) for text in (self._first, line))
-        if min(len(first), len(then)) < self._fields or self._fields < 2:
+        if len(then) < self._fields or self._fields < 2:
             return False
-        instants = _instants(first, 1) | _instants(first[::-1], -1)
-        if instants:
-            return not instants.isdisjoint(_instants(then, 1) | _instants(then[::-1], -1))
+        if not _instants(first).isdisjoint(_instants(then)):
+            return True
+        if len(first) < self._fields:
+            return False
+        from_right = _instants(first[::-1])
+        if from_right or _instants(first):
+            return not from_right.isdisjoint(_instants(then[::-1]))
         # Prose often has one comma.
         return self._fields > 2 and len(first) == len(then) == self._fields
 
@@ -208,6 +212,6 @@ def _divided(data: bytes) -> tuple[bytes, bytes]:
     return data[:end], data[end:]
 
 
-def _instants(fields: Iterable[bytes], sign: int) -> set[int]:
-    """Return the places of the fields that look like instants, counted from 1, or from -1."""
-    return {sign * place for place, text in enumerate(fields, 1) if _INSTANT.match(text)}
+def _instants(fields: Iterable[bytes]) -> set[int]:
+    """Return the places of the fields that look like instants."""
+    return {place for place, text in enumerate(fields) if _INSTANT.match(text)}

@@ -113,6 +113,24 @@ def test_a_quote_that_opens_by_accident_is_refused_with_its_line(
         read(tmp_path / "rows.csv", (HEADER + "".join(rows)).encode())
 
 
+@pytest.mark.parametrize("missing", [",7.5", ",event-3,7.5"])
+def test_a_quote_in_a_row_with_too_few_fields_hides_no_other(tmp_path: Path, missing: str) -> None:
+    rows = list(ROWS)
+    rows[2] = rows[2].replace(missing, "").replace("text", '"text')
+    rows[8] = rows[8].replace("\n", '"\n')
+    with pytest.raises(InvalidArgument, match=r"line 4 opens a quote, and line 5"):
+        read(tmp_path / "rows.csv", (HEADER + "".join(rows)).encode())
+
+
+def test_a_text_with_line_breaks_in_the_first_column_is_one_field(tmp_path: Path) -> None:
+    notes = ["2026-03-01: one\nand two", "x\ny"]
+    lines = [f'"{note}",2026-03-02,e1\n' for note in notes]
+    header = "note,decided_at,event_id\n"
+    found, broken = read(tmp_path / "rows.csv", (header + "".join(lines)).encode())
+    assert [row["note"] for row in found] == notes
+    assert not broken
+
+
 def test_a_text_with_line_breaks_and_commas_is_one_field(tmp_path: Path) -> None:
     notes = ["One, two, three,\nfour, five, six,\nseven", "2026-03-01, was, or\n2026-03-02", "\n\n"]
     lines = [f'2026-03-01,event-1,7.5,"{note}"\n' for note in notes]
