@@ -20,7 +20,7 @@ from almanac.audit.fields import (
     JudgedField,
     mismatch,
 )
-from almanac.audit.places import Places, Pulls, place
+from almanac.audit.places import Places, Pulls, place, with_slugs
 from almanac.audit.signals import Signals
 from almanac.audit.values import SQL, as_text, known_keys, near_values, used_keys
 from almanac.reader import Reader
@@ -85,6 +85,9 @@ def judge(
         if field.kind == "days":
             departed = _days_departures(reader, field, given, places, pulls)
         else:
+            if name == "coins":
+                slugs = with_slugs(reader, given["value"])
+                given = given.set_column(given.schema.get_field_index("value"), "value", slugs)
             uses, unzoned = used_keys(reader, field, given, column)
             naive[name] = naive.get(name, 0) + unzoned
             departed = _departures(reader, field, uses, places, pulls)

@@ -4,9 +4,10 @@ Belongs here: rows, the events that they may mean, decisions that can't be read.
 values used (judge).
 """
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from almanac.audit.fields import COIN, EVENT
 from almanac.audit.lookalikes import is_next_event
@@ -17,6 +18,9 @@ from almanac.reader import Reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_LISTED: Final = re.compile(r"[\[\]{}()\"';|,]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,40 @@ def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> P
     values = {"claimed": claimed, "last_pull_at": pulls.last}
     unplaced = reader.query(SQL["unplaced"], values, frames={"unknown": unknown})
     return Places(rows, uses, placed, unplaced, versions, naive)
+
+
+def with_slugs(reader: Reader, column: "pa.ChunkedArray") -> "pa.ChunkedArray":
+    """Return lists of coins, as lists or texts, with slugs in place of tickers and names.
+
+    What no coin has, or several have, stays.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_list = pa.types.is_list(column.type)
+    if not is_list and not pa.types.is_string(column.type):
+        return column
+    parts = pc.list_flatten(column) if is_list else pc.unique(column)
+    texts = {text: _LISTED.split(text) for text in pc.unique(parts).drop_null().to_pylist()}
+    entries = sorted({entry.strip() for found in texts.values() for entry in found} - {""})
+    named = pa.table({"coin": pa.array(entries, pa.string())})
+    slugs = {
+        row["coin"]: row["slug"] for row in _slugs(reader, named).to_pylist() if row["coins"] == 1
+    }
+    changed = {
+        text: ", ".join(slugs.get(entry.strip(), entry.strip()) for entry in found)
+        for text, found in texts.items()
+        if any(entry.strip() in slugs for entry in found)
+    }
+    if is_list:
+        lists = [
+            None if row is None else [changed.get(entry, entry) for entry in row]
+            for row in column.to_pylist()
+        ]
+        return pa.chunked_array([pa.array(lists, pa.list_(pa.string()))])
+    given = pa.array(changed, pa.string())
+    place = pc.index_in(column, given)
+    return pc.coalesce(pa.array(changed.values(), pa.string()).take(place), column)
 
 
 def _divided(uses: "pa.Table", found: "pa.Table") -> tuple["pa.Table", "pa.Table"]:

@@ -151,6 +151,21 @@ def test_one_category_is_judged_by_membership_and_a_list_as_a_set(db: Database) 
     assert verdicts(db, texts) == ["clean"] * 3
 
 
+@pytest.mark.parametrize(
+    "coins",
+    [
+        *("bitcoin", "BTC", "Bitcoin", "bitcoin, terra", "BTC;terra", "['terra' 'BTC']"),
+        *(["bitcoin", "terra"], ["terra", "BTC"]),
+    ],
+    ids=str,
+)
+def test_coins_are_slugs_tickers_or_names(db: Database, coins: Any) -> None:
+    """Only bitcoin was linked, and from the 4th terra as well."""
+    is_one = isinstance(coins, str) and "terra" not in coins
+    assert verdicts(db, used("linked", 5, coins=coins)) == ["clean"]
+    assert verdicts(db, used("linked", 2, coins=coins)) == ["clean" if is_one else "edited_later"]
+
+
 def test_a_category_may_have_a_comma_in_its_name(tmp_path: Path) -> None:
     name = "Token Supply (Lock, Burn)"
     versions = [
