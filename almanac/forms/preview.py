@@ -56,7 +56,9 @@ def preview_html(columns: Sequence[str], rows: Rows, count: int) -> str:
     """Return the rows as a fragment of HTML with the look of the page; texts are escaped."""
     fitting = min(len(columns), _COLUMNS_MAX)
     sides = [
-        "right" if all(row[place] is None or _is_number(row[place]) for row in rows) else "left"
+        "right"
+        if rows and all(row[place] is None or _is_number(row[place]) for row in rows)
+        else "left"
         for place in range(fitting)
     ]
     head = _cells("th", columns[:fitting], sides)

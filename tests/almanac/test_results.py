@@ -93,6 +93,11 @@ class TestNotebook:
     def test_a_text_between_dollars_is_no_formula(self) -> None:
         assert "mathjax_ignore" in numbers(1)._repr_html_()
 
+    def test_numbers_are_on_the_right_and_texts_on_the_left(self) -> None:
+        mixed = Result(pa.table({"title": ["a", None], "n": [1, None]}))
+        assert mixed._repr_html_().count("text-align:right") == 3
+        assert "text-align:right" not in mixed.head(0)._repr_html_()
+
     def test_hundreds_of_columns_are_cut(self) -> None:
         html = Result(
             pa.table({f"c{place}": ["x" * 500] * 100 for place in range(500)})
