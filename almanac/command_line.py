@@ -260,7 +260,7 @@ def parameter_of(given: str) -> tuple[str, str]:
 def _add_audit(commands: Any) -> None:
     summary = "Show every row of a back-test that used something that nobody knew yet."
     parser = _command(commands, "audit", _audit, summary)
-    parser.add_argument("signals", type=_path, help="the rows, as .parquet, .csv or .tsv")
+    parser.add_argument("signals", type=_path, help="a Parquet or CSV file, a folder or a pattern")
     parser.add_argument("--decided-at", metavar="COLUMN", help="the column of the decision")
     parser.add_argument(
         "--field",

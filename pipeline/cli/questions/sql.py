@@ -260,7 +260,8 @@ class AuditBasis(StrEnum):
 
 def audit(
     signals: Annotated[
-        Path, typer.Argument(help="The rows, as .parquet, .csv or .tsv.", callback=local_file)
+        Path,
+        typer.Argument(help="A Parquet or CSV file, a folder or a pattern.", callback=local_file),
     ],
     decided_at: Annotated[
         str | None,

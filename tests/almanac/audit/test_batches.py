@@ -77,6 +77,7 @@ def everything(found: Audit) -> list[Any]:
         found.columns,
         found.ignored,
         found.leaks.rows(),
+        None if found.universe is None else found.universe.rows(),
         found.to_json(),
         found.to_html(),
     ]
@@ -86,36 +87,37 @@ PARTITIONS = {
     "parts": st.lists(st.lists(ROW, max_size=4), max_size=4),
     "rows_max": st.sampled_from([3, 5, 1_000]),
     "held_bytes": st.sampled_from([0, 1_000, 1_000_000]),
+    "universe": st.sampled_from([None, {"within": "30d", "status": "all"}]),
 }
 Parts = list[list[dict[str, Any]]]
 
 
 def assert_batches_are_judged_as_one(
-    db: Database, parts: Parts, rows_max: int, held_bytes: int
+    db: Database, parts: Parts, universe: Any, **sizes: int
 ) -> None:
     batches = [pa.RecordBatch.from_pylist(part, SCHEMA) for part in parts]
     whole = pa.Table.from_batches(batches, SCHEMA)
     reader = pa.RecordBatchReader.from_batches(SCHEMA, batches)
-    found = judged(db, reader, rows_max=rows_max, held_bytes=held_bytes)
-    assert everything(found) == everything(judged(db, whole))
+    found = judged(db, reader, universe=universe, **sizes)
+    assert everything(found) == everything(judged(db, whole, universe=universe))
     assert len(found) == whole.num_rows
 
 
 @settings(max_examples=5, deadline=None)
 @given(**PARTITIONS)
 def test_batches_of_any_size_give_the_answer_of_one(
-    db: Database, parts: Parts, rows_max: int, held_bytes: int
+    db: Database, parts: Parts, rows_max: int, held_bytes: int, universe: Any
 ) -> None:
-    assert_batches_are_judged_as_one(db, parts, rows_max, held_bytes)
+    assert_batches_are_judged_as_one(db, parts, universe, rows_max=rows_max, held_bytes=held_bytes)
 
 
 @pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(**PARTITIONS)
 def test_many_batches_of_any_size_give_the_answer_of_one(
-    db: Database, parts: Parts, rows_max: int, held_bytes: int
+    db: Database, parts: Parts, rows_max: int, held_bytes: int, universe: Any
 ) -> None:
-    assert_batches_are_judged_as_one(db, parts, rows_max, held_bytes)
+    assert_batches_are_judged_as_one(db, parts, universe, rows_max=rows_max, held_bytes=held_bytes)
 
 
 ROWS = [
@@ -127,7 +129,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def expected(db: Database) -> list[Any]:
-    return everything(judged(db, pa.Table.from_pylist(ROWS)))[:8]
+    return everything(judged(db, pa.Table.from_pylist(ROWS)))[:9]
 
 
 def test_files_datasets_and_readers_are_judged_as_their_table(
@@ -150,7 +152,7 @@ def test_files_datasets_and_readers_are_judged_as_their_table(
         pl.from_arrow(table),
     ]
     for source in sources:
-        assert everything(judged(db, source, rows_max=4))[:8] == expected
+        assert everything(judged(db, source, rows_max=4))[:9] == expected
 
 
 def test_a_column_without_values_in_one_file_has_them_in_another(
