@@ -270,7 +270,8 @@ class TestFrames:
             for given in (frame, stamps):
                 found = db.attach_known(given, horizon="3d")
                 assert list(found.next_event_id) == ["day"]
-                assert str(found.next_event_date.dt.tz) == "America/New_York"
+                assert str(found.next_event_known_from.dt.tz) == "America/New_York"
+                assert str(found.next_event_date.dt.tz) == "UTC"
         with almanac.open(file, clock=lambda: NOW) as db:
             assert list(db.attach_known(stamps, horizon="3d").next_event_id) == ["moved"]
 
