@@ -215,6 +215,7 @@ def _name_rows(
 
     A text that the prices have, too, is that column, also if no coin or several have it.
     """
+    rows["coin"] = rows["coin"].astype(object)  # Of Parquet it is a dictionary.
     strange = [value for value in rows["coin"] if not isinstance(value, str)]
     if strange:
         raise InvalidArgument(

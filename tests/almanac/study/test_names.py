@@ -216,7 +216,9 @@ class TestEventsOfTheUser:
         events.to_csv(tmp_path / "events.csv", index=False)
         events.to_parquet(tmp_path / "events.parquet")
         polars = pl.from_pandas(events)
-        for given in (events, polars, tmp_path / "events.csv", str(tmp_path / "events.parquet")):
+        coded = events.astype({"coin": "category", "event_id": "category"})
+        files = (tmp_path / "events.csv", str(tmp_path / "events.parquet"))
+        for given in (events, coded, polars, *files):
             found = db.event_study(prices("nada", "ETH"), events=given, **OPTIONS)
             assert used(found) == ["ethereum", "nada"]
 
