@@ -106,7 +106,7 @@ def _remarks(study: "Study") -> str:
         used = study.counts["redenomination_in_window"]
         found.append(
             f"Prices step by a power of ten, as in a redenomination: {names}. "
-            f"{rows:,} rows with a step in the window are left out, {used:,} are used."
+            f"Rows with a step in the window: {rows:,} left out, {used:,} used."
         )
     return "".join(f" {remark}" for remark in found)
 

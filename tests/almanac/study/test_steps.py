@@ -139,7 +139,7 @@ class TestStudy:
         assert found.counts["redenomination_in_window"] == 1
         assert found.events["redenomination_in_window"].sum() == 1
         assert found.caar < -0.3
-        assert "1 are used" in repr(found)
+        assert "0 left out, 1 used" in repr(found)
         page = found.to_html(tmp_path / "study.html")
         assert "Steps of prices by a power of ten" in page and "kept as returns" in page
 
