@@ -206,16 +206,16 @@ def _plain(column: "pa.ChunkedArray", name: str) -> "pa.ChunkedArray":
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    kind = column.type
-    if "string_view" in str(kind):
-        # Polars has texts and lists of them in this form, which PyArrow 17 can't cast.
-        plain = pa.string() if str(kind) == "string_view" else pa.list_(pa.string())
+    if "string_view" in str(column.type):
+        # Polars has texts, categories and lists in this form, which PyArrow can't always cast.
+        plain = pa.list_(pa.string()) if "list" in str(column.type) else pa.string()
         try:
             return column.cast(plain)
         except pa.ArrowNotImplementedError:
             return pa.chunked_array([pa.array(column.to_pylist(), plain)])
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
     if pa.types.is_null(kind) or pa.types.is_large_string(kind):
         return column.cast(pa.string())
     if pa.types.is_timestamp(kind):

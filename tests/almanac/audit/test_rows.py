@@ -45,6 +45,7 @@ FORMS: dict[str, Callable[[pd.DataFrame], Any]] = {
     "categorical": lambda frame: frame.astype({"event_id": "category", "impact": "float32"}),
     "objects": lambda frame: frame.assign(impact=[8.25, "8.25", "5"]),
     "Polars": pl.from_pandas,
+    "Polars categorical": lambda frame: pl.from_pandas(frame).cast({"event_id": pl.Categorical}),
     "Arrow": pa.Table.from_pandas,
     "dicts": lambda frame: frame.to_dict("records"),
     "other names": lambda frame: frame.rename(columns={"event_id": "eventId", "impact": "Impact"}),
