@@ -272,3 +272,18 @@ class TestMessages:
         body = json.dumps({"message": message}).encode()
         with pytest.raises(Defer, match="the monthly quota is used up"):
             make_client(refusal("429 No", None, body)).usage()
+
+
+@pytest.mark.parametrize(("text", "lines"), [("30", 1), ("1", 0), ("86400", 0)])
+def test_a_wait_of_more_than_two_seconds_is_announced_with_its_length_and_reason(
+    make_client: MakeClient,
+    machine: Machine,
+    caplog: pytest.LogCaptureFixture,
+    text: str,
+    lines: int,
+) -> None:
+    waited_s(machine, make_client(refusal("429 Too Many", text)))
+    logged = [record.getMessage() for record in caplog.records if record.name == "resources.waits"]
+    assert len(logged) == lines
+    for line in logged:
+        assert line.startswith("Waiting 30 s: GET /v2/usage was answered 429")
