@@ -47,7 +47,8 @@ def instant_option(name: str, text: str) -> datetime:
         parsed = instant(text, name)
     except InvalidArgument as error:
         fail(
-            f"{name} {text!r}: expected a form such as 2026-03-01 or 2026-03-01T06:00:00Z. {error}",
+            f"{name} {text!r}: expected a form such as 2026-03-01 or 2026-03-01T06:00:00Z, and a "
+            f"year from {YEARS[0]} to {YEARS[-1]}. {error}",
             code=EXIT_USAGE,
         )
     _check_year(name, text, parsed.year)
