@@ -9,7 +9,7 @@ import duckdb
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import almanac
@@ -112,6 +112,7 @@ def test_letters_of_full_width_are_those_of_ascii(
     assert db.resolve("shiba\u00a0 inu").slug == looked_up(attached, "SHIBA\tINU")[0][0] == "shiba"
 
 
+@settings(deadline=None, max_examples=40)
 @given(
     before=st.lists(st.sampled_from(PADDINGS), max_size=3).map("".join),
     after=st.lists(st.sampled_from(PADDINGS), max_size=3).map("".join),

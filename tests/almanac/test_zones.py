@@ -9,7 +9,7 @@ import duckdb
 import pandas as pd
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import almanac
@@ -126,6 +126,7 @@ def test_named_zones_and_offsets_are_read_alike_in_python_and_sql(
 LOCAL = (at(1).replace(year=2000, tzinfo=None), at(1).replace(year=2030, tzinfo=None))
 
 
+@settings(deadline=None, max_examples=40)
 @given(
     local=st.datetimes(LOCAL[0], LOCAL[1]),
     gap=st.sampled_from(["", " "]),
