@@ -91,7 +91,7 @@ class RowStore:
                 self._writer.write_table(table, row_group_size=_BATCH_ROWS)
         except OSError as error:
             raise WarehouseError(
-                f"the findings can't be stored: {error}. An audit of many rows needs about 60 "
+                f"the findings can't be stored: {error}. An audit of many rows needs about 35 "
                 "bytes a row in the temporary folder; name a larger one in TMPDIR."
             ) from error
         self._held, self._held_bytes = [], 0
