@@ -48,7 +48,7 @@ QUALIFY place - 1 IS DISTINCT FROM
 SELECT
     u.use, u.index, u.slug, u.decided_at, u.place, u.event_number, u.is_read, u.is_period,
     if(e.key IS NULL, coalesce(u.loose, u.key), u.key) AS key,
-    k.place IS NOT NULL OR l.place IS NOT NULL AS is_same,
+    k.place IS NOT NULL OR (l.place IS NOT NULL AND e.key IS NULL) AS is_same,
     coalesce(l.is_exact OR u.is_period, false) AND l.place IS NOT NULL AS is_loosely_known
 FROM uses AS u
 LEFT JOIN known AS k ON k.place = u.place AND k.key = u.key

@@ -109,7 +109,7 @@ def test_two_thousand_leaks_of_thirty_kinds_and_as_many_honest_rows(
     db: Database, world: World, tmp_path: Path, form: str
 ) -> None:
     kinds: Counter[str] = Counter()
-    for layout, count in zip(LAYOUTS, (1_100, 250, 250, 250, 400), strict=True):
+    for layout, count in zip(LAYOUTS, (1_200, 250, 250, 250, 400), strict=True):
         kinds += check(db, world, tmp_path, layout, form, count)
     assert len(kinds) >= 25
     assert kinds.total() >= 2_000
