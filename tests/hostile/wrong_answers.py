@@ -132,10 +132,7 @@ def _garbage_deliveries(good: Good, number: int) -> Case:
 
 
 def _only_garbage(good: Good, number: int) -> Case:
-    return Case(
-        feed="deliveries", bodies=(b"{}",) * 10, status="quarantined", rejected=10,
-        says="10 of 10 rows can't be read",
-    )  # fmt: skip
+    return Case(feed="deliveries", bodies=(b"{}",) * 10, rejected=10)
 
 
 WRONG_ANSWERS: Cases = {
@@ -161,5 +158,5 @@ WRONG_ANSWERS: Cases = {
     "coins that are an error are quarantined": _no_list("coins", _ERROR, "not you"),
     "deliveries of unknown types are kept and ignored": _unknown_deliveries,
     "garbage among deliveries is rejected": _garbage_deliveries,
-    "deliveries that are all garbage are quarantined": _only_garbage,
+    "deliveries that are all garbage are rejected one by one": _only_garbage,
 }  # fmt: skip
