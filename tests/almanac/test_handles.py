@@ -192,7 +192,11 @@ class TestRegister:
         with pytest.raises(almanac.QueryRefused):
             db.sql("FROM mine")
 
-    @pytest.mark.parametrize("wrong", [5, (1, 2), {"a": 1}, None, object()], ids=repr)
+    @pytest.mark.parametrize(
+        "wrong",
+        [5, (1, 2), {"a": 1}, None, object()],
+        ids=["number", "tuple", "dict", "none", "object"],
+    )
     def test_what_is_no_frame_is_named(self, db: almanac.Database, wrong: Any) -> None:
         with pytest.raises(almanac.InvalidArgument, match=f"it is a {type(wrong).__name__}; exp"):
             db.register("mine", wrong)
