@@ -44,10 +44,10 @@ def fail_on(
     """Make a function of the fold fail for some batches."""
     right = getattr(fold, where)
 
-    def failing(*given: Any) -> Any:
+    def failing(*given: Any, **named: Any) -> Any:
         if any(batch in given for batch in batches):
             raise error
-        return right(*given)
+        return right(*given, **named)
 
     patched.setattr(fold, where, failing)
 
@@ -113,7 +113,7 @@ def test_a_signal_in_the_middle_of_a_query_sets_no_batch_aside(
     """DuckDB raises a RuntimeError for it, as for an unexpected error."""
     batch = land(home, 0)
 
-    def endless(connection: duckdb.DuckDBPyConnection, *_: object) -> None:
+    def endless(connection: duckdb.DuckDBPyConnection, *_: object, **__: object) -> None:
         # A main thread that waits for another one sees the signal only when that one ends.
         connection.execute("SET threads = 1")
         signal.setitimer(signal.ITIMER_REAL, 0.2)

@@ -77,10 +77,10 @@ def test_a_batch_whose_reading_failed_is_not_released(
 ) -> None:
     right, batch_id = fold.normalise, quarantined(story)
 
-    def failing(connection: duckdb.DuckDBPyConnection, *given: Any) -> Any:
+    def failing(connection: duckdb.DuckDBPyConnection, *given: Any, **named: Any) -> Any:
         if batch_id in str(given):
             raise KeyError("odd")
-        return right(connection, *given)
+        return right(connection, *given, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(fold, "normalise", failing)
