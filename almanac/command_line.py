@@ -30,6 +30,10 @@ EXIT_INTERRUPTED: Final = 130
 _UNDECODED: Final = re.compile("[\ud800-\udfff]")
 """What Python makes of the bytes of an argument that the locale does not decode."""
 _INTERRUPTED: Final = "interrupted; nothing was changed"
+_NO_MEMORY: Final = (
+    "the memory is used up. Show fewer rows (--limit), or print a form that is not a table "
+    "(--format csv)."
+)
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?B)", re.IGNORECASE)
 _UNITS: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _MEMORY_LEAST: Final = 100_000_000
@@ -60,6 +64,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return _failed(f"{where}{error.strerror or error}", EXIT_ERROR)
     except KeyboardInterrupt:
         return _failed(_INTERRUPTED, EXIT_INTERRUPTED)
+    except MemoryError:
+        return _failed(_NO_MEMORY, EXIT_ERROR)
     except RuntimeError as error:
         if str(error) != _INTERRUPTED_QUERY:
             raise

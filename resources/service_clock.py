@@ -38,9 +38,12 @@ USEFUL: Final = frozenset(
 RETRY_AFTER_CEILING_S: Final = 366 * 86_400.0
 """A longer wait is read as this, so that no arithmetic with times overflows."""
 _SINCE = re.compile(r"@[0-9]{1,11}", re.ASCII)
-_EPOCH = re.compile(r"[1-9][0-9]{9}([0-9]{3})?(\.[0-9]{0,9})?", re.ASCII)
-"""Seconds or milliseconds since 1970, from the year 2001 on."""
-_ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_EPOCH: Final = range(10**9, 10**10)
+"""Seconds since 1970, from the year 2001 on."""
+_EPOCH_UNITS: Final = (1, 10**3, 10**6, 10**9)
+"""Of a second: milliseconds, microseconds, nanoseconds."""
+_ISO_DATE = re.compile(r"[0-9]{4}(-[0-9]{2}-[0-9]{2}|[0-9]{4}T)", re.ASCII)
+_UTC = re.compile(r" ?(UTC|GMT)")
 _SECONDS = re.compile(r"[0-9]{1,300}(\.[0-9]{0,300})?([eE]\+?[0-9]{1,3})?", re.ASCII)
 
 
@@ -62,10 +65,11 @@ def read_http_date(text: str | None) -> datetime | None:
 
 def _read_iso(text: str) -> datetime | None:
     """Return an ISO 8601 timestamp as aware UTC; None if it is none."""
+    text = text.upper()
     if not _ISO_DATE.match(text):
         return None
     try:
-        read = datetime.fromisoformat(text)
+        read = datetime.fromisoformat(_UTC.sub("Z", text))
         return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
@@ -81,23 +85,29 @@ def read_deprecation(text: str | None) -> datetime | None:
 def retry_after_s(text: str | None, *, now: datetime) -> float | None:
     """Return how long the service requests to wait, in seconds (interface section 7).
 
-    Seconds, HTTP dates, ISO 8601 timestamps (in UTC unless they have a zone), and seconds or
-    milliseconds since 1970 are read. A past time is 0.0; absent, negative or none of these is
-    None, since a header that can't be read must not end a retry. Never over
-    RETRY_AFTER_CEILING_S. `now` is the service's time.
+    Seconds, HTTP dates, ISO 8601 timestamps (in UTC unless they have a zone), and the time since
+    1970 in seconds, milli-, micro- or nanoseconds are read, also in quotes. A past time is 0.0;
+    absent, negative or none of these is None, since a header that can't be read must not end a
+    retry. Never over RETRY_AFTER_CEILING_S. `now` is the service's time.
     """
     if text is None:
         return None
-    text = text.strip()
-    if _EPOCH.fullmatch(text):
-        until: datetime | None = datetime.fromtimestamp(int(text[:10]), UTC)
-    elif _SECONDS.fullmatch(text):
-        return min(float(text), RETRY_AFTER_CEILING_S)
+    text = text.strip().strip('"').strip()
+    if _SECONDS.fullmatch(text):
+        wait_s = _until_epoch_s(float(text), now)
+    elif (until := _read_iso(text) or read_http_date(text)) is not None:
+        wait_s = (until - now).total_seconds()
     else:
-        until = _read_iso(text) or read_http_date(text)
-    if until is None:
         return None
-    return min(max(0.0, (until - now).total_seconds()), RETRY_AFTER_CEILING_S)
+    return min(max(0.0, wait_s), RETRY_AFTER_CEILING_S)
+
+
+def _until_epoch_s(number: float, now: datetime) -> float:
+    """Return the seconds until a time since 1970 of any unit; other numbers are seconds."""
+    for per_second in _EPOCH_UNITS:
+        if _EPOCH.start <= number / per_second < _EPOCH.stop:
+            return number / per_second - now.timestamp()
+    return number
 
 
 FILE: Final = "service_clock.json"

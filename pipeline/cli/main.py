@@ -203,6 +203,11 @@ class PlainGroup(TyperGroup):
             raise
         except OSError as error:
             fail(file_trouble(error))
+        except MemoryError:
+            fail(
+                "the memory is used up. Finished work is kept. Print fewer rows (--limit), or let "
+                "`almanac sql` write them to a file (--output)."
+            )
         except Exception as error:
             if (message := disk_trouble(error)) is None:
                 raise

@@ -218,6 +218,17 @@ def test_time_and_memory_of_a_query_are_bounded_by_its_process(home: Path, form:
     assert time.monotonic() - began < 30
 
 
+def test_a_table_that_does_not_fit_into_memory_is_an_error(home: Path) -> None:
+    rows = "SELECT repeat('x', 2000000) FROM range(170)"
+    with process_of(home, rows, "-F", "table", "--memory", "100MB", "--limit", "999") as large:
+        output, errors = large.communicate(timeout=60)
+    assert (large.returncode, output) == (1, "")
+    assert errors == (
+        "almanac: the memory is used up. Show fewer rows (--limit), or print a form that is not a "
+        "table (--format csv).\n"
+    )
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_query_that_does_not_check_for_interrupts(
