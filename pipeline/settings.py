@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import unquote, urlsplit
 
 from pydantic import (
     Field,
@@ -218,16 +217,14 @@ class Settings(
 
     @property
     def proxy_passwords(self) -> tuple[SecretStr, ...]:
-        """The addresses of proxies that are set, and their passwords.
+        """The addresses of proxies that are set, and what is secret in them.
 
         Raises:
             SettingsError: one can't be used.
         """
-        found: list[SecretStr] = []
-        for _, address, _ in self._proxies():
-            password = urlsplit(address.get_secret_value()).password
-            found += [address, *([SecretStr(unquote(password))] if password else [])]
-        return tuple(found)
+        from resources.http.network import secrets_in
+
+        return tuple(secret for _, address, _ in self._proxies() for secret in secrets_in(address))
 
     @property
     def alerts(self) -> bool:

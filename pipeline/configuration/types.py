@@ -115,6 +115,7 @@ def checked_proxy(address: SecretStr) -> SecretStr:
     except httpx.InvalidURL:
         url = httpx.URL("")
     is_bare = url.path in ("", "/") and not url.query and not url.fragment
+    is_bare &= url.port is None or 0 < url.port < 1 << 16
     if url.scheme not in _PROXY_SCHEMES or not url.host or not is_bare:
         raise ValueError(
             "expected the address of a proxy, of the form http://[USER:PASSWORD@]HOST[:PORT]; "

@@ -86,8 +86,9 @@ class GroupCommit:
                     await self._woken.wait()
             except TimeoutError:
                 await self._check()
-                await self._store_counts()
-                await self._checkpoint()
+                if not self._is_misplaced:
+                    await self._store_counts()
+                    await self._checkpoint()
                 continue
             self._woken.clear()
             while self._waiting:
@@ -139,12 +140,17 @@ class GroupCommit:
                 stored.set_exception(NotStored(why))
 
     async def _check(self) -> None:
-        self._is_misplaced = False
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._writer.check)
         except Exception as error:
+            # Tried every few seconds, and logged once.
+            if not self._is_misplaced:
+                log.error("no delivery can be stored: %s", error, exc_info=_is_unforeseen(error))
             self._is_misplaced = True
-            log.error("no delivery can be stored: %s", error, exc_info=_is_unforeseen(error))
+        else:
+            if self._is_misplaced:
+                log.warning("the files of the inbox are in place again: deliveries are stored")
+            self._is_misplaced = False
 
     async def _checkpoint(self) -> None:
         if not self._has_log:

@@ -10,6 +10,7 @@ with CatalogClient("https://api.example.com", key, limiter=limiter) as client:
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
+from functools import reduce
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from urllib.parse import quote
@@ -346,12 +347,9 @@ class CatalogClient:
 
 
 def _redact_all(redactor: Redactor, proxy: Proxy | None) -> Callable[[str], str]:
-    """Return what removes the key from a message, and the password of the proxy."""
-    password = None if proxy is None else proxy.password
-    if password is None:
-        return redactor
-    of_proxy = redactor_for(password)
-    return lambda text: of_proxy(redactor(text))
+    """Return a function that removes the key and the secrets of the proxy from a message."""
+    redactors = [redactor, *(() if proxy is None else map(redactor_for, proxy.secrets))]
+    return lambda text: reduce(lambda shown, redact: redact(shown), redactors, text)
 
 
 def _one_list(coins: Sequence[str] | None, categories: Sequence[str] | None) -> dict[str, str]:

@@ -7,6 +7,7 @@ address, the trusted certificates, what a failed connection means. Does not: sen
 
 import re
 import ssl
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -98,10 +99,22 @@ class Proxy:
         return shown_proxy(self.address)
 
     @property
-    def password(self) -> SecretStr | None:
-        """The password in the address, None if it has none."""
-        password = urlsplit(self.address.get_secret_value()).password
-        return SecretStr(unquote(password)) if password else None
+    def secrets(self) -> tuple[SecretStr, ...]:
+        """What no text may show: the address, the password, and the header field of the login."""
+        return secrets_in(self.address)
+
+
+def secrets_in(proxy: SecretStr) -> tuple[SecretStr, ...]:
+    """Return the address of a proxy, its password, and the header value that is made of them.
+
+    A user without a password is a token, so it is secret, too.
+    """
+    parts = urlsplit(proxy.get_secret_value())
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if not user + password:
+        return (proxy,)
+    login = b64encode(f"{user}:{password}".encode()).decode()
+    return (proxy, SecretStr(password or user), SecretStr(login))
 
 
 def shown_proxy(address: SecretStr) -> str:

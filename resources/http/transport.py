@@ -109,7 +109,7 @@ class DeadlineTransport(httpx.HTTPTransport):
     def __init__(self, address: str, network: Network = DIRECT, *, connections: int = 32) -> None:
         self.deadlines = Deadlines()
         self.proxy = network.proxy_for(address)
-        conceal_in_logs(*(() if self.proxy is None else (self.proxy.address, self.proxy.password)))
+        conceal_in_logs(*(() if self.proxy is None else self.proxy.secrets))
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         # Proxies and certificates are arguments: only the settings read the environment.
         trust = network.trust()

@@ -22,7 +22,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 Serve = Callable[[socket.socket], None]
-_DENIED = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,14 @@ def connect(host: str, port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1" if host.endswith(".test") else host, port))
 
 
+def refusal_of(head: bytes) -> bytes:
+    """Return a refusal that repeats the login, as some proxies do."""
+    lines = head.split(b"\r\n")
+    login = b"".join(line for line in lines if line.lower().startswith(b"proxy-auth"))
+    begin = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: %d\r\n\r\n"
+    return begin % len(login) + login
+
+
 def serve_proxy(log: Callable[[str], None], login: str | None) -> Serve:
     def serve(client: socket.socket) -> None:
         head = read_head(client)
@@ -88,7 +95,7 @@ def serve_proxy(log: Callable[[str], None], login: str | None) -> Serve:
         log(f"{method} {target}")
         expected = None if login is None else base64.b64encode(login.encode())
         if expected is not None and expected not in head:
-            client.sendall(_DENIED)
+            client.sendall(refusal_of(head))
             return
         if method == "CONNECT":
             host, _, port = target.rpartition(":")

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,6 +108,7 @@ def test_a_refusal_of_the_proxy_is_reported_once(proxy: Relay, scheme: str) -> N
     assert isinstance(error, ProxyRefused)
     assert len(proxy.seen) == 1
     assert "Set user and password in ALL_PROXY" in str(error)
+    assert b64encode(b"user:wrong").decode() not in str(error)
 
 
 def test_alerts_take_the_proxy_and_say_what_to_set(

@@ -62,7 +62,12 @@ def test_the_proxy_of_an_address(
 @pytest.mark.parametrize("name", ["ALMANAC_PROXY", "ALL_PROXY", "https_proxy"])
 @pytest.mark.parametrize(
     "value",
-    [f"ftp://u:{PASSWORD}@p", f"http://u:{PASSWORD}@", f"http://u:{PASSWORD}@p:x/"],
+    [
+        f"ftp://u:{PASSWORD}@p",
+        f"http://u:{PASSWORD}@",
+        f"http://u:{PASSWORD}@p:x/",
+        f"http://u:{PASSWORD}@p:99999",
+    ],
 )
 def test_a_wrong_proxy_is_named_without_its_value(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch

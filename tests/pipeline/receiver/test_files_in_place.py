@@ -3,6 +3,7 @@ acknowledged that is not in the file at the path."""
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -146,6 +147,14 @@ def test_a_folder_that_is_deleted_is_503_also_without_a_delivery(attacked: Attac
     _, _, errors = attacked.program.end()
     assert "restart `almanac receive`" in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.long
+def test_files_that_are_not_in_place_are_logged_once(attacked: Attacked) -> None:
+    shutil.rmtree(attacked.folder)
+    time.sleep(7)
+    _, _, errors = attacked.program.end()
+    assert errors.count("no delivery can be stored") == 1
 
 
 @pytest.mark.long
