@@ -35,7 +35,8 @@ _MAKING: Final = ".making-"
 _MAKING_S: Final = 120.0
 _RUNS_AT_ONCE: Final = 4
 _RETRIES: Final = 3
-_START_TIMEOUT_S: Final = 30 * 86_400
+_START_TIMEOUT_S: Final = 300
+_MAX_RUNTIME_S: Final = 86_400
 # Capturing starts processes for each step, and on Ctrl-C each of them prints a message.
 _UNCAPTURED: Final = {
     "module": "dagster._core.storage.noop_compute_log_manager",
@@ -48,12 +49,13 @@ def config() -> dict[str, Any]:
     return {
         "telemetry": {"enabled": False},
         "nux": {"enabled": False},
-        # `almanac ui` decides whether a run may still be starting (dead_runs). Dagster uses the
-        # wall clock, and would fail each starting run after a sleep of the machine or a new time.
+        # Runs whose process died are marked by the sensor `health` (dead_runs): Dagster's run
+        # launcher for local processes can't check them.
         "run_monitoring": {
             "enabled": True,
             "poll_interval_seconds": 30,
             "start_timeout_seconds": _START_TIMEOUT_S,
+            "max_runtime_seconds": _MAX_RUNTIME_S,
         },
         # Runs whose process died are started again; a run that failed by itself would fail again.
         "run_retries": {

@@ -124,7 +124,7 @@ def test_the_sandbox_prints_its_address_as_json_serves_and_stops_cleanly(
         assert answer.status_code == 200
         assert answer.headers["date"] == "Thu, 01 Mar 2018 12:00:00 GMT"
         process.send_signal(number)
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=10) == 130
         assert output.read() == ""
         assert process.stderr is not None
         assert process.stderr.read() == ""

@@ -23,6 +23,8 @@ from unittest.mock import patch
 
 import dagster as dg
 from dagster._core.errors import DagsterUserCodeUnreachableError
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._grpc.client import DagsterGrpcClient
 from dagster_shared.error import SerializableErrorInfo
@@ -32,9 +34,8 @@ from pipeline.runs.store import SCHEDULES, opened
 from pipeline.session import home_of
 from pipeline.settings import read_settings
 from pipeline.ui.logs import ProgramLog
-from pipeline.ui.names import CODE_SERVER, ProgramWords, socket_path
-from pipeline.ui.programs import Program
-from pipeline.ui.workspace import OwnLocation, SharedWorkspace
+from pipeline.ui.names import CODE_SERVER, socket_path
+from pipeline.ui.programs import Program, code_server_arguments, write_workspace
 from resources.http.retries import utc_now
 from warehouse.home import Home
 
@@ -72,7 +73,7 @@ def main() -> None:
 def _code_server(home: Home, socket: str) -> Iterator[int]:
     """Run the code server as `almanac daemon` does; yield its process id."""
     log = ProgramLog(home.dagster / f"{CODE_SERVER}.log", log_format="text", now=utc_now)
-    server = Program(CODE_SERVER, home, ProgramWords(socket=socket, log_format="colored"), log)
+    server = Program(CODE_SERVER, home, code_server_arguments(Path(socket), "colored"), log)
     server.start()
     try:
         client, give_up_at = DagsterGrpcClient(socket=socket), time.monotonic() + _START_S
@@ -95,11 +96,11 @@ def _memory(
     home: Home, instance: dg.DagsterInstance, socket: str, server: int, rounds: int
 ) -> Iterator[Memory]:
     """Evaluate the sensors, and yield what was measured after each part of the rounds."""
-    target = OwnLocation(Path(socket), Path(instance.root_directory) / "workspace.yaml")
+    target = WorkspaceFileTarget(write_workspace(home, Path(socket)))
     logger = logging.getLogger("dagster.daemon.SensorDaemon")
     ahead_s, began, before = 0.0, time.monotonic(), _ticks(home)[0]
     with (
-        SharedWorkspace(instance, target, pages_read_only=False) as workspace,
+        WorkspaceProcessContext(instance, target) as workspace,
         patch("dagster._time._mockable_get_current_timestamp", lambda: time.time() + ahead_s),
         patch(
             "dagster._time._mockable_get_current_datetime",

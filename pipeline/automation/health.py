@@ -1,12 +1,14 @@
 """The sensor of warnings, which shows them as an asset check on Dagster's pages.
 
-It reads only local state and sends nothing. The records of an instance without SQLite databases
+It also marks runs as failed whose process was killed, and frees their place in the queue. It reads
+only local state and sends nothing. The records of an instance without SQLite databases
 can't be read quickly from outside, so the sensor also notes what they say of failed work, for
 `almanac status`. Belongs here: the sensor, its check, that note. Does not: the warnings
 (pipeline/health), posting them (alerts).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -22,6 +24,8 @@ from assets.metadata import bullets
 from pipeline.automation.runs import IN_PROGRESS_STATUSES
 from pipeline.health.alerts import FoundWarnings, find_warnings
 from pipeline.health.report import JOBS
+from pipeline.instance import plain_faults
+from pipeline.runs.dead_runs import fail_dead_runs
 from pipeline.runs.history import (
     LONG,
     REPORTED_FOR,
@@ -36,6 +40,7 @@ from pipeline.runs.history import (
 )
 from pipeline.runs.place import place_of
 from pipeline.settings import Settings
+from warehouse.errors import RunRecordsBusy
 from warehouse.home import Home
 from warehouse.schema.tables import EVENTS
 
@@ -96,6 +101,11 @@ def health_sensor(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now = clock()
+        # Only runs in local processes announce themselves.
+        local = settings.executor == "in_process"
+        # The daemon may be in a long write; the next check is soon.
+        with suppress(RunRecordsBusy), plain_faults(home):
+            fail_dead_runs(home, context.instance, now if local else None)
         if place_of(home).databases is None:
             roles = {layout.name(job): job for job in JOBS}
             note_history(home, history_of_instance(context.instance, roles, others, now), now)

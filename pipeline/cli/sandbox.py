@@ -12,7 +12,7 @@ import typer
 from catalog.contract.decisions import SIGNATURE_FORMS, SignatureForm
 from catalog.sandbox.faults import FAULTS, FaultError
 from pipeline.cli.options import stop_by_signals, wait_until
-from pipeline.console import Table, errors_as_messages, fail, people, print_json
+from pipeline.console import EXIT_INTERRUPTED, Table, errors_as_messages, fail, people, print_json
 from pipeline.settings import read_settings
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ def sandbox(
         box.stop()
     if not as_json:
         people.print("Stopped.")
+    raise typer.Exit(EXIT_INTERRUPTED)
 
 
 def _instant(text: str) -> datetime:

@@ -1,7 +1,7 @@
 """`almanac ui` and `almanac daemon`: Dagster on the home, with or without its pages.
 
-Exit codes: 0 after a signal (Ctrl-C, SIGTERM, SIGHUP), 1 if a program could not be started or ended
-too often; of `--check`, 0 if the daemon is well, 1 if it is not.
+Exit codes: 130 after a signal (Ctrl-C, SIGTERM, SIGHUP), 1 if a program could not be started or
+exited; with `--check`, 0 if the daemon is well, 1 if it is not.
 """
 
 import sys
@@ -11,14 +11,20 @@ from typing import Annotated, Final
 import typer
 
 from pipeline.cli.options import stop_by_signals
-from pipeline.console import EXIT_USAGE, fail, people, print_json, warnings
+from pipeline.console import EXIT_INTERRUPTED, EXIT_USAGE, fail, people, print_json, warnings
 from pipeline.session import home_of
 from pipeline.settings import read_settings
-from pipeline.ui.alive import faults_of, last_report
+from pipeline.ui.alive import faults_of, heartbeats, last_heartbeat
 from pipeline.ui.logs import LogFormat, ProgramLog
-from pipeline.ui.names import CODE_SERVER, DAEMON, PagesAddress, ProgramWords, socket_path
-from pipeline.ui.programs import Program, end_orphans
-from pipeline.ui.supervisor import Supervisor, prepare
+from pipeline.ui.names import CODE_SERVER, DAEMON, WEBSERVER, PagesAddress, socket_path
+from pipeline.ui.programs import (
+    DagsterPrograms,
+    Program,
+    code_server_arguments,
+    end_orphans,
+    prepare,
+    write_workspace,
+)
 from resources.http.retries import utc_now
 from warehouse.home import Home
 
@@ -112,29 +118,44 @@ def _serve(
         stop_by_signals(stop.set)
         home.dagster.mkdir(parents=True, exist_ok=True)
 
-        def program(name: str, pages: PagesAddress | None = None) -> Program:
-            logged = "json" if log_format == "json" else "colored"
-            words = ProgramWords(socket=str(socket), log_format=logged, pages=pages)
+        logged = "json" if log_format == "json" else "colored"
+        files = [word for file in write_workspace(home, socket) for word in ("--workspace", file)]
+
+        def program(name: str, arguments: list[str]) -> Program:
             log = ProgramLog(
                 home.dagster / f"{name}.log",
                 log_format=log_format,
                 now=utc_now,
                 also=_print_log if print_logs else None,
             )
-            return Program(name, home, words, log)
+            return Program(name, home, arguments, log)
 
-        supervisor = Supervisor(home, program(DAEMON, pages), program(CODE_SERVER), stop.wait)
+        clients = [program(DAEMON, [DAEMON, "run", *files, "--log-format", logged])]
+        if pages is not None:
+            clients.append(program(WEBSERVER, [*_webserver_arguments(pages), *files]))
+        code_server = program(CODE_SERVER, code_server_arguments(socket, logged))
+        programs = DagsterPrograms(home, code_server, clients, stop.wait)
         # What reads the lines of the logs as JSON can't read others between them.
         quiet = print_logs and log_format == "json"
         try:
-            if supervisor.start(pages):
+            if programs.start(socket, pages):
                 if as_json or not quiet:
                     _announce(home, pages, as_json=as_json)
-                supervisor.watch()
+                programs.watch()
         finally:
-            supervisor.stop()
+            programs.stop()
     if not as_json and not quiet:
         people.print("Stopped.")
+    raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _webserver_arguments(pages: PagesAddress) -> list[str]:
+    return [
+        *("pipeline.ui.webserver", f"--host={pages.host}", f"--port={pages.port}"),
+        f"--path-prefix={pages.path_prefix}",
+        *(f"--known-as={name}" for name in pages.known_as),
+        *(["--read-only"] if pages.read_only else []),
+    ]
 
 
 def _print_log(line: bytes) -> None:
@@ -148,9 +169,13 @@ def _check(*, as_json: bool) -> None:
     now = utc_now()
     faults = faults_of(home, now)
     if as_json:
-        report = last_report(home)
-        at = None if report is None else report.at
-        print_json({"well": not faults, "faults": faults, "reported_at": at})
+        print_json(
+            {
+                "well": not faults,
+                "faults": faults,
+                "reported_at": last_heartbeat(heartbeats(home)),
+            }
+        )
         if faults:
             raise typer.Exit(1)
     elif faults:

@@ -1,15 +1,14 @@
 """Dead runs: those that Dagster's records have as in progress although their process is gone.
 
 Such a run would hold its place in a pool for ever. The process of a run holds a lock (presence);
-a run whose lock is free is dead. A run that no process announced may still be starting, which only
-a long watch can decide. Runs of other code locations are never judged. Belongs here: finding dead
-runs, marking them failed. Finding in SQLite does not import Dagster, which takes seconds; marking
-needs an open instance.
+a run whose lock is free is dead. A started run that no process announced is dead after some minutes
+without a change; runs that never start are left to Dagster's run monitoring, and so are runs of
+other code locations. Belongs here: finding dead runs, marking them failed. Finding in SQLite does
+not import Dagster, which takes seconds; marking needs an open instance.
 """
 
-from collections.abc import Callable, Iterable
-from datetime import UTC
-from time import monotonic
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from pipeline.runs.place import LOCATION, place_of
@@ -25,46 +24,20 @@ from warehouse.home import Home
 if TYPE_CHECKING:
     import dagster as dg
 
-MAY_START_WITHIN_S: Final = 300.0
-"""The time that a run is watched, in progress but not announced by a process, until it is dead."""
-LONGEST_GAP_S: Final = 15.0
-"""Of a longer time between two checks only this counts: the machine or the watcher slept."""
-
-
-class StartWatch:
-    """The time that runs have been watched without a process, by a watcher that checks often.
-
-    It uses no wall clock, which can be set and continues while the machine sleeps.
-    """
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._checked_at = clock()
-        self._seen_s: dict[RunInProgress, float] = {}
-
-    def overdue(self, runs: Iterable[RunInProgress]) -> list[RunInProgress]:
-        """Record a check of the runs without an announcement; return those that are dead.
-
-        A run whose record changed since then has a process, so its time starts again.
-        """
-        now = self._clock()
-        passed = min(now - self._checked_at, LONGEST_GAP_S)
-        self._checked_at = now
-        known = self._seen_s
-        self._seen_s = {run: known[run] + passed if run in known else 0.0 for run in runs}
-        return [run for run, seen_s in self._seen_s.items() if seen_s >= MAY_START_WITHIN_S]
+ANNOUNCED_WITHIN: Final = timedelta(minutes=5)
+"""A started run is announced within a second; one that is not by then has no process."""
 
 
 def dead_runs(
     home: Home,
-    watch: StartWatch | None = None,
+    now: datetime | None = None,
     *,
     instance: "dg.DagsterInstance | None" = None,
 ) -> list[RunInProgress]:
-    """Return the runs that no longer have a process; unannounced ones only with a watch.
+    """Return the runs that no longer have a process; unannounced ones only with the time.
 
-    An instance that other homes or deployments may use is not watched: only Dagster knows what
-    starts a run there. One without SQLite databases must be open.
+    In an instance that other homes or deployments may use, unannounced runs are never judged: only
+    Dagster knows what starts a run there. One without SQLite databases must be open.
 
     Raises:
         RunRecordsUnusable: the records can't be read.
@@ -74,23 +47,28 @@ def dead_runs(
     in_progress = _in_progress(home, instance)
     seen = presence(home)
     dead = [run for run in in_progress if run.run_id in seen.dead - seen.alive]
-    if watch is None or not place_of(home).is_own:
+    if now is None or not place_of(home).is_own:
         return dead
     announced = seen.dead | seen.alive
-    return dead + watch.overdue(
-        run for run in in_progress if run.run_id not in announced and run.location == LOCATION
-    )
+    return dead + [
+        run
+        for run in in_progress
+        if run.run_id not in announced
+        and run.location == LOCATION
+        and run.status == "STARTED"
+        and now - run.changed_at > ANNOUNCED_WITHIN
+    ]
 
 
 def fail_dead_runs(
-    home: Home, instance: "dg.DagsterInstance", watch: StartWatch | None = None
+    home: Home, instance: "dg.DagsterInstance", now: datetime | None = None
 ) -> list[RunInProgress]:
     """Mark dead runs as failed, and free their slots; return them.
 
     Raises:
         RunRecordsUnusable: the records can't be read.
     """
-    dead = dead_runs(home, watch, instance=instance)
+    dead = dead_runs(home, now, instance=instance)
     for run in dead:
         record = instance.get_run_by_id(run.run_id)
         if record is not None and not record.is_finished:

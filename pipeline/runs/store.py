@@ -159,6 +159,22 @@ def runs_in_progress(home: Home) -> list[RunInProgress]:
     ]
 
 
+def daemon_heartbeats(home: Home) -> dict[str, datetime]:
+    """Return when each part of Dagster's daemon last reported, by its type; SQLite only.
+
+    Raises:
+        RunRecordsUnusable: the records can't be read.
+    """
+    folder = place_of(home).databases
+    if folder is None or not (path := folder / RUNS).exists():
+        return {}
+    try:
+        with opened(path) as store:
+            return {kind: instant(at) for kind, at in _rows(store, "list_heartbeats")}
+    except (sqlite3.Error, OSError) as error:
+        raise _damage_of(path, error).error(home) from error
+
+
 def instant(text: str) -> datetime:
     """Return an instant of Dagster's records, which are UTC without a zone."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)

@@ -1,48 +1,43 @@
-"""The report of a living daemon: a small file that it writes every few seconds.
+"""Whether the daemon of a home is well, by Dagster's own heartbeats.
 
-`almanac daemon --check` reads it, so that a probe of a container needs no Dagster, which takes
-seconds to import, and no server. This module imports no Dagster.
+`almanac daemon --check` reads them, so that a probe of a container sends no request. Of SQLite
+databases they are read without Dagster, which takes seconds to import.
 """
 
-import os
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import msgspec
-
+from pipeline.runs.place import place_of
+from pipeline.runs.store import daemon_heartbeats
 from pipeline.ui.names import DAEMON, lock_of
 from warehouse.files.locks import holder, is_held
 from warehouse.home import Home
 
-FILE: Final = "daemon-alive.json"
-REPORT_EVERY_S: Final = 10.0
 OLD_AFTER: Final = timedelta(seconds=120)
+"""Dagster's daemons report every 30 s, a busy one later."""
 
 
-class AliveReport(msgspec.Struct, frozen=True, kw_only=True):
-    """When a daemon reported, its process id, and what it found at fault, a line each."""
+def heartbeats(home: Home) -> dict[str, datetime]:
+    """Return when each part of Dagster's daemon last reported, by its type.
 
-    at: datetime
-    pid: int
-    faults: Sequence[str] = ()
+    Raises:
+        RunRecordsUnusable: the records can't be read.
+    """
+    if place_of(home).databases is not None:
+        return daemon_heartbeats(home)
+    from pipeline.instance import instance_of
+
+    with instance_of(home) as instance:
+        return {
+            kind: datetime.fromtimestamp(beat.timestamp, UTC)
+            for kind, beat in instance.get_daemon_heartbeats().items()
+        }
 
 
-def report_alive(home: Home, faults: Sequence[str], now: datetime) -> None:
-    """Replace the report. It is not synced: after a power failure there is no daemon either."""
-    path = home.dagster / FILE
-    temporary = path.with_suffix(".new")
-    report = AliveReport(at=now, pid=os.getpid(), faults=faults)
-    temporary.write_bytes(msgspec.json.encode(report))
-    temporary.replace(path)
-
-
-def last_report(home: Home) -> AliveReport | None:
-    """Return the last report, None if there is none."""
-    try:
-        return msgspec.json.decode((home.dagster / FILE).read_bytes(), type=AliveReport)
-    except (OSError, msgspec.MsgspecError):
-        return None
+def last_heartbeat(beats: Mapping[str, datetime]) -> datetime | None:
+    """Return the newest heartbeat, None if there is none."""
+    return max(beats.values(), default=None)
 
 
 def faults_of(home: Home, now: datetime) -> list[str]:
@@ -50,14 +45,15 @@ def faults_of(home: Home, now: datetime) -> list[str]:
     lock = lock_of(home, DAEMON)
     if not is_held(lock):
         return [f"No daemon runs on {home.root}. Start almanac daemon, or almanac ui."]
-    report, process = last_report(home), holder(lock)
-    if report is None or (process is not None and report.pid != process.pid):
+    process, beats = holder(lock), heartbeats(home)
+    last = last_heartbeat(beats)
+    if last is None or (process is not None and last < process.since):
         return ["The daemon has started and has not reported yet."]
     # Of a daemon of a machine with another clock the age may be negative.
-    age = abs(now - report.at)
+    age = abs(now - last)
     if age > OLD_AFTER:
         return [
-            f"The daemon last reported at {report.at:%Y-%m-%d %H:%M:%S} UTC, "
-            f"{age.total_seconds():.0f} s ago; it should every {REPORT_EVERY_S:g} s."
+            f"The daemon last reported at {last:%Y-%m-%d %H:%M:%S} UTC, "
+            f"{age.total_seconds():.0f} s ago; it should every 30 s."
         ]
-    return list(report.faults)
+    return []

@@ -1,62 +1,65 @@
 """Runs one of Dagster's programs while the process that started it lives.
 
-    python -m pipeline.ui.attached LOCK PROGRAM WORDS
+    python -m pipeline.ui.attached LOCK PROGRAM ARGUMENTS...
 
-Standard input is a pipe of the starter: it closes when the starter ends, however that happens, on
-any system. The program and all processes of its group, such as runs, are then ended as by SIGTERM,
-and killed a little later. The lock is held until this process ends, and has its id.
+`PROGRAM` is a console script of an installed package, such as `dagster-daemon`, or a module of
+Almanac. Standard input is a pipe of the starter: it closes when the starter ends, however that
+happens. The program and all processes of its group, such as runs, then get SIGTERM, and SIGKILL a
+little later. The lock is held until this process ends, and records its id.
 """
 
 import os
+import runpy
 import signal
 import sys
 import threading
 import traceback
-from contextlib import ExitStack
-from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from time import sleep
 from typing import Final, NoReturn
 
-from pipeline.ui.names import CODE_SERVER, DAEMON, ProgramWords
 from warehouse.errors import LockHeld
 from warehouse.files.locks import hold_lock
 
 ATTACHED: Final = "pipeline.ui.attached"
-_MODULES: Final = {DAEMON: "pipeline.ui.daemon", CODE_SERVER: "pipeline.ui.code_server"}
 _END_WITHIN_S: Final = 7.0
 _LOCK_WITHIN_S: Final = 1.0
 
 
 def main() -> None:
-    _, lock, name, words = sys.argv
-    with ExitStack() as held:
-        try:
-            held.enter_context(hold_lock(Path(lock), f"to be {name}", wait_s=_LOCK_WITHIN_S))
-        except LockHeld as error:
-            sys.exit(str(error))
-        threading.Thread(target=_end_with_starter, name="almanac-attached", daemon=True).start()
-        try:
-            import_module(_MODULES[name]).main(ProgramWords.of_text(words))
-        except SystemExit as ended:
-            _exit(ended.code)
-        except BaseException:  # noqa: BLE001 - printed as the interpreter does
-            traceback.print_exc()
-            _exit(1)
-        _exit(0)
+    lock, program = Path(sys.argv[1]), sys.argv[2]
+    try:
+        with hold_lock(lock, f"to be {program}", wait_s=_LOCK_WITHIN_S):
+            threading.Thread(target=_end_with_starter, name="almanac-attached", daemon=True).start()
+            _exit(_run(program, sys.argv[3:]))
+    except LockHeld as error:
+        sys.exit(str(error))
 
 
-def _exit(code: str | int | None) -> NoReturn:
-    """Exit without freeing every object, of which some modules print a page."""
-    if isinstance(code, str):
-        # Imported here, since the programs print nothing else and rich takes memory.
-        from pipeline.console import warnings
+def _run(program: str, arguments: list[str]) -> int:
+    """Run a program to its end; return its exit code."""
+    sys.argv = [program, *arguments]
+    try:
+        for script in entry_points(group="console_scripts", name=program):
+            return script.load()() or 0
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        if not isinstance(ended.code, str):
+            return ended.code or 0
+        sys.stderr.write(f"{ended.code}\n")
+        return 1
+    except BaseException:  # noqa: BLE001 - printed as the interpreter does
+        traceback.print_exc()
+        return 1
+    return 0
 
-        warnings.print(code, soft_wrap=True)
-        code = 1
+
+def _exit(code: int) -> NoReturn:
+    """Exit without freeing every object: DuckDB would print a page of what is left."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code or 0)
+    os._exit(code)
 
 
 def _end_with_starter() -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
@@ -18,14 +18,15 @@ __all__ = [
     "DAEMON",
     "LOCATION",
     "MODULE",
+    "WEBSERVER",
     "PagesAddress",
-    "ProgramWords",
     "lock_of",
     "socket_path",
 ]
 
 DAEMON: Final = "dagster-daemon"
 CODE_SERVER: Final = "dagster-code-server"
+WEBSERVER: Final = "dagster-webserver"
 MODULE: Final = "pipeline.definitions"
 _SOCKET: Final = "code-server.socket"
 _SOCKET_PATH_MAX: Final = 100
@@ -56,21 +57,6 @@ class PagesAddress(msgspec.Struct, frozen=True, kw_only=True):
             return ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
-
-
-class ProgramWords(msgspec.Struct, frozen=True, kw_only=True):
-    """What a program is started with, as JSON on its command line."""
-
-    socket: str
-    log_format: str
-    pages: PagesAddress | None = None
-
-    def text(self) -> str:
-        return msgspec.json.encode(self).decode()
-
-    @classmethod
-    def of_text(cls, text: str) -> Self:
-        return msgspec.json.decode(text, type=cls)
 
 
 def lock_of(home: Home, name: str) -> Path:

@@ -1,27 +1,59 @@
-"""Dagster's programs that are started on a home, and orphans that a killed starter left.
+"""Dagster's own programs on a home: started together, ended together.
 
 Each runs under `attached`, which ends it with the process that started it, and holds a lock with
 its process id while it lives. The lock identifies an orphan: its id can't be another program's.
+No program is restarted here: if one exits, all end, and the supervisor of the command (systemd, a
+container) decides. Only the code server is started again when its partitions changed.
 """
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from time import monotonic, sleep
 from typing import IO, Final
 
+import httpx
+import yaml
+
 from pipeline.console import fail, warnings
+from pipeline.runs.place import place_of
+from pipeline.runs.presence import presence
+from pipeline.runs.store import check
+from pipeline.ui.alive import faults_of
 from pipeline.ui.attached import ATTACHED
 from pipeline.ui.logs import ProgramLog
-from pipeline.ui.names import CODE_SERVER, DAEMON, ProgramWords, lock_of
-from warehouse.errors import LockHeld
+from pipeline.ui.names import (
+    CODE_SERVER,
+    DAEMON,
+    LOCATION,
+    MODULE,
+    WEBSERVER,
+    PagesAddress,
+    lock_of,
+)
+from resources.http.retries import utc_now
+from resources.service_clock import service_time
+from warehouse.errors import LockHeld, RunRecordsBusy, RunRecordsUnusable
 from warehouse.files.locks import holder, holder_text, is_held
+from warehouse.files.storage import Storage
 from warehouse.home import Home
 
+APPLICATION: Final = Path(__file__).parents[2]
+_WORKSPACE: Final = "almanac-workspace.yaml"
+_PREPARE: Final = "pipeline.ui.prepare"
+_START_S: Final = 120.0
+_STOP_DAEMON_S: Final = 3.0
+_STOP_S: Final = 8.5
+_KILLED_S: Final = 1.0
+_LOOK_EVERY_S: Final = 60.0
+_SILENT_AFTER_S: Final = 600
 _ORPHANS_S: Final = 10.0
 """An orphan ends by itself within some seconds; after this time it is killed."""
 _LAST_LINES_S: Final = 0.5
@@ -31,11 +63,12 @@ _LONGEST_LINE: Final = 1_000_000
 class Program:
     """One of Dagster's programs, with all processes that it starts, and its log."""
 
-    def __init__(self, name: str, home: Home, words: ProgramWords, log: ProgramLog) -> None:
+    def __init__(self, name: str, home: Home, arguments: Sequence[str], log: ProgramLog) -> None:
+        """`arguments` begin with what `attached` runs: a console script or a module."""
         self.name = name
         self.log = log
         self._home = home
-        self._words = words
+        self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
         self._groups: set[int] = set()
@@ -50,8 +83,9 @@ class Program:
             *("MALLOC_ARENA_MAX=2", "PYTHONUNBUFFERED=1"),
             # Their logs are UTF-8, whatever the locale.
             *("PYTHONUTF8=1", "PYTHONIOENCODING=utf-8:backslashreplace"),
+            f"DAGSTER_DAEMON_HEARTBEAT_TOLERANCE={_SILENT_AFTER_S}",
             *(sys.executable, "-P", "-m", ATTACHED),
-            *(str(lock_of(self._home, self.name)), self.name, self._words.text()),
+            *(str(lock_of(self._home, self.name)), *self._arguments),
         ]
 
     def start(self) -> None:
@@ -153,12 +187,6 @@ def _copy(output: IO[bytes], log: ProgramLog) -> None:
                     )
 
 
-def fail_if_ended(programs: list[Program]) -> None:
-    for program in programs:
-        if program.ended:
-            fail(program.how_it_ended())
-
-
 def end_orphans(home: Home) -> None:
     """Wait until the programs of a killed starter have ended; kill those that do not.
 
@@ -167,7 +195,7 @@ def end_orphans(home: Home) -> None:
     Raises:
         LockHeld: a program lives that may not be an orphan of this machine, or can't be killed.
     """
-    for name in (DAEMON, CODE_SERVER):
+    for name in (WEBSERVER, DAEMON, CODE_SERVER):
         lock = lock_of(home, name)
         if _free_within(_ORPHANS_S, lock):
             continue
@@ -194,4 +222,200 @@ def _free_within(seconds: float, lock: Path) -> bool:
         if monotonic() > give_up_at:
             return False
         sleep(0.1)
+    return True
+
+
+class LandedDays:
+    """Whether other past days are landed than when the definitions were loaded.
+
+    Partitions by observed day are made when the code server starts. They go wrong when an older day
+    is imported, or when a day ends without a pull.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        now: Callable[[], datetime],
+        monotonic_s: Callable[[], float] = monotonic,
+    ) -> None:
+        self._home, self._now, self._monotonic_s = home, now, monotonic_s
+        self.note()
+
+    def note(self) -> None:
+        """Note the days as they are, at a start of the code server."""
+        self._noted, self._looked_at = self._past_days(), self._monotonic_s()
+
+    def differ(self) -> bool:
+        """Return whether they differ from the noted ones; reads the folder once a minute."""
+        if self._monotonic_s() - self._looked_at < _LOOK_EVERY_S:
+            return False
+        self._looked_at = self._monotonic_s()
+        return self._past_days() != self._noted
+
+    def _past_days(self) -> tuple[date | None, frozenset[date]]:
+        """Return the first landed day, and the days after it that ended without a batch."""
+        landed = self._home.landing.days()
+        if not landed:
+            return None, frozenset()
+        past = (self._now().date() - landed[0]).days
+        all_days = {landed[0] + timedelta(days=number) for number in range(past)}
+        return landed[0], frozenset(all_days.difference(landed))
+
+
+Stopped = Callable[[float], bool]
+"""Waits so many seconds, or until a signal; returns whether one came."""
+
+
+class DagsterPrograms:
+    """The code server, the daemon and maybe the web server of one home."""
+
+    def __init__(
+        self, home: Home, code_server: Program, clients: Sequence[Program], stopped: Stopped
+    ) -> None:
+        """`clients` are the programs that need the code server, the daemon first."""
+        self._home = home
+        self._code_server = code_server
+        self._clients = clients
+        self._programs = [code_server, *clients]
+        self._days = LandedDays(home, service_time(home.state, utc_now))
+        self._stopped = stopped
+
+    def start(self, socket_path: Path, pages: PagesAddress | None) -> bool:
+        """Start all; return whether they answer, or a signal came before.
+
+        The daemon starts once the code server answers: it would fail an open backfill otherwise.
+
+        Raises:
+            Exit: a program ended or did not answer; the reason is printed.
+        """
+        give_up_at = monotonic() + _START_S
+        self._code_server.start()
+        if not self._wait_until(lambda: _listens(socket_path), "code server", give_up_at):
+            return False
+        for program in self._clients:
+            program.start()
+        return self._wait_until(
+            lambda: self._daemon_reports() and (pages is None or _answer(pages)),
+            "Dagster" if pages is None else f"Dagster on {pages.url}",
+            give_up_at,
+        )
+
+    def watch(self) -> None:
+        """Watch the programs until a signal comes.
+
+        Raises:
+            Exit: a program ended; the reason is printed.
+        """
+        while not self._stopped(0.5):
+            self._fail_if_ended()
+            if self._days.differ() and not presence(self._home).alive:
+                self._reload()
+
+    def stop(self) -> None:
+        """End all programs and what they started: in at most ten seconds."""
+        began = monotonic()
+        # First what starts runs, then the runs themselves, which journal what they pulled.
+        for program in self._clients:
+            program.signal(signal.SIGTERM)
+        for program in self._clients:
+            program.wait(began + _STOP_DAEMON_S)
+        for program in self._programs:
+            program.signal(signal.SIGTERM)
+        for program in self._programs:
+            if not program.wait(began + _STOP_S):
+                program.log.say(f"{program.name} did not end in time: killed", level="warning")
+                program.signal(signal.SIGKILL)
+                program.wait(began + _STOP_S + _KILLED_S)
+
+    def _wait_until(self, ready: Callable[[], bool], what: str, give_up_at: float) -> bool:
+        while not self._stopped(0.2):
+            self._fail_if_ended()
+            if ready():
+                return True
+            if monotonic() > give_up_at:
+                fail(f"{what} did not respond within {_START_S:g} s")
+        return False
+
+    def _fail_if_ended(self) -> None:
+        for program in self._programs:
+            if program.ended:
+                fail(program.how_it_ended())
+
+    def _daemon_reports(self) -> bool:
+        # Another storage than SQLite can only be read with Dagster, which takes seconds to import.
+        if place_of(self._home).databases is None:
+            return True
+        with suppress(RunRecordsBusy):
+            return not faults_of(self._home, utc_now())
+        return False
+
+    def _reload(self) -> None:
+        self._code_server.log.say("other days are landed: loading the definitions again")
+        self._code_server.signal(signal.SIGTERM)
+        if not self._code_server.wait(monotonic() + _STOP_S):
+            self._code_server.signal(signal.SIGKILL)
+            self._code_server.wait(monotonic() + _KILLED_S)
+        self._days.note()
+        self._code_server.start()
+
+
+def code_server_arguments(socket_path: Path, log_format: str) -> list[str]:
+    """Return the arguments of Dagster's code server of the application."""
+    return [
+        *("dagster", "api", "grpc", "--socket", str(socket_path)),
+        *("--module-name", MODULE, "--location-name", LOCATION),
+        *("--log-format", log_format),
+        # Dagster takes the first folder from the path, which may be that of the application,
+        # and the folder of the caller must have no say in what is imported.
+        *("--working-directory", str(APPLICATION)),
+        "--use-python-environment-entry-point",
+    ]
+
+
+def write_workspace(home: Home, socket_path: Path) -> list[str]:
+    """Write the workspace file of the home's code server; return the files to load, in order.
+
+    A `workspace.yaml` in the folder of the Dagster instance adds code locations. It is read, never
+    written; of two locations with one name Dagster takes the last one.
+    """
+    server = {"socket": str(socket_path), "location_name": LOCATION}
+    text = yaml.safe_dump({"load_from": [{"grpc_server": server}]}, sort_keys=False)
+    Storage(home.dagster).put(_WORKSPACE, text.encode())
+    others = home.instance_folder.resolve() / "workspace.yaml"
+    own = home.dagster.resolve() / _WORKSPACE
+    return [str(path) for path in (others, own) if path.exists()]
+
+
+def prepare(home: Home) -> None:
+    """Make the databases of the instance; damaged ones are named before a process is started.
+
+    Raises:
+        Exit: they can't be used; the reason is printed.
+    """
+    try:
+        check(home)
+    except RunRecordsUnusable as error:
+        fail(str(error))
+    command = ["env", f"ALMANAC_HOME={home.root}", sys.executable, "-P", "-m", _PREPARE]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        fail(lines[-1] if lines else f"{_PREPARE} ended with code {done.returncode}")
+
+
+def _listens(path: Path) -> bool:
+    """Whether a server listens at a socket; Dagster's does once it has loaded the definitions."""
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def _answer(pages: PagesAddress) -> bool:
+    try:
+        httpx.get(f"{pages.url}/server_info", timeout=5, trust_env=False).raise_for_status()
+    except httpx.HTTPError:
+        return False
     return True

@@ -1,24 +1,29 @@
-"""Dagster's pages behind a guard, served in a thread.
+"""Dagster's web server behind a guard.
 
-The pages can launch and delete runs and need no key, so only requests of the pages are accepted.
-Belongs here: serving Dagster's application. Does not: the rules (guard), the daemon (daemon).
+    python -m pipeline.ui.webserver --workspace FILE [options]
+
+The UI can launch and delete runs and needs no key, so requests from other sites are refused.
+Dagster's own `dagster-webserver` program has no place for a middleware: this module builds the
+same application. The two private imports are the only ones that the programs need. They can go
+when Dagster has a place for middleware (dagster-io/dagster#2219, open as of 1.13).
 """
 
-import asyncio
+import argparse
 import socket
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Final
 
 import uvicorn
+from dagster import DagsterInstance
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster_webserver.app import create_app_from_workspace_process_context
+from dagster_webserver.version import __version__
 from starlette.types import ASGIApp
 
 from catalog.server.request_guard import RequestGuard, RequestRules
 from pipeline.ui.names import PagesAddress
-from pipeline.ui.workspace import SharedWorkspace
 
 GRAPHQL: Final = "/graphql"
 _LIVE_DATA_MS: Final = 2000
@@ -29,58 +34,56 @@ _END_WITHIN_S: Final = 2
 def guarded(
     app: ASGIApp, host: str, names: Sequence[str] = (), *, path_prefix: str = ""
 ) -> RequestGuard:
-    """Return the pages with a guard that accepts only `host` and `names`."""
+    """Return the application with a guard that accepts only `host` and `names`."""
     graphql = (GRAPHQL, path_prefix + GRAPHQL)
     rules = RequestRules((host, *names), own_addresses=host in _EVERY_ADDRESS, graphql=graphql)
     return RequestGuard(app, rules)
 
 
-class QuietServer(uvicorn.Server):
-    """A server that looks once a second whether to end; uvicorn's own does ten times."""
-
-    async def main_loop(self) -> None:
-        while not await self.on_tick(0):  # noqa: ASYNC110 - it also renews the header Date
-            await asyncio.sleep(1)
-
-
-@contextmanager
-def listening(pages: PagesAddress) -> Iterator[socket.socket]:
-    """Bind the address of the pages.
+def main() -> None:
+    """Serve until a signal.
 
     Raises:
-        SystemExit: it can't be bound; the text says why.
+        SystemExit: the address can't be bound, or the workspace can't be read.
     """
-    family = socket.AF_INET6 if ":" in pages.host else socket.AF_INET
-    try:
-        bound = socket.create_server((pages.host, pages.port), family=family, backlog=2048)
-    except OSError as error:
-        sys.exit(f"{pages.url} can't be served: {error.strerror or error}")
-    with bound:
-        yield bound
-
-
-@contextmanager
-def serving(
-    pages: PagesAddress, bound: socket.socket, workspace: SharedWorkspace
-) -> Iterator[threading.Thread]:
-    """Serve the pages in a thread until the block ends."""
-    app = create_app_from_workspace_process_context(
-        workspace, pages.path_prefix, live_data_poll_rate=_LIVE_DATA_MS
-    )
-    server = QuietServer(
-        uvicorn.Config(
-            guarded(app, pages.host, pages.known_as, path_prefix=pages.path_prefix),
+    parser = argparse.ArgumentParser("pipeline.ui.webserver", description=__doc__)
+    parser.add_argument("--workspace", action="append", required=True)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=3000)
+    parser.add_argument("--path-prefix", default="")
+    parser.add_argument("--known-as", action="append", default=[])
+    parser.add_argument("--read-only", action="store_true")
+    given = parser.parse_args()
+    address = PagesAddress(host=given.host, port=given.port, path_prefix=given.path_prefix)
+    with (
+        _listen(address) as listening,
+        DagsterInstance.get() as instance,
+        WorkspaceProcessContext(
+            instance,
+            WorkspaceFileTarget(given.workspace),
+            version=__version__,
+            read_only=given.read_only,
+        ) as workspace,
+    ):
+        app = create_app_from_workspace_process_context(
+            workspace, given.path_prefix, live_data_poll_rate=_LIVE_DATA_MS
+        )
+        config = uvicorn.Config(
+            guarded(app, given.host, given.known_as, path_prefix=given.path_prefix),
             log_level="warning",
-            # Open pages hold a connection for as long as they are open.
+            # An open page holds a connection for as long as it is open.
             timeout_graceful_shutdown=_END_WITHIN_S,
         )
-    )
-    thread = threading.Thread(
-        target=server.run, kwargs={"sockets": [bound]}, name="almanac-pages", daemon=True
-    )
-    thread.start()
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(address: PagesAddress) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
-        yield thread
-    finally:
-        server.should_exit = True
-        thread.join(_END_WITHIN_S + 1)
+        return socket.create_server((address.host, address.port), family=family, backlog=2048)
+    except OSError as error:
+        sys.exit(f"{address.url} can't be served: {error.strerror or error}")
+
+
+if __name__ == "__main__":
+    main()

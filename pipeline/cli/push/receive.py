@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.options import stop_by_signals, wait_until
-from pipeline.console import fail, people, print_json
+from pipeline.console import EXIT_INTERRUPTED, fail, people, print_json
 from pipeline.session import home_of
 from pipeline.settings import Settings, read_settings
 from resources.http.retries import utc_now
@@ -91,6 +91,7 @@ def receive(
         wait_until(stop)
     if not as_json:
         people.print("Stopped. What was acknowledged is in the inbox.")
+    raise typer.Exit(EXIT_INTERRUPTED)
 
 
 def _announce(settings: Settings, base_url: str, *, merge: bool, as_json: bool) -> None:

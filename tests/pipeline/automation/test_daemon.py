@@ -100,7 +100,7 @@ def test_no_foreign_page_changes_anything(home: Path) -> None:
 def test_both_programs_stop_with_almanac_ui(home: Path, number: signal.Signals) -> None:
     with ui(home, with_few_coins(home)) as (process, _):
         process.send_signal(number)
-        assert process.wait(90) == 0
+        assert process.wait(90) == 130
     assert not programs_on(home)
 
 

@@ -123,9 +123,8 @@ def test_the_instance_is_written_once_and_dagster_accepts_it(tmp_path: Path) -> 
     with instance_of(home) as instance:
         assert not instance.telemetry_enabled
         assert instance.run_monitoring_enabled
-        # Dagster uses the wall clock here, so after a sleep of the machine it would fail each run
-        # that is just starting.
-        assert instance.run_monitoring_start_timeout_seconds > 86_400
+        assert instance.run_monitoring_start_timeout_seconds == 300
+        assert instance.run_monitoring_max_runtime_seconds == 86_400
         assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
     assert write_config(home) == "unchanged"
 

@@ -11,7 +11,7 @@ import pytest
 from pipeline.cli.main import COMMANDS
 from pipeline.console import PlainConsole, Table, progress
 from pipeline.ui.logs import ProgramLog
-from pipeline.ui.names import DAEMON, ProgramWords
+from pipeline.ui.names import DAEMON
 from pipeline.ui.programs import Program
 from tests.pipeline.cli.test_plain_output import event_of
 from tests.pipeline.small_home import NOW, SmallHome
@@ -138,8 +138,7 @@ def test_output_says_the_same_in_ascii(home: Path, encoding: str, program: str) 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_programs_that_ui_starts_write_utf_8_logs(home: Path, encoding: str) -> None:
     log = ProgramLog(home / "daemon.log", log_format="text", now=lambda: NOW)
-    words = ProgramWords(socket="none", log_format="text")
-    command = Program(DAEMON, Home(home), words, log).command()
+    command = Program(DAEMON, Home(home), [DAEMON], log).command()
     python = command.index(sys.executable)
     done = subprocess.run(
         [*command[: python + 1], "-c", f"print({TEXT!r}, {chr(0xDC80)!a})"],

@@ -1,7 +1,6 @@
 """An instance that is not the home's own: found, used, and left as it is."""
 
 import sqlite3
-from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -10,12 +9,13 @@ import yaml
 
 from pipeline.health.run_checks import checked_runs, run_troubles
 from pipeline.instance import config, instance_of, write_config
-from pipeline.runs.dead_runs import MAY_START_WITHIN_S, StartWatch, dead_runs, fail_dead_runs
+from pipeline.runs.dead_runs import ANNOUNCED_WITHIN, dead_runs, fail_dead_runs
 from pipeline.runs.generated import generate
 from pipeline.runs.place import place_of
 from pipeline.runs.store import INDEX, RUNS
 from pipeline.session import home_of
 from pipeline.settings import read_settings
+from resources.http.retries import utc_now
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.run_records import dies_with, run_of, status_of
 from warehouse.errors import RunRecordsDamaged, RunRecordsUnusable
@@ -245,12 +245,7 @@ class TestGeneratedFiles:
 
 
 def watched_to_the_end(home: Home) -> list[str]:
-    """Return the runs that are dead after a watch that is longer than any start."""
-    seconds = [0.0]
-    watch = StartWatch(lambda: seconds[0])
-    dead: list[str] = []
+    """Return the runs that are dead long after any start."""
     with instance_of(home) as instance:
-        for _ in range(int(timedelta(seconds=MAY_START_WITHIN_S) / timedelta(seconds=10)) + 2):
-            dead += [run.run_id for run in dead_runs(home, watch, instance=instance)]
-            seconds[0] += 10
-    return dead
+        late = utc_now() + 10 * ANNOUNCED_WITHIN
+        return [run.run_id for run in dead_runs(home, late, instance=instance)]

@@ -19,6 +19,7 @@ from pipeline.health.stuck import REMEDIES
 from pipeline.instance import instance_of
 from pipeline.runs.history import ASSET_JOB
 from tests.pipeline.composing.test_instance import other_storage
+from tests.pipeline.homes.run_records import dies_with, run_of, status_of
 from tests.pipeline.homes_in_days import QUIET, address_of, settings_of
 from tests.pipeline.small_home import PULLED, SmallHome
 from warehouse.history.merge import merge
@@ -50,6 +51,14 @@ def small(tmp_path: Path) -> SmallHome:
     small = SmallHome(tmp_path / "home")
     small.land(*PULLED, at=NOW - timedelta(hours=2))
     return small
+
+
+def test_the_sensor_marks_a_run_as_failed_whose_process_was_killed(small: SmallHome) -> None:
+    run_id = run_of(small.home)
+    dies_with(small.home, run_id)
+    with instance_of(small.home) as instance:
+        tick(small, instance)
+    assert status_of(small.home, run_id) == "FAILURE"
 
 
 class TestCheck:

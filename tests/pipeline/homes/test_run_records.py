@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from datetime import timedelta
 from multiprocessing import get_context
 from pathlib import Path
 from time import sleep
@@ -23,9 +23,9 @@ from pipeline.daily_run import RunSummary, run_day
 from pipeline.health.run_checks import checked_runs, run_troubles
 from pipeline.instance import instance_of, make_stores
 from pipeline.runs import store as run_store
-from pipeline.runs.dead_runs import MAY_START_WITHIN_S, StartWatch, dead_runs, fail_dead_runs
+from pipeline.runs.dead_runs import ANNOUNCED_WITHIN, dead_runs, fail_dead_runs
 from pipeline.runs.presence import announce
-from pipeline.runs.store import INDEX, RUNS, STORES, RunInProgress, check, damages
+from pipeline.runs.store import INDEX, RUNS, STORES, check, damages, runs_in_progress
 from resources.http.retries import utc_now
 from tests.pipeline import empty_stores
 from tests.pipeline.conftest import Almanac
@@ -329,16 +329,6 @@ class TestSoundDatabases:
         assert "doctor" not in str(caught.value)
 
 
-@dataclass
-class Time:
-    """A clock that a test sets, in seconds."""
-
-    s: float = 0.0
-
-    def now(self) -> float:
-        return self.s
-
-
 class TestDeadRuns:
     def test_a_run_whose_process_was_killed_is_dead_at_once_and_marked_failed(
         self, home: Home
@@ -357,47 +347,30 @@ class TestDeadRuns:
         announce(home, run_id)
         with instance_of(home) as instance:
             assert fail_dead_runs(home, instance) == []
-        time = Time()
-        watch = StartWatch(time.now)
-        for _ in range(int(MAY_START_WITHIN_S / CHECK_EVERY_S) + 2):
-            time.s += CHECK_EVERY_S
-            assert dead_runs(home, watch) == []
+        assert dead_runs(home, utc_now() + 2 * ANNOUNCED_WITHIN) == []
         assert status_of(home, run_id) == "STARTED"
 
-    def test_a_run_that_nobody_announced_is_dead_when_it_has_had_time_to_start(
+    def test_a_started_run_that_nobody_announced_is_dead_after_some_minutes(
         self, home: Home
     ) -> None:
         run_id = run_of(home)
+        (run,) = runs_in_progress(home)
+        late = run.changed_at + ANNOUNCED_WITHIN
         assert dead_runs(home) == []
-        time = Time()
-        watch = StartWatch(time.now)
-        assert dead_runs(home, watch) == []
-        for _ in range(int(MAY_START_WITHIN_S / CHECK_EVERY_S) - 1):
-            time.s += CHECK_EVERY_S
-            assert dead_runs(home, watch) == []
-        time.s += CHECK_EVERY_S
-        assert [run.run_id for run in dead_runs(home, watch)] == [run_id]
+        assert dead_runs(home, late) == []
+        late += timedelta(seconds=1)
+        assert [run.run_id for run in dead_runs(home, late)] == [run_id]
+        with instance_of(home) as instance:
+            fail_dead_runs(home, instance, late)
+        assert status_of(home, run_id) == "FAILURE"
 
-    def test_time_in_which_the_machine_slept_does_not_count_as_start_time(self, home: Home) -> None:
+    def test_a_run_that_is_starting_is_left_to_dagster(self, home: Home) -> None:
         run_of(home)
-        time = Time()
-        watch = StartWatch(time.now)
-        for slept_s in (0.0, 3600.0, 86_400.0, 0.0):
-            time.s += slept_s
-            assert dead_runs(home, watch) == []
+        with sqlite3.connect(home.dagster / RUNS) as store:
+            store.execute("UPDATE runs SET status = 'STARTING'")
+        assert dead_runs(home, utc_now() + 10 * ANNOUNCED_WITHIN) == []
 
-    def test_a_run_whose_record_changed_gets_the_full_start_time(self) -> None:
-        time = Time()
-        watch = StartWatch(time.now)
-        starting = RunInProgress("a", "daily", "STARTING", utc_now())
-        checks = int(MAY_START_WITHIN_S / CHECK_EVERY_S)
-        for run in (starting, replace(starting, changed_at=utc_now())):
-            for _ in range(checks):
-                assert watch.overdue([run]) == []
-                time.s += CHECK_EVERY_S
-        assert [late.run_id for late in watch.overdue([run])] == ["a"]
-
-    def test_a_single_check_never_fails_a_run_that_may_be_starting(
+    def test_doctor_never_fails_a_run_that_nobody_announced(
         self, home: Home, almanac: Almanac
     ) -> None:
         run_id = run_of(home)

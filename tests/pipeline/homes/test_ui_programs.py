@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.ui import programs
 from pipeline.ui.attached import ATTACHED
-from pipeline.ui.names import DAEMON, PagesAddress, ProgramWords, lock_of
+from pipeline.ui.names import DAEMON, PagesAddress, lock_of
 from pipeline.ui.programs import end_orphans
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes.run_records import forked, killed_after
@@ -86,8 +86,7 @@ def test_a_lock_without_a_holder_is_reported_and_no_process_is_stopped(
 
 
 def test_a_program_whose_lock_another_holds_says_so_in_a_line(home: Home, orphan: int) -> None:
-    given = ProgramWords(socket="", log_format="json").text()
-    words = [sys.executable, "-m", ATTACHED, str(lock_of(home, DAEMON)), DAEMON, given]
+    words = [sys.executable, "-m", ATTACHED, str(lock_of(home, DAEMON)), DAEMON, "run"]
     done = subprocess.run(
         words, stdin=subprocess.PIPE, capture_output=True, text=True, timeout=HANGS_AFTER_S
     )

@@ -1,13 +1,14 @@
 """`almanac daemon --check` says whether the daemon of a home is well, without starting anything."""
 
 import json
-import os
-from datetime import timedelta
+import sqlite3
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from pipeline.ui.alive import FILE, OLD_AFTER, faults_of, report_alive
+from pipeline.runs.store import RUNS
+from pipeline.ui.alive import OLD_AFTER, faults_of
 from pipeline.ui.names import DAEMON, lock_of
 from resources.http.retries import utc_now
 from tests.pipeline.conftest import Almanac
@@ -22,6 +23,17 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path / "home")
 
 
+def record_heartbeat(home: Home, at: datetime) -> None:
+    """Record a heartbeat as Dagster's run storage does."""
+    path = home.dagster / RUNS
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with sqlite3.connect(path) as store:
+        store.execute("CREATE TABLE IF NOT EXISTS daemon_heartbeats (daemon_type, timestamp)")
+        values = "SENSOR", at.replace(tzinfo=None).isoformat(sep=" ")
+        store.execute("INSERT INTO daemon_heartbeats VALUES (?, ?)", values)
+    store.close()
+
+
 def test_a_home_without_a_daemon_is_not_well(home: Home, almanac: Almanac) -> None:
     done = almanac("daemon", "--check", home=str(home.root), code=1)
     assert "No daemon runs on" in done.stderr
@@ -29,37 +41,42 @@ def test_a_home_without_a_daemon_is_not_well(home: Home, almanac: Almanac) -> No
 
 def test_a_daemon_that_reports_is_well(home: Home, almanac: Almanac) -> None:
     with hold_lock(lock_of(home, DAEMON), "to be the daemon"):
-        report_alive(home, [], utc_now())
+        record_heartbeat(home, utc_now())
         assert "is well" in almanac("daemon", "--check", home=str(home.root)).output
         done = almanac("daemon", "--check", "--json", home=str(home.root))
     assert json.loads(done.output)["well"] is True
 
 
-def test_what_the_daemon_reports_is_passed_on(home: Home, almanac: Almanac) -> None:
+def test_a_heartbeat_of_an_ended_daemon_counts_for_nothing(home: Home) -> None:
     with hold_lock(lock_of(home, DAEMON), "to be the daemon"):
-        report_alive(home, ["SENSOR has not reported for 600 s."], utc_now())
-        done = almanac("daemon", "--check", "--json", home=str(home.root), code=1)
-    assert json.loads(done.output)["faults"] == ["SENSOR has not reported for 600 s."]
-
-
-def test_a_report_of_an_ended_daemon_counts_for_nothing(home: Home) -> None:
-    with hold_lock(lock_of(home, DAEMON), "to be the daemon"):
-        report_alive(home, [], NOW)
+        record_heartbeat(home, utc_now())
     (fault,) = faults_of(home, NOW)
     assert fault.startswith("No daemon runs")
 
 
-def test_a_report_of_an_earlier_process_counts_for_nothing(home: Home) -> None:
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_daemon_that_has_not_reported_since_its_start_is_not_well(
+    home: Home, earlier: bool
+) -> None:
+    if earlier:
+        record_heartbeat(home, utc_now() - timedelta(seconds=1))
     with hold_lock(lock_of(home, DAEMON), "to be the daemon"):
-        report_alive(home, [], NOW)
-        path = home.dagster / FILE
-        path.write_text(path.read_text().replace(f'"pid":{os.getpid()}', '"pid":1'))
-        assert faults_of(home, NOW) == ["The daemon has started and has not reported yet."]
+        assert faults_of(home, utc_now()) == ["The daemon has started and has not reported yet."]
 
 
 def test_a_daemon_that_stopped_reporting_is_not_well(home: Home) -> None:
     with hold_lock(lock_of(home, DAEMON), "to be the daemon"):
-        report_alive(home, [], NOW)
-        assert faults_of(home, NOW + OLD_AFTER) == []
-        (fault,) = faults_of(home, NOW + OLD_AFTER + timedelta(seconds=1))
+        last = utc_now()
+        record_heartbeat(home, last)
+        assert faults_of(home, last + OLD_AFTER) == []
+        (fault,) = faults_of(home, last + OLD_AFTER + timedelta(seconds=1))
     assert "last reported at" in fault
+
+
+def test_records_that_cannot_be_read_are_reported(home: Home, almanac: Almanac) -> None:
+    with hold_lock(lock_of(home, DAEMON), "to be the daemon"):
+        (home.dagster / RUNS).parent.mkdir(parents=True, exist_ok=True)
+        (home.dagster / RUNS).write_bytes(b"no database" * 100)
+        done = almanac("daemon", "--check", home=str(home.root), code=1)
+    assert "Traceback" not in done.output + done.stderr
+    assert RUNS in done.stderr

@@ -1,4 +1,4 @@
-"""What pages and daemon load: the code server of the home, and the locations of a person."""
+"""What the UI and the daemon load: the home's code server, and the locations of a person."""
 
 import socket
 import stat
@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from pipeline.ui.names import LOCATION, socket_path
+from pipeline.ui.programs import write_workspace
 from warehouse.home import Home
 
 GENERATED = {"python_module": {"module_name": "pipeline.definitions", "location_name": LOCATION}}
@@ -28,16 +29,18 @@ def test_locations_of_a_person_are_added_and_the_homes_own_is_its_code_server(
     tmp_path: Path, entries: list[dict[str, object]] | None, expected: list[str]
 ) -> None:
     # Imported here: every worker collects these tests, one runs them, and the import takes 1 s.
-    from pipeline.ui.workspace import OwnLocation
+    from dagster._core.workspace.load_target import WorkspaceFileTarget
 
-    file, socket = tmp_path / "workspace.yaml", tmp_path / "code.socket"
+    home, socket = Home(tmp_path), tmp_path / "code.socket"
+    home.dagster.mkdir()
+    file = home.dagster / "workspace.yaml"
     if entries is not None:
         file.write_text(yaml.safe_dump({"load_from": entries}))
     before = file.read_bytes() if entries else b""
-    target = OwnLocation(socket, file)
-    assert [origin.location_name for origin in target.create_origins()] == expected
-    assert target.create_origins()[0] == target.origin
-    assert target.origin.socket == str(socket)
+    found = WorkspaceFileTarget(write_workspace(home, socket)).create_origins()
+    origins = {origin.location_name: origin for origin in found}
+    assert sorted(origins) == expected
+    assert getattr(origins[LOCATION], "socket", None) == str(socket)
     assert (file.read_bytes() if entries else b"") == before
 
 

@@ -81,7 +81,7 @@ def test_nothing_is_acknowledged_while_the_disk_is_full_and_all_of_it_afterwards
     assert client.count() == 4
     assert health(client) == 200
     code, _, errors = program.end()
-    assert code == 0
+    assert code == 130
     assert "could not be stored, and are refused" in errors
     assert {refusal.reason for refusal in InboxReader(program.home).refusals()} == {"not stored"}
 
@@ -111,7 +111,7 @@ def test_a_receiver_that_is_ended_while_it_receives_has_stored_what_it_acknowled
     while len(acknowledged) < 50:
         time.sleep(0.01)
     began = time.monotonic()
-    assert program.end() == (0, "", "")
+    assert program.end() == (130, "", "")
     assert time.monotonic() - began < ENDS_WITHIN_S
     for sender in senders:
         sender.join()
@@ -139,5 +139,5 @@ def test_a_client_that_never_ends_its_headers_delays_an_end_by_seconds_at_most(
     with socket.create_connection(("127.0.0.1", client.port)) as connection:
         connection.sendall(b"POST /webhooks HTTP/1.1\r\nHost:")
         began = time.monotonic()
-        assert program.end() == (0, "", "")
+        assert program.end() == (130, "", "")
         assert time.monotonic() - began < HEADER_TIMEOUT_S + ENDS_WITHIN_S

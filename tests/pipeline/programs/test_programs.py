@@ -1,4 +1,4 @@
-"""The programs are started again when they end, and ended with all that they started."""
+"""All programs end when one ends or a signal comes, with all processes that they started."""
 
 import os
 import signal
@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from pipeline.ui import supervisor as supervising
+from pipeline.ui import programs as ui_programs
 from pipeline.ui.logs import ProgramLog
-from pipeline.ui.names import CODE_SERVER, DAEMON, ProgramWords
-from pipeline.ui.programs import Program
-from pipeline.ui.supervisor import LandedDays, RestartWaits, Supervisor
+from pipeline.ui.names import CODE_SERVER, DAEMON
+from pipeline.ui.programs import DagsterPrograms, LandedDays, Program
 from resources.http.retries import utc_now
 from tests.pipeline.homes_in_days import land_empty_list
 from warehouse.home import Home
@@ -30,7 +29,7 @@ class Script(Program):
     def __init__(self, name: str, home: Home, line: str) -> None:
         home.dagster.mkdir(parents=True, exist_ok=True)
         log = ProgramLog(home.dagster / f"{name}.log", log_format="text", now=utc_now)
-        super().__init__(name, home, ProgramWords(socket="", log_format="text"), log)
+        super().__init__(name, home, [], log)
         self._line = line
 
     def command(self) -> list[str]:
@@ -52,21 +51,21 @@ class Rounds:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    monkeypatch.setattr(supervising, "_STOP_DAEMON_S", 0.3)
-    monkeypatch.setattr(supervising, "_STOP_S", 0.8)
+    monkeypatch.setattr(ui_programs, "_STOP_DAEMON_S", 0.3)
+    monkeypatch.setattr(ui_programs, "_STOP_S", 0.8)
     return Home(tmp_path)
 
 
 @pytest.fixture
-def started(home: Home) -> Iterator[Callable[..., Supervisor]]:
+def started(home: Home) -> Iterator[Callable[..., DagsterPrograms]]:
     running: list[Script] = []
 
-    def start(daemon: str, code: str, until: Callable[[], bool]) -> Supervisor:
-        programs = Script(DAEMON, home, daemon), Script(CODE_SERVER, home, code)
-        running.extend(programs)
-        for program in programs:
+    def start(daemon: str, code: str, until: Callable[[], bool]) -> DagsterPrograms:
+        client, server = Script(DAEMON, home, daemon), Script(CODE_SERVER, home, code)
+        running.extend((server, client))
+        for program in running:
             program.start()
-        return Supervisor(home, *programs, Rounds(until))
+        return DagsterPrograms(home, server, [client], Rounds(until))
 
     yield start
     for program in running:
@@ -85,55 +84,39 @@ def has_ended(pid: int) -> bool:
     return done.stdout.strip()[:1] in ("", "Z")
 
 
-def test_a_program_that_ends_is_said_and_started_again(
-    home: Home, started: Callable[..., Supervisor], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("daemon", "code", "said"),
+    [
+        (IDLE, "echo no database; exit 3", "dagster-code-server ended with code 3: no database"),
+        ("kill -KILL $$", IDLE, "dagster-daemon was ended by SIGKILL"),
+    ],
+)
+def test_a_program_that_exits_ends_the_command_with_its_last_line(
+    home: Home,
+    started: Callable[..., DagsterPrograms],
+    capsys: pytest.CaptureFixture[str],
+    daemon: str,
+    code: str,
+    said: str,
 ) -> None:
-    line = f"echo loading; test -e {home.root}/once && {IDLE}; touch {home.root}/once; exit 3"
-    supervisor = started(IDLE, line, lambda: log_of(home, CODE_SERVER).count("loading") == 2)
-    supervisor.watch()
-    supervisor.stop()
-    said = capsys.readouterr().err
-    assert "dagster-code-server ended with code 3: loading (full log in " in said
-    assert "Starting it again in 1 s." in log_of(home, CODE_SERVER)
-
-
-def test_a_killed_program_is_said_with_the_signal(
-    home: Home, started: Callable[..., Supervisor]
-) -> None:
-    supervisor = started("kill -KILL $$", IDLE, lambda: "again" in log_of(home, DAEMON))
-    supervisor.watch()
-    assert "dagster-daemon was ended by SIGKILL" in log_of(home, DAEMON)
-
-
-def test_a_program_that_ends_too_often_ends_the_command(
-    home: Home, started: Callable[..., Supervisor], capsys: pytest.CaptureFixture[str]
-) -> None:
-    supervisor = started(IDLE, "echo no database; exit 1", lambda: False)
+    programs = started(daemon, code, lambda: False)
     with pytest.raises(typer.Exit) as ended:
-        supervisor.watch()
+        programs.watch()
+    programs.stop()
     assert ended.value.exit_code == 1
-    assert "no database" in capsys.readouterr().err
-    supervisor.stop()
-
-
-def test_waits_double_and_start_anew_when_a_program_lived_long() -> None:
-    now = [0.0]
-    waits = RestartWaits(lambda: now[0])
-    assert [waits.next_s() for _ in range(6)] == [1, 2, 4, 8, 16, None]
-    now[0] = 10_000.0
-    assert waits.next_s() == 1
+    assert said in capsys.readouterr().err
 
 
 def test_what_ignores_the_signal_is_killed_with_its_children_in_time(
-    home: Home, started: Callable[..., Supervisor]
+    home: Home, started: Callable[..., DagsterPrograms]
 ) -> None:
     child = home.root / "child"
     # The child outlives its parent, as a run does whose code server was killed.
     line = f'sh -c "{STUBBORN}" & echo $! > {child}; {STUBBORN}'
-    supervisor = started(STUBBORN, line, lambda: "ready" in log_of(home, CODE_SERVER))
-    supervisor.watch()
+    programs = started(STUBBORN, line, lambda: "ready" in log_of(home, CODE_SERVER))
+    programs.watch()
     began = time.monotonic()
-    supervisor.stop()
+    programs.stop()
     assert time.monotonic() - began < 3
     for name in (DAEMON, CODE_SERVER):
         assert "did not end in time: killed" in log_of(home, name)
@@ -141,27 +124,26 @@ def test_what_ignores_the_signal_is_killed_with_its_children_in_time(
 
 
 def test_runs_that_outlived_their_code_server_are_ended_too(
-    home: Home, started: Callable[..., Supervisor]
+    home: Home, started: Callable[..., DagsterPrograms]
 ) -> None:
     child = home.root / "child"
-    back = f"test -e {child} && echo back && {IDLE}"
-    line = f"{back}; sleep 60 & echo $! > {child}; exit 1"
-    supervisor = started(IDLE, line, lambda: "back" in log_of(home, CODE_SERVER))
-    supervisor.watch()
+    programs = started(IDLE, f"sleep 60 & echo $! > {child}; exit 1", lambda: False)
+    with pytest.raises(typer.Exit):
+        programs.watch()
     os.kill(int(child.read_text()), 0)
-    supervisor.stop()
+    programs.stop()
     assert has_ended(int(child.read_text()))
 
 
 def test_a_poll_in_a_session_of_its_own_has_ended_when_all_is_stopped(
-    home: Home, started: Callable[..., Supervisor]
+    home: Home, started: Callable[..., DagsterPrograms]
 ) -> None:
     child = home.root / "child"
     # It ends a little after the pipe of its starter closed, as a poll does.
     line = f"sleep 60 | setsid sh -c 'echo $$ > {child}; echo ready; cat; sleep 0.3'"
-    supervisor = started(IDLE, line, lambda: "ready" in log_of(home, CODE_SERVER))
-    supervisor.watch()
-    supervisor.stop()
+    programs = started(IDLE, line, lambda: "ready" in log_of(home, CODE_SERVER))
+    programs.watch()
+    programs.stop()
     assert has_ended(int(child.read_text()))
 
 
