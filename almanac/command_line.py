@@ -379,7 +379,7 @@ def words_of(option: str, given: str | None) -> list[str] | None:
     """
     if given is None:
         return None
-    words = [word.strip() for word in given.split(",") if word.strip()]
+    words = [word.strip() for word in argument_text(given, option).split(",") if word.strip()]
     if not words:
         raise InvalidArgument(f"{option} is empty; expected {option} a,b, or no {option} for all")
     return words
@@ -427,7 +427,7 @@ def _resolve(given: argparse.Namespace) -> int:
     from almanac.forms.text_table import text_table
 
     with open_database(given.home) as database:
-        coin = database.resolve(given.coin)
+        coin = database.resolve(argument_text(given.coin, "the coin"))
     row = {"slug": coin.slug, "symbol": coin.symbol, "name": coin.name, "rank": coin.rank}
     if given.json:
         _print_json(row)

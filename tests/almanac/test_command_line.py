@@ -218,6 +218,19 @@ def test_time_and_memory_of_a_query_are_bounded_by_its_process(home: Path, form:
     assert time.monotonic() - began < 30
 
 
+def test_names_of_coins_are_utf_8_in_the_c_locale(home: Path) -> None:
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for words in (["resolve", "żółć"], ["changes", "--coins", "żółć"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "almanac.command_line", *words, "--home", str(home)],
+            env={**os.environ, **locale},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith("almanac: no coin has the slug, symbol or name ")
+
+
 def test_a_table_that_does_not_fit_into_memory_is_an_error(home: Path) -> None:
     rows = "SELECT repeat('x', 2000000) FROM range(170)"
     with process_of(home, rows, "-F", "table", "--memory", "100MB", "--limit", "999") as large:
