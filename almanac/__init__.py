@@ -3,7 +3,7 @@
     import almanac
 
     with almanac.open("data") as db:
-        print(db.upcoming(coins="BTC", within="7d").df())
+        print(db.upcoming(coins="slug:bitcoin", within="7d").df())
 
 The package reads a published `warehouse.duckdb` and nothing else. All instants are UTC unless
 `open` names another zone.

@@ -99,10 +99,13 @@ def find_coins(
 
 
 def in_words(text: str, coins: Sequence[Coin]) -> str:
-    """Return the message that a text stands for several coins."""
-    slugs = " or ".join(f"slug:{coin.slug}" for coin in coins[:_LISTED_MAX])
+    """Return the message that a text stands for several coins, with what to write for each."""
+    first = f"slug:{coins[0].slug}"
+    listed = ", ".join(f"slug:{coin.slug} ({coin.name})" for coin in coins[:_LISTED_MAX])
+    more = f" and {len(coins) - _LISTED_MAX} more" if len(coins) > _LISTED_MAX else ""
     return (
-        f"{text!r} stands for {len(coins)} coins: {_listed(coins)}. Write {slugs}. Where every "
+        f"{text!r} stands for {len(coins)} coins: {listed}{more}. Write the one that you mean, "
+        f"such as {first!r}. For a column of a frame: coins={{{text!r}: {first!r}}}. If every "
         "text is a slug: almanac.open(…, coins_are='slug')"
     )
 

@@ -64,7 +64,7 @@ def resolve_pair(reader: Reader, text: str, coins: Coins | None = None) -> Coin:
     ticker = (tickers_of_pair(text) or [text])[0]
     raise UnknownName(
         f"no coin has the ticker {ticker!r} of {text!r}. Name the coin, by its slug: "
-        f"coins={{{text!r}: …}}"
+        f"coins={{{text!r}: 'slug:…'}}"
     )
 
 

@@ -1,6 +1,6 @@
 """backtrader: a feed of prices with the features as lines.
 
-    cerebro.adddata(feed(db, prices, "BTC", bar="1h"))
+    cerebro.adddata(feed(db, prices, "slug:bitcoin", bar="1h"))
     # in a strategy: self.data.days_until[0], self.data.events_ahead[0], self.data.impact[0]
 
 `next` of a strategy runs at the close of a bar, and its orders are executed at the next open. So

@@ -1,6 +1,6 @@
 """nautilus_trader: what became known of events, as custom data that a back-test replays.
 
-    engine.add_data(updates(db, coins="BTC", start=start), client_id=ClientId("ALMANAC"))
+    engine.add_data(updates(db, coins="slug:bitcoin", start=start), client_id=ClientId("ALMANAC"))
     # in a strategy: self.subscribe_data(DataType(EventUpdate), client_id=ClientId("ALMANAC"))
 
 Nautilus delivers data in the order of `ts_init`, the instant at which a system receives it: here

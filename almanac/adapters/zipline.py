@@ -2,7 +2,7 @@
 
     from almanac.adapters.zipline import AlmanacEvents, loaders
     pipe = Pipeline({"days_until": AlmanacEvents.days_until.latest})
-    run_algorithm(…, custom_loader=loaders(db, sessions, {sid: "bitcoin"}))
+    run_algorithm(…, custom_loader=loaders(db, sessions, {sid: "slug:bitcoin"}))
 
 A row of a `DataFrameLoader` is what the algorithm may see in that session. So the row of a session
 has what was known at its cutoff, and the rows of a window that looks back have what each of

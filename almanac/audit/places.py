@@ -13,6 +13,7 @@ from almanac.audit.fields import COIN, EVENT
 from almanac.audit.lookalikes import is_next_event
 from almanac.audit.signals import DECIDED_AT, Signals
 from almanac.audit.values import SQL, read_instants
+from almanac.errors import InvalidArgument
 from almanac.pairs import find_pairs
 from almanac.reader import Reader
 
@@ -163,10 +164,15 @@ def _rows(reader: Reader, signals: Signals, pulls: Pulls, naive: dict[str, int])
     count = signals.table.num_rows
     columns = {"index": pa.array(numpy.arange(count)), "row": signals.table["row"]}
     for name in (EVENT, COIN):
-        is_given = name in signals.columns
-        columns[name] = (
-            signals.table[name].cast(pa.string()) if is_given else pa.nulls(count, pa.string())
-        )
+        columns[name] = pa.nulls(count, pa.string())
+        if name in signals.columns:
+            given = signals.table[name]
+            if pa.types.is_nested(given.type):
+                raise InvalidArgument(
+                    f"the column {signals.columns[name]!r} holds {given.type}; expected one {name} "
+                    "a row. In pandas: frame.explode(…)"
+                )
+            columns[name] = given.cast(pa.string())
     broken: list[str | None] = [None] * count
     first = signals.table["row"][0].as_py() if count else 1
     for row, reason in signals.broken.items():

@@ -48,9 +48,11 @@ def read_instants(reader: Reader, given: "pa.Table", name: str) -> "pa.Table":
         is_day = {"is_day": pa.types.is_date(kind)}
         frames["given"] = reader.query(SQL["read_naive"], is_day, frames=frames)
     else:
+        advice = f"If they are seconds: pandas.to_datetime(frame[{name!r}], unit='s', utc=True)"
+        if "period" in str(kind):
+            advice = f"Convert periods: frame[{name!r}].dt.to_timestamp()"
         raise InvalidArgument(
-            f"the column {name!r} holds {kind}, and instants are expected. If they are seconds: "
-            f"pandas.to_datetime(frame[{name!r}], unit='s', utc=True)"
+            f"the column {name!r} holds {kind}, and instants are expected. {advice}"
         )
     return reader.query(SQL["placed_in_zone"], tz, frames=frames)
 

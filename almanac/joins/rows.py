@@ -76,7 +76,9 @@ class KnownRows:
 
         wanted: list[str] = texts.dictionary.to_pylist()
         if new := [text for text in wanted if text not in self._slugs]:
-            found = _slugs_of(self._reader, new, self._named, is_strict=self._is_strict)
+            # Whether a column has slugs alone is a matter of all its texts.
+            each = [*self._slugs, *new]
+            found = _slugs_of(self._reader, each, self._named, is_strict=self._is_strict)
             self._slugs |= {text: found.get(text) for text in new}
             for slug in sorted(set(found.values()) - set(self._places)):
                 self._places[slug] = len(self._places)

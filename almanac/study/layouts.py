@@ -28,8 +28,10 @@ _FIELDS: Final = {
     *_CLOSE,
     *_BAR,
     *("volume", "vwap", "trades", "marketcap", "marketcaps", "totalvolumes"),
+    *("bid", "ask", "mid", "amount", "turnover"),
     *("dividends", "stocksplits"),
 }
+_LETTERS: Final = {"o": "open", "h": "high", "l": "low", "c": "close", "v": "volume"}
 _UNITS: Final = (("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000))
 _EPOCH: Final = (600_000_000, 4_300_000_000)
 """Seconds since 1970 of the years 1989 to 2106: no two units have a number in common."""
@@ -121,6 +123,9 @@ def arrange(frame: pd.DataFrame, name: str, coins: Coins | None) -> Arranged:
     kept = [ts is None or column != ts for column in frame.columns]
     values = frame.loc[:, kept]
     values = values.loc[:, [not _is_time(values, column) for column in values.columns]]
+    letters = {c: _LETTERS[plain(c)] for c in values.columns if plain(c) in _LETTERS}
+    if {"open", "high", "low", "close"} <= set(letters.values()) and not isinstance(coins, Mapping):
+        values = values.rename(columns=letters)
     _refuse_same_fields(values.columns, name)
     close, coin = find_column(values.columns, _CLOSE), find_column(_texts(values), _COIN)
     if close is not None and coin is not None:
@@ -176,8 +181,8 @@ def _one_or_wide(
     if only is None:
         raise InvalidArgument(
             f"{name} has the columns {_some(values.columns)}: bars of one coin, and does not say "
-            "of which. Name it: coins='bitcoin'; or add a column 'coin'; or give the bars of "
-            "several coins as {'bitcoin': frame, …}. If the columns are coins themselves, say "
+            "of which. Name it: coins='slug:bitcoin'; or add a column 'coin'; or give the bars of "
+            "several coins as {'slug:bitcoin': frame, …}. If the columns are coins themselves, say "
             f"which: coins={{{str(fields[0])!r}: 'its-slug', …}}"
         )
     opened = find_column([c for c in fields if c != close], ("open",))

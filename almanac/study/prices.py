@@ -168,7 +168,7 @@ def _joined(
 ) -> tuple[pd.DataFrame, pd.DataFrame | None, tuple[str, ...]]:
     """Read the bars of several coins, each under its name."""
     if not given:
-        raise InvalidArgument(f"{name} has no coins; expected {{'bitcoin': frame, …}}")
+        raise InvalidArgument(f"{name} has no coins; expected {{'slug:bitcoin': frame, …}}")
     closes, opens = [], []
     for coin, bars in given.items():
         close, opened, _ = _close_and_open(bars, f"{name}[{coin!r}]", str(coin), tz)

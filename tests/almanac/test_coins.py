@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import almanac
 from almanac.adapters import freqtrade, nautilus
 from almanac.command_line import main
+from almanac.joins.rows import attach_known
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.almanac.test_database import NOW, at
 from tests.warehouse.answers.handmade import Known
@@ -230,6 +232,42 @@ def test_a_column_of_slugs_is_read_as_such_if_most_of_them_can_be_nothing_else(
             db.attach_known(pd.DataFrame({"ts": [at(5)] * len(mixed), "coin": mixed}))
 
 
+def test_a_column_that_is_read_in_parts_is_judged_by_all_of_its_texts(
+    db: almanac.Database,
+) -> None:
+    """The first parts have slugs alone, among them `sand`; the last has a ticker."""
+    texts = ["sand", "bitcoin", "ethereum", "shiba", "the-sandbox", "terra-classic", "ETH"]
+    frame = pd.DataFrame({"ts": [at(5)] * len(texts), "coin": texts})
+    with pytest.raises(almanac.AmbiguousCoin):
+        db.attach_known(frame)
+    table = pa.Table.from_pandas(frame)
+    options: dict[str, Any] = {
+        "prefix": "",
+        "categories": None,
+        "min_impact": None,
+        "unknown": "raise",
+    }
+    found = attach_known(
+        db.reader, table.to_reader(), ts="ts", coin="coin", horizon="7d", rows_max=4, **options
+    )
+    with pytest.raises(almanac.AmbiguousCoin):
+        found.read_all()
+
+
+def test_the_message_says_what_to_write_for_each_coin(db: almanac.Database) -> None:
+    with pytest.raises(almanac.AmbiguousCoin) as error:
+        db.upcoming("sand")
+    assert str(error.value) == (
+        "'sand' stands for 2 coins: slug:sand (Sand Protocol), slug:the-sandbox (The Sandbox). "
+        "Write the one that you mean, such as 'slug:sand'. For a column of a frame: "
+        "coins={'sand': 'slug:sand'}. If every text is a slug: almanac.open(…, coins_are='slug')"
+    )
+    frame = pd.DataFrame({"ts": [at(5)], "coin": ["sand"]})
+    for coin in ("sand", "the-sandbox"):
+        joined = db.attach_known(frame, coins={"sand": f"slug:{coin}"})
+        assert list(joined["next_event_id"]) == [coin]
+
+
 def test_a_database_may_take_every_text_for_a_slug(file: Path) -> None:
     with almanac.open(file, clock=lambda: NOW, coins_are="slug") as db:
         assert "coins_are='slug'" in repr(db)
@@ -256,6 +294,6 @@ def test_the_command_refuses_a_text_that_names_two_coins(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["resolve", "sand", "--home", str(file)]) == 2
-    assert "slug:sand or slug:the-sandbox" in capsys.readouterr().err
+    assert "slug:sand (Sand Protocol), slug:the-sandbox (The Sandbox)" in capsys.readouterr().err
     assert main(["resolve", "slug:sand", "--home", str(file)]) == 0
     assert "Sand Protocol" in capsys.readouterr().out

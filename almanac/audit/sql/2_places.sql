@@ -37,7 +37,7 @@ SELECT
 FROM (
     SELECT
         index, row, broken, is_unused, instant AS decided_at, is_empty,
-        nullif(trim(event_id), '') AS event_id, nullif(trim(coin), '') AS coin
+        nullif(trim(trim(event_id, E'\t\r\n ')), '') AS event_id, nullif(trim(coin), '') AS coin
     FROM given
 )
 

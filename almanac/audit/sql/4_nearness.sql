@@ -10,19 +10,19 @@
 -- name: near_instant
 -- Grain: one row per row of `uses` (instant, is_day, midnight: as read_* gives them) and version with
 -- an instant of the same day, in UTC or as written, or at most 14 hours away, the largest offset of a
--- zone. A date alone has been compared as a day already.
+-- zone. Where some are less than an hour away, the others do not count. A date alone has been compared
+-- as a day already.
 -- Parameters: none. Run twice: the same rows.
 SELECT u.use, s.place, s.known_from, s.is_exact
-FROM uses AS u
-JOIN spans AS s ON s.event_number = u.event_number
+FROM (SELECT *, epoch_us(instant) AS instant_us FROM uses) AS u
+JOIN (SELECT *, epoch_us(value) AS value_us FROM spans) AS s ON s.event_number = u.event_number
 WHERE NOT u.is_day
     AND (
         (s.value AT TIME ZONE 'UTC')::DATE IN ((u.instant AT TIME ZONE 'UTC')::DATE, u.midnight)
-        OR (
-            u.midnight IS NULL
-            AND abs(epoch_us(s.value) - epoch_us(u.instant)) <= 50400000000
-        )
+        OR (u.midnight IS NULL AND abs(s.value_us - u.instant_us) <= 50400000000)
     )
+QUALIFY abs(s.value_us - u.instant_us) < 3600000000
+    OR min(abs(s.value_us - u.instant_us)) OVER (PARTITION BY u.use) >= 3600000000
 
 -- name: near_number
 -- Grain: one row per row of `uses` and version whose number differs by less than one in the last

@@ -1,6 +1,7 @@
 """Values in other forms than those of the warehouse: days as midnights, roundings, one category."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,26 @@ def test_a_value_close_to_a_later_one_alone_is_look_ahead(
     audit = db.audit(rows)
     assert list(audit.counts) == [verdict]
     assert audit.is_clean == (verdict == "close_to_known")
+
+
+@pytest.mark.parametrize(
+    ("date", "verdict"),
+    [("18:04", "close_to_later"), ("12:05", "close_to_known"), ("15:00", "close_to_known")],
+)
+def test_a_time_within_an_hour_of_a_later_one_is_look_ahead(
+    tmp_path: Path, date: str, verdict: str
+) -> None:
+    """The event was known for 12:05:30, and later for 18:04:45 of the same day."""
+    first = Known(
+        event_id="event",
+        known_from=at(1, 6),
+        date=at(20, 12, 5) + timedelta(seconds=30),
+    )
+    moved = at(20, 18, 4) + timedelta(seconds=45)
+    versions = [first, replace(first, version=2, known_from=at(4, 6), date=moved)]
+    path = publish_by_hand(tmp_path / "warehouse.duckdb", versions, pulls=PULLS, at=NOW)
+    with open_watched(path) as db:
+        assert verdicts(db, used("event", 2, date=f"2026-03-20 {date}")) == [verdict]
 
 
 def test_one_category_is_judged_by_membership_and_a_list_as_a_set(db: Database) -> None:

@@ -193,6 +193,12 @@ def test_a_pair_beside_an_event_is_judged_as_its_coin(db: Database) -> None:
     assert found == [(1, "edited_later"), (2, "edited_later")]
 
 
+@pytest.mark.parametrize("padding", ["\r", "\t", "\r\n", " ", "\xa0"], ids=ascii)
+def test_white_space_around_an_id_does_not_count(db: Database, padding: str) -> None:
+    frame = FRAME.assign(event_id=padding + FRAME["event_id"] + padding)
+    assert [row["verdict"] for row in db.audit(frame).verdicts] == EXPECTED
+
+
 def test_a_decision_that_can_t_be_read_is_told_the_form_that_is_expected(db: Database) -> None:
     (found,) = db.audit(FRAME.iloc[:1].assign(decided_at="20.11.2026 09:00")).rows
     assert found["verdict"] == "unreadable"
@@ -214,6 +220,12 @@ def test_columns_with_other_names_are_named_and_left_out(db: Database) -> None:
         (FRAME.drop(columns="decided_at"), {}, "no column decided_at or ts"),
         (FRAME.drop(columns="event_id"), {}, "no column event_id, and not both coin and date"),
         (FRAME.assign(decided_at=7), {}, "holds int64, and instants are expected"),
+        (
+            FRAME.assign(date=pd.period_range("2026-03-20", periods=len(FRAME))),
+            {},
+            "Convert periods",
+        ),
+        (FRAME.assign(event_id=[["moved"]] * len(FRAME)), {}, "expected one event_id a row"),
         (FRAME, {"fields": {"impact": "imapct"}}, "no field that is judged"),
         (FRAME, {"fields": {"score": "impact"}}, "no column 'score'; it has 'event_id'"),
         (FRAME, {"decided_at": "when"}, "no column 'when'"),

@@ -99,6 +99,8 @@ LAYOUTS = {
         "prices": [[at, price] for at, price in zip(MILLISECONDS, CLOSE, strict=True)],
         "market_caps": [],
     },
+    "letters": bars().rename(columns=lambda name: name[0]),
+    "capital letters": bars().rename(columns=lambda name: name[0].upper()).drop(columns="V"),
     "coingecko csv": pd.DataFrame(
         {"snapped_at": DAYS, "price": CLOSE, "market_cap": 1e9, "total_volume": 1e6}
     ),
@@ -108,7 +110,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 class TestBarsOfOneCoin:
     def test_bars_that_name_no_coin_are_refused_with_the_argument(self, layout: str) -> None:
-        with pytest.raises(InvalidArgument, match=r"of one coin.*coins='bitcoin'"):
+        with pytest.raises(InvalidArgument, match=r"of one coin.*coins='slug:bitcoin'"):
             read_prices(LAYOUTS[layout])
 
     def test_the_close_is_the_price_of_the_one_coin_that_the_call_names(self, layout: str) -> None:
@@ -171,7 +173,9 @@ class TestSeveralCoins:
 class TestTickersThatLookLikeFields:
     @settings(deadline=None)
     @given(
-        field=st.sampled_from(["open", "HIGH", "Low", "CLOSE", "Adj Close", "volume", "VWAP"]),
+        field=st.sampled_from(
+            ["open", "HIGH", "Low", "CLOSE", "Adj Close", "volume", "VWAP", "bid", "ASK", "Mid"]
+        ),
         others=st.lists(st.sampled_from(["BTC", "ETH", "HIGHER", "time"]), unique=True),
     )
     def test_a_field_is_never_a_coin_by_its_name_alone(self, field: str, others: list[str]) -> None:
@@ -185,6 +189,11 @@ class TestTickersThatLookLikeFields:
     def test_it_is_one_if_the_call_says_so(self, coins: Any) -> None:
         frame = pd.DataFrame(closes(3), index=DAYS, columns=["HIGH", "OPEN", "BTC"])
         assert read_prices(frame, coins=coins).coins == ("HIGH", "OPEN", "BTC")
+
+    def test_letters_are_coins_if_a_mapping_says_so(self) -> None:
+        frame = pd.DataFrame(closes(4), index=DAYS, columns=list("OHLC"))
+        coins = {"O": "openx", "H": "high", "L": "low", "C": "close-coin"}
+        assert read_prices(frame, coins=coins).coins == ("O", "H", "L", "C")
 
     def test_bars_of_a_coin_called_high_are_its_close(self) -> None:
         found = read_prices(capitals(bars()), coins="High")

@@ -114,7 +114,7 @@ class TestPrices:
     def test_bars_that_name_no_coin_are_no_study_of_coins_called_high_and_open(
         self, db: almanac.Database
     ) -> None:
-        with pytest.raises(almanac.InvalidArgument, match="coins='bitcoin'"):
+        with pytest.raises(almanac.InvalidArgument, match="coins='slug:bitcoin'"):
             db.event_study(bars(), **OPTIONS)
         found = db.event_study(bars(), coins=db.resolve("highstreet"), model="mean", **OPTIONS)
         assert used(found) == ["highstreet"]
