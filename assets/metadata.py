@@ -205,7 +205,7 @@ def day_metadata(records: Sequence[Mapping[str, Any]]) -> Metadata:
     metadata: Metadata = {
         "rows": sum(record["arrived"] for record in records),
         "versions": versions,
-        "dagster/row_count": versions,
+        "dagster/partition_row_count": versions,
         "rejected": sum(record["rejected"] for record in records),
         "quarantined": sum(record["status"] == "quarantined" for record in records),
         "batches folded": len(records),
@@ -214,10 +214,9 @@ def day_metadata(records: Sequence[Mapping[str, Any]]) -> Metadata:
     metadata |= _problem_metadata(
         [problem for record in records for problem in problems_of_record(record)]
     )
+    # One number per kind, which Dagster plots over the days.
     changes = _added(record["changes"] for record in records)
-    if changes:
-        metadata["changes"] = dg.MetadataValue.md(markdown(("kind", "versions"), changes.items()))
-    return metadata
+    return metadata | {f"changes/{kind}": count for kind, count in changes.items()}
 
 
 def merge_metadata(report: MergeReport, day: date | None = None) -> Metadata:

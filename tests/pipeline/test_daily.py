@@ -147,6 +147,10 @@ def test_every_day_of_the_change_log_shows_its_totals_in_the_lake(two_days: TwoD
         shown = record.asset_materialization.metadata  # type: ignore[union-attr]
         names = ("batches folded", "versions", "rows")
         assert [shown[name].value for name in names] == counts, day
+        assert shown["dagster/partition_row_count"].value == counts[1]
+        kinds = {name: shown[name].value for name in shown if name.startswith("changes/")}
+        assert all(isinstance(count, int) and count > 0 for count in kinds.values())
+        assert bool(kinds) == bool(counts[1])
 
 
 def test_deliveries_say_why_there_are_none(two_days: TwoDayHome) -> None:
