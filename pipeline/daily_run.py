@@ -18,7 +18,6 @@ from assets.feed_day import USUAL
 from assets.metadata import REFOLD_NOTES
 from pipeline.automation.jobs import DAILY
 from pipeline.build import build_definitions, layout_of
-from pipeline.runs.kept_engines import kept_engines
 from pipeline.runs.presence import announce
 from pipeline.session import OpenedSession, home_of
 from pipeline.settings import Settings
@@ -95,7 +94,6 @@ def instants_of(days: int, *, now: datetime, last_day: date | None) -> list[RunI
     return [*found, RunInstant(now, "day")]
 
 
-@kept_engines()
 def run_days(
     settings: Settings,
     service: OpenedSession,

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from pipeline.build import build_definitions
-from pipeline.runs.kept_engines import read_scripts_once
+from pipeline.runs.alembic_scripts import read_scripts_once
 from pipeline.secrecy import begin_private
 from pipeline.settings import read_settings
 

@@ -20,8 +20,8 @@ import yaml
 from dagster._core.instance.ref import InstanceRef
 from sqlalchemy.exc import DBAPIError
 
+from pipeline.runs.alembic_scripts import read_scripts_once
 from pipeline.runs.generated import Generated, generate
-from pipeline.runs.kept_engines import read_scripts_once
 from pipeline.runs.place import CONFIG, InstancePlace, place_of
 from pipeline.runs.store import BESIDE, STORES, Damage, check, damages
 from pipeline.runs.store_faults import busy, fault_of, inaccessible

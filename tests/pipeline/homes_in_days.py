@@ -11,7 +11,6 @@ from pydantic import SecretStr
 
 from pipeline.build import build_definitions
 from pipeline.daily_run import RunSummary, instants_of, run_days
-from pipeline.runs.kept_engines import kept_engines
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.session import LazySession
@@ -72,16 +71,14 @@ def run_assets(
     if span is not None:
         tags["dagster/asset_partition_range_start"] = span[0].isoformat()
         tags["dagster/asset_partition_range_end"] = span[1].isoformat()
-    # As `almanac run` executes; without it most of the time of a run is SQLAlchemy's.
-    with kept_engines():
-        return definitions.resolve_implicit_global_asset_job_def().execute_in_process(
-            instance=instance,
-            partition_key=None if partition is None else partition.isoformat(),
-            asset_selection=[dg.AssetKey(name) for name in names],
-            raise_on_error=False,
-            run_config={**QUIET, "ops": {names[0]: {"config": config}}} if config else QUIET,
-            tags=tags,
-        )
+    return definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=instance,
+        partition_key=None if partition is None else partition.isoformat(),
+        asset_selection=[dg.AssetKey(name) for name in names],
+        raise_on_error=False,
+        run_config={**QUIET, "ops": {names[0]: {"config": config}}} if config else QUIET,
+        tags=tags,
+    )
 
 
 def metadata_of(result: dg.ExecuteInProcessResult, asset: str, day: date) -> dict[str, Any]:

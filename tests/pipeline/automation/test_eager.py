@@ -18,7 +18,6 @@ from pipeline.build import build_definitions, owned_by
 from pipeline.instance import instance_of
 from pipeline.retention.lengths import Retention
 from pipeline.retention.prune import prune_instance
-from pipeline.runs.kept_engines import kept_engines
 from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 
@@ -57,10 +56,9 @@ class Followed:
         return self.run("merge")
 
     def run(self, job: str, **given: Any) -> set[str]:
-        with kept_engines():
-            done = self.defs.resolve_job_def(job).execute_in_process(
-                instance=self.instance, run_config=QUIET, **given
-            )
+        done = self.defs.resolve_job_def(job).execute_in_process(
+            instance=self.instance, run_config=QUIET, **given
+        )
         evaluated = done.get_asset_check_evaluations()
         self.checked = {(check.asset_key.path[-1], check.check_name) for check in evaluated}
         return {

@@ -36,7 +36,6 @@ from pipeline.health.report import health_of
 from pipeline.instance import instance_of
 from pipeline.polling.records import PollRecord, PollRecords
 from pipeline.runs.dead_runs import fail_dead_runs
-from pipeline.runs.kept_engines import kept_engines
 from pipeline.runs.place import LOCATION
 from pipeline.runs.store import RUNS, SQL, opened
 from resources.backfill.state import BackfillState, BackfillStates
@@ -187,7 +186,7 @@ class TestUnpublished:
 
 def merge_run(small: SmallHome) -> dg.ExecuteInProcessResult:
     job = build_definitions(small.settings).resolve_job_def("merge")
-    with instance_of(small.home) as instance, kept_engines():
+    with instance_of(small.home) as instance:
         return job.execute_in_process(instance=instance, raise_on_error=False, run_config=QUIET)
 
 

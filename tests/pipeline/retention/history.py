@@ -13,7 +13,6 @@ from pipeline.instance import instance_of
 from pipeline.retention.lengths import Pruned, Retention
 from pipeline.retention.owned import OWNER_TAG, Owned
 from pipeline.retention.prune import prune_instance
-from pipeline.runs.kept_engines import kept_engines
 from warehouse.home import Home
 
 LABEL = "almanac"
@@ -79,17 +78,15 @@ def owned(home: Home | None = None) -> Owned:
 
 def run(instance: dg.DagsterInstance, job: str, part: str | None = None, **config: Any) -> str:
     """Execute a job, and return the id of its run; only one with `fails` may fail."""
-    # As `almanac run` executes; without it most of the time of a run is SQLAlchemy's.
-    with kept_engines():
-        done = DEFINITIONS.resolve_job_def(job).execute_in_process(
-            instance=instance,
-            partition_key=part,
-            raise_on_error=not config,
-            run_config={
-                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-                **({"ops": {"landed": {"config": config}}} if config else {}),
-            },
-        )
+    done = DEFINITIONS.resolve_job_def(job).execute_in_process(
+        instance=instance,
+        partition_key=part,
+        raise_on_error=not config,
+        run_config={
+            "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            **({"ops": {"landed": {"config": config}}} if config else {}),
+        },
+    )
     return done.run_id
 
 
@@ -142,8 +139,7 @@ class Shown:
 
     @classmethod
     def of(cls, instance: dg.DagsterInstance) -> "Shown":
-        with kept_engines():
-            return cls._read(instance)
+        return cls._read(instance)
 
     @classmethod
     def _read(cls, instance: dg.DagsterInstance) -> "Shown":
