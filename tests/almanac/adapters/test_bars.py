@@ -44,7 +44,7 @@ def test_a_ticker_that_several_coins_have_must_be_named(db: Database) -> None:
 
 def test_a_pair_is_not_the_coin_that_has_its_ticker_as_a_name(db: Database) -> None:
     assert db.resolve("Gas").slug == "galaxy"
-    with pytest.raises(UnknownName, match="'GAS/USDT': …"):
+    with pytest.raises(UnknownName, match="'GAS/USDT': 'slug:"):
         coin_of_pair(db, "GAS/USDT")
 
 
