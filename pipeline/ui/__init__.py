@@ -1,1 +1,1 @@
-"""The programs of `almanac ui`: web server and daemon, each attached to its starter."""
+"""Dagster's programs on a home: code server, daemon and web server, ended with their starter."""

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.ui.names import CODE_SERVER, DAEMON
-from tests.pipeline.automation.daemon import BACKFILL, Pages, programs_on, ui, wait_for
+from pipeline.ui.names import CODE_SERVER, DAEMON, lock_of
+from tests.pipeline.automation.daemon import BACKFILL, Pages, ui, wait_for
 from tests.test_cli import ALMANAC, environment
+from warehouse.files.locks import holder
+from warehouse.home import Home
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -76,13 +78,16 @@ def test_no_poll_is_lost_or_doubled_when_the_programs_are_killed(
     home: Path, env: dict[str, str], service: Sandbox
 ) -> None:
     service.forget_requests()
-    with ui(home, env) as (_, pages):
-        seen = await_more(service, 0)
-        for program in (DAEMON, CODE_SERVER):
-            for pid, args in programs_on(home):
-                if f" {program} " in f"{args} ":
-                    os.kill(pid, signal.SIGKILL)
+    seen = 0
+    for program in (DAEMON, CODE_SERVER):
+        with ui(home, env) as (process, _):
             seen = await_more(service, seen)
+            found = holder(lock_of(Home(home), program))
+            assert found is not None
+            os.kill(found.pid, signal.SIGKILL)
+            assert process.wait(30) == 1
+    with ui(home, env) as (_, pages):
+        seen = await_more(service, seen)
         # One more, so that the end of the test does not interrupt the last one.
         await_more(service, seen)
         assert runs_of(pages, "poll") == []
