@@ -47,7 +47,10 @@ def _run(program: str, arguments: list[str]) -> int:
     except SystemExit as ended:
         if not isinstance(ended.code, str):
             return ended.code or 0
-        sys.stderr.write(f"{ended.code}\n")
+        # Imported here: rich takes memory, and the programs print nothing else.
+        from pipeline.console import warnings
+
+        warnings.print(ended.code, soft_wrap=True)
         return 1
     except BaseException:  # noqa: BLE001 - printed as the interpreter does
         traceback.print_exc()

@@ -523,7 +523,7 @@ class TestCoins:
         assert db.resolve(text) == almanac.Coin("bitcoin", "BTC", "Bitcoin", 1)
 
     def test_a_ticker_of_two_coins_is_refused_with_their_slugs(self, db: almanac.Database) -> None:
-        shown = r"first-sun \(First Sun\), other-sun"
+        shown = r"slug:first-sun \(First Sun\), slug:other-sun"
         with pytest.raises(almanac.AmbiguousCoin, match=shown) as refused:
             db.resolve("SUN")
         assert [coin.slug for coin in refused.value.coins] == ["first-sun", "other-sun"]

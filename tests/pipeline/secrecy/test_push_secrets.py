@@ -61,7 +61,7 @@ def test_the_receiver_writes_its_secrets_nowhere(tmp_path: Path, as_file: bool) 
     finally:
         program.close()
     assert statuses == [204, 204, 204, 401, 401, 401]
-    assert code == 0
+    assert code == 130
     assert traces_in((output + errors).encode()) == []
     files = [path for path in tmp_path.rglob("*") if path.is_file() and path != file]
     assert {"deliveries.sqlite", "progress.sqlite"} <= {path.name for path in files}

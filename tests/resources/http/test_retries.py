@@ -53,7 +53,7 @@ class TestRetryAfter:
         ("text", "seconds"),
         [(None, None), ("", None), ("soon", None), ("-5", None), ("nan", None), ("inf", None),
          ("²", None), ("Mon, 99 Foo 2026", None), ("0", 0), (" 7 ", 7), ("7\x1f", 7), ("1.5", 1.5),
-         ("1e9", RETRY_AFTER_CEILING_S), ("9" * 400, None), ("9" * 300, RETRY_AFTER_CEILING_S),
+         ("1e9", 0), ("5e8", RETRY_AFTER_CEILING_S), ("9" * 400, None), ("9" * 300, RETRY_AFTER_CEILING_S),
          ("1e999", RETRY_AFTER_CEILING_S)],
     )  # fmt: skip
     def test_odd_values_are_read(self, text: str | None, seconds: float | None) -> None:
@@ -212,7 +212,7 @@ class TestDefer:
     @pytest.mark.parametrize(("fields", "days"), [({}, 1), ({"message": "Limit Exceeded"}, 31)])
     def test_an_absurd_wait_is_limited(self, fields: dict[str, str], days: int) -> None:
         with pytest.raises(Defer) as raised:
-            mocked(answering(refusal(429, "1e9", **fields))).usage()
+            mocked(answering(refusal(429, "5e8", **fields))).usage()
         assert raised.value.resume_at == NOW + timedelta(days=days)
 
     def test_a_really_used_up_quota_defers(self, almanac_sandbox, make_client: MakeClient) -> None:  # type: ignore[no-untyped-def]

@@ -85,7 +85,7 @@ def test_what_was_acknowledged_is_stored_and_applied_once_while_the_receiver_is_
     sandbox.wait_until_pushed(600)
     with sandbox.service_dir.outbox() as outbox:
         assert outbox.dead() == ()
-    assert program.end() == (0, "", "")
+    assert program.end() == (130, "", "")
 
     posts = sender.posts
     pushed = {post.delivery_id: post.body for post in posts}
