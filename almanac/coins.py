@@ -45,8 +45,8 @@ def resolve_coin(reader: Reader, wanted: str | Coin, *, by_name: bool = True) ->
         by_name: whether names count, too.
 
     Raises:
-        AmbiguousCoin: the text stands for several coins, such as the slug of one that is the ticker
-            of another; the message lists them as `slug:…`.
+        AmbiguousCoin: the text stands for several coins: the slug of one coin may be the ticker of
+            another. The message lists them as `slug:…`.
         UnknownName: none has it; the message names similar ones.
         InvalidArgument: it is no text.
     """
@@ -104,7 +104,7 @@ def in_words(text: str, coins: Sequence[Coin]) -> str:
     listed = ", ".join(f"slug:{coin.slug} ({coin.name})" for coin in coins[:_LISTED_MAX])
     more = f" and {len(coins) - _LISTED_MAX} more" if len(coins) > _LISTED_MAX else ""
     return (
-        f"{text!r} stands for {len(coins)} coins: {listed}{more}. Write the one that you mean, "
+        f"{text!r} stands for {len(coins)} coins: {listed}{more}. Choose one, "
         f"such as {first!r}. For a column of a frame: coins={{{text!r}: {first!r}}}. If every "
         "text is a slug: almanac.open(…, coins_are='slug')"
     )

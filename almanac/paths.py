@@ -19,7 +19,7 @@ def local_path(given: Any, name: str) -> Path:
     """Return a path, with `~` for the folder of the user.
 
     Raises:
-        InvalidArgument: it is no path, or an address such as `https://` or `s3://`. The message
+        InvalidArgument: it is not a path, or is an address such as `s3://`. The message
             leaves out the rest of the address, which may hold a password.
     """
     if not isinstance(given, str | os.PathLike) or "\0" in os.fsdecode(given):

@@ -56,7 +56,7 @@ def find_file(home: str | Path) -> Path:
 
     Raises:
         WarehouseError: there is none.
-        InvalidArgument: it is no path, or an address such as `s3://`.
+        InvalidArgument: it is not a path, or it is an address such as `s3://`.
     """
     given = local_path(home, "home")
     try:

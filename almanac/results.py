@@ -92,10 +92,10 @@ class Result:
         return Result(self._table.slice(max(0, len(self) - n) if n >= 0 else min(len(self), -n)))
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the rows to a Parquet file; one that exists is replaced when the new one is whole.
+        """Write the rows to a Parquet file. A complete file replaces an existing one.
 
         Raises:
-            InvalidArgument: it is no path, or Parquet has no form for a column.
+            InvalidArgument: `path` is not a path, or Parquet can't store a column.
             OSError: the file can't be written.
         """
         import pyarrow as pa

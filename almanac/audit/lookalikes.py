@@ -96,7 +96,7 @@ def written_decision(names: list[str]) -> str | None:
 
 
 def is_next_event(column: str | None) -> bool:
-    """Whether a column of events is one that the package wrote, in which a row may have none."""
+    """Return whether this is `next_event_id` of `attach_known` or `features`, with any prefix."""
     return column is not None and plain_name(column).endswith(plain_name(NEXT_EVENT))
 
 

@@ -301,7 +301,7 @@ def _open_csv(
 
 
 def _csv_batches(file: CsvFile, columns: dict[str, str], rows_max: int) -> "Iterator[Signals]":
-    """Yield the rows of a CSV as texts. A row with a wrong number of fields is one that is broken.
+    """Yield the rows of a CSV as texts. A row with a wrong number of fields is broken.
 
     Arrow leaves such a row out.
     """

@@ -47,7 +47,7 @@ class RowStore:
         """Add rows.
 
         Raises:
-            WarehouseError: the temporary folder has no space.
+            WarehouseError: the disk of the temporary folder is full.
         """
         self._schema = self._schema or table.schema
         for row in table.group_by(self._keys).aggregate([([], "count_all")]).to_pylist():
@@ -164,10 +164,10 @@ class StoredRows(Result):
         return Result(last)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the rows to a Parquet file; one that exists is replaced when the new one is whole.
+        """Write the rows to a Parquet file. A complete file replaces an existing one.
 
         Raises:
-            InvalidArgument: it is no path.
+            InvalidArgument: `path` is not a path.
             OSError: the file can't be written.
         """
         import pyarrow as pa

@@ -1,7 +1,7 @@
 """Events that a rule selects at each decision and the table lacks, and the reverse.
 
-A table that was filtered by what is known today has no row that uses anything unknown. What it
-lacks shows the filter. Belongs here: the rule, the comparison. Does not: the verdicts (judge).
+A table may be filtered by what is known today. Each of its rows can be clean; only the missing
+events show the filter. Belongs here: the rule, the comparison. Does not: the verdicts (judge).
 """
 
 from collections.abc import Mapping

@@ -259,7 +259,7 @@ def test_the_message_says_what_to_write_for_each_coin(db: almanac.Database) -> N
         db.upcoming("sand")
     assert str(error.value) == (
         "'sand' stands for 2 coins: slug:sand (Sand Protocol), slug:the-sandbox (The Sandbox). "
-        "Write the one that you mean, such as 'slug:sand'. For a column of a frame: "
+        "Choose one, such as 'slug:sand'. For a column of a frame: "
         "coins={'sand': 'slug:sand'}. If every text is a slug: almanac.open(…, coins_are='slug')"
     )
     frame = pd.DataFrame({"ts": [at(5)], "coin": ["sand"]})
