@@ -11,7 +11,8 @@ from typing import Final, Self
 
 import dagster as dg
 import msgspec
-from dagster._core.storage.tags import PARTITION_NAME_TAG
+
+from pipeline.runs.store import PARTITION_TAG
 
 IN_PROGRESS_STATUSES: Final = (
     dg.DagsterRunStatus.QUEUED,
@@ -86,7 +87,7 @@ def run_succeeded(instance: dg.DagsterInstance, job_name: str, day: date) -> boo
     """Whether a run of a job succeeded for a day."""
     filters = dg.RunsFilter(
         job_name=job_name,
-        tags={PARTITION_NAME_TAG: day.isoformat()},
+        tags={PARTITION_TAG: day.isoformat()},
         statuses=[dg.DagsterRunStatus.SUCCESS],
     )
     return bool(instance.get_runs(filters=filters, limit=1))

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import dagster as dg
-from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
 from pipeline.retention.events import EventLog
 from pipeline.retention.lengths import Pruned, Retention
@@ -22,6 +21,7 @@ from pipeline.retention.runs import (
 )
 from pipeline.retention.sqlite_files import RunFiles
 from pipeline.retention.ticks import prune_backfills, prune_ticks
+from pipeline.runs.store import REPOSITORY_TAG
 
 _SHOWN_RUNS: Final = 50
 _COPIED: Final = timedelta(days=1)
@@ -75,7 +75,7 @@ def _locations(instance: dg.DagsterInstance, owned: Owned) -> frozenset[str]:
     runs = instance.get_runs(
         filters=dg.RunsFilter(tags={OWNER_TAG: owned.label}), limit=_SHOWN_RUNS
     )
-    labels = (run.tags.get(REPOSITORY_LABEL_TAG) for run in runs)
+    labels = (run.tags.get(REPOSITORY_TAG) for run in runs)
     return frozenset(label for label in labels if label is not None)
 
 

@@ -13,13 +13,13 @@ from typing import Final
 
 import dagster as dg
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
-from dagster._core.storage.tags import BACKFILL_ID_TAG
 
 from pipeline.retention.events import EventLog, in_chunks
 from pipeline.retention.lengths import Pruned, Retention
 from pipeline.retention.owned import Owned
 from pipeline.retention.sqlite_files import RunFiles
 from pipeline.runs.history import ASSET_JOB, REPORTED_FOR, part_of_tags
+from pipeline.runs.store import BACKFILL_TAG
 
 _PAGE: Final = 500
 _AT_ONCE: Final = 20
@@ -122,7 +122,7 @@ def ended_runs(instance: dg.DagsterInstance, owned: Owned) -> list[OwnRun]:
                     run.job_name,
                     succeeded,
                     ended_at,
-                    run.tags.get(BACKFILL_ID_TAG),
+                    run.tags.get(BACKFILL_TAG),
                     part_of_tags(run.tags),
                 )
     return list(found.values())

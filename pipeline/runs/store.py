@@ -39,6 +39,9 @@ STORES: Final[dict[str, frozenset[str]]] = {
 STATUSES_IN_PROGRESS: Final = ("NOT_STARTED", "STARTING", "STARTED", "CANCELING")
 REPOSITORY_TAG: Final = ".dagster/repository"
 """The tag of a run with repository@location."""
+PARTITION_TAG: Final = "dagster/partition"
+BACKFILL_TAG: Final = "dagster/backfill"
+"""Dagster's tags, of which its public API has no names."""
 BESIDE: Final = ("-wal", "-shm")
 _NOT_OURS: Final = "this user can't read and write it"
 _AS_ITS_OWNER: Final = (

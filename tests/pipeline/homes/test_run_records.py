@@ -15,6 +15,7 @@ from time import sleep
 
 import dagster as dg
 import pytest
+from dagster._core.storage import tags
 from sqlalchemy import create_engine, text
 
 from assets.layout import Layout
@@ -533,3 +534,9 @@ class TestWaiting:
         os.kill(holding, signal.SIGKILL)
         with home.run_lock(), home.merge_lock():
             shutil.rmtree(home.root)
+
+
+def test_the_tags_of_runs_are_those_of_dagster() -> None:
+    assert run_store.PARTITION_TAG == tags.PARTITION_NAME_TAG
+    assert run_store.BACKFILL_TAG == tags.BACKFILL_ID_TAG
+    assert run_store.REPOSITORY_TAG == tags.REPOSITORY_LABEL_TAG
