@@ -29,10 +29,10 @@ from assets.partitions import (
 from resources import waits
 from resources.deferrals import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
 from resources.errors import CatalogError
-from resources.http.retries import utc_now
 from resources.inbox.landing import land_deliveries
 from resources.session import LazySession
 from warehouse.batch_problems import problems_of_landed
+from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.home import Home

@@ -36,10 +36,10 @@ from pipeline.retention.owned import Owned, label_of
 from pipeline.runs.presence import announce
 from pipeline.session import OpenedSession, home_of, open_service
 from pipeline.settings import Settings, SettingsError
-from resources.http.retries import utc_now
 from resources.limits.allowance import Work
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, service_time
 from resources.session import NEAR_DAYS, LazySession
+from warehouse.clock import utc_now
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 

@@ -19,7 +19,6 @@ from almanac.reading.temporary import own_folder
 from catalog.contract.plans import PLANS, Plan
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import ContractBroken, RequestRejected
-from resources.http.retries import utc_now
 from resources.limits.allowance import (
     UNKNOWN,
     UNLIMITED,
@@ -37,6 +36,7 @@ from resources.limits.shared_limiter import SharedLimiter
 from resources.request_log import RequestLog, last_usage
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
+from warehouse.clock import utc_now
 from warehouse.errors import HomeRefused
 from warehouse.files.storage import Storage
 from warehouse.home import Home

@@ -61,7 +61,7 @@ FLOORS = {
         "pytest_plugin",
     ),
     "warehouse": (
-        "bounds connections errors sql",
+        "bounds clock connections errors sql",
         "files schema",
         "landing",
         "home normalise publish queries",

@@ -25,13 +25,13 @@ from catalog.sandbox.sandbox import Sandbox
 from resources.backfill.backfill import Backfill
 from resources.backfill.state import BackfillStates
 from resources.http.client import CatalogClient
-from resources.http.retries import utc_now
 from resources.limits.allowance import Pace, ReportedLimits
 from resources.limits.ledger import Ledger
 from resources.limits.limiter import JITTER_S, usable_burst
 from resources.limits.shared_limiter import SharedLimiter
 from resources.request_log import RequestLog
 from resources.session import CatalogSession
+from warehouse.clock import utc_now
 from warehouse.files.storage import Storage
 from warehouse.landing.landing import Landing
 

@@ -36,7 +36,7 @@ from pipeline.settings import read_settings
 from pipeline.ui.logs import ProgramLog
 from pipeline.ui.names import CODE_SERVER, socket_path
 from pipeline.ui.programs import Program, code_server_arguments, write_workspace
-from resources.http.retries import utc_now
+from warehouse.clock import utc_now
 from warehouse.home import Home
 
 _STEP_S: Final = 660.0

@@ -5,7 +5,7 @@ The commands work on the files of a server, running or not. They print tables, o
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +23,7 @@ from catalog.server.webhooks.outbox import NotDead, Outbox, OutboxDelivery, Outb
 from catalog.server.webhooks.url_guard import TargetRefused
 from pipeline.console import Column, Table, errors_as_messages, fail, folded, people, print_json
 from pipeline.settings import read_settings
+from warehouse.clock import utc_now
 
 keys_app = typer.Typer(
     help="Create, list, revoke and rotate API keys of the server.",
@@ -70,7 +71,7 @@ def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
     """List accounts and keys. Only the SHA-256 of a key is stored, so keys are not shown again."""
     with errors_as_messages(KeyBookError, JsonFileError, ServiceDirError):
         accounts = _key_book(folder).read().accounts if _is_there(folder) else ()
-    now = datetime.now(UTC)
+    now = utc_now()
     rows: list[dict[str, Any]] = [
         {
             "id": key.id,
@@ -301,7 +302,7 @@ _PLAIN = (ServiceDirError, EndpointError, TargetRefused, JsonFileError, NotDead,
 
 
 def _now() -> datetime:
-    return datetime.now(UTC)
+    return utc_now()
 
 
 def _endpoint_book(directory: Path | None) -> EndpointBook:

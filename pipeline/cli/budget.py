@@ -5,7 +5,7 @@ which takes one or two requests to count.
 """
 
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +22,7 @@ from pipeline.session import home_there, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.backfill.state import BackfillStates
 from resources.errors import CatalogError
+from warehouse.clock import utc_now
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
@@ -46,7 +47,7 @@ def budget(
     if begin is not None and Home(settings.home).stamp() is None:
         _show_prices_alone(settings, begin, end, as_json=as_json)
         return
-    home, now = home_there(), datetime.now(UTC)
+    home, now = home_there(), utc_now()
     prices = [] if begin is None else _prices(settings, home, begin, end)[1]
     inputs = PollFacts(settings, home).inputs(now)
     if inputs is None:

@@ -12,7 +12,7 @@ from pipeline.cli.options import JsonOption
 from pipeline.console import Table, people, print_json
 from pipeline.session import home_there
 from pipeline.settings import read_settings
-from resources.http.retries import utc_now
+from warehouse.clock import utc_now
 
 dagster_app = typer.Typer(no_args_is_help=True)
 

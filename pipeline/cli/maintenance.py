@@ -8,7 +8,7 @@ import platform
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,6 +34,7 @@ from resources.inbox.landing import waiting_deliveries
 from resources.inbox.progress import settled_letters
 from resources.inbox.sqlite_files import inbox_folder
 from resources.service_clock import NOTABLE, ServiceClock
+from warehouse.clock import utc_now
 from warehouse.errors import CheckUnfinished, WarehouseError
 from warehouse.history.verify import verify as verify_home
 from warehouse.history.verify_files import Finding
@@ -283,7 +284,7 @@ def prune(
     home = home_there()
     settings = read_settings()
     retention = Retention.of(settings) if days is None else Retention.of_days(days, settings)
-    now = datetime.now(UTC)
+    now = utc_now()
     pruned = prune_files(home, retention, now, dry_run=dry_run)
     if home.instance_folder.exists():
         # Imported here, since importing Dagster takes longer than most commands.

@@ -1,7 +1,6 @@
 """`almanac merge`, `replay`, `import` and `batches`: from landed batches to the warehouse."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -24,9 +23,9 @@ from pipeline.console import (
 )
 from pipeline.session import home_there
 from pipeline.settings import read_settings
-from resources.http.retries import utc_now
 from resources.inbox.landing import LandedDeliveries, land_deliveries
 from warehouse.batch_problems import has_failed
+from warehouse.clock import utc_now
 from warehouse.errors import DamagedBatch, InboxUnusable
 from warehouse.history import merge as merging
 from warehouse.history.change_log import ChangeLog
@@ -121,7 +120,7 @@ def import_file(
             )
     true_at = instant_option("--content-at", content_at)
     known_at = None if observed_at is None else instant_option("--observed-at", observed_at)
-    now = datetime.now(UTC)
+    now = utc_now()
     settings = read_settings()
     home = Home(settings.home)
     source = settings.source

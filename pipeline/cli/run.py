@@ -6,7 +6,6 @@ and the reason is printed); 1 for an error; 2 for unusable settings; 130 after C
 
 from contextlib import ExitStack
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -30,6 +29,7 @@ from pipeline.session import home_of
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError, Defer
 from warehouse import queries
+from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
@@ -72,7 +72,7 @@ def run(
 
 
 def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dict[str, Any]:
-    now = datetime.now(UTC).replace(microsecond=0)
+    now = utc_now().replace(microsecond=0)
     simulated = settings.service_address() is None
     home = home_of(settings)
     # Before what takes seconds.
@@ -99,7 +99,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
             waited = held.enter_context(home.run_lock())
             # A poll that began before would pull the same; none begins until the end.
             if held.enter_context(pulling_alone(home)) or waited:
-                now = datetime.now(UTC).replace(microsecond=0)
+                now = utc_now().replace(microsecond=0)
             instants = instants_of(
                 days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
             )

@@ -25,7 +25,7 @@ from pipeline.ui.programs import (
     prepare,
     write_workspace,
 )
-from resources.http.retries import utc_now
+from warehouse.clock import utc_now
 from warehouse.home import Home
 
 DEFAULT_PORT: Final = 3000

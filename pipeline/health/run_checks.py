@@ -20,7 +20,7 @@ from pipeline.runs.history_store import history_of
 from pipeline.runs.place import CONFIG, InstancePlace, place_of
 from pipeline.runs.presence import presence
 from pipeline.runs.store import Damage, RunInProgress, damages, set_aside
-from resources.http.retries import utc_now
+from warehouse.clock import utc_now
 from warehouse.errors import LockHeld, WarehouseError
 from warehouse.home import Home
 

@@ -28,7 +28,7 @@ from pipeline.settings import SettingsError, read_settings
 from resources.deferrals import DeferredPulls, deferred_pull
 from resources.errors import CatalogError, Defer
 from resources.feeds import poll_and_note
-from resources.http.retries import utc_now
+from warehouse.clock import utc_now
 from warehouse.errors import LockHeld, WarehouseError
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home

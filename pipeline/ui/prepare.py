@@ -13,7 +13,7 @@ from pipeline.runs.dead_runs import fail_dead_runs
 from pipeline.secrecy import begin_private
 from pipeline.session import home_of
 from pipeline.settings import read_settings
-from resources.http.retries import utc_now
+from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
 
 

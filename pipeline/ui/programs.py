@@ -38,8 +38,8 @@ from pipeline.ui.names import (
     PagesAddress,
     lock_of,
 )
-from resources.http.retries import utc_now
 from resources.service_clock import service_time
+from warehouse.clock import utc_now
 from warehouse.errors import LockHeld, RunRecordsBusy, RunRecordsUnusable
 from warehouse.files.locks import holder, holder_text, is_held
 from warehouse.files.storage import Storage

@@ -7,7 +7,7 @@ are retried is an attribute of the error (`errors.CatalogError.transient`).
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import count
 from random import SystemRandom
 from threading import Event
@@ -15,12 +15,9 @@ from typing import TypeVar
 
 from resources.errors import CatalogError, RetryLater
 from resources.waits import announce_wait, log
+from warehouse.clock import utc_now
 
 T = TypeVar("T")
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)

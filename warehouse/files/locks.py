@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from time import monotonic, sleep
@@ -21,6 +21,7 @@ from typing import IO, Final
 
 import msgspec
 
+from warehouse.clock import utc_now
 from warehouse.errors import LockHeld
 
 _PROC: Final = Path("/proc")
@@ -168,7 +169,7 @@ def me() -> Holder:
     return Holder(
         program=program,
         pid=os.getpid(),
-        since=datetime.now(UTC).replace(microsecond=0),
+        since=utc_now().replace(microsecond=0),
         host=host(),
         machine=machine(),
         started=start_of(os.getpid()),

@@ -9,7 +9,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 import duckdb
 
+from warehouse.clock import utc_now
 from warehouse.connections import USUAL_LIMITS, MakingLimits
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files.storage import Storage
@@ -101,10 +102,6 @@ Step = Callable[[str], None]
 """Called at each step with its name."""
 
 
-def _machine_time() -> datetime:
-    return datetime.now(UTC)
-
-
 @dataclass(slots=True)
 class PublishReport:
     """What a publication did. `why_full` is the reason for a full build; sizes are in bytes."""
@@ -128,7 +125,7 @@ def publish(
     state_folder: Path | None,
     full: bool = False,
     step: Step = lambda _: None,
-    now: Callable[[], datetime] = _machine_time,
+    now: Callable[[], datetime] = utc_now,
     limits: MakingLimits = USUAL_LIMITS,
 ) -> PublishReport:
     """Update the warehouse to the lake. Call only under the merge lock.

@@ -11,8 +11,8 @@ from pipeline.cli.options import stop_by_signals, wait_until
 from pipeline.console import EXIT_INTERRUPTED, fail, people, print_json
 from pipeline.session import home_of
 from pipeline.settings import Settings, read_settings
-from resources.http.retries import utc_now
 from resources.service_clock import service_time
+from warehouse.clock import utc_now
 
 
 def receive(

@@ -12,6 +12,7 @@ from almanac.reader import Reader, find_file
 from pipeline.console import EXIT_USAGE, fail, people, print_text
 from pipeline.session import home_there
 from pipeline.settings import SettingsError, read_settings
+from warehouse.clock import utc_now
 
 
 class DigestFormat(StrEnum):
@@ -98,12 +99,11 @@ def _post() -> None:
         raise SettingsError("--post needs ALMANAC_DIGEST_URL, which is not set.")
     home = home_there()
     # Imported here, since only a post needs the HTTP library.
-    from datetime import UTC, datetime
 
     from pipeline.health.digests import DigestNotPosted, post_digest
 
     try:
-        posted = post_digest(settings, home, datetime.now(UTC))
+        posted = post_digest(settings, home, utc_now())
     except DigestNotPosted as error:
         fail(str(error))
     if posted is None:

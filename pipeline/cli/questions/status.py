@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -16,6 +16,7 @@ from pipeline.health.records import DeferredWork, Health, PushHealth
 from pipeline.health.report import health_of, sizes_of
 from pipeline.session import home_of
 from pipeline.settings import Settings, SettingsError, read_settings
+from warehouse.clock import utc_now
 from warehouse.home import Home
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def status(
     as_json: JsonOption = False,
 ) -> None:
     """Show freshness by feed, waiting and missing work, disk and quota. Sends no request."""
-    now, settings = datetime.now(UTC), read_settings()
+    now, settings = utc_now(), read_settings()
     if alert and not settings.alerts:
         raise SettingsError("--alert needs ALMANAC_ALERT_URL, which is not set.")
     home = home_of(settings)

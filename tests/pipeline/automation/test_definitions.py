@@ -15,10 +15,10 @@ from assets.report import unrecorded
 from pipeline.build import build_definitions, build_resources
 from pipeline.instance import config, instance_of, make_stores, write_config
 from pipeline.ui.names import LOCATION, MODULE
-from resources.http.retries import utc_now
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes_in_days import run_sandbox_days, settings_of
 from tests.test_cli import ROOT, environment
+from warehouse.clock import utc_now
 from warehouse.home import Home
 
 WATCHED = """

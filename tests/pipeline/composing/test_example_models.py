@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from resources.http.retries import utc_now
 from tests.pipeline.composing.test_example import PROJECT, event, land
 from tests.pipeline.small_home import NOW, SmallHome
+from warehouse.clock import utc_now
 from warehouse.history.merge import merge
 
 ROOT = PROJECT.parents[1]

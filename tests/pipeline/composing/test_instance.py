@@ -15,9 +15,9 @@ from pipeline.runs.place import place_of
 from pipeline.runs.store import INDEX, RUNS
 from pipeline.session import home_of
 from pipeline.settings import read_settings
-from resources.http.retries import utc_now
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.run_records import dies_with, run_of, status_of
+from warehouse.clock import utc_now
 from warehouse.errors import RunRecordsDamaged, RunRecordsUnusable
 from warehouse.home import Home
 

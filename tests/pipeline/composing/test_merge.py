@@ -13,9 +13,9 @@ from pipeline.configuration.types import SettingsError
 from pipeline.daily_run import phase_of
 from pipeline.instance import instance_of
 from pipeline.runs.presence import presence
-from resources.http.retries import utc_now
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.small_home import SmallHome
+from warehouse.clock import utc_now
 from warehouse.history.merge import merge
 from warehouse.home import Home
 

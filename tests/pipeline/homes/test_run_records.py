@@ -27,7 +27,6 @@ from pipeline.runs import store as run_store
 from pipeline.runs.dead_runs import ANNOUNCED_WITHIN, dead_runs, fail_dead_runs
 from pipeline.runs.presence import announce
 from pipeline.runs.store import INDEX, RUNS, STORES, check, damages, runs_in_progress
-from resources.http.retries import utc_now
 from tests.pipeline import empty_stores
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.run_records import (
@@ -40,6 +39,7 @@ from tests.pipeline.homes.run_records import (
     status_of,
 )
 from tests.test_cli import ALMANAC, environment
+from warehouse.clock import utc_now
 from warehouse.errors import RunRecordsBusy, RunRecordsDamaged, RunRecordsInaccessible
 from warehouse.files.locks import holder
 from warehouse.home import Home

@@ -22,9 +22,9 @@ from pipeline.settings import Settings
 from resources.deferrals import DeferredPulls
 from resources.errors import Defer
 from resources.feeds import pull
-from resources.http.retries import utc_now
 from tests.pipeline.homes_in_days import NOW, address_of, settings_of
 from tests.test_cli import environment
+from warehouse.clock import utc_now
 from warehouse.errors import LockHeld
 from warehouse.files.locks import hold_lock
 from warehouse.history.merge import merge

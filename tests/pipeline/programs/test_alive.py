@@ -10,8 +10,8 @@ import pytest
 from pipeline.runs.store import RUNS
 from pipeline.ui.alive import OLD_AFTER, faults_of
 from pipeline.ui.names import DAEMON, lock_of
-from resources.http.retries import utc_now
 from tests.pipeline.conftest import Almanac
+from warehouse.clock import utc_now
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
 

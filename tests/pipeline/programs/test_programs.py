@@ -15,8 +15,8 @@ from pipeline.ui import programs as ui_programs
 from pipeline.ui.logs import ProgramLog
 from pipeline.ui.names import CODE_SERVER, DAEMON
 from pipeline.ui.programs import DagsterPrograms, LandedDays, Program
-from resources.http.retries import utc_now
 from tests.pipeline.homes_in_days import land_empty_list
+from warehouse.clock import utc_now
 from warehouse.home import Home
 
 IDLE = "exec sleep 60"

@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.receiver import merging
 from pipeline.receiver.merging import MergeThread
-from resources.http.retries import utc_now
 from resources.inbox.landing import Waiting, waiting_deliveries
+from warehouse.clock import utc_now
 from warehouse.home import Home
 
 

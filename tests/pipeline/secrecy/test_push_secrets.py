@@ -14,7 +14,6 @@ from catalog.contract.signature import sign
 from catalog.contract.verification import SignatureRejected
 from pipeline.receiver.app import ReceiverApp
 from pipeline.receiver.secret_files import CurrentVerifier
-from resources.http.retries import utc_now
 from resources.inbox.inbox_file import Arrival, InboxWriter, inbox_path
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import settings_of
@@ -22,6 +21,7 @@ from tests.pipeline.receiver.programs import ReceiveProgram
 from tests.pipeline.secrecy.repeating_service import PUSH_SECRETS, traces_in
 from tests.pipeline.small_home import SmallHome
 from tests.resources.inbox.deliveries import delivery
+from warehouse.clock import utc_now
 
 HEADER = "SVC-Signature"
 NEWER, OLDER = PUSH_SECRETS

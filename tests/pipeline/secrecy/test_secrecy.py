@@ -13,10 +13,10 @@ from catalog.sandbox.sandbox import Sandbox
 from pipeline.build import build_definitions, build_resources
 from pipeline.health.report import health_of
 from pipeline.instance import instance_of
-from resources.http.retries import utc_now
 from tests.pipeline.homes_in_days import NOW, address_of, run_assets, run_sandbox_days, settings_of
 from tests.pipeline.small_home import NOW as THEN
 from tests.pipeline.small_home import SmallHome
+from warehouse.clock import utc_now
 from warehouse.history.merge import merge
 from warehouse.home import Home
 

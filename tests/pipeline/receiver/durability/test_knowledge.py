@@ -12,7 +12,6 @@ from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.store import SandboxStore
 from catalog.server.store import CatalogChange
 from catalog.server.webhooks.sender import SenderOptions
-from resources.http.retries import utc_now
 from resources.inbox.inbox_file import InboxWriter
 from resources.inbox.landing import land_deliveries
 from tests.crashes.pulls import SOURCE, pulling
@@ -21,6 +20,7 @@ from tests.pipeline.receiver.programs import SECRET, ReceiveProgram, set_service
 from tests.pipeline.receiver.served import Served, request, served, signature
 from tests.resources.inbox.deliveries import Clock, delivery
 from warehouse import queries
+from warehouse.clock import utc_now
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest

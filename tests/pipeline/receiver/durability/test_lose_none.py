@@ -13,11 +13,11 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from catalog.server.webhooks.sender import SenderOptions
-from resources.http.retries import utc_now
 from resources.inbox.landing import land_deliveries, waiting_deliveries
 from tests.pipeline.receiver.durability.recorded_posts import RecordingPoster
 from tests.pipeline.receiver.durability.truth import answers, differences, rows_of
 from tests.pipeline.receiver.programs import SECRET, ReceiveProgram, set_service_clock
+from warehouse.clock import utc_now
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
