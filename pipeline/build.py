@@ -29,12 +29,13 @@ from pipeline.automation.resume import cancellations, quota
 from pipeline.automation.retention import prune_job, prune_schedule
 from pipeline.automation.unmerged import unmerged_batches
 from pipeline.configuration.deployment import EVERYTHING_ON, NOTHING_ON
+from pipeline.home_location import locate_home
 from pipeline.polling.inputs import PollFacts
 from pipeline.polling.starter import PollProcess, PullLock
 from pipeline.retention.lengths import Retention
 from pipeline.retention.owned import Owned, label_of
 from pipeline.runs.presence import announce
-from pipeline.session import OpenedSession, home_of, open_service
+from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings, SettingsError
 from resources.limits.allowance import Work
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, service_time
@@ -61,7 +62,7 @@ def build_definitions(
 
     Without a `layout`, it is the one of the settings and of what is landed so far.
     """
-    home = home_of(settings)
+    home = locate_home(settings)
     service_now = service_time(home.state, clock)
     layout = layout or layout_of(settings, home, service_now())
     jobs = Jobs.of(layout)
@@ -108,7 +109,7 @@ def build_definitions(
 
 def owned_by(settings: Settings, layout: Layout | None = None) -> Owned:
     """Return what belongs to the home: all that is defined above."""
-    home = home_of(settings)
+    home = locate_home(settings)
     layout = layout or layout_of(settings, home, utc_now())
     definitions = build_definitions(settings, layout=layout)
     instigators = (*(definitions.schedules or ()), *(definitions.sensors or ()))
@@ -178,7 +179,7 @@ def build_resources(
     Raises:
         ValueError: an override names an unknown resource.
     """
-    lock = PullLock(home_of(settings))
+    lock = PullLock(locate_home(settings))
     resources: dict[str, Any] = {
         "home": dg.ResourceDefinition(_home(settings)),
         "catalog": dg.ResourceDefinition(_session(settings, clock, "daily", lock)),
@@ -195,7 +196,7 @@ def build_resources(
 
 def _home(settings: Settings) -> Callable[..., Iterator[Any]]:
     def home(context: dg.InitResourceContext) -> Iterator[Home]:
-        found = home_of(settings)
+        found = locate_home(settings)
         # With another executor this is the process of a step, and the run outlives it.
         if context.run is not None and settings.executor == "in_process":
             announce(found, context.run.run_id)

@@ -18,8 +18,9 @@ from assets.feed_day import USUAL
 from assets.metadata import REFOLD_NOTES
 from pipeline.automation.jobs import DAILY
 from pipeline.build import build_definitions, layout_of
+from pipeline.home_location import locate_home
 from pipeline.runs.presence import announce
-from pipeline.session import OpenedSession, home_of
+from pipeline.session import OpenedSession
 from pipeline.settings import Settings
 from resources.feeds import pull
 from resources.session import LazySession
@@ -109,7 +110,7 @@ def run_days(
         KeyboardInterrupt: Ctrl-C; batches landed before it are kept.
         CatalogError: a poll failed.
     """
-    home, summary, sent_before = home_of(settings), RunSummary(), service.log.count
+    home, summary, sent_before = locate_home(settings), RunSummary(), service.log.count
     known = set(home.landing.batch_ids())
     publishing = _job(settings, service, first_day=min(instant.at for instant in instants).date())
     merging = _without_publishing(publishing) if len(instants) > 1 else publishing
@@ -145,7 +146,7 @@ def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.J
 
     session = LazySession(ready, clock=service.clock)
     session.service()
-    layout = layout_of(settings, home_of(settings), service.now(), first_day=first_day)
+    layout = layout_of(settings, locate_home(settings), service.now(), first_day=first_day)
     definitions = build_definitions(settings, clock=service.clock, layout=layout, catalog=session)
     return definitions.resolve_job_def(layout.name(DAILY))
 

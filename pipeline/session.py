@@ -17,7 +17,8 @@ from pydantic import SecretStr
 
 from almanac.reading.temporary import own_folder
 from catalog.contract.plans import PLANS, Plan
-from pipeline.settings import Settings, SettingsError, read_settings
+from pipeline.home_location import locate_home
+from pipeline.settings import Settings, SettingsError
 from resources.errors import ContractBroken, RequestRejected
 from resources.limits.allowance import (
     UNKNOWN,
@@ -37,7 +38,6 @@ from resources.request_log import RequestLog, last_usage
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
 from warehouse.clock import utc_now
-from warehouse.errors import HomeRefused
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
@@ -146,37 +146,6 @@ def _advance(sandbox: "Sandbox", seconds: float) -> None:
     sandbox.advance(timedelta(seconds=seconds))
 
 
-def home_of(settings: Settings, *, wait_s: float | None = None) -> Home:
-    """Return the home of the settings, with their limits for locks and for DuckDB.
-
-    `wait_s` is a shorter wait for locks, for work that is tried again anyway.
-    """
-    return Home(
-        settings.home,
-        wait_s=settings.wait_s if wait_s is None else min(wait_s, settings.wait_s),
-        wait_setting="ALMANAC_WAIT_S" if wait_s is None else "",
-        limits=settings.making_limits,
-        dagster_home=settings.dagster_home,
-    )
-
-
-def home_there() -> Home:
-    """Return the home of the settings.
-
-    Raises:
-        SettingsError: the settings can't be used.
-        HomeRefused: there is no home; a mistyped path must not look like an empty home.
-    """
-    home = home_of(read_settings())
-    home.refuse_lost_stamp()
-    if home.stamp() is None:
-        raise HomeRefused(
-            f"there is no home at {home.root} (it has no home.json). Nothing was changed. "
-            "`almanac run` creates one; if yours is elsewhere, set ALMANAC_HOME to it."
-        )
-    return home
-
-
 SANDBOX_PLAN: Final = PLANS["elite"]
 _PLAN_KNOWN_FOR: Final = timedelta(hours=26)
 
@@ -220,7 +189,7 @@ def open_service(
         HomeRefused: the home holds data of another source.
         CatalogError: a request to the service failed.
     """
-    home = home_of(settings)
+    home = locate_home(settings)
     with ExitStack() as stack:
         address = _address(settings, stack, now, world_process)
         if probe_state is None:

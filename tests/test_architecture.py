@@ -89,6 +89,7 @@ FLOORS = {
     "pipeline": (
         "configuration console hooks runs",
         "instance settings",
+        "home_location",
         "retention secrecy session",
         "polling receiver ui",
         "health",

@@ -30,8 +30,8 @@ from dagster._grpc.client import DagsterGrpcClient
 from dagster_shared.error import SerializableErrorInfo
 
 from bench.children import print_figures
+from pipeline.home_location import locate_home
 from pipeline.runs.store import SCHEDULES, opened
-from pipeline.session import home_of
 from pipeline.settings import read_settings
 from pipeline.ui.logs import ProgramLog
 from pipeline.ui.names import CODE_SERVER, socket_path
@@ -59,7 +59,7 @@ class Memory:
 
 def main() -> None:
     rounds = int(sys.argv[1])
-    home = home_of(read_settings())
+    home = locate_home(read_settings())
     with (
         socket_path(home) as socket,
         _code_server(home, str(socket)) as pid,

@@ -18,8 +18,9 @@ import dagster as dg
 
 from assets.metadata import poll_metadata
 from pipeline.build import build_definitions
+from pipeline.home_location import locate_home
 from pipeline.instance import instance_of
-from pipeline.session import OpenedSession, home_of, open_service
+from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.feeds import pull
 from resources.session import LazySession
@@ -63,7 +64,7 @@ def record(folder: Path, *, now: datetime) -> tuple[dict[str, Template], RawMeta
     Also the metadata of the event that a poll with news reports.
     """
     settings = Settings(_env_file=None, home=folder / "home", state=folder / "state", wait_s=0)  # type: ignore[call-arg]
-    home = home_of(settings)
+    home = locate_home(settings)
     found: dict[str, Template] = {}
     with open_service(settings, now=now - timedelta(days=2)) as service:
         assert service.sandbox is not None
@@ -103,7 +104,7 @@ class _Jobs:
 
         session = LazySession(ready, clock=service.clock)
         session.service()
-        self._home = home_of(settings)
+        self._home = locate_home(settings)
         self._instance = instance
         self._definitions = build_definitions(settings, clock=service.clock, catalog=session)
 

@@ -25,10 +25,10 @@ from bench.year.recorded import DAILY, MERGE, PRUNE, record
 from bench.year.replay import Replay, of_the_past
 from bench.year.warnings import Fault, Watch
 from pipeline.build import owned_by
+from pipeline.home_location import locate_home
 from pipeline.instance import config, instance_of
 from pipeline.retention.lengths import Retention
 from pipeline.retention.prune import prune_instance
-from pipeline.session import home_of
 from pipeline.settings import Settings
 from warehouse.home import Home
 
@@ -79,7 +79,7 @@ class Year:
         root = folder / "home"
         root.mkdir(mode=0o700)
         self.settings = Settings(_env_file=None, home=root, state=folder / "state")  # type: ignore[call-arg]
-        self.home = home_of(self.settings)
+        self.home = locate_home(self.settings)
         self.watch = Watch(self.settings, self.home)
         self.faults: list[Fault] = []
         self._deliveries = Deliveries(self.home)

@@ -26,7 +26,8 @@ from pipeline.console import (
     show_problems,
     warnings,
 )
-from pipeline.session import home_of, open_service
+from pipeline.home_location import locate_home
+from pipeline.session import open_service
 from pipeline.settings import SettingsError, read_settings
 from resources.backfill.state import BackfillStates, Source
 from resources.errors import CatalogError, Defer
@@ -86,7 +87,7 @@ def backfill(
     from resources.backfill.backfill import Backfill, choose_price
 
     settings = read_settings()
-    home = home_of(settings)
+    home = locate_home(settings)
     began = monotonic()
     try:
         with open_service(settings, work="backfill") as service:

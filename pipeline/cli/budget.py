@@ -15,10 +15,11 @@ import typer
 from almanac.reading.temporary import own_folder
 from pipeline.cli.options import JsonOption, dates_option
 from pipeline.console import EXIT_USAGE, Table, fail, people, print_json
+from pipeline.home_location import locate_existing_home
 from pipeline.polling.inputs import PollFacts
 from pipeline.polling.plan import PlannerInputs, PollPlan, ReceivedPush
 from pipeline.polling.planner import plan_polls
-from pipeline.session import home_there, open_service
+from pipeline.session import open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.backfill.state import BackfillStates
 from resources.errors import CatalogError
@@ -47,7 +48,7 @@ def budget(
     if begin is not None and Home(settings.home).stamp() is None:
         _show_prices_alone(settings, begin, end, as_json=as_json)
         return
-    home, now = home_there(), utc_now()
+    home, now = locate_existing_home(), utc_now()
     prices = [] if begin is None else _prices(settings, home, begin, end)[1]
     inputs = PollFacts(settings, home).inputs(now)
     if inputs is None:

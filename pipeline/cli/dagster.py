@@ -10,7 +10,7 @@ import typer
 
 from pipeline.cli.options import JsonOption
 from pipeline.console import Table, people, print_json
-from pipeline.session import home_there
+from pipeline.home_location import locate_existing_home
 from pipeline.settings import read_settings
 from warehouse.clock import utc_now
 
@@ -33,7 +33,7 @@ def report(
 
     What the instance has recorded already is left out: a second report records nothing.
     """
-    settings, home = read_settings(), home_there()
+    settings, home = read_settings(), locate_existing_home()
     # Imported here, since importing Dagster takes longer than most commands.
     from assets.report import unrecorded
     from pipeline.build import layout_of

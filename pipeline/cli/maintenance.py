@@ -22,11 +22,12 @@ from pipeline.cli.options import JsonOption
 from pipeline.console import EXIT_ERROR, Table, fail, people, print_json, quota_left
 from pipeline.health.report import LEAST_FREE_BYTES
 from pipeline.health.run_checks import checked_runs
+from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.receiver.secret_files import CurrentVerifier
 from pipeline.retention.files import prune_deliveries, prune_files
 from pipeline.retention.lengths import Retention
 from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
-from pipeline.session import OpenedSession, home_of, home_there, open_service
+from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
 from resources.inbox.inbox_file import InboxReader
@@ -102,7 +103,7 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     yield from _secrecy(settings, fix=fix)
     if settings.push:
         yield _checked("webhooks", lambda: _webhooks(settings))
-    home = home_of(settings)
+    home = locate_home(settings)
     if fix:
         yield from _stamp(home)
     home_check = _checked("home", lambda: _home(home, source))
@@ -281,7 +282,7 @@ def prune(
 
     The latest materialisation of each partition stays. With `almanac ui`, it runs every night.
     """
-    home = home_there()
+    home = locate_existing_home()
     settings = read_settings()
     retention = Retention.of(settings) if days is None else Retention.of_days(days, settings)
     now = utc_now()
@@ -317,7 +318,7 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check that landing, lake and tables agree. Exits with 1 if they do not."""
-    home = home_there()
+    home = locate_existing_home()
     findings: list[Finding] = []
     unfinished: CheckUnfinished | None = None
     with people.status("Verifying ...") as status:

@@ -21,7 +21,7 @@ from pipeline.console import (
     print_json,
     show_problems,
 )
-from pipeline.session import home_there
+from pipeline.home_location import locate_existing_home
 from pipeline.settings import read_settings
 from resources.inbox.landing import LandedDeliveries, land_deliveries
 from warehouse.batch_problems import has_failed
@@ -46,7 +46,7 @@ def merge(as_json: JsonOption = False) -> None:
     landing is left out, and the exit code is 1. It is also 1 if a batch that was merged before is
     quarantined now, or if the inbox can't be used.
     """
-    home = home_there()
+    home = locate_existing_home()
     landed, unusable = LandedDeliveries(), None
     with people.status("Merging ..."):
         try:
@@ -69,7 +69,7 @@ def replay(as_json: JsonOption = False) -> None:
     landing is left out, and the exit code is 1. It is also 1 if a batch that was merged before is
     quarantined now.
     """
-    home = home_there()
+    home = locate_existing_home()
     folded = 0
 
     def step(name: str) -> None:
@@ -255,7 +255,7 @@ def list_batches(
     """List batches, the newest first."""
     if status is not None and status not in _STATUSES:
         fail(f"--status {status}: expected one of {', '.join(_STATUSES)}", code=EXIT_USAGE)
-    listed = _rows(home_there(), days)
+    listed = _rows(locate_existing_home(), days)
     rows = [row for row in listed if status in (None, row["status"])]
     if as_json:
         print_json(rows)
@@ -278,7 +278,7 @@ def list_batches(
 @batches_app.command()
 def show(batch_id: Annotated[str, typer.Argument()], as_json: JsonOption = False) -> None:
     """Show everything that is known about a batch."""
-    home = home_there()
+    home = locate_existing_home()
     manifest = home.landing.manifest(batch_id)
     record: dict[str, Any] = msgspec.to_builtins(manifest)
     outcome = _outcomes(home).get(batch_id)
@@ -299,7 +299,7 @@ _Undo = Annotated[bool, typer.Option("--undo", help="Take it back.")]
 @batches_app.command()
 def release(batch_id: Annotated[str, typer.Argument()], undo: _Undo = False) -> None:
     """Trust a quarantined or flagged batch: the next merge includes it."""
-    home = home_there()
+    home = locate_existing_home()
     home.landing.manifest(batch_id)
     if undo:
         if batch_id not in home.landing.released():
@@ -320,7 +320,7 @@ def release(batch_id: Annotated[str, typer.Argument()], undo: _Undo = False) -> 
 @batches_app.command()
 def dismiss(batch_id: Annotated[str, typer.Argument()], undo: _Undo = False) -> None:
     """Accept that a batch is quarantined: `status` warns of it no longer."""
-    home = home_there()
+    home = locate_existing_home()
     home.landing.manifest(batch_id)
     outcome = _outcomes(home).get(batch_id) or {}
     if not undo and outcome.get("status") != "quarantined":

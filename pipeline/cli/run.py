@@ -25,7 +25,7 @@ from pipeline.console import (
     show_rows,
     warnings,
 )
-from pipeline.session import home_of
+from pipeline.home_location import locate_home
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError, Defer
 from warehouse import queries
@@ -74,7 +74,7 @@ def run(
 def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dict[str, Any]:
     now = utc_now().replace(microsecond=0)
     simulated = settings.service_address() is None
-    home = home_of(settings)
+    home = locate_home(settings)
     # Before what takes seconds.
     home.check(settings.source)
     from catalog.sandbox.world.gc_pause import collector_paused, kept_from_collector

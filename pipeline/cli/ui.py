@@ -12,7 +12,7 @@ import typer
 
 from pipeline.cli.options import stop_by_signals
 from pipeline.console import EXIT_INTERRUPTED, EXIT_USAGE, fail, people, print_json, warnings
-from pipeline.session import home_of
+from pipeline.home_location import locate_home
 from pipeline.settings import read_settings
 from pipeline.ui.alive import faults_of, heartbeats, last_heartbeat
 from pipeline.ui.logs import LogFormat, ProgramLog
@@ -108,7 +108,7 @@ def _serve(
     pages: PagesAddress | None, log_format: LogFormat, *, print_logs: bool, as_json: bool
 ) -> None:
     settings = read_settings()
-    home = home_of(settings)
+    home = locate_home(settings)
     home.check(settings.source)
     stop = threading.Event()
     # Two daemons on one home would each launch the same runs.
@@ -165,7 +165,7 @@ def _print_log(line: bytes) -> None:
 
 
 def _check(*, as_json: bool) -> None:
-    home = home_of(read_settings())
+    home = locate_home(read_settings())
     now = utc_now()
     faults = faults_of(home, now)
     if as_json:

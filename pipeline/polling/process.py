@@ -21,9 +21,10 @@ from typing import Final
 
 import msgspec
 
+from pipeline.home_location import locate_home
 from pipeline.polling.records import PolledFeed, PollRecord, PollRecords, PollRequest
 from pipeline.secrecy import begin_private
-from pipeline.session import OpenedSession, home_of, open_service
+from pipeline.session import OpenedSession, open_service
 from pipeline.settings import SettingsError, read_settings
 from resources.deferrals import DeferredPulls, deferred_pull
 from resources.errors import CatalogError, Defer
@@ -133,7 +134,7 @@ def main() -> int:
     try:
         settings = read_settings()
         record = execute_poll(
-            home_of(settings),
+            locate_home(settings),
             request,
             lambda: open_service(settings, work="polls"),
             clock=utc_now,

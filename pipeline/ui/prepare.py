@@ -8,10 +8,10 @@ watches the programs never imports Dagster, which takes as much memory as all el
 
 import sys
 
+from pipeline.home_location import locate_home
 from pipeline.instance import instance_of
 from pipeline.runs.dead_runs import fail_dead_runs
 from pipeline.secrecy import begin_private
-from pipeline.session import home_of
 from pipeline.settings import read_settings
 from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
@@ -21,7 +21,7 @@ def main() -> None:
     begin_private()
     try:
         settings = read_settings()
-        home = home_of(settings)
+        home = locate_home(settings)
         with instance_of(home) as instance:
             local = settings.executor == "in_process"
             fail_dead_runs(home, instance, utc_now() if local else None)

@@ -29,7 +29,7 @@ from pipeline.console import (
     people,
     print_json,
 )
-from pipeline.session import home_there
+from pipeline.home_location import locate_existing_home
 from resources.inbox.landing import waiting_deliveries
 from resources.inbox.progress import Outcome, ProgressFile
 from warehouse.home import Home
@@ -58,7 +58,7 @@ def list_deliveries(
     """List received webhooks, the newest first. Dead letters can't be landed without a person."""
     if dead and unknown:
         fail("--dead and --unknown can't be given together.", code=EXIT_USAGE)
-    home = home_there()
+    home = locate_existing_home()
     view = InboxView.of(home)
     select = view.dead if dead else view.of_unknown_kinds if unknown else view.newest
     found = select(limit)
@@ -101,7 +101,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a delivery: what was received when, what became of it, and its body."""
-    home = home_there()
+    home = locate_existing_home()
     with errors_as_messages(NotChosen):
         stated = InboxView.of(home).single_named(name)
     landed = landed_page(home, stated.delivery)
@@ -151,7 +151,7 @@ def replay(
     Their days are folded again, as if they had been read at once. One that this version can't read
     stays where it is.
     """
-    home = home_there()
+    home = locate_existing_home()
     view = InboxView.of(home)
     with errors_as_messages(NotChosen):
         chosen, unreadable = _readable(view, _chosen(view, names, all_dead=all_dead))
@@ -195,7 +195,7 @@ def _readable(
 @inbox_app.command()
 def dismiss(names: _Names = None, as_json: JsonOption = False) -> None:
     """Accept that dead letters are never landed: they are warned of no longer, and kept."""
-    home = home_there()
+    home = locate_existing_home()
     if not names:
         fail("give ids or numbers of dead letters.", code=EXIT_USAGE)
     with errors_as_messages(NotChosen):

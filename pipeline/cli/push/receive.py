@@ -9,7 +9,7 @@ import typer
 
 from pipeline.cli.options import stop_by_signals, wait_until
 from pipeline.console import EXIT_INTERRUPTED, fail, people, print_json
-from pipeline.session import home_of
+from pipeline.home_location import locate_home
 from pipeline.settings import Settings, read_settings
 from resources.service_clock import service_time
 from warehouse.clock import utc_now
@@ -52,7 +52,7 @@ def receive(
 
     settings = read_settings()
     verifier = CurrentVerifier(settings)
-    home = home_of(settings)
+    home = locate_home(settings)
     home.check(settings.source)
     home.claim(settings.source)
     clock = service_time(home.state, utc_now)
@@ -64,7 +64,7 @@ def receive(
         waiting_deliveries(home)
         merging = None
         if merge:
-            merging = MergeThread(home_of(settings, wait_s=LOCK_WAIT_S), utc_now)
+            merging = MergeThread(locate_home(settings, wait_s=LOCK_WAIT_S), utc_now)
         app = ReceiverApp(
             verifier,
             writer,

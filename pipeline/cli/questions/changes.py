@@ -10,7 +10,7 @@ import typer
 from almanac.forms.output import fitted
 from almanac.reader import Reader, find_file
 from pipeline.console import EXIT_USAGE, fail, people, print_text
-from pipeline.session import home_there
+from pipeline.home_location import locate_existing_home
 from pipeline.settings import SettingsError, read_settings
 from warehouse.clock import utc_now
 
@@ -76,7 +76,7 @@ def changes(
     from almanac.digest.content import digest_of
     from almanac.digest.messages import LISTED, in_form
 
-    reader = Reader(home_there().warehouse if home is None else find_file(home))
+    reader = Reader(locate_existing_home().warehouse if home is None else find_file(home))
     try:
         digest = digest_of(
             reader,
@@ -97,7 +97,7 @@ def _post() -> None:
     settings = read_settings()
     if not settings.digests:
         raise SettingsError("--post needs ALMANAC_DIGEST_URL, which is not set.")
-    home = home_there()
+    home = locate_existing_home()
     # Imported here, since only a post needs the HTTP library.
 
     from pipeline.health.digests import DigestNotPosted, post_digest

@@ -25,7 +25,7 @@ from pipeline.console import (
     people,
     show_rows,
 )
-from pipeline.session import home_there
+from pipeline.home_location import locate_existing_home
 from pipeline.settings import Settings, read_settings
 from warehouse import queries
 from warehouse.files.file_modes import usual_modes
@@ -122,7 +122,7 @@ def sql(
     text, is_vertical = _statement(query, file)
     chosen = _form(form, output, is_vertical=is_vertical)
     values = dict(map(_value, param or ()))
-    warehouse = home_there().warehouse
+    warehouse = locate_existing_home().warehouse
     limits = _limits(read_settings())
     bound_memory(limits)
     program = QueryHooks(hold_signals=signals_held, on_stuck=_end_stuck)
@@ -337,7 +337,7 @@ def audit(
     )
     try:
         with usual_modes():
-            code = run_audit(home_there().warehouse, options, sys.stdout.write)
+            code = run_audit(locate_existing_home().warehouse, options, sys.stdout.write)
     except (InvalidArgument, UnknownName) as error:
         fail(str(error), code=EXIT_USAGE)
     raise typer.Exit(code)

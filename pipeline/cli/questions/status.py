@@ -14,7 +14,7 @@ from pipeline.health.freshness import FeedHealth
 from pipeline.health.quota import QuotaHealth
 from pipeline.health.records import DeferredWork, Health, PushHealth
 from pipeline.health.report import health_of, sizes_of
-from pipeline.session import home_of
+from pipeline.home_location import locate_home
 from pipeline.settings import Settings, SettingsError, read_settings
 from warehouse.clock import utc_now
 from warehouse.home import Home
@@ -170,7 +170,7 @@ def status(
     now, settings = utc_now(), read_settings()
     if alert and not settings.alerts:
         raise SettingsError("--alert needs ALMANAC_ALERT_URL, which is not set.")
-    home = home_of(settings)
+    home = locate_home(settings)
     # First, since warnings are posted even if the home can't be read.
     changes, not_posted = _alerted(settings, home, now) if alert else (None, "")
     health = health_of(settings, home, now)

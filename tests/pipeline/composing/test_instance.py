@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from pipeline.health.run_checks import checked_runs, run_troubles
+from pipeline.home_location import locate_home
 from pipeline.instance import config, instance_of, write_config
 from pipeline.runs.dead_runs import ANNOUNCED_WITHIN, dead_runs, fail_dead_runs
 from pipeline.runs.generated import generate
 from pipeline.runs.place import place_of
 from pipeline.runs.store import INDEX, RUNS
-from pipeline.session import home_of
 from pipeline.settings import read_settings
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.run_records import dies_with, run_of, status_of
@@ -117,12 +117,12 @@ class TestDagsterHome:
             ("", Path("data/dagster")),
         ):
             monkeypatch.setenv("DAGSTER_HOME", given)
-            assert home_of(read_settings()).instance_folder == folder
+            assert locate_home(read_settings()).instance_folder == folder
 
     @pytest.mark.usefixtures("almanac")
     def test_a_received_env_file_does_not_name_it(self, tmp_path: Path) -> None:
         (tmp_path / ".env").write_text("DAGSTER_HOME=/elsewhere\n")
-        assert home_of(read_settings()).instance_folder == Path("data/dagster")
+        assert locate_home(read_settings()).instance_folder == Path("data/dagster")
 
     def test_a_home_without_records_of_its_own_is_checked_and_shown(
         self, tmp_path: Path, almanac: Almanac, monkeypatch: pytest.MonkeyPatch

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.configuration.capacity import cores, memory_bytes
-from pipeline.session import home_of
+from pipeline.home_location import locate_home
 from tests.pipeline.homes_in_days import settings_of
 from warehouse.connections import USUAL_LIMITS
 
@@ -110,7 +110,7 @@ def test_duckdb_takes_a_part_of_what_is_there(
 
 
 def test_the_settings_decide_and_reach_the_connection(tmp_path: Path) -> None:
-    home = home_of(settings_of(tmp_path, duckdb_memory="300MiB", duckdb_threads=1))
+    home = locate_home(settings_of(tmp_path, duckdb_memory="300MiB", duckdb_threads=1))
     with home.connect() as connection:
         (row,) = connection.execute(
             "SELECT current_setting('memory_limit'), current_setting('threads')"

@@ -1,0 +1,36 @@
+"""The home that the settings name, with their limits for locks and for DuckDB."""
+
+from pipeline.settings import Settings, read_settings
+from warehouse.errors import HomeRefused
+from warehouse.home import Home
+
+
+def locate_home(settings: Settings, *, wait_s: float | None = None) -> Home:
+    """Return the home of the settings.
+
+    `wait_s` is a shorter wait for locks, for work that is tried again anyway.
+    """
+    return Home(
+        settings.home,
+        wait_s=settings.wait_s if wait_s is None else min(wait_s, settings.wait_s),
+        wait_setting="ALMANAC_WAIT_S" if wait_s is None else "",
+        limits=settings.making_limits,
+        dagster_home=settings.dagster_home,
+    )
+
+
+def locate_existing_home() -> Home:
+    """Return the home of the settings.
+
+    Raises:
+        SettingsError: the settings can't be used.
+        HomeRefused: there is no home; a mistyped path must not look like an empty home.
+    """
+    home = locate_home(read_settings())
+    home.refuse_lost_stamp()
+    if home.stamp() is None:
+        raise HomeRefused(
+            f"there is no home at {home.root} (it has no home.json). Nothing was changed. "
+            "`almanac run` creates one; if yours is elsewhere, set ALMANAC_HOME to it."
+        )
+    return home
