@@ -182,13 +182,3 @@ def test_commands_in_the_text_of_the_page_exist(page: Path) -> None:
         for words in almanac_commands(code):
             if "…" not in code:
                 parse(words)
-
-
-def test_each_kind_of_warning_has_a_remedy_on_the_page() -> None:
-    modules = (ROOT / "pipeline" / "health").glob("*.py")
-    found = "\n".join(path.read_text("utf-8") for path in modules)
-    kinds = set(re.findall(r'Warned\(\s*f?"([a-z_]+)', found)) | {"partial", "flagged"}
-    incidents = PAGE.read_text("utf-8").partition("\n## Incidents\n")[2]
-    rows = [row.strip("| ").split(" | ") for row in incidents.splitlines() if row.startswith("| `")]
-    assert all(len(row) == 2 and row[1] for row in rows)
-    assert {kind for row in rows for kind in re.findall("`([a-z_]+)", row[0])} == kinds
