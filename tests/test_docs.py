@@ -10,9 +10,8 @@ import pytest
 
 from pipeline.cli.main import COMMANDS
 from pipeline.settings import PREFIX, Settings
-from warehouse.schema.macros import MACROS
 from warehouse.schema.tables import TABLES
-from warehouse.schema.views import VIEWS
+from warehouse.schema.views import MACROS, VIEWS
 from warehouse.sql import statements_in
 
 ROOT = Path(__file__).parent.parent

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from warehouse.schema.dictionary import markdown
-from warehouse.schema.macros import MACROS
 from warehouse.schema.tables import TABLES
-from warehouse.schema.views import VIEWS
+from warehouse.schema.views import MACROS, VIEWS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "data-dictionary.md"
 

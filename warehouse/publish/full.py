@@ -11,7 +11,6 @@ from warehouse.publish.inputs import Inputs, LocalState
 from warehouse.publish.staged_file import Staged, Values, parameters
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS, NAMES
-from warehouse.schema.macros import INTERNAL_MACROS, MACROS
 from warehouse.schema.tables import (
     EVENT_CLAIMS,
     EVENT_VERSIONS,
@@ -21,7 +20,7 @@ from warehouse.schema.tables import (
     TABLES,
     Table,
 )
-from warehouse.schema.views import VIEWS
+from warehouse.schema.views import INTERNAL_MACROS, MACROS, VIEWS
 from warehouse.sql import Statements
 
 _SQL = Statements(__package__, GROUPS)

@@ -38,9 +38,8 @@ from warehouse.publish.published import PUBLISHED_AT
 from warehouse.publish.staged_file import Staged, note_published, put_in_place, staging
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
-from warehouse.schema.macros import MACROS
 from warehouse.schema.tables import INTERNAL, TABLES
-from warehouse.schema.views import VIEWS
+from warehouse.schema.views import MACROS, VIEWS
 from warehouse.sql import Statements
 
 _SQL = Statements(__package__, GROUPS)

@@ -7,15 +7,13 @@ import sys
 from collections.abc import Iterator
 
 from warehouse.schema.columns import Column
-from warehouse.schema.macros import MACROS
 from warehouse.schema.tables import TABLES, Table
-from warehouse.schema.views import VIEWS
+from warehouse.schema.views import MACROS, VIEWS
 
 _INTRODUCTION = """# Data dictionary
 
-Generated from `tables.py`, `views.py`, `statistics.py` and `macros.py` of `warehouse/schema` and,
-for the fields of events, `warehouse/schema/columns.py`. To change this page, edit those files and
-run `python -m warehouse.schema.dictionary > docs/data-dictionary.md`.
+Generated from `columns.py`, `tables.py` and `views.py` of `warehouse/schema`. To change this page,
+edit those files and run `python -m warehouse.schema.dictionary > docs/data-dictionary.md`.
 
 All tables and views are in the schema `main` of `warehouse.duckdb`. Instants are `TIMESTAMP WITH
 TIME ZONE`, in UTC. The file itself contains the same descriptions: `SELECT * FROM

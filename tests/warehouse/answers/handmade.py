@@ -17,7 +17,6 @@ import duckdb
 
 from warehouse.schema import ddl
 from warehouse.schema.columns import CONTENT_NAMED, DATING
-from warehouse.schema.macros import INTERNAL_MACROS, MACROS
 from warehouse.schema.tables import (
     EVENT_CLAIMS,
     EVENT_VERSIONS,
@@ -25,7 +24,7 @@ from warehouse.schema.tables import (
     INTERNAL_SCHEMA,
     TABLES,
 )
-from warehouse.schema.views import VIEWS
+from warehouse.schema.views import INTERNAL_MACROS, MACROS, VIEWS
 
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati")
 

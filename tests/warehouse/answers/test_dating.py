@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.warehouse.answers.plain.dating import dating
 from warehouse.schema import ddl
-from warehouse.schema.macros import INTERNAL_MACROS
 from warehouse.schema.tables import INTERNAL_SCHEMA
+from warehouse.schema.views import INTERNAL_MACROS
 from warehouse.sql import parsed
 
 ZONES = ["UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati"]

@@ -7,9 +7,8 @@ import pytest
 
 from tests.warehouse.answers.plain.views import view_at
 from warehouse.schema import ddl
-from warehouse.schema.macros import INTERNAL_MACROS
 from warehouse.schema.tables import EVENT_COINS, EVENTS, INTERNAL_SCHEMA
-from warehouse.schema.views import CLUSTERS, TODAY, UNDER_WAY, UPCOMING_EVENTS
+from warehouse.schema.views import CLUSTERS, INTERNAL_MACROS, TODAY, UNDER_WAY, UPCOMING_EVENTS
 
 ZONES = ["UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati"]
 SCHEDULED = [

@@ -12,8 +12,8 @@ import pytest
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.queries import QueryRefused, connect, run_sql
 from warehouse.schema import ddl
-from warehouse.schema.macros import INTERNAL_MACROS, MACROS
 from warehouse.schema.tables import COINS
+from warehouse.schema.views import INTERNAL_MACROS, MACROS
 
 # Seed n dates an event 20 n days after the first of May, at 00:00; seeds 0, 3 and 6 estimate it.
 PLANS = [

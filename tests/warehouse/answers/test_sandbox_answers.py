@@ -16,9 +16,8 @@ from tests.history.stories.story import Setting
 from tests.warehouse.answers.plain.answers import PlainAnswers, Row
 from tests.warehouse.answers.plain.views import text_at_now, view_at
 from warehouse.schema import ddl
-from warehouse.schema.macros import MACROS
 from warehouse.schema.tables import Table
-from warehouse.schema.views import VIEWS
+from warehouse.schema.views import MACROS, VIEWS
 from warehouse.sql import statements_in
 
 SMALL = Setting(

@@ -9,9 +9,8 @@ import duckdb
 import pytest
 
 from tests.warehouse.answers.handmade import ZONES, Absence, Handmade, Known
-from warehouse.schema.macros import MACROS
 from warehouse.schema.tables import TABLES
-from warehouse.schema.views import VIEWS
+from warehouse.schema.views import MACROS, VIEWS
 
 SEEN = datetime(2026, 3, 2, 6, tzinfo=UTC)
 MOVED = SEEN + timedelta(days=2)

@@ -11,9 +11,8 @@ import pytest
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.queries import connect
 from warehouse.schema import ddl
-from warehouse.schema.macros import INTERNAL_MACROS
 from warehouse.schema.tables import INTERNAL_SCHEMA
-from warehouse.schema.views import VIEWS
+from warehouse.schema.views import INTERNAL_MACROS, VIEWS
 
 # Seed n dates an event 20 n days after the first of May; seeds 0, 3 and 6 make it estimated.
 PLANS = [

@@ -8,9 +8,8 @@ import pytest
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.queries import connect
 from warehouse.schema.columns import AS_OF, CONTENT, GROUPS, NAMES
-from warehouse.schema.macros import INTERNAL_MACROS, MACROS
 from warehouse.schema.tables import EVENT_VERSIONS, EVENTS, INTERNAL, TABLES, Table
-from warehouse.schema.views import VIEWS
+from warehouse.schema.views import INTERNAL_MACROS, MACROS, VIEWS
 from warehouse.sql import Statements
 
 

@@ -22,8 +22,8 @@ from warehouse.history.change_log import NORMALISER
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.schema.columns import FIELDS, NAMES
-from warehouse.schema.macros import MACROS
 from warehouse.schema.tables import TABLES
+from warehouse.schema.views import MACROS
 
 ROOT: Final = Path(__file__).parents[3]
 DECLARED: Final = """\
