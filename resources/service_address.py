@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from catalog.contract import decisions
+from catalog.contract import constants
 
 _USUAL: Final = re.compile(r"https?://[a-z][a-z0-9.-]*(:[1-9][0-9]{3})?(/[A-Za-z0-9_-]+)*/?")
 """Addresses that have one spelling: a parser would return the same text."""
@@ -22,7 +22,7 @@ def checked_base_url(text: str) -> str:
     """
     stripped = text.strip()
     usual = stripped if _USUAL.fullmatch(stripped) else _normalised(stripped)
-    return usual.rstrip("/").removesuffix(decisions.VERSION_PATH).rstrip("/")
+    return usual.rstrip("/").removesuffix(constants.VERSION_PATH).rstrip("/")
 
 
 def _normalised(text: str) -> str:

@@ -12,8 +12,7 @@ from datetime import date, datetime
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
-from catalog.contract.plans import Plan
-from catalog.contract.windows import Window, plan_window
+from catalog.contract.plans import Plan, Window, plan_window
 from resources.limits.allowance import Pace
 from resources.limits.limiter import Limiter
 from resources.request_log import RequestLog

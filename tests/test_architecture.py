@@ -42,21 +42,19 @@ FLOORS = {
         "adapters command_line",
     ),
     "catalog.contract": (
-        "bodies decisions records",
-        "csv_format errors plans signature verification",
-        "openapi windows",
-        "parameters",
+        "bodies constants records",
+        "errors plans signatures",
+        "openapi parameters",
     ),
     "catalog.server": (
-        "accounts cursors docs_page hosting request_guard store",
-        "exchange gating memory",
-        "export gateway routes webhooks",
+        "accounts docs_page hosting request_guard store",
+        "exchange gating memory_view",
+        "gateway routes webhooks",
         "app state_dir",
     ),
     "catalog.sandbox": (
-        "clock tampering world",
-        "faults store world_process",
-        "control push",
+        "clock faults world",
+        "control store world_process",
         "sandbox",
         "pytest_plugin",
     ),
@@ -213,7 +211,7 @@ def test_only_the_settings_read_the_environment() -> None:
 
 
 def test_the_gateway_shares_no_code_with_a_client() -> None:
-    for name in ("gateway", "accounts/usage"):
+    for name in ("gateway", "accounts"):
         names = imports_of(ROOT / "catalog/server" / f"{name}.py")
         assert not [imported for imported in names if imported.startswith("resources")]
 

@@ -166,7 +166,7 @@ def test_a_webhook_arrives_when_the_clock_is_moved(tmp_path: Path) -> None:
     from http.server import BaseHTTPRequestHandler, HTTPServer
     from threading import Thread
 
-    from catalog.contract.decisions import WEBHOOK_KINDS
+    from catalog.contract.constants import WEBHOOK_KINDS
 
     received: list[tuple[str, bytes]] = []
 

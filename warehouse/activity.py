@@ -10,7 +10,7 @@ from typing import Final
 
 import duckdb
 
-from catalog.contract import decisions
+from catalog.contract import constants
 from warehouse.errors import WarehouseError
 from warehouse.queries import connected
 from warehouse.sql import Statements
@@ -20,7 +20,7 @@ _SQL = Statements(__package__)
 CHANGES_COUNTED_FOR: Final = timedelta(days=28)
 """How far back changes are counted: long enough for many changes, short enough to be current."""
 _PAST: Final = timedelta(days=31)
-_LISTED: Final = timedelta(days=decisions.CANCELLATIONS_SINCE_DAYS)
+_LISTED: Final = timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 
-from catalog.contract.decisions import SIGNATURE_HEADER
-from catalog.contract.signature import sign
+from catalog.contract.constants import SIGNATURE_HEADER
+from catalog.contract.signatures import sign
 
 SECRET = "whsec_bench_0123456789abcdef"
 _WORDS = "The network moves to the next release, and holders must act before it. " * 12

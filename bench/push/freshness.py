@@ -16,7 +16,7 @@ from threading import Event, Thread
 import almanac
 from bench.push.deliveries import Deliveries
 from bench.push.receiver import Receiver
-from catalog.contract.decisions import SIGNATURE_HEADER
+from catalog.contract.constants import SIGNATURE_HEADER
 from catalog.server.webhooks.delivery import Poster
 from warehouse.home import Home
 

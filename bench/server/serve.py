@@ -19,12 +19,11 @@ from bench.server.peers.bare_peer import Encoder, bare_app
 from bench.server.peers.rows import NOW, SEED, Rows, State
 from catalog.contract.plans import ENTERPRISE
 from catalog.sandbox.sandbox import Sandbox
-from catalog.server.accounts.keys import KeyRing
-from catalog.server.accounts.usage import UsageBook
+from catalog.server.accounts import KeyRing, UsageBook
 from catalog.server.app import ServerParts, build_app
-from catalog.server.cursors import CursorSigner
 from catalog.server.hosting import HostedApp
-from catalog.server.memory.view import MemoryView
+from catalog.server.memory_view import MemoryView
+from catalog.server.routes import CursorSigner
 from catalog.server.state_dir import ServiceDir
 from catalog.server.store import CatalogChange, CatalogStore, EventQuery, StoredEvent
 

@@ -17,8 +17,8 @@ import msgspec
 from bench.server.peers.plain_rows import end_of
 from bench.server.peers.rows import LONGEST_EVENT, Rows
 from bench.server.workloads import CoinSearch, EventsPage, Workload
-from catalog.contract.windows import Window, day_end
-from catalog.server.memory.view import MemoryView
+from catalog.contract.plans import Window, day_end
+from catalog.server.memory_view import MemoryView
 from catalog.server.store import CoinQuery, EventQuery
 
 RequestT = TypeVar("RequestT")

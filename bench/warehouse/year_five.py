@@ -17,7 +17,7 @@ from bench.children import Measured, measure
 from bench.report import parse_arguments, show
 from bench.warehouse.homes import LAST_DAY, generate_lake
 from bench.warehouse.ours import SOURCE
-from catalog.contract.windows import day_end
+from catalog.contract.plans import day_end
 from warehouse.files import lake_paths
 from warehouse.history.change_log import ChangeLog
 from warehouse.history.checkpoints import State

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 import msgspec
 
-from catalog.contract import decisions
+from catalog.contract import constants
 
 
 class ApiError(Exception):
@@ -56,7 +56,7 @@ class ApiError(Exception):
             "code": self.code,
             "message": self.message,
             "requestId": request_id,
-            "docs": f"{decisions.ERROR_DOCS}{self.code}",
+            "docs": f"{constants.ERROR_DOCS}{self.code}",
         }
         return msgspec.json.encode({"error": error, "message": self.message, **self.beside})
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from catalog.contract import decisions
+from catalog.contract import constants
 from catalog.contract.plans import (
     ENTERPRISE,
     LEAST_PLAN_FOR_FILTER,
@@ -47,7 +47,7 @@ def _add_plans(document: Node) -> None:
     document["x-plans"] = {plan.name: _row(plan) for plan in _PLANS}
     for path, operations in document["paths"].items():
         if operations["get"].get("security") != []:
-            is_export = path == decisions.EXPORT_PATH
+            is_export = path == constants.EXPORT_PATH
             _allow(operations["get"], {p.name: p.export or not is_export for p in _PLANS})
     for webhook in document["x-webhooks"].values():
         _allow(webhook["post"], {plan.name: plan.webhooks for plan in _PLANS})
@@ -73,7 +73,7 @@ def _row(plan: Plan) -> Node:
         "seats": plan.seats,
         "window": {
             "pastDays": plan.past_days,
-            "since": decisions.CATALOG_STARTS if plan.past_days is None else None,
+            "since": constants.CATALOG_STARTS if plan.past_days is None else None,
             "horizonDays": plan.horizon_days,
         },
         "topCoins": plan.coverage_top,
@@ -81,7 +81,7 @@ def _row(plan: Plan) -> Node:
         "impact": plan.impact.value,
         "webhooks": plan.webhooks,
         "export": plan.export,
-        "exportIntervalSeconds": decisions.EXPORT_INTERVAL_S if plan.export else None,
+        "exportIntervalSeconds": constants.EXPORT_INTERVAL_S if plan.export else None,
     }
 
 

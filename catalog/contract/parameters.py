@@ -10,9 +10,9 @@ from datetime import UTC, date, datetime, time
 from typing import Literal, TypeVar
 from urllib.parse import parse_qsl
 
-from catalog.contract import decisions
+from catalog.contract import constants
 from catalog.contract.errors import InvalidParameter
-from catalog.contract.windows import day_end
+from catalog.contract.plans import day_end
 
 SortBy = Literal["date_asc", "impact_desc"]
 SORT_BY: tuple[SortBy, ...] = ("date_asc", "impact_desc")
@@ -81,7 +81,7 @@ class QueryReader:
     def limit(self, *, maximum: int) -> int:
         value = self._values.get("limit")
         if value is None:
-            return decisions.LIMIT_DEFAULT
+            return constants.LIMIT_DEFAULT
         if not _INTEGER.fullmatch(value) or not 1 <= int(value) <= maximum:
             raise InvalidParameter(f"limit must be an integer from 1 to {maximum}")
         return int(value)
@@ -148,9 +148,9 @@ def read_coins_request(query: str) -> CoinsRequest:
     """Read GET /v2/coins (interface 4.1)."""
     reader = QueryReader(query, COINS_PARAMETERS)
     return CoinsRequest(
-        limit=reader.limit(maximum=decisions.COINS_LIMIT_MAX),
-        cursor=reader.text("cursor", length_max=decisions.CURSOR_LENGTH_MAX),
-        q=reader.text("q", length_max=decisions.KEYWORD_LENGTH_MAX),
+        limit=reader.limit(maximum=constants.COINS_LIMIT_MAX),
+        cursor=reader.text("cursor", length_max=constants.CURSOR_LENGTH_MAX),
+        q=reader.text("q", length_max=constants.KEYWORD_LENGTH_MAX),
         tracked=reader.boolean("tracked"),
     )
 
@@ -159,8 +159,8 @@ def read_cancellations_request(query: str) -> CancellationsRequest:
     """Read GET /v2/events/cancellations (interface 4.5)."""
     reader = QueryReader(query, CANCELLATIONS_PARAMETERS)
     return CancellationsRequest(
-        limit=reader.limit(maximum=decisions.EVENTS_LIMIT_MAX),
-        cursor=reader.text("cursor", length_max=decisions.CURSOR_LENGTH_MAX),
+        limit=reader.limit(maximum=constants.EVENTS_LIMIT_MAX),
+        cursor=reader.text("cursor", length_max=constants.CURSOR_LENGTH_MAX),
         since=reader.instant("since"),
     )
 
@@ -181,15 +181,15 @@ def _read_events(reader: QueryReader) -> EventsRequest:
     if lower is not None and upper is not None and lower > upper:
         raise InvalidParameter("from must not be after to")
     return EventsRequest(
-        limit=reader.limit(maximum=decisions.EVENTS_LIMIT_MAX),
-        cursor=reader.text("cursor", length_max=decisions.CURSOR_LENGTH_MAX),
-        coins=reader.names("coins", count_max=decisions.COIN_SLUGS_MAX),
-        categories=reader.names("categories", count_max=decisions.CATEGORY_IDS_MAX),
+        limit=reader.limit(maximum=constants.EVENTS_LIMIT_MAX),
+        cursor=reader.text("cursor", length_max=constants.CURSOR_LENGTH_MAX),
+        coins=reader.names("coins", count_max=constants.COIN_SLUGS_MAX),
+        categories=reader.names("categories", count_max=constants.CATEGORY_IDS_MAX),
         lower=lower,
         upper=upper,
-        keyword=reader.text("keyword", length_max=decisions.KEYWORD_LENGTH_MAX),
+        keyword=reader.text("keyword", length_max=constants.KEYWORD_LENGTH_MAX),
         impact_min=reader.number(
-            "impactMin", minimum=decisions.IMPACT_MIN, maximum=decisions.IMPACT_MAX
+            "impactMin", minimum=constants.IMPACT_MIN, maximum=constants.IMPACT_MAX
         ),
         sort_by=reader.choice("sortBy", SORT_BY),
     )

@@ -1,10 +1,15 @@
-"""The plans: limits, windows, freshness and visible fields, as one table (interface 8.1 to 8.3)."""
+"""The plans as one table, and the dates that each plan shows (interface 8.1 to 8.3).
+
+"Today" is the service's day. Bounds of dates are inclusive and aware UTC; None is no bound.
+"""
 
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Final
 
-from catalog.contract import decisions
+from catalog.contract import constants
+from catalog.contract.constants import CATALOG_STARTS
 
 
 class ImpactView(StrEnum):
@@ -135,8 +140,8 @@ ENTERPRISE: Final = Plan(
     name="enterprise",
     rank=4,
     monthly_quota=None,
-    rate_per_s=decisions.ENTERPRISE_RATE_PER_S,
-    burst=decisions.ENTERPRISE_BURST,
+    rate_per_s=constants.ENTERPRISE_RATE_PER_S,
+    burst=constants.ENTERPRISE_BURST,
     keys_max=None,
     seats=None,
     horizon_days=None,
@@ -165,4 +170,64 @@ LEAST_PLAN_FOR_FILTER: Final[dict[str, Plan]] = {
 
 def impact_band(score: float) -> str:
     """Return the band of a score from 0 to 10: Low, Mid, High or Critical."""
-    return next(name for edge, name in decisions.IMPACT_BANDS if score < edge)
+    return next(name for edge, name in constants.IMPACT_BANDS if score < edge)
+
+
+END_OF_DAY = time(23, 59, 59, 999_999, tzinfo=UTC)
+INSTANT_STEP: Final = timedelta(microseconds=1)
+"""The least between two instants: what starts after an inclusive bound starts this much later."""
+_CATALOG_STARTS_AT = datetime.combine(date.fromisoformat(CATALOG_STARTS), time(tzinfo=UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A closed range of event dates. Empty when `lower` is after `upper`."""
+
+    lower: datetime
+    upper: datetime | None
+
+    @property
+    def empty(self) -> bool:
+        return self.upper is not None and self.lower > self.upper
+
+    def overlaps(self, start: datetime, end: datetime | None) -> bool:
+        """Whether an event on `[start, end]` is in the window, at least in part."""
+        return (self.upper is None or start <= self.upper) and (end or start) >= self.lower
+
+
+def day_start(instant: datetime) -> datetime:
+    return instant.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def day_end(day: date) -> datetime:
+    return datetime.combine(day, END_OF_DAY)
+
+
+def plan_window(plan: Plan, now: datetime) -> Window:
+    """Return all that the plan shows: its past, today, its horizon."""
+    today = day_start(now)
+    lower = _CATALOG_STARTS_AT if plan.past_days is None else today - timedelta(days=plan.past_days)
+    return Window(lower, _horizon(plan, today))
+
+
+def upcoming_window(plan: Plan, now: datetime) -> Window:
+    """Return the default range of the events list, which the counters of a coin also use."""
+    today = day_start(now)
+    return Window(today, _horizon(plan, today))
+
+
+def requested_window(
+    plan: Plan, now: datetime, *, lower: datetime | None, upper: datetime | None
+) -> Window:
+    """Return the requested range with defaults, clamped to the plan and never rejected."""
+    whole, usual = plan_window(plan, now), upcoming_window(plan, now)
+    requested_lower = usual.lower if lower is None else lower
+    requested_upper = usual.upper if upper is None else upper
+    uppers = [bound for bound in (requested_upper, whole.upper) if bound is not None]
+    return Window(max(requested_lower, whole.lower), min(uppers, default=None))
+
+
+def _horizon(plan: Plan, today: datetime) -> datetime | None:
+    if plan.horizon_days is None:
+        return None
+    return day_end((today + timedelta(days=plan.horizon_days)).date())

@@ -1,4 +1,4 @@
-"""The faults that can be switched on, how they are written, and the layer that applies them.
+"""The faults that can be switched on, how they are written, and the layers that apply them.
 
     name[=value][*times][@probability][~part of the path], several joined by commas
 
@@ -8,19 +8,131 @@
 """
 
 import asyncio
+import csv
+import io
 import re
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 from random import Random
 from threading import Lock
-from typing import Final
+from typing import Any, Final
+from urllib.parse import parse_qs
 
+import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract import errors
-from catalog.sandbox import tampering
-from catalog.server.accounts.usage import quota_period
+from catalog.server.accounts import quota_period
 from catalog.server.exchange import error_answer, exchange_of
+
+_REMEMBERED = 10_000
+_DRIFTING = {"title": "headline", "name": "label"}
+
+
+class PageMemory:
+    """Remembers the cursors that were sent, so that pages can be made to repeat."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, str] = {}
+        self._last_row: dict[str, Any] = {}
+
+    def tamper(self, name: str, value: str, scope: Scope, body: bytes) -> bytes:
+        """Return the body with the fault applied; a body that it can't apply to is unchanged."""
+        if name == "drift" and not body.startswith(b"{"):
+            return _drift_csv(value, body)
+        try:
+            answer = msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            return body
+        if name == "drift":
+            return msgspec.json.encode(_drift_json(value, answer))
+        if not isinstance(answer, dict) or not isinstance(answer.get("data"), list):
+            return body
+        cursor = parse_qs(scope["query_string"].decode("latin-1")).get("cursor", [""])[0]
+        self._remember(cursor, answer)
+        TAMPERINGS[name](self, cursor, answer)
+        return msgspec.json.encode(answer)
+
+    def repeat_cursor(self, cursor: str, page: dict[str, Any]) -> None:
+        if cursor:
+            page["meta"]["cursor"] = cursor
+
+    def cycle_cursor(self, cursor: str, page: dict[str, Any]) -> None:
+        page["meta"]["cursor"] = self._before.get(cursor, page["meta"]["cursor"])
+
+    def duplicate_rows(self, cursor: str, page: dict[str, Any]) -> None:
+        if cursor in self._last_row:
+            page["data"].insert(0, self._last_row[cursor])
+
+    def shift_rows(self, cursor: str, page: dict[str, Any]) -> None:
+        if cursor:
+            del page["data"][:1]
+
+    def _remember(self, cursor: str, page: dict[str, Any]) -> None:
+        following = page["meta"].get("cursor")
+        if following is None:
+            return
+        for memory in (self._before, self._last_row):
+            if len(memory) >= _REMEMBERED:
+                memory.clear()
+        if cursor:
+            self._before[following] = cursor
+        if page["data"]:
+            self._last_row[following] = page["data"][-1]
+
+
+Tampering = Callable[[PageMemory, str, dict[str, Any]], None]
+
+
+def _no_page_tampering(memory: PageMemory, cursor: str, page: dict[str, Any]) -> None:
+    """Drift does not depend on the page; `tamper` applies it before."""
+
+
+TAMPERINGS: dict[str, Tampering] = {
+    "repeat_cursor": PageMemory.repeat_cursor,
+    "cycle_cursor": PageMemory.cycle_cursor,
+    "duplicate_rows": PageMemory.duplicate_rows,
+    "shift_rows": PageMemory.shift_rows,
+    "drift": _no_page_tampering,
+}
+
+
+def _drift_json(value: str, answer: Any) -> Any:
+    rows = answer["data"] if isinstance(answer, dict) and "data" in answer else [answer]
+    for row in rows:
+        if isinstance(row, dict):
+            _drift_row(value, row)
+    return answer
+
+
+def _drift_row(value: str, row: dict[str, Any]) -> None:
+    if value == "extra":
+        row["sentiment"] = {"score": 0.5, "votes": 3}
+    for known, renamed in _DRIFTING.items():
+        if known in row and value == "rename":
+            row[renamed] = row.pop(known)
+        elif known in row and value == "missing":
+            del row[known]
+        elif known in row and value == "retype":
+            row[known] = {"text": row[known]}
+
+
+def _drift_csv(value: str, body: bytes) -> bytes:
+    rows = list(csv.reader(io.StringIO(body.decode(), newline="")))
+    title = rows[0].index("title")
+    for place, row in enumerate(rows):
+        if value == "extra":
+            row.append("0.5" if place else "sentiment")
+        elif value == "missing":
+            del row[title]
+        elif value == "rename" and not place:
+            row[title] = "headline"
+        elif value == "retype" and place:
+            row[title] = f"[{row[title]!r}]"
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerows(rows)
+    return text.getvalue().encode()
+
 
 FAULTS: Final[dict[str, str]] = {
     "storm": "429, not counted; value: Retry-After in seconds, `none` for no header (1)",
@@ -188,7 +300,7 @@ class FaultBoard:
 _SCOPE_KEY = "almanac.sandbox.faults"
 _HTML = b"<!doctype html><html><body><h1>We will be right back</h1></body></html>"
 _INSTEAD = frozenset({"storm", "quota", "unavailable", "html", "empty"})
-_IN_BODY = frozenset(tampering.TAMPERINGS) | {"drop", "truncate"}
+_IN_BODY = frozenset(TAMPERINGS) | {"drop", "truncate"}
 
 
 def attach_faults(scope: Scope, faults: tuple[Fault, ...]) -> None:
@@ -225,7 +337,7 @@ class FaultLayer:
     def __init__(self, app: ASGIApp, *, time_limit_s: float) -> None:
         self._app = app
         self._time_limit_s = time_limit_s
-        self._memory = tampering.PageMemory()
+        self._memory = PageMemory()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         faults: dict[str, Fault] = scope.get(_SCOPE_KEY, {})
@@ -268,7 +380,7 @@ class FaultLayer:
     ) -> None:
         start, body = await self._answer(scope, receive)
         if start["status"] == 200:
-            for name in tampering.TAMPERINGS:
+            for name in TAMPERINGS:
                 if name in faults:
                     body = self._memory.tamper(name, faults[name].value, scope, body)
         headers = [

@@ -12,13 +12,11 @@ from functools import lru_cache
 from threading import Lock
 from typing import Final
 
-from catalog.contract.decisions import IMPACT_MAJOR, WEBHOOK_MATERIAL
-from catalog.sandbox.world.gc_pause import collector_paused
+from catalog.contract.constants import IMPACT_MAJOR, WEBHOOK_MATERIAL
+from catalog.sandbox.world.lifecycle import collector_paused
 from catalog.sandbox.world.records import Change, TrueEvent
 from catalog.sandbox.world.world import World
-from catalog.server.memory.coin_index import CoinBook
-from catalog.server.memory.event_index import EventIndex
-from catalog.server.memory.view import MemoryView
+from catalog.server.memory_view import CoinBook, EventIndex, MemoryView
 from catalog.server.store import CatalogChange, ChangeKind, StoredCategory, StoredCoin, StoredEvent
 
 _VIEWS_MAX = 12

@@ -17,8 +17,7 @@ from typing import BinaryIO, Final
 
 from catalog.sandbox.world.coins import Roster
 from catalog.sandbox.world.dates import month_of, seconds_of
-from catalog.sandbox.world.gc_pause import collector_paused
-from catalog.sandbox.world.lifecycle import Life, LifeEvent, generate_lives
+from catalog.sandbox.world.lifecycle import Life, LifeEvent, collector_paused, generate_lives
 
 _ROOT: Final = Path(__file__).parents[2]
 _PROGRAM: Final = (

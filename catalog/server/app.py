@@ -20,14 +20,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from catalog.contract import decisions
-from catalog.server.accounts.keys import KeyRing
-from catalog.server.accounts.usage import UsageBook
-from catalog.server.cursors import CursorSigner
+from catalog.contract import constants
+from catalog.server.accounts import KeyRing, UsageBook
 from catalog.server.exchange import Exchange, attach, dated, exchange_of
-from catalog.server.export import ExportRoute
 from catalog.server.gateway import Gateway
-from catalog.server.routes import CatalogRoutes
+from catalog.server.routes import CatalogRoutes, CursorSigner, ExportRoute
 from catalog.server.store import CatalogStore
 
 _GZIP_LEVEL = 5
@@ -164,8 +161,8 @@ class ServerOptions:
     """What a user may set; `deprecation` and `sunset` are headers of a version that ends."""
 
     cors_origins: Sequence[str] = ()
-    time_limit_s: float = decisions.REQUEST_TIMEOUT_S
-    export_interval_s: float = decisions.EXPORT_INTERVAL_S
+    time_limit_s: float = constants.REQUEST_TIMEOUT_S
+    export_interval_s: float = constants.EXPORT_INTERVAL_S
     deprecation: str | None = None
     sunset: str | None = None
 
@@ -218,7 +215,7 @@ def build_app(parts: ServerParts) -> ASGIApp:
             app,
             allow_origins=parts.options.cors_origins,
             allow_methods=("GET",),
-            allow_headers=(decisions.KEY_HEADER, "authorization", "if-none-match"),
+            allow_headers=(constants.KEY_HEADER, "authorization", "if-none-match"),
             expose_headers=(
                 *("etag", "retry-after", "last-modified", "deprecation", "sunset"),
                 *("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"),

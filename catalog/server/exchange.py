@@ -21,7 +21,7 @@ from starlette.types import Message, Scope, Send
 from catalog.contract.errors import ApiError
 from catalog.contract.plans import Plan
 from catalog.contract.records import Record
-from catalog.server.accounts.keys import Grant
+from catalog.server.accounts import Grant
 
 _SCOPE_KEY = "almanac.exchange"
 

@@ -17,11 +17,10 @@ from math import ceil
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from catalog.contract import decisions, errors
-from catalog.contract.csv_format import instant_text
+from catalog.contract import constants, errors
 from catalog.contract.errors import ApiError
-from catalog.server.accounts.keys import Grant, KeyRing
-from catalog.server.accounts.usage import UsageBook, quota_period
+from catalog.contract.records import instant_text
+from catalog.server.accounts import Grant, KeyRing, UsageBook, quota_period
 from catalog.server.exchange import Exchange, error_answer, exchange_of
 
 _NS_PER_S = 1_000_000_000
@@ -80,7 +79,7 @@ class ExportLimiter:
 
 log = logging.getLogger(__name__)
 
-OPEN_PATHS = frozenset({"/", decisions.OPENAPI_PATH, "/docs", "/healthz", "/metrics"})
+OPEN_PATHS = frozenset({"/", constants.OPENAPI_PATH, "/docs", "/healthz", "/metrics"})
 """Paths that need no key and count against no quota."""
 _RETIRED = re.compile(r"/v1(/.*)?|/(events|coins|categories)(/.*)?", re.DOTALL)
 _BEARER = "bearer "
@@ -96,8 +95,8 @@ class Gateway:
         keys: KeyRing,
         usage: UsageBook,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
-        time_limit_s: float = decisions.REQUEST_TIMEOUT_S,
-        export_interval_s: float = decisions.EXPORT_INTERVAL_S,
+        time_limit_s: float = constants.REQUEST_TIMEOUT_S,
+        export_interval_s: float = constants.EXPORT_INTERVAL_S,
     ) -> None:
         self._app = app
         self._keys = keys
@@ -142,13 +141,13 @@ class Gateway:
 
     def _admit(self, scope: Scope) -> None:
         path: str = scope["path"]
-        if len(path) > decisions.PATH_LENGTH_MAX:
-            raise errors.UriTooLong(f"The path is longer than {decisions.PATH_LENGTH_MAX}")
-        if len(scope["query_string"]) > decisions.QUERY_LENGTH_MAX:
-            raise errors.UriTooLong(f"The query is longer than {decisions.QUERY_LENGTH_MAX}")
-        if sum(len(k) + len(v) for k, v in scope["headers"]) > decisions.HEADERS_BYTES_MAX:
+        if len(path) > constants.PATH_LENGTH_MAX:
+            raise errors.UriTooLong(f"The path is longer than {constants.PATH_LENGTH_MAX}")
+        if len(scope["query_string"]) > constants.QUERY_LENGTH_MAX:
+            raise errors.UriTooLong(f"The query is longer than {constants.QUERY_LENGTH_MAX}")
+        if sum(len(k) + len(v) for k, v in scope["headers"]) > constants.HEADERS_BYTES_MAX:
             raise errors.HeadersTooLarge(
-                f"The headers are larger than {decisions.HEADERS_BYTES_MAX} bytes"
+                f"The headers are larger than {constants.HEADERS_BYTES_MAX} bytes"
             )
         if path in OPEN_PATHS:
             return
@@ -160,7 +159,7 @@ class Gateway:
             raise errors.Forbidden()
         exchange.grant = grant
         # A plan without the export is answered by the route that it has none.
-        exports = path == decisions.EXPORT_PATH and grant.plan.export
+        exports = path == constants.EXPORT_PATH and grant.plan.export
         self._charge(grant, exchange, exports=exports)
 
     def _charge(self, grant: Grant, exchange: Exchange, *, exports: bool) -> None:

@@ -14,9 +14,17 @@ from msgspec import UNSET, Raw, UnsetType
 
 from catalog.contract.errors import PlanRequired
 from catalog.contract.parameters import EventsRequest
-from catalog.contract.plans import LEAST_PLAN_FOR_FILTER, PLANS, ImpactView, Plan, impact_band
+from catalog.contract.plans import (
+    LEAST_PLAN_FOR_FILTER,
+    PLANS,
+    ImpactView,
+    Plan,
+    Window,
+    impact_band,
+    plan_window,
+    requested_window,
+)
 from catalog.contract.records import CancelledEvent, Coin, Event, EventCoin
-from catalog.contract.windows import Window, plan_window, requested_window
 from catalog.server.store import (
     CatalogChange,
     CatalogView,

@@ -1,37 +1,53 @@
-"""The routes of interface section 4 without the export: read request, query view, answer."""
+"""The routes of interface section 4: read the request, query the view, answer; the export streams.
 
-from datetime import timedelta
+A cursor has the key of the last row sent, bound to its filters and signed. Rows that are added or
+removed between two pages never shift a page, and only the signing key must survive a restart.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator
+from datetime import datetime, timedelta
+from email.utils import format_datetime
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from catalog.contract import decisions, errors
+from catalog.contract import constants, errors, records
+from catalog.contract.errors import InvalidCursor
 from catalog.contract.openapi import openapi_json
 from catalog.contract.parameters import (
+    EventsRequest,
     read_cancellations_request,
     read_coins_request,
     read_events_request,
+    read_export_request,
 )
+from catalog.contract.plans import ELITE, Plan, day_start, plan_window, upcoming_window
 from catalog.contract.records import (
     Cancellation,
     Category,
     Page,
     PaginationMeta,
 )
-from catalog.contract.windows import upcoming_window
-from catalog.server.accounts.usage import UsageBook
-from catalog.server.cursors import CursorSigner
+from catalog.server.accounts import UsageBook
 from catalog.server.docs_page import docs_html
-from catalog.server.exchange import Exchange, exchange_of, json_answer
+from catalog.server.exchange import VARY, Exchange, client_has, exchange_of, json_answer
 from catalog.server.gating import (
     RowsOfViews,
+    ViewNames,
     coin_query,
     event_query,
     event_visible,
     require_coverage,
+    shown_event,
 )
 from catalog.server.store import (
     CancellationKey,
@@ -39,11 +55,176 @@ from catalog.server.store import (
     CatalogView,
     CoinKey,
     DateKey,
+    EventQuery,
     ImpactKey,
+    StoredEvent,
     coin_key,
     date_key,
     impact_key,
 )
+
+KeyT = TypeVar("KeyT")
+_TAG_BYTES = 16
+_DIGEST_BYTES = 8
+
+
+class CursorSigner:
+    """Seals and opens cursors with one secret."""
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) < 16:
+            raise ValueError(f"a cursor secret needs at least 16 bytes, got {len(secret)}")
+        self._secret = secret
+
+    def __repr__(self) -> str:
+        return "CursorSigner(secret=...)"
+
+    def seal(self, list_name: str, filters: Hashable, key: tuple[float | int | str, ...]) -> str:
+        payload = msgspec.msgpack.encode((_binding(list_name, filters), *key))
+        return base64.urlsafe_b64encode(self._tag(payload) + payload).decode().rstrip("=")
+
+    def open(self, cursor: str, list_name: str, filters: Hashable, form: type[KeyT]) -> KeyT:
+        """Return the key inside, decoded to the tuple type `form`.
+
+        Raises:
+            InvalidCursor: not sealed here, altered, or made for another list or other filters.
+        """
+        try:
+            sealed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InvalidCursor("The cursor is not one that this service gave out") from error
+        tag, payload = sealed[:_TAG_BYTES], sealed[_TAG_BYTES:]
+        # The text is compared too: base64 has unused bits, and an altered cursor must not pass.
+        canonical = base64.urlsafe_b64encode(sealed).decode().rstrip("=")
+        if not hmac.compare_digest(tag, self._tag(payload)) or canonical != cursor:
+            raise InvalidCursor("The cursor is not one that this service gave out")
+        binding, *key = msgspec.msgpack.decode(payload)
+        if binding != _binding(list_name, filters):
+            raise InvalidCursor("The cursor belongs to another list or to other filters")
+        return msgspec.convert(tuple(key), form)
+
+    def _tag(self, payload: bytes) -> bytes:
+        return hmac.digest(self._secret, payload, "sha256")[:_TAG_BYTES]
+
+
+def _binding(list_name: str, filters: Hashable) -> bytes:
+    return hashlib.blake2b(repr((list_name, filters)).encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+_ROWS_A_CHUNK = 250
+"""Small enough that other requests wait for a few milliseconds at most."""
+_ROWS_KEPT = 100_000
+"""About 50 MB. Rows of more events are encoded for each export."""
+
+
+def snapshot_at(now: datetime, plan: Plan) -> datetime:
+    """Return the instant of the newest snapshot that the plan's freshness allows."""
+    after_midnight = timedelta(minutes=constants.EXPORT_SNAPSHOT_MINUTE)
+    visible = now - timedelta(seconds=plan.freshness_s)
+    return day_start(visible - after_midnight) + after_midnight
+
+
+class ExportRoute:
+    """GET of the export; filters of the events list, pagination ignored."""
+
+    def __init__(self, store: CatalogStore) -> None:
+        self._store = store
+        self._rows = _EncodedRows()
+
+    def route(self) -> Route:
+        return Route(constants.EXPORT_PATH, self.get_export, name="export")
+
+    async def get_export(self, request: Request) -> Response:
+        exchange = exchange_of(request.scope)
+        exchange.route = "export"
+        if not exchange.plan.export:
+            raise errors.PlanRequired(f"The export needs the plan {ELITE.name.title()} or above")
+        query_string: bytes = request.scope["query_string"]
+        requested = read_export_request(query_string.decode("utf-8", "replace"))
+        query = export_query(requested, exchange.plan, exchange.now)
+        taken_at = snapshot_at(exchange.now, exchange.plan)
+        headers = {
+            "ETag": _etag(self._store.identity, taken_at, query, exchange.plan),
+            "Last-Modified": format_datetime(taken_at, usegmt=True),
+            "Cache-Control": f"private, max-age={constants.LIST_MAX_AGE_S}",
+            "Vary": VARY,
+            "Content-Disposition": f'attachment; filename="events-{taken_at.date()}.csv"',
+        }
+        if client_has(request.scope, headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+        view = self._store.at(taken_at)
+        if request.method == "HEAD":
+            return Response(media_type="text/csv", headers=headers)
+        chunks = self._chunks(view, view.iter_events(query), exchange.plan)
+        return StreamingResponse(chunks, media_type="text/csv", headers=headers)
+
+    async def _chunks(
+        self, view: CatalogView, events: Iterator[StoredEvent], plan: Plan
+    ) -> AsyncIterator[bytes]:
+        yield records.HEADER
+        names = ViewNames(view, view.categories())
+        while rows := self._rows.of(islice(events, _ROWS_A_CHUNK), plan, names):
+            yield rows
+            await asyncio.sleep(0)
+
+
+class _EncodedRows:
+    """The rows of events as a plan shows them: most events are the same in the next snapshot."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], tuple[StoredEvent, bytes]] = {}
+
+    def of(self, events: Iterable[StoredEvent], plan: Plan, names: ViewNames) -> bytes:
+        """Return the rows of these events; empty if there is none."""
+        rows: list[bytes] = []
+        for event in events:
+            key = plan.name, event.id
+            known = self._known.get(key)
+            # Category names belong to the store, and of a coin a row has the slug alone.
+            if known is None or known[0] != event:
+                known = event, records.encode_rows([shown_event(event, plan, names)])
+                if key in self._known or len(self._known) < _ROWS_KEPT:
+                    self._known[key] = known
+            rows.append(known[1])
+        return b"".join(rows)
+
+
+def export_query(requested: EventsRequest, plan: Plan, now: datetime) -> EventQuery:
+    """Return the query of the export: without bounds it is the plan's whole window."""
+    whole = plan_window(plan, now)
+    lower = whole.lower if requested.lower is None else requested.lower
+    bounded = EventsRequest(
+        limit=requested.limit,
+        cursor=None,
+        coins=requested.coins,
+        categories=requested.categories,
+        lower=lower,
+        upper=requested.upper,
+        keyword=requested.keyword,
+        impact_min=requested.impact_min,
+        sort_by=requested.sort_by,
+    )
+    return event_query(bounded, plan, now)
+
+
+def _etag(identity: str, taken_at: datetime, query: EventQuery, plan: Plan) -> str:
+    filters = (
+        *(
+            identity,
+            taken_at,
+            plan.name,
+            query.window,
+            query.keyword,
+            query.impact_min,
+            query.order,
+        ),
+        *(
+            sorted(names) if names is not None else None
+            for names in (query.coins, query.categories)
+        ),
+    )
+    return f'W/"{hashlib.blake2b(repr(filters).encode(), digest_size=12).hexdigest()}"'
+
 
 Row = TypeVar("Row")
 
@@ -68,14 +249,14 @@ class CatalogRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(decisions.EVENTS_PATH, self.list_events),
-            Route(decisions.CANCELLATIONS_PATH, self.list_cancellations),
-            Route(decisions.EVENTS_PATH + "/{id}", self.get_event),
-            Route(decisions.COINS_PATH, self.list_coins),
-            Route(decisions.COINS_PATH + "/{slug}", self.get_coin),
-            Route(decisions.CATEGORIES_PATH, self.list_categories),
-            Route(decisions.USAGE_PATH, self.get_usage),
-            Route(decisions.OPENAPI_PATH, get_openapi),
+            Route(constants.EVENTS_PATH, self.list_events),
+            Route(constants.CANCELLATIONS_PATH, self.list_cancellations),
+            Route(constants.EVENTS_PATH + "/{id}", self.get_event),
+            Route(constants.COINS_PATH, self.list_coins),
+            Route(constants.COINS_PATH + "/{slug}", self.get_coin),
+            Route(constants.CATEGORIES_PATH, self.list_categories),
+            Route(constants.USAGE_PATH, self.get_usage),
+            Route(constants.OPENAPI_PATH, get_openapi),
             Route("/docs", get_docs),
             Route("/", to_docs),
         ]
@@ -98,7 +279,7 @@ class CatalogRoutes:
         made, upcoming = self._rows.of(view), upcoming_window(exchange.plan, exchange.now)
         rows = made.coins(found.coins, exchange.plan, upcoming)
         page = _page(rows, total=found.total, limit=requested.limit, cursor=cursor)
-        return json_answer(request.scope, page, max_age_s=decisions.LIST_MAX_AGE_S)
+        return json_answer(request.scope, page, max_age_s=constants.LIST_MAX_AGE_S)
 
     async def get_coin(self, request: Request) -> Response:
         exchange, view = self._open_view(request, "coin")
@@ -108,7 +289,7 @@ class CatalogRoutes:
         require_coverage(coin, exchange.plan)
         upcoming = upcoming_window(exchange.plan, exchange.now)
         (record,) = self._rows.of(view).coins((coin,), exchange.plan, upcoming)
-        return json_answer(request.scope, record, max_age_s=decisions.LIST_MAX_AGE_S)
+        return json_answer(request.scope, record, max_age_s=constants.LIST_MAX_AGE_S)
 
     async def list_events(self, request: Request) -> Response:
         exchange, view = self._open_view(request, "events")
@@ -134,7 +315,7 @@ class CatalogRoutes:
             cursor = self._cursors.seal("events", filters, key)
         rows = self._rows.of(view).events(found.events, exchange.plan)
         page = _page(rows, total=found.total, limit=requested.limit, cursor=cursor)
-        return json_answer(request.scope, page, max_age_s=decisions.LIST_MAX_AGE_S)
+        return json_answer(request.scope, page, max_age_s=constants.LIST_MAX_AGE_S)
 
     async def get_event(self, request: Request) -> Response:
         exchange, view = self._open_view(request, "event")
@@ -149,14 +330,14 @@ class CatalogRoutes:
         if not event_visible(event, exchange.plan, view, exchange.now):
             raise errors.NotFound("No event has this id")
         (record,) = self._rows.of(view).events((event,), exchange.plan)
-        return json_answer(request.scope, record, max_age_s=decisions.LIST_MAX_AGE_S)
+        return json_answer(request.scope, record, max_age_s=constants.LIST_MAX_AGE_S)
 
     async def list_cancellations(self, request: Request) -> Response:
         exchange, view = self._open_view(request, "cancellations")
         requested = read_cancellations_request(_query(request))
         since = requested.since
         if since is None:
-            since = exchange.now - timedelta(days=decisions.CANCELLATIONS_SINCE_DAYS)
+            since = exchange.now - timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
         after: CancellationKey | None = None
         if requested.cursor is not None:
             after = self._cursors.open(
@@ -172,13 +353,13 @@ class CatalogRoutes:
             Cancellation(id=entry.id, cancelled_at=entry.cancelled_at) for entry in found.entries
         )
         page = _page(rows, total=found.total, limit=requested.limit, cursor=cursor)
-        return json_answer(request.scope, page, max_age_s=decisions.LIST_MAX_AGE_S)
+        return json_answer(request.scope, page, max_age_s=constants.LIST_MAX_AGE_S)
 
     async def list_categories(self, request: Request) -> Response:
         _, view = self._open_view(request, "categories")
         rows = tuple(Category(id=found.id, name=found.name) for found in view.categories())
         page = _page(rows, total=len(rows), limit=max(1, len(rows)), cursor=None)
-        return json_answer(request.scope, page, max_age_s=decisions.CATEGORIES_MAX_AGE_S)
+        return json_answer(request.scope, page, max_age_s=constants.CATEGORIES_MAX_AGE_S)
 
     async def get_usage(self, request: Request) -> Response:
         exchange = exchange_of(request.scope)

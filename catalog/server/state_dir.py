@@ -8,13 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from catalog.server.accounts.json_file import JsonFile
-from catalog.server.accounts.keys import KeyBook
-from catalog.server.accounts.usage import UsageCounts
+from catalog.server.accounts import JsonFile, KeyBook, UsageCounts
 from catalog.server.webhooks import endpoints, outbox
-from catalog.server.webhooks.endpoints import EndpointBook
+from catalog.server.webhooks.endpoints import EndpointBook, Receivers
 from catalog.server.webhooks.outbox import Outbox
-from catalog.server.webhooks.receivers import Receivers
 
 
 class Source(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from catalog.contract.parameters import SortBy
-from catalog.contract.windows import Window
+from catalog.contract.plans import Window
 
 ChangeKind = Literal["events.created", "events.updated", "events.cancelled", "events.high-impact"]
 DateKey = tuple[float, str]

@@ -12,15 +12,14 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from catalog.contract.decisions import SIGNATURE_FORMS, SignatureForm
+from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import PLANS, Plan
-from catalog.server.accounts.json_file import JsonFileError
-from catalog.server.accounts.keys import KeyBook, KeyBookError, StoredKey
+from catalog.server.accounts import JsonFileError, KeyBook, KeyBookError, StoredKey
 from catalog.server.state_dir import ServiceDir, ServiceDirError
 from catalog.server.webhooks import endpoints
+from catalog.server.webhooks.delivery import TargetRefused
 from catalog.server.webhooks.endpoints import Endpoint, EndpointBook, EndpointError
 from catalog.server.webhooks.outbox import NotDead, Outbox, OutboxDelivery, OutboxUnreadable
-from catalog.server.webhooks.url_guard import TargetRefused
 from pipeline.console import Column, Table, errors_as_messages, fail, folded, people, print_json
 from pipeline.settings import read_settings
 from warehouse.clock import utc_now

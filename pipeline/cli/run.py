@@ -77,7 +77,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
     home = locate_home(settings)
     # Before what takes seconds.
     home.check(settings.source)
-    from catalog.sandbox.world.gc_pause import collector_paused, kept_from_collector
+    from catalog.sandbox.world.lifecycle import collector_paused, kept_from_collector
     from catalog.sandbox.world_process import WorldProcess
 
     with ExitStack() as held:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from catalog.contract.decisions import SIGNATURE_FORMS, SignatureForm
+from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.sandbox.faults import FAULTS, FaultError
 from pipeline.cli.options import stop_by_signals, wait_until
 from pipeline.console import EXIT_INTERRUPTED, Table, errors_as_messages, fail, people, print_json
@@ -91,13 +91,13 @@ def sandbox(
     # Imported here, so that the help and wrong options need no server.
     from catalog.sandbox.clock import SandboxClock
     from catalog.sandbox.sandbox import DEFAULT_SEED, Sandbox
-    from catalog.server.accounts.json_file import JsonFileError
+    from catalog.server.accounts import JsonFileError
     from catalog.server.app import ServerOptions
     from catalog.server.hosting import HostingError
     from catalog.server.state_dir import ServiceDirError
+    from catalog.server.webhooks.delivery import TargetRefused
     from catalog.server.webhooks.endpoints import EndpointError
     from catalog.server.webhooks.outbox import OutboxUnreadable
-    from catalog.server.webhooks.url_guard import TargetRefused
 
     if webhook is None and webhook_secret_file is not None:
         fail("--webhook-secret-file is for --webhook URL, which is missing", code=2)

@@ -5,7 +5,7 @@ from typing import Final
 
 from pydantic import BaseModel, Field, SecretStr
 
-from catalog.contract import decisions
+from catalog.contract import constants
 from pipeline.configuration.types import Place, SettingsError, SignatureForms
 
 DEFAULT_PORT: Final = 8030
@@ -47,14 +47,14 @@ class PushSettings(BaseModel):
         "again when it changes.",
     )
     signature_header: str = Field(
-        default=decisions.SIGNATURE_HEADER,
+        default=constants.SIGNATURE_HEADER,
         pattern=r"^[A-Za-z0-9-]{1,100}$",
         description="The header of a webhook that has the signature.",
     )
     signature_forms: SignatureForms = Field(
-        default=decisions.ACCEPTED_FORMS,
+        default=constants.ACCEPTED_FORMS,
         description="The forms of signatures that are accepted, separated by commas: "
-        f"{', '.join(f'`{form}`' for form in decisions.ACCEPTED_FORMS)}. Which one a delivery has "
+        f"{', '.join(f'`{form}`' for form in constants.ACCEPTED_FORMS)}. Which one a delivery has "
         "is told from its header. Allow only what your service sends.",
     )
     receive_host: str = Field(

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from pydantic import BaseModel, Field, SecretStr
 
-from catalog.contract import decisions
+from catalog.contract import constants
 from catalog.contract.plans import PLANS
 from pipeline.configuration.types import LEAST_POLL_INTERVAL_S, CommaList, Place, PlanName
 from resources.service_clock import MAX_SKEW
@@ -71,7 +71,7 @@ class ServiceSettings(BaseModel):
         description="The shortest time between two polls, in seconds.",
     )
     export_path: str = Field(
-        default=decisions.EXPORT_PATH, description="Path of the bulk export on the service."
+        default=constants.EXPORT_PATH, description="Path of the bulk export on the service."
     )
     export_interval_s: float = Field(
         default=60.0,

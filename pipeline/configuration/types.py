@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, SecretStr
 from pydantic_settings import NoDecode
 
 from almanac.paths import local_path
-from catalog.contract.decisions import ACCEPTED_FORMS, AcceptedForm
+from catalog.contract.constants import ACCEPTED_FORMS, AcceptedForm
 from catalog.contract.plans import PLANS
 
 LEAST_POLL_INTERVAL_S: Final = 900

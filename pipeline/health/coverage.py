@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-from catalog.contract.decisions import CANCELLATIONS_SINCE_DAYS
+from catalog.contract.constants import CANCELLATIONS_SINCE_DAYS
 from pipeline.health.freshness import Seen, SeenBatches, bounds_of
 from resources.backfill.state import RequestedList
 from warehouse.history.watched import END_OF_TIME

@@ -11,8 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from catalog.contract.plans import PLANS
-from catalog.contract.windows import day_end, day_start
+from catalog.contract.plans import PLANS, day_end, day_start
 from resources.deferrals import RefusedFeed
 from resources.feeds import plan_lacks
 from warehouse.history.change_log import ChangeLog, records_of

@@ -12,7 +12,7 @@ from math import ceil
 from pathlib import Path
 from typing import Final
 
-from catalog.contract.decisions import COINS_LIMIT_MAX, EVENTS_LIMIT_MAX
+from catalog.contract.constants import COINS_LIMIT_MAX, EVENTS_LIMIT_MAX
 from catalog.contract.plans import PLANS, Plan
 from pipeline.polling.plan import Month, PlannerInputs, ReceivedPush
 from pipeline.polling.planner import PAST_DAYS

@@ -17,7 +17,7 @@ from itertools import accumulate
 from math import ceil, sqrt
 from typing import Final
 
-from catalog.contract.decisions import EVENTS_LIMIT_MAX
+from catalog.contract.constants import EVENTS_LIMIT_MAX
 from pipeline.polling.rates import ChangeRates
 from resources.ingest.scopes import PollWindow
 

@@ -8,7 +8,7 @@
 The signature is of the raw bytes, so nothing decodes a body before it is verified, and a body whose
 headers have no signature of an allowed form is not read. The exception is a short body without a
 signature that has a `challenge`, which is sent back. Belongs here: one request. Does not: the forms
-of signatures (catalog.contract.verification), the inbox, the merge.
+of signatures (catalog.contract.signatures), the inbox, the merge.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from catalog.contract.verification import SignatureRejected, Verifier
+from catalog.contract.signatures import SignatureRejected, Verifier
 from pipeline.receiver.group_commit import GroupCommit, NotStored
 from pipeline.receiver.upkeep import Upkeep
 from resources.inbox.inbox_file import Arrival, InboxWriter, Stored

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-from catalog.contract.verification import Verifier
+from catalog.contract.signatures import Verifier
 from pipeline.settings import Settings, SettingsError
 
 _LOOK_EVERY_S: Final = 1.0

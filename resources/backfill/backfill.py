@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
-from catalog.contract.decisions import EVENTS_LIMIT_MAX
-from catalog.contract.windows import INSTANT_STEP
+from catalog.contract.constants import EVENTS_LIMIT_MAX
+from catalog.contract.plans import INSTANT_STEP
 from resources.backfill.parallel import ParallelBackfill
 from resources.backfill.state import (
     BackfillState,

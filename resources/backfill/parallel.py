@@ -13,7 +13,7 @@ from math import ceil, inf
 from time import monotonic as time_monotonic
 from typing import Final
 
-from catalog.contract.decisions import EVENTS_LIMIT_MAX
+from catalog.contract.constants import EVENTS_LIMIT_MAX
 from resources.backfill.segment import Segment
 from resources.errors import CatalogError, Defer
 from resources.http.pages import RawPage

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from catalog.contract.windows import INSTANT_STEP
+from catalog.contract.plans import INSTANT_STEP
 from resources.http.pages import RawPage
 from resources.http.paginator import Paginator
 from resources.ingest.context import PullContext

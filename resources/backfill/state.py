@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from catalog.contract.windows import INSTANT_STEP
+from catalog.contract.plans import INSTANT_STEP
 from resources.errors import BackfillInProgress
 from resources.ingest.scopes import single_requests
 from warehouse.files.locks import is_held

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import SecretStr
 
-from catalog.contract import decisions
+from catalog.contract import constants
 from resources.errors import PlanLacksAccess
 from resources.http.calls import Bounds, Caller, Timeouts
 from resources.http.export_download import ExportPull, pull_export
@@ -73,7 +73,7 @@ class CatalogClient:
         policy: RetryPolicy | None = None,
         timeouts: Timeouts | None = None,
         bounds: Bounds | None = None,
-        export_path: str = decisions.EXPORT_PATH,
+        export_path: str = constants.EXPORT_PATH,
         extra_headers: Mapping[str, str] | None = None,
         observer: Observer | None = None,
         transport: httpx.BaseTransport | None = None,
@@ -166,7 +166,7 @@ class CatalogClient:
         keyword: str | None = None,
         impact_min: float | None = None,
         sort_by: str | None = None,
-        limit: int = decisions.EVENTS_LIMIT_MAX,
+        limit: int = constants.EVENTS_LIMIT_MAX,
         cursor: str | None = None,
         known_ids: Iterable[str] = (),
     ) -> Paginator:
@@ -191,17 +191,17 @@ class CatalogClient:
         self,
         parts: Sequence[ListPart],
         *,
-        limit: int = decisions.EVENTS_LIMIT_MAX,
+        limit: int = constants.EVENTS_LIMIT_MAX,
         known_ids: Iterable[str] = (),
     ) -> Paginator:
         """Return a paginator of the parts that another one has left (`Paginator.remaining`)."""
-        return self._paginator(decisions.EVENTS_PATH, tuple(parts), ("id",), limit, known_ids)
+        return self._paginator(constants.EVENTS_PATH, tuple(parts), ("id",), limit, known_ids)
 
     def cancellations_pages(
         self,
         since: date | datetime | None = None,
         *,
-        limit: int = decisions.EVENTS_LIMIT_MAX,
+        limit: int = constants.EVENTS_LIMIT_MAX,
         cursor: str | None = None,
         known_ids: Iterable[str] = (),
     ) -> Paginator:
@@ -209,14 +209,14 @@ class CatalogClient:
         filters = {} if since is None else {"since": bound_text(since)}
         parts = (ListPart(filters, cursor=cursor),)
         fields = ("id", "cancelledAt")
-        return self._paginator(decisions.CANCELLATIONS_PATH, parts, fields, limit, known_ids)
+        return self._paginator(constants.CANCELLATIONS_PATH, parts, fields, limit, known_ids)
 
     def coins_pages(
         self,
         *,
         q: str | None = None,
         tracked: bool | None = None,
-        limit: int = decisions.COINS_LIMIT_MAX,
+        limit: int = constants.COINS_LIMIT_MAX,
         cursor: str | None = None,
         known_ids: Iterable[str] = (),
     ) -> Paginator:
@@ -224,7 +224,7 @@ class CatalogClient:
         named = {"q": q, "tracked": None if tracked is None else str(tracked).lower()}
         filters = {name: value for name, value in named.items() if value is not None}
         parts = (ListPart(filters, cursor=cursor),)
-        return self._paginator(decisions.COINS_PATH, parts, ("slug",), limit, known_ids)
+        return self._paginator(constants.COINS_PATH, parts, ("slug",), limit, known_ids)
 
     def categories(self, validators: Validators | None = None) -> Paginator:
         """Return a paginator of the categories, mostly one page (interface 4.6).
@@ -233,7 +233,7 @@ class CatalogClient:
         `validators` it raises NotModified if they are those of the answer that had these.
         """
         query = ListQuery(
-            decisions.CATEGORIES_PATH, (ListPart(),), ("id",), None, validators or Validators()
+            constants.CATEGORIES_PATH, (ListPart(),), ("id",), None, validators or Validators()
         )
         return Paginator(self._caller, query)
 
@@ -246,7 +246,7 @@ class CatalogClient:
         """
         if event_id in ("", ".", ".."):
             raise ValueError(f"{event_id!r} is not an event id")
-        path = f"{decisions.EVENTS_PATH}/{quote(event_id, safe='')}"
+        path = f"{constants.EVENTS_PATH}/{quote(event_id, safe='')}"
         return self._caller.get(
             path,
             {},
@@ -263,7 +263,7 @@ class CatalogClient:
         """
         if slug in ("", ".", ".."):
             raise ValueError(f"{slug!r} is not a slug")
-        path = f"{decisions.COINS_PATH}/{quote(slug, safe='')}"
+        path = f"{constants.COINS_PATH}/{quote(slug, safe='')}"
         try:
             return self._caller.get(
                 path,
@@ -276,7 +276,7 @@ class CatalogClient:
 
     def usage(self) -> UsageAnswer:
         """Return the key's usage, and pass it to the limiter; the call itself counts (4.7)."""
-        path, before = decisions.USAGE_PATH, self._limiter.sent()
+        path, before = constants.USAGE_PATH, self._limiter.sent()
         answer = self._caller.get(
             path, {}, lambda answer: read_usage(answer, call=f"GET {path}"), for_usage=True
         )
@@ -295,7 +295,7 @@ class CatalogClient:
     ) -> int | None:
         """Return how many events lie between two bounds, for one request; None if not reported."""
         params = {**_one_list(coins, categories), **DateRange(from_, to).params(), "limit": "1"}
-        path = decisions.EVENTS_PATH
+        path = constants.EVENTS_PATH
         return self._caller.get(
             path,
             params,

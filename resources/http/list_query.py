@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import product
 from typing import Final
 
-from catalog.contract import decisions
+from catalog.contract import constants
 
 DateBound = date | datetime | None
 """A bound of a range of dates, inclusive: a day, an aware instant, or none."""
@@ -127,8 +127,8 @@ def event_filters(
         "impactMin": None if impact_min is None else f"{impact_min:g}",
         "sortBy": sort_by,
     }
-    coin_batches = _batches("coins", coins, decisions.COIN_SLUGS_MAX)
-    category_batches = _batches("categories", categories, decisions.CATEGORY_IDS_MAX)
+    coin_batches = _batches("coins", coins, constants.COIN_SLUGS_MAX)
+    category_batches = _batches("categories", categories, constants.CATEGORY_IDS_MAX)
     for coin_batch, category_batch in product(coin_batches, category_batches):
         named = {"coins": coin_batch, "categories": category_batch, **rest}
         yield {name: value for name, value in named.items() if value is not None}

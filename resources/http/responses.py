@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import httpx
 
 from almanac.forms.plain_text import plain_line
-from catalog.contract.windows import day_start
+from catalog.contract.plans import day_start
 from resources.errors import (
     CatalogError,
     ContractBroken,

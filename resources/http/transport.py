@@ -17,7 +17,7 @@ import httpcore
 import httpx
 from pydantic import SecretStr
 
-from catalog.contract.decisions import KEY_HEADER
+from catalog.contract.constants import KEY_HEADER
 from resources.http.network import DIRECT, Network
 from resources.http.redaction import REDACTOR, Redactor, conceal_in_logs, redactor_for
 from resources.http.responses import read_quota_headers, read_request_id

@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from catalog.contract.decisions import WEBHOOK_MEANINGS
+from catalog.contract.constants import WEBHOOK_MEANINGS
 from resources.inbox.progress import check_one_inbox, read_progress
 from resources.inbox.sqlite_files import (
     SQL,

@@ -16,9 +16,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from catalog.contract.decisions import EXPORT_SNAPSHOT_MINUTE
-from catalog.contract.plans import PLANS, Plan
-from catalog.contract.windows import day_start
+from catalog.contract.constants import EXPORT_SNAPSHOT_MINUTE
+from catalog.contract.plans import PLANS, Plan, day_start
 from resources.errors import Defer
 from resources.http.client import CatalogClient
 from resources.service_clock import ServiceClock

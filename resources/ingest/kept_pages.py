@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from catalog.contract import decisions
+from catalog.contract import constants
 from resources.http.lookups import read_instant
 from resources.http.pages import RawPage
 from resources.ingest.context import PullContext, list_content_at, plan_of
@@ -33,12 +33,12 @@ class PagedList:
 
 
 PAGED: Final[dict[Feed, PagedList]] = {
-    "events": PagedList(decisions.EVENTS_PATH, ("id",), "date"),
+    "events": PagedList(constants.EVENTS_PATH, ("id",), "date"),
     "cancellations": PagedList(
-        decisions.CANCELLATIONS_PATH, ("id", "cancelledAt"), sorted_by="cancelledAt"
+        constants.CANCELLATIONS_PATH, ("id", "cancelledAt"), sorted_by="cancelledAt"
     ),
-    "coins": PagedList(decisions.COINS_PATH, ("slug",)),
-    "categories": PagedList(decisions.CATEGORIES_PATH, ("id",)),
+    "coins": PagedList(constants.COINS_PATH, ("slug",)),
+    "categories": PagedList(constants.CATEGORIES_PATH, ("id",)),
 }
 
 

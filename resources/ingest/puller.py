@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from typing import Final
 
-from catalog.contract import decisions
-from catalog.contract.plans import Plan
-from catalog.contract.windows import plan_window, upcoming_window
+from catalog.contract import constants
+from catalog.contract.plans import Plan, plan_window, upcoming_window
 from resources.errors import CatalogError, NotData, NotModified, TruncatedBody
 from resources.http.client import CatalogClient
 from resources.http.list_query import DateBound, Validators
@@ -36,7 +35,7 @@ from warehouse.landing.journal import RESUMED_WITHIN, OpenPull
 from warehouse.landing.landing import Landing
 
 _STATUS_CODES: Final[dict[EventStatus, int]] = {"found": 200, "gone": 410, "not_found": 404}
-_SINCE: Final = timedelta(days=decisions.CANCELLATIONS_SINCE_DAYS)
+_SINCE: Final = timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
 _TOO_LATE: Final = f"resumed after more than {RESUMED_WITHIN.seconds // 60} minutes"
 
 

@@ -13,9 +13,8 @@ from typing import Final, Self
 
 import msgspec
 
-from catalog.contract import decisions
-from catalog.contract.plans import Plan
-from catalog.contract.windows import END_OF_DAY, INSTANT_STEP, Window, day_end, day_start
+from catalog.contract import constants
+from catalog.contract.plans import END_OF_DAY, INSTANT_STEP, Plan, Window, day_end, day_start
 from resources.errors import PlanLacksAccess
 from resources.http.list_query import DateBound, DateRange, ListPart, bound_text, event_filters
 from warehouse.landing.batches import Feed, Scope
@@ -127,8 +126,8 @@ def parts_of(feed: Feed, scope: Scope) -> tuple[ListPart, ...]:
 
 def single_requests(scope: Scope) -> list[Scope]:
     """Return a scope as several, each with no more coins and categories than a request takes."""
-    coins = _batches(scope.coins, decisions.COIN_SLUGS_MAX)
-    categories = _batches(scope.categories, decisions.CATEGORY_IDS_MAX)
+    coins = _batches(scope.coins, constants.COIN_SLUGS_MAX)
+    categories = _batches(scope.categories, constants.CATEGORY_IDS_MAX)
     return [
         msgspec.structs.replace(scope, coins=some_coins, categories=some_categories)
         for some_coins, some_categories in product(coins, categories)

@@ -18,7 +18,7 @@ import almanac
 from almanac.coverage import Coverage
 from almanac.events import BANDS
 from almanac.results import Result
-from catalog.contract.decisions import IMPACT_BANDS
+from catalog.contract.constants import IMPACT_BANDS
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Absence, Known
 

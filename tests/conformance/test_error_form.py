@@ -12,7 +12,7 @@ import httpx
 import pytest
 from openapi_schema_validator import OAS30Validator, oas30_format_checker
 
-from catalog.contract import decisions
+from catalog.contract import constants
 from catalog.contract.errors import ALL_ERRORS
 from catalog.sandbox.sandbox import Sandbox
 
@@ -91,8 +91,8 @@ CASES: dict[str, tuple[str, Send]] = {
     "an unknown event": ("NotFound", get("/v2/events/nope")),
     "a wrong method": ("MethodNotAllowed", lambda _, client: client.post("/v2/events")),
     "a cancelled event": ("EventCancelled", cancelled_event),
-    "a long path": ("UriTooLong", get("/v2/events/" + "x" * decisions.PATH_LENGTH_MAX)),
-    "a long query": ("UriTooLong", get("/v2/events?y=" + "x" * decisions.QUERY_LENGTH_MAX)),
+    "a long path": ("UriTooLong", get("/v2/events/" + "x" * constants.PATH_LENGTH_MAX)),
+    "a long query": ("UriTooLong", get("/v2/events?y=" + "x" * constants.QUERY_LENGTH_MAX)),
     "too fast": ("RateLimited", with_limits(rate_per_s=0.001, burst=1)),
     "told to be too fast": ("RateLimited", get("/v2/events", faults="storm")),
     "a second export within a minute": ("RateLimited", second_export),

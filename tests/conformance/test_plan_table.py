@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from catalog.contract.plans import PLANS
-from catalog.server.accounts.keys import Account, Grant, StoredKey, grant_of, key_digest
+from catalog.server.accounts import Account, Grant, StoredKey, grant_of, key_digest
 from tests.server.small_catalog import DAY, TODAY, Service, event, serving, view
 
 Node = dict[str, Any]

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from catalog.contract.decisions import AcceptedForm
+from catalog.contract.constants import AcceptedForm
 
 Headers = list[tuple[bytes, bytes]]
 NOW = datetime(2026, 10, 8, 12, 0, tzinfo=UTC)

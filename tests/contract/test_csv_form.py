@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from catalog.contract.csv_format import HEADER, LIST_SEPARATOR, encode_rows, instant_text
-from catalog.contract.records import EVENT_FIELDS, Event, EventCoin
+from catalog.contract.records import (
+    EVENT_FIELDS,
+    HEADER,
+    LIST_SEPARATOR,
+    Event,
+    EventCoin,
+    encode_rows,
+    instant_text,
+)
 
 AT = datetime(2026, 10, 8, 12, 30, 15, tzinfo=UTC)
 EVENT = Event(

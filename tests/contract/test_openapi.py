@@ -18,11 +18,11 @@ from msgspec import inspect
 from openapi_schema_validator import OAS30Validator, oas30_format_checker
 from openapi_spec_validator import OpenAPIV30SpecValidator
 
-from catalog.contract import csv_format, decisions, parameters, records
+from catalog.contract import constants, parameters, records
 from catalog.contract.errors import ALL_ERRORS, ERROR_CODES, InvalidParameter
 from catalog.contract.openapi import openapi_document, openapi_json
 from catalog.contract.plans import LEAST_PLAN_FOR_FILTER, PLANS, ImpactView
-from catalog.contract.signature import sign
+from catalog.contract.signatures import sign
 
 Node = dict[str, Any]
 
@@ -51,15 +51,15 @@ RECORDS: dict[str, type[records.Record]] = {
 OTHER_SCHEMAS = {"ErrorCode", "Error", "ErrorBody", "Health", "OpenApiDocument", "DayOrInstant"}
 
 READERS = {
-    decisions.COINS_PATH: (parameters.read_coins_request, parameters.COINS_PARAMETERS),
-    decisions.EVENTS_PATH: (parameters.read_events_request, parameters.EVENTS_PARAMETERS),
-    decisions.CANCELLATIONS_PATH: (
+    constants.COINS_PATH: (parameters.read_coins_request, parameters.COINS_PARAMETERS),
+    constants.EVENTS_PATH: (parameters.read_events_request, parameters.EVENTS_PARAMETERS),
+    constants.CANCELLATIONS_PATH: (
         parameters.read_cancellations_request,
         parameters.CANCELLATIONS_PARAMETERS,
     ),
-    decisions.EXPORT_PATH: (parameters.read_export_request, parameters.EXPORT_PARAMETERS),
+    constants.EXPORT_PATH: (parameters.read_export_request, parameters.EXPORT_PARAMETERS),
 }
-OPEN_PATHS = {decisions.OPENAPI_PATH, "/docs", "/healthz", "/metrics"}
+OPEN_PATHS = {constants.OPENAPI_PATH, "/docs", "/healthz", "/metrics"}
 
 
 def resolved(node: Node) -> Node:
@@ -208,14 +208,14 @@ def test_every_operation_has_its_own_id_a_summary_and_a_known_tag() -> None:
 
 def test_paths_are_those_of_the_decisions() -> None:
     assert set(OPERATIONS) == {
-        decisions.COINS_PATH,
-        decisions.COINS_PATH + "/{slug}",
-        decisions.EVENTS_PATH,
-        decisions.EVENTS_PATH + "/{id}",
-        decisions.CANCELLATIONS_PATH,
-        decisions.EXPORT_PATH,
-        decisions.CATEGORIES_PATH,
-        decisions.USAGE_PATH,
+        constants.COINS_PATH,
+        constants.COINS_PATH + "/{slug}",
+        constants.EVENTS_PATH,
+        constants.EVENTS_PATH + "/{id}",
+        constants.CANCELLATIONS_PATH,
+        constants.EXPORT_PATH,
+        constants.CATEGORIES_PATH,
+        constants.USAGE_PATH,
         *OPEN_PATHS,
     }
 
@@ -223,7 +223,7 @@ def test_paths_are_those_of_the_decisions() -> None:
 def test_either_form_of_the_key_opens_all_paths_but_the_open_ones() -> None:
     schemes = DOCUMENT["components"]["securitySchemes"]
     assert DOCUMENT["security"] == [{name: []} for name in schemes]
-    assert schemes["apiKey"]["name"] == decisions.KEY_HEADER
+    assert schemes["apiKey"]["name"] == constants.KEY_HEADER
     assert schemes["bearer"]["scheme"] == "bearer"
     assert {path for path, each in OPERATIONS.items() if each.get("security") == []} == OPEN_PATHS
 
@@ -239,7 +239,7 @@ def test_statuses_depend_on_what_a_route_does(path: str) -> None:
         expected.add("400")
     if "{" in path:
         expected.add("404")
-    if path == decisions.EVENTS_PATH + "/{id}":
+    if path == constants.EVENTS_PATH + "/{id}":
         expected.add("410")
     if "If-None-Match" in names:
         expected.add("304")
@@ -375,7 +375,7 @@ def test_example_of_a_record_decodes_and_encodes_to_itself(name: str) -> None:
 
 def test_every_instant_of_a_record_has_the_form_of_the_interface() -> None:
     instants = [(w, s) for w, s in properties() if s.get("format") == "date-time"]
-    text = csv_format.instant_text(datetime(2026, 10, 8, tzinfo=UTC))
+    text = records.instant_text(datetime(2026, 10, 8, tzinfo=UTC))
     assert instants
     for where, schema in instants:
         assert re.search(schema["pattern"], text), where
@@ -384,22 +384,22 @@ def test_every_instant_of_a_record_has_the_form_of_the_interface() -> None:
 
 def test_closed_lists_of_values_are_those_of_the_code() -> None:
     event = SCHEMAS["Event"]["properties"]
-    assert event["dateType"]["enum"] == list(decisions.DATE_TYPES)
+    assert event["dateType"]["enum"] == list(constants.DATE_TYPES)
     score, band = event["impact"]["oneOf"]
-    assert band["enum"] == [name for _, name in decisions.IMPACT_BANDS]
-    assert (score["minimum"], score["maximum"]) == (decisions.IMPACT_MIN, decisions.IMPACT_MAX)
+    assert band["enum"] == [name for _, name in constants.IMPACT_BANDS]
+    assert (score["minimum"], score["maximum"]) == (constants.IMPACT_MIN, constants.IMPACT_MAX)
     assert SCHEMAS["Usage"]["properties"]["plan"]["enum"] == list(PLANS)
     delivery = SCHEMAS["Delivery"]["properties"]
-    assert delivery["type"]["enum"] == list(decisions.WEBHOOK_KINDS)
-    assert delivery["apiVersion"]["enum"] == [decisions.WEBHOOK_API_VERSION]
+    assert delivery["type"]["enum"] == list(constants.WEBHOOK_KINDS)
+    assert delivery["apiVersion"]["enum"] == [constants.WEBHOOK_API_VERSION]
 
 
 def test_bands_and_the_major_score_are_described_with_their_edges() -> None:
     described = SCHEMAS["Event"]["properties"]["impact"]["description"]
-    for edge, name in decisions.IMPACT_BANDS[:-1]:
+    for edge, name in constants.IMPACT_BANDS[:-1]:
         assert re.search(rf"{name}( is)? under {edge:g}\b", described)
     major = SCHEMAS["Coin"]["properties"]["majorCount"]["description"]
-    assert f"{decisions.IMPACT_MAJOR:g} or more" in major
+    assert f"{constants.IMPACT_MAJOR:g} or more" in major
 
 
 def test_each_event_field_names_the_least_plan_that_shows_it() -> None:
@@ -455,7 +455,7 @@ def test_no_query_parameter_is_required() -> None:
 
 def test_filters_name_the_least_plan_that_may_use_them() -> None:
     found: dict[str, str] = {}
-    for name, each in query_parameters(decisions.EVENTS_PATH).items():
+    for name, each in query_parameters(constants.EVENTS_PATH).items():
         if "x-least-plan" in each:
             found[name] = each["x-least-plan"]
         for value, least in each.get("x-least-plan-of-value", {}).items():
@@ -464,7 +464,7 @@ def test_filters_name_the_least_plan_that_may_use_them() -> None:
 
 
 def test_the_export_names_the_least_plan_that_has_it() -> None:
-    operation = OPERATIONS[decisions.EXPORT_PATH]
+    operation = OPERATIONS[constants.EXPORT_PATH]
     assert operation["x-least-plan"] == least_plan(lambda plan: plan.export)
 
 
@@ -551,7 +551,7 @@ NEARLY_INSTANTS = st.from_regex(
 
 @given(text=DAYS | NEARLY_DAYS | NEARLY_INSTANTS)
 def test_day_or_instant_admits_exactly_the_calendar(text: str) -> None:
-    path = decisions.CANCELLATIONS_PATH
+    path = constants.CANCELLATIONS_PATH
     assert schema_admits(path, "since", text) == code_admits(path, "since", text)
 
 
@@ -562,21 +562,21 @@ def test_day_or_instant_admits_every_day_of_four_centuries() -> None:
 
 
 def test_bounds_are_those_of_the_decisions() -> None:
-    coins, events = (query_parameters(p) for p in (decisions.COINS_PATH, decisions.EVENTS_PATH))
-    cancellations = query_parameters(decisions.CANCELLATIONS_PATH)
-    assert coins["limit"]["schema"]["maximum"] == decisions.COINS_LIMIT_MAX
+    coins, events = (query_parameters(p) for p in (constants.COINS_PATH, constants.EVENTS_PATH))
+    cancellations = query_parameters(constants.CANCELLATIONS_PATH)
+    assert coins["limit"]["schema"]["maximum"] == constants.COINS_LIMIT_MAX
     for each in (events, cancellations):
-        assert each["limit"]["schema"]["maximum"] == decisions.EVENTS_LIMIT_MAX
+        assert each["limit"]["schema"]["maximum"] == constants.EVENTS_LIMIT_MAX
     for each in (coins, events, cancellations):
-        assert each["limit"]["schema"]["default"] == decisions.LIMIT_DEFAULT
-    assert coins["q"]["schema"]["maxLength"] == decisions.KEYWORD_LENGTH_MAX
-    assert events["keyword"]["schema"]["maxLength"] == decisions.KEYWORD_LENGTH_MAX
-    assert events["impactMin"]["schema"]["minimum"] == decisions.IMPACT_MIN
-    assert events["impactMin"]["schema"]["maximum"] == decisions.IMPACT_MAX
+        assert each["limit"]["schema"]["default"] == constants.LIMIT_DEFAULT
+    assert coins["q"]["schema"]["maxLength"] == constants.KEYWORD_LENGTH_MAX
+    assert events["keyword"]["schema"]["maxLength"] == constants.KEYWORD_LENGTH_MAX
+    assert events["impactMin"]["schema"]["minimum"] == constants.IMPACT_MIN
+    assert events["impactMin"]["schema"]["maximum"] == constants.IMPACT_MAX
     assert events["sortBy"]["schema"]["enum"] == list(parameters.SORT_BY)
     for name, count in (
-        ("coins", decisions.COIN_SLUGS_MAX),
-        ("categories", decisions.CATEGORY_IDS_MAX),
+        ("coins", constants.COIN_SLUGS_MAX),
+        ("categories", constants.CATEGORY_IDS_MAX),
     ):
         pattern = events[name]["schema"]["pattern"]
         assert re.search(pattern, ",".join("a" * count))
@@ -587,34 +587,34 @@ def test_bounds_are_those_of_the_decisions() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (DOCUMENT["components"]["responses"]["UriTooLong"], f"{decisions.PATH_LENGTH_MAX:,} "),
-        (DOCUMENT["components"]["responses"]["UriTooLong"], f"than {decisions.QUERY_LENGTH_MAX:,}"),
+        (DOCUMENT["components"]["responses"]["UriTooLong"], f"{constants.PATH_LENGTH_MAX:,} "),
+        (DOCUMENT["components"]["responses"]["UriTooLong"], f"than {constants.QUERY_LENGTH_MAX:,}"),
         (
             DOCUMENT["components"]["responses"]["HeadersTooLarge"],
-            f"{decisions.HEADERS_BYTES_MAX:,} bytes",
+            f"{constants.HEADERS_BYTES_MAX:,} bytes",
         ),
         (
             DOCUMENT["components"]["responses"]["ServerError"],
-            f"{decisions.REQUEST_TIMEOUT_S:g} seconds",
+            f"{constants.REQUEST_TIMEOUT_S:g} seconds",
         ),
         (
             DOCUMENT["components"]["parameters"]["Since"],
-            f"{decisions.CANCELLATIONS_SINCE_DAYS} days ago",
+            f"{constants.CANCELLATIONS_SINCE_DAYS} days ago",
         ),
         (
-            OPERATIONS[decisions.CANCELLATIONS_PATH],
-            f"every {decisions.CANCELLATIONS_SINCE_DAYS} days",
+            OPERATIONS[constants.CANCELLATIONS_PATH],
+            f"every {constants.CANCELLATIONS_SINCE_DAYS} days",
         ),
-        (OPERATIONS[decisions.EXPORT_PATH], f"00:{decisions.EXPORT_SNAPSHOT_MINUTE:02d} UTC"),
-        (OPERATIONS[decisions.EXPORT_PATH], f"in {decisions.EXPORT_INTERVAL_S:g} seconds"),
-        (DOCUMENT["info"], f"one export in {decisions.EXPORT_INTERVAL_S:g} seconds"),
-        (OPERATIONS[decisions.COINS_PATH], f"top {PLANS['free'].coverage_top}"),
+        (OPERATIONS[constants.EXPORT_PATH], f"00:{constants.EXPORT_SNAPSHOT_MINUTE:02d} UTC"),
+        (OPERATIONS[constants.EXPORT_PATH], f"in {constants.EXPORT_INTERVAL_S:g} seconds"),
+        (DOCUMENT["info"], f"one export in {constants.EXPORT_INTERVAL_S:g} seconds"),
+        (OPERATIONS[constants.COINS_PATH], f"top {PLANS['free'].coverage_top}"),
         (DOCUMENT["info"], f"{PLANS['standard'].freshness_s} seconds ago"),
         (DOCUMENT["info"], f"{PLANS['free'].freshness_s // 3_600} hours ago"),
-        (DOCUMENT["info"], f"for {decisions.REQUEST_TIMEOUT_S:g} seconds"),
-        (DOCUMENT["components"]["headers"]["CacheControl"], f" {decisions.LIST_MAX_AGE_S},"),
-        (DOCUMENT["components"]["headers"]["CacheControl"], f"{decisions.CATEGORIES_MAX_AGE_S:,}"),
-        (OPERATIONS[decisions.CATEGORIES_PATH], f"{decisions.CATEGORIES_MAX_AGE_S // 3_600} hours"),
+        (DOCUMENT["info"], f"for {constants.REQUEST_TIMEOUT_S:g} seconds"),
+        (DOCUMENT["components"]["headers"]["CacheControl"], f" {constants.LIST_MAX_AGE_S},"),
+        (DOCUMENT["components"]["headers"]["CacheControl"], f"{constants.CATEGORIES_MAX_AGE_S:,}"),
+        (OPERATIONS[constants.CATEGORIES_PATH], f"{constants.CATEGORIES_MAX_AGE_S // 3_600} hours"),
     ],
 )
 def test_numbers_in_the_text_are_those_of_the_code(text: Node, expected: str) -> None:
@@ -648,9 +648,9 @@ def test_example_of_every_parameter_is_read_by_the_code() -> None:
 
 
 def test_example_of_the_export_is_the_csv_of_the_example_event() -> None:
-    content = OPERATIONS[decisions.EXPORT_PATH]["responses"]["200"]["content"]
+    content = OPERATIONS[constants.EXPORT_PATH]["responses"]["200"]["content"]
     event = msgspec.convert(SCHEMAS["Event"]["example"], records.Event)
-    expected = csv_format.HEADER + csv_format.encode_rows([event])
+    expected = records.HEADER + records.encode_rows([event])
     assert content["text/csv"]["example"].encode() == expected
     assert len(list(csv.reader(io.StringIO(expected.decode(), newline="")))) == 2
 
@@ -661,29 +661,29 @@ HOOK: Node = DOCUMENT["x-webhooks"]["delivery"]["post"]
 
 
 def test_webhooks_are_described_with_the_values_of_the_code() -> None:
-    assert HOOK["x-signature-header"] == decisions.SIGNATURE_HEADER
-    assert HOOK["x-signature-forms"] == list(decisions.SIGNATURE_FORMS)
-    assert HOOK["x-signature-tolerance-s"] == decisions.SIGNATURE_TOLERANCE_S
-    assert HOOK["x-timeout-s"] == decisions.WEBHOOK_TIMEOUT_S
-    assert HOOK["x-retry-after-s"] == list(decisions.WEBHOOK_RETRY_AFTER_S)
+    assert HOOK["x-signature-header"] == constants.SIGNATURE_HEADER
+    assert HOOK["x-signature-forms"] == list(constants.SIGNATURE_FORMS)
+    assert HOOK["x-signature-tolerance-s"] == constants.SIGNATURE_TOLERANCE_S
+    assert HOOK["x-timeout-s"] == constants.WEBHOOK_TIMEOUT_S
+    assert HOOK["x-retry-after-s"] == list(constants.WEBHOOK_RETRY_AFTER_S)
     assert HOOK["x-least-plan"] == least_plan(lambda plan: plan.webhooks)
 
 
 def test_text_on_webhooks_names_the_same_values() -> None:
     text = " ".join(HOOK["description"].split())
-    assert f"`{decisions.SIGNATURE_HEADER}`" in text
-    assert f"{decisions.SIGNATURE_TOLERANCE_S} seconds away" in text
-    assert f"within {decisions.WEBHOOK_TIMEOUT_S:g} seconds" in text
-    assert f"score is {decisions.IMPACT_MAJOR:g} or more for the first time" in text
+    assert f"`{constants.SIGNATURE_HEADER}`" in text
+    assert f"{constants.SIGNATURE_TOLERANCE_S} seconds away" in text
+    assert f"within {constants.WEBHOOK_TIMEOUT_S:g} seconds" in text
+    assert f"score is {constants.IMPACT_MAJOR:g} or more for the first time" in text
     assert "A withdrawn event is not pushed" in text
     for kind in re.findall(r"`(events\.[\w-]+)`", text):
-        assert kind in decisions.WEBHOOK_KINDS
+        assert kind in constants.WEBHOOK_KINDS
     for form in re.findall(r"`(hex|t,v1)`", text):
-        assert form in decisions.SIGNATURE_FORMS
+        assert form in constants.SIGNATURE_FORMS
     units = {"seconds": 1, "minutes": 60, "hours": 3_600}
     (delays,) = re.findall(r"after ([^.]*?), counted", text)
     delays_s = [int(n) * units[unit] for n, unit in re.findall(r"(\d+) (\w+)", delays)]
-    assert delays_s == list(decisions.WEBHOOK_RETRY_AFTER_S)
+    assert delays_s == list(constants.WEBHOOK_RETRY_AFTER_S)
 
 
 def test_code_sample_accepts_what_the_service_signs_and_nothing_else() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from catalog.contract import decisions
+from catalog.contract import constants
 from catalog.contract.errors import InvalidParameter
 from catalog.contract.parameters import (
     CANCELLATIONS_PARAMETERS,
@@ -24,7 +24,7 @@ from catalog.contract.parameters import (
     read_events_request,
     read_export_request,
 )
-from catalog.contract.windows import day_end
+from catalog.contract.plans import day_end
 
 Reader = Callable[[str], PageRequest]
 
@@ -159,16 +159,16 @@ def test_arbitrary_text_is_read_or_refused_but_never_breaks(query: str) -> None:
         except InvalidParameter as error:
             assert error.message
         else:
-            assert 1 <= request.limit <= decisions.COINS_LIMIT_MAX
+            assert 1 <= request.limit <= constants.COINS_LIMIT_MAX
             assert request.cursor is None or 1 <= len(request.cursor) <= 1_024
 
 
 @given(limit=st.integers(-1_000, 1_000))
 def test_limit_is_within_its_bounds_or_refused(limit: int) -> None:
     for reader, maximum in (
-        (read_coins_request, decisions.COINS_LIMIT_MAX),
-        (read_events_request, decisions.EVENTS_LIMIT_MAX),
-        (read_cancellations_request, decisions.EVENTS_LIMIT_MAX),
+        (read_coins_request, constants.COINS_LIMIT_MAX),
+        (read_events_request, constants.EVENTS_LIMIT_MAX),
+        (read_cancellations_request, constants.EVENTS_LIMIT_MAX),
     ):
         if 1 <= limit <= maximum:
             assert reader(f"limit={limit}").limit == limit
@@ -224,8 +224,8 @@ def test_an_empty_name_in_a_list_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("reader", "name", "maximum"),
     [
-        (read_coins_request, "q", decisions.KEYWORD_LENGTH_MAX),
-        (read_events_request, "keyword", decisions.KEYWORD_LENGTH_MAX),
+        (read_coins_request, "q", constants.KEYWORD_LENGTH_MAX),
+        (read_events_request, "keyword", constants.KEYWORD_LENGTH_MAX),
         (read_events_request, "cursor", 1_024),
     ],
 )

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.contract.decisions import SIGNATURE_FORMS, SignatureForm
-from catalog.contract.signature import sign
-from catalog.contract.verification import Verifier
+from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
+from catalog.contract.signatures import Verifier, sign
 from tests.contract.signed_deliveries import NOW
 
 BODIES = st.binary(max_size=200).map(lambda body: b"{" + body)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.contract import verification
-from catalog.contract.decisions import ACCEPTED_FORMS, AcceptedForm
-from catalog.contract.verification import SignatureRejected, Verified, Verifier
+from catalog.contract import signatures
+from catalog.contract.constants import ACCEPTED_FORMS, AcceptedForm
+from catalog.contract.signatures import SignatureRejected, Verified, Verifier
 from tests.contract.signed_deliveries import (
     BODY,
     MESSAGE_ID,
@@ -278,13 +278,13 @@ def test_every_secret_is_compared_with_every_value_also_after_a_match(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared: list[tuple[bytes, bytes]] = []
-    compare = verification.hmac.compare_digest
+    compare = signatures.hmac.compare_digest
 
     def count(expected: bytes, value: bytes) -> bool:
         compared.append((expected, value))
         return compare(expected, value)
 
-    monkeypatch.setattr(verification.hmac, "compare_digest", count)
+    monkeypatch.setattr(signatures.hmac, "compare_digest", count)
     verifier = Verifier([SECRET, "b", "c"], forms=["hex"])
     assert outcome(own(b",".join([HEX, b"1" * 64])), verifier=verifier) == "hex"
     assert len(set(compared)) == 6

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.contract.plans import ELITE, ENTERPRISE, FREE, PLANS, PRO, STANDARD, Plan
-from catalog.contract.windows import (
+from catalog.contract.plans import (
+    ELITE,
+    ENTERPRISE,
+    FREE,
+    PLANS,
+    PRO,
+    STANDARD,
+    Plan,
     Window,
     day_end,
     day_start,

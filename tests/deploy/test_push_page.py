@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.contract.decisions import ACCEPTED_FORMS
+from catalog.contract.constants import ACCEPTED_FORMS
 from pipeline.settings import described
 from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter
 from tests.deploy.page import DEPLOY, PUSH_PAGE, blocks, blocks_of

@@ -19,7 +19,7 @@ from typing import Final
 import httpx
 import pytest
 
-from catalog.contract.decisions import SIGNATURE_HEADER
+from catalog.contract.constants import SIGNATURE_HEADER
 from pipeline.configuration.push import DEFAULT_PORT
 from pipeline.receiver.app import BODY_MAX
 from resources.inbox.inbox_file import InboxReader

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from catalog.contract.csv_format import LIST_SEPARATOR
+from catalog.contract.records import LIST_SEPARATOR
 from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.pulls import DAY, FIRST_DAY, FROM, SOURCE, UNTIL, land_again, pulling
 from warehouse.landing.batches import Feed, Manifest, Scope

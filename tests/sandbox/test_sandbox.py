@@ -11,7 +11,7 @@ import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from catalog.contract.windows import Window
+from catalog.contract.plans import Window
 from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.control import RequestsSeen, SandboxLayer
 from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, parse_faults

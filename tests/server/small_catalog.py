@@ -10,14 +10,11 @@ from typing import Any
 import httpx
 
 from catalog.contract.plans import PLANS
-from catalog.server.accounts.keys import Grant, KeyRing, key_digest
-from catalog.server.accounts.usage import UsageBook
+from catalog.server.accounts import Grant, KeyRing, UsageBook, key_digest
 from catalog.server.app import ServerOptions, ServerParts, build_app
-from catalog.server.cursors import CursorSigner
 from catalog.server.hosting import HostedApp
-from catalog.server.memory.coin_index import CoinBook
-from catalog.server.memory.event_index import EventIndex
-from catalog.server.memory.view import MemoryView
+from catalog.server.memory_view import CoinBook, EventIndex, MemoryView
+from catalog.server.routes import CursorSigner
 from catalog.server.store import CatalogChange, StoredCategory, StoredCoin, StoredEvent
 
 NOW = datetime(2026, 6, 15, 10, 0, tzinfo=UTC)

@@ -13,16 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message, Send
 
-from catalog.contract import decisions
+from catalog.contract import constants
 from catalog.contract.errors import RequestTimeout
 from catalog.contract.plans import PLANS
-from catalog.server.accounts.json_file import JsonFile, JsonFileError
-from catalog.server.accounts.keys import KeyBook, KeyBookError, KeyRing, key_digest
-from catalog.server.accounts.usage import UsageBook, UsageCounts
+from catalog.server.accounts import (
+    JsonFile,
+    JsonFileError,
+    KeyBook,
+    KeyBookError,
+    KeyRing,
+    UsageBook,
+    UsageCounts,
+    key_digest,
+)
 from catalog.server.app import ServerOptions
 from catalog.server.exchange import Exchange, attach
 from catalog.server.gateway import Gateway, TokenBucket
-from catalog.server.memory.view import MemoryView
+from catalog.server.memory_view import MemoryView
 from tests.server.small_catalog import NOW, ManualClock, Service, event, grant, serving, view
 
 SECOND_NS = 1_000_000_000
@@ -103,10 +110,10 @@ class TestRefusedBeforeTheRoutes:
             assert answer.json()["message"] == "Forbidden"
 
     def test_long_paths_and_queries(self, service: Service) -> None:
-        longest = "/v2/events/" + "x" * (decisions.PATH_LENGTH_MAX - len("/v2/events/"))
+        longest = "/v2/events/" + "x" * (constants.PATH_LENGTH_MAX - len("/v2/events/"))
         assert_error(service.get(longest), 404, "not_found")
         assert_error(service.get(longest + "x"), 414, "uri_too_long")
-        query = "/v2/events?unknown=" + "x" * (decisions.QUERY_LENGTH_MAX - len("unknown="))
+        query = "/v2/events?unknown=" + "x" * (constants.QUERY_LENGTH_MAX - len("unknown="))
         assert service.get(query).status_code == 200
         assert_error(service.get(query + "x"), 414, "uri_too_long")
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from catalog.server.cursors import CursorSigner
+from catalog.server.routes import CursorSigner
 from tests.server.small_catalog import (
     DAY,
     NOW,

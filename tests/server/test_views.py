@@ -7,13 +7,12 @@ from operator import attrgetter
 
 import httpx
 
-from catalog.contract.windows import Window
+from catalog.contract.plans import Window
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.store import SandboxStore
 from catalog.sandbox.world.records import Change
 from catalog.sandbox.world.world import World
-from catalog.server.memory.coin_index import CoinBook
-from catalog.server.memory.view import MemoryView
+from catalog.server.memory_view import CoinBook, MemoryView
 from catalog.server.store import EventQuery
 from tests.hangs import HANGS_AFTER_S
 from tests.server.small_catalog import COINS, DAY, NOW, TimedStore, coin, event, serving, view

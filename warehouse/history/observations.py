@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from catalog.contract.plans import Plan
-from catalog.contract.windows import plan_window
+from catalog.contract.plans import Plan, plan_window
 from warehouse.landing.batches import RANK, Manifest
 from warehouse.schema.columns import plan_named
 

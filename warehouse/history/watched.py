@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
-from catalog.contract.windows import INSTANT_STEP
+from catalog.contract.plans import INSTANT_STEP
 
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ The rows are marked as attested: the user states when they were known. Instants 
 from datetime import date, datetime
 from pathlib import Path
 
-from catalog.contract.windows import day_end, day_start
+from catalog.contract.plans import day_end, day_start
 from warehouse.errors import LandingError
 from warehouse.landing.batches import Manifest, Scope
 from warehouse.landing.landing import Landing, Pull

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from catalog.contract.csv_format import LIST_SEPARATOR
+from catalog.contract.records import LIST_SEPARATOR
 
 ListColumn = Literal["categories", "coins"]
 LIST_COLUMNS: Final[tuple[ListColumn, ...]] = ("categories", "coins")

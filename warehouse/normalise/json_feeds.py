@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from catalog.contract.bodies import DeliveryBody, ListBody, delivery_body, single_body
-from catalog.contract.decisions import WEBHOOK_MEANINGS
+from catalog.contract.constants import WEBHOOK_MEANINGS
 from warehouse import bounds
 from warehouse.landing.batches import LandedPage, Manifest
 from warehouse.normalise.json_rows import EventRows, columns_of

@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 import duckdb
 
-from catalog.contract.decisions import IMPACT_MAX, IMPACT_MIN
+from catalog.contract.constants import IMPACT_MAX, IMPACT_MIN
 from warehouse.landing.batches import Manifest
 from warehouse.normalise.csv_lists import ListSeparators
 from warehouse.normalise.sink import RAW_MAX, Sink

@@ -11,7 +11,7 @@ from typing import Any, Final
 import duckdb
 import msgspec
 
-from catalog.contract.decisions import IMPACT_BANDS
+from catalog.contract.constants import IMPACT_BANDS
 from warehouse import bounds
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements

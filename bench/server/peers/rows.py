@@ -12,13 +12,12 @@ from typing import Any
 
 import msgspec
 
-from catalog.contract.plans import ENTERPRISE
+from catalog.contract.plans import ENTERPRISE, plan_window, upcoming_window
 from catalog.contract.records import Coin, Event
-from catalog.contract.windows import plan_window, upcoming_window
 from catalog.sandbox.store import SandboxStore
 from catalog.sandbox.world.world import World
 from catalog.server.gating import ViewNames, shown_coin, shown_event
-from catalog.server.memory.view import MemoryView
+from catalog.server.memory_view import MemoryView
 from catalog.server.store import CoinQuery, EventQuery
 
 SEED = 1

@@ -1,14 +1,16 @@
 """The coins of the synthetic catalog: when each is listed and tracked, and its rank on a day.
 
-Belongs here: the roster of a seed and its daily sync at 00:00 UTC. Does not: facts about coins that
-exist (coin_names.py), events. Well-known coins lead the ranks; the rest are invented.
+Ranks sync daily at 00:00 UTC. Well-known coins lead them; the other coins are invented.
+`known_coins.txt` has a line for each well-known coin, in the order of its usual rank: slug, symbol,
+month of first trading, name. The month is `-` if it was before the catalog begins (October 2016).
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
-from catalog.sandbox.world.coin_names import KNOWN_COINS
 from catalog.sandbox.world.dates import day_number
 
 COINS = 3_200
@@ -18,6 +20,26 @@ DROPPED_SHARE = 0.16
 """Share of the tracked coins that are no longer tracked from some day on."""
 TICKER_COPIES = 0.09
 """Share of the invented coins that have the ticker of another coin."""
+
+_KNOWN = Path(__file__).with_name("known_coins.txt")
+
+
+class KnownCoin(NamedTuple):
+    """A well-known coin; `since` is year and month, None before the catalog begins."""
+
+    slug: str
+    symbol: str
+    since: tuple[int, int] | None
+    name: str
+
+
+def _read_known(line: str) -> KnownCoin:
+    slug, symbol, month, name = line.split(" ", 3)
+    year, _, number = month.partition("-")
+    return KnownCoin(slug, symbol, (int(year), int(number)) if year else None, name)
+
+
+KNOWN_COINS = tuple(map(_read_known, _KNOWN.read_text("utf-8").splitlines()))
 
 ALWAYS = day_number(2010, 1)
 NEVER = day_number(9999, 1)

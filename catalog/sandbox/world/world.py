@@ -13,8 +13,14 @@ from threading import RLock
 from catalog.sandbox.world.announcements import month_in_id
 from catalog.sandbox.world.coins import Roster
 from catalog.sandbox.world.dates import DAY_S, instant_of, month_of, month_start_s, seconds_of
-from catalog.sandbox.world.gc_pause import collector_paused
-from catalog.sandbox.world.lifecycle import CANCELLED, LIFE_DAYS, SCHEDULED, Life, generate_lives
+from catalog.sandbox.world.lifecycle import (
+    CANCELLED,
+    LIFE_DAYS,
+    SCHEDULED,
+    Life,
+    collector_paused,
+    generate_lives,
+)
 from catalog.sandbox.world.records import (
     CATEGORIES,
     Change,

@@ -1,24 +1,24 @@
-"""The book of webhook endpoints: a JSON file that the server reads and the command line writes.
+"""The webhook endpoints: the JSON file that the command line writes, and which endpoints get push.
 
-A running server sees a change. Secrets are in the file, which only its owner may read, and
-in no repr. Belongs here: where an account wants its webhooks. Does not: whether its plan still has
-push (receivers), sending them.
+A running server reads the file again when it changes, and asks the key book in each round and
+before each attempt: an account that leaves Elite gets nothing more. While a file can't be read, its
+last content counts. The file has the secrets, and only its owner may read it; no repr shows them.
 """
 
+import logging
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from catalog.contract.decisions import SIGNATURE_FORMS, SignatureForm
+from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import PLANS, Plan
-from catalog.server.accounts.json_file import JsonFile
-from catalog.server.accounts.keys import KeyBook
-from catalog.server.webhooks.url_guard import check_url
+from catalog.server.accounts import JsonFile, JsonFileError, KeyBook
+from catalog.server.webhooks.delivery import check_url
 
 FILE_NAME = "endpoints.json"
 OVERLAP_HOURS = 24.0
@@ -278,3 +278,85 @@ def why_no_push(account: str, plan: Plan | None) -> str | None:
             f"push: {having}"
         )
     return None
+
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class NoPush(Exception):
+    """Nothing is sent to an endpoint; the text says why."""
+
+
+class LastRead(Generic[T]):
+    """What a file said when it could be read last."""
+
+    def __init__(self, read: Callable[[], T], what: str) -> None:
+        self._read = read
+        self._what = what
+        self._last: T | None = None
+        self._error = ""
+
+    def __call__(self) -> T:
+        """Return what the file says, or said last.
+
+        Raises:
+            JsonFileError: it could not be read yet.
+        """
+        try:
+            self._last = self._read()
+        except JsonFileError as error:
+            if self._last is None:
+                raise
+            if str(error) != self._error:
+                log.error("the previous %s stay in use: %s", self._what, error)
+            self._error = str(error)
+        return self._last
+
+
+class Receivers:
+    """The endpoints of a server with the plans of their accounts."""
+
+    def __init__(self, endpoints: EndpointBook, accounts: KeyBook) -> None:
+        self._book = endpoints
+        self._endpoints = LastRead(endpoints.endpoints, "endpoints")
+        self._plans = LastRead(accounts.plans, "accounts")
+
+    def all(self) -> tuple[Endpoint, ...]:
+        return self._endpoints()
+
+    def with_push(self) -> Mapping[str, Plan]:
+        """Return the plan of each endpoint that gets push, by the endpoint's id."""
+        plans = self._plans()
+        return {
+            endpoint.id: plans[endpoint.account]
+            for endpoint in self._endpoints()
+            if self._refusal(endpoint, plans) is None
+        }
+
+    def get(self, endpoint_id: str) -> Endpoint:
+        """Return an endpoint that gets push.
+
+        Raises:
+            NoPush: it was removed or disabled, or its account has no push.
+        """
+        for endpoint in self._endpoints():
+            if endpoint.id == endpoint_id:
+                refusal = self._refusal(endpoint, self._plans())
+                if refusal is not None:
+                    raise NoPush(refusal)
+                return endpoint
+        raise NoPush("the endpoint was removed")
+
+    def disable(self, endpoint_id: str, *, reason: str) -> None:
+        """Disable an endpoint in the book; one that can't be is served again after a restart."""
+        try:
+            self._book.disable(endpoint_id, reason=reason)
+        except (UnknownEndpoint, JsonFileError) as error:
+            log.warning("webhook endpoint not disabled: endpoint=%s error=%s", endpoint_id, error)
+
+    def _refusal(self, endpoint: Endpoint, plans: Mapping[str, Plan]) -> str | None:
+        if not endpoint.enabled:
+            return f"the endpoint was disabled: {endpoint.disabled_reason}"
+        return why_no_push(endpoint.account, plans.get(endpoint.account))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from catalog.contract.decisions import EVENTS_LIMIT_MAX
+from catalog.contract.constants import EVENTS_LIMIT_MAX
 from catalog.contract.plans import ELITE, ENTERPRISE, FREE, PRO, STANDARD, Plan
 from pipeline.polling.plan import (
     CancellationsPull,

@@ -15,7 +15,7 @@ import pytest
 from pydantic import SecretStr
 from starlette.types import Receive, Scope, Send
 
-from catalog.contract.verification import Verifier
+from catalog.contract.signatures import Verifier
 from catalog.sandbox.sandbox import Sandbox
 from catalog.server.hosting import HostedApp
 from pipeline.health.records import Health

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from catalog.contract.decisions import ACCEPTED_FORMS, SIGNATURE_HEADER, SignatureForm
-from catalog.contract.signature import sign
-from catalog.contract.verification import Verifier
+from catalog.contract.constants import ACCEPTED_FORMS, SIGNATURE_HEADER, SignatureForm
+from catalog.contract.signatures import Verifier, sign
 from catalog.server.hosting import HostedApp
 from pipeline.receiver.app import ReceiverApp
 from resources.inbox.inbox_file import InboxDelivery, InboxReader, InboxWriter

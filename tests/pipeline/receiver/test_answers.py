@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from catalog.contract.decisions import SIGNATURE_HEADER
-from catalog.contract.signature import sign
+from catalog.contract.constants import SIGNATURE_HEADER
+from catalog.contract.signatures import sign
 from pipeline.receiver.app import BODY_MAX
 from tests.pipeline.receiver.programs import SECRET
 from tests.pipeline.receiver.served import Answer, Headers, Served, request, signature

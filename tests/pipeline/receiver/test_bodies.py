@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from catalog.contract.decisions import ACCEPTED_FORMS
-from catalog.contract.verification import Verifier
+from catalog.contract.constants import ACCEPTED_FORMS
+from catalog.contract.signatures import Verifier
 from pipeline.receiver import app as receiving
 from pipeline.receiver.app import ReceiverApp
 from resources.inbox.inbox_file import InboxReader, InboxWriter

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.contract.decisions import SIGNATURE_HEADER
+from catalog.contract.constants import SIGNATURE_HEADER
 from catalog.server.hosting import HEADER_TIMEOUT_S
 from pipeline.receiver.app import BODY_MAX, BUFFERED_MAX
 from tests.pipeline.receiver.served import Headers, Served, answer_on, request, served, signature

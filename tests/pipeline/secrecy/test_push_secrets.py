@@ -10,8 +10,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from catalog.contract.signature import sign
-from catalog.contract.verification import SignatureRejected
+from catalog.contract.signatures import SignatureRejected, sign
 from pipeline.receiver.app import ReceiverApp
 from pipeline.receiver.secret_files import CurrentVerifier
 from resources.inbox.inbox_file import Arrival, InboxWriter, inbox_path

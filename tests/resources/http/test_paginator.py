@@ -11,9 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from catalog.contract import decisions
-from catalog.contract.plans import ELITE
-from catalog.contract.windows import plan_window
+from catalog.contract import constants
+from catalog.contract.plans import ELITE, plan_window
 from catalog.sandbox.sandbox import Sandbox
 from resources.errors import CursorLoop, Defer, NotData, RunawayPaging, TooSlow, TruncatedBody
 from resources.http.list_query import DateRange, ListPart, bound_text, event_filters
@@ -401,7 +400,7 @@ def test_a_list_of_the_whole_catalog_takes_at_most_two_percent_more_requests_tha
     total = landed.manifest.rows_claimed
     assert landed.manifest.complete
     assert total == landed.rows > 10_000
-    pages = ceil(total / decisions.EVENTS_LIMIT_MAX)
+    pages = ceil(total / constants.EVENTS_LIMIT_MAX)
     assert counted == landed.requests == landed.manifest.requests
     assert pages <= counted <= BAR * pages
     sys.stdout.write(f"\n{total:,} events in {counted} requests counted; {pages} pages\n")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from catalog.contract.decisions import SIGNATURE_HEADER
+from catalog.contract.constants import SIGNATURE_HEADER
 
 
 @dataclass(frozen=True)

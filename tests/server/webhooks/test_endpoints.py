@@ -15,9 +15,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from catalog.contract.plans import PLANS
-from catalog.server.accounts.json_file import JsonFileError
-from catalog.server.accounts.keys import KeyBook
-from catalog.server.webhooks.change_feed import batches
+from catalog.server.accounts import JsonFileError, KeyBook
+from catalog.server.webhooks.delivery import TargetRefused
 from catalog.server.webhooks.endpoints import (
     AccountWithoutPush,
     EndpointBook,
@@ -32,7 +31,7 @@ from catalog.server.webhooks.outbox import (
     OutboxDelivery,
     OutboxUnreadable,
 )
-from catalog.server.webhooks.url_guard import TargetRefused
+from catalog.server.webhooks.sender import batches
 from pipeline.cli.accounts import endpoints_app
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)

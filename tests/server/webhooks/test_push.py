@@ -11,11 +11,11 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from catalog.contract.decisions import IMPACT_MAJOR
+from catalog.contract.constants import IMPACT_MAJOR
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.store import SandboxStore
 from catalog.sandbox.world.world import World
-from catalog.server.accounts.keys import Accounts
+from catalog.server.accounts import Accounts
 from catalog.server.store import CatalogChange
 from catalog.server.webhooks.endpoints import AccountWithoutPush, EndpointError
 from catalog.server.webhooks.outbox import OutboxDelivery

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from catalog.server.webhooks.delivery import RESPONSE_BYTES_MAX, Poster
-from catalog.server.webhooks.url_guard import (
+from catalog.server.webhooks.delivery import (
+    RESPONSE_BYTES_MAX,
+    Poster,
     Resolver,
     TargetRefused,
     check_target,

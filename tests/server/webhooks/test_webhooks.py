@@ -18,7 +18,7 @@ import pytest
 from msgspec import json as msgspec_json
 from msgspec.structs import replace as replace_field
 
-from catalog.contract.decisions import (
+from catalog.contract.constants import (
     WEBHOOK_API_VERSION,
     WEBHOOK_KINDS,
     WEBHOOK_RETRY_AFTER_S,
@@ -26,12 +26,11 @@ from catalog.contract.decisions import (
 )
 from catalog.contract.plans import PLANS, Plan
 from catalog.contract.records import CancelledEvent, Delivery, Event
-from catalog.server.accounts.keys import Accounts, KeyBook
+from catalog.server.accounts import Accounts, KeyBook
 from catalog.server.store import CatalogChange, CatalogView, StoredEvent
 from catalog.server.webhooks.delivery import Poster
-from catalog.server.webhooks.endpoints import Endpoint, EndpointBook
+from catalog.server.webhooks.endpoints import Endpoint, EndpointBook, Receivers
 from catalog.server.webhooks.outbox import Outbox
-from catalog.server.webhooks.receivers import Receivers
 from catalog.server.webhooks.sender import SenderOptions, WebhookSender
 from tests.server.webhooks.receiver import Received, Receiver, digest
 

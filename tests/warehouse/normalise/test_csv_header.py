@@ -2,7 +2,7 @@
 
 import pytest
 
-from catalog.contract.csv_format import HEADER
+from catalog.contract.records import HEADER
 from warehouse.normalise.csv_header import Columns, columns_from, read_header
 
 

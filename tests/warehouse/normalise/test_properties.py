@@ -13,9 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from catalog.contract.csv_format import HEADER, encode_rows
 from catalog.contract.plans import PLANS, ImpactView, Plan, impact_band
-from catalog.contract.records import EVENT_FIELDS, Delivery, Event, EventCoin
+from catalog.contract.records import EVENT_FIELDS, HEADER, Delivery, Event, EventCoin, encode_rows
 from tests.warehouse.normalise.catalog_bodies import AT, BatchReader, csv_body, plain
 from warehouse.errors import WarehouseError
 from warehouse.normalise import export

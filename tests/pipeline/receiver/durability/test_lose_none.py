@@ -31,7 +31,7 @@ FRESHNESS = timedelta(minutes=1)
 @pytest.fixture
 def sender(monkeypatch: pytest.MonkeyPatch) -> RecordingPoster:
     sender = RecordingPoster(random.Random(1))
-    monkeypatch.setattr("catalog.sandbox.push.Poster", lambda **_: sender)
+    monkeypatch.setattr("catalog.sandbox.sandbox.Poster", lambda **_: sender)
     return sender
 
 

@@ -1,25 +1,25 @@
-"""The receiver's guard: was this body signed by a holder of the endpoint's secret?
+"""Webhook signatures: signed by the service, verified by a receiver (interface section 6).
 
     hex        `<hex>` of HMAC-SHA256 over the raw body; capitals and the prefix `sha256=` too
     base64     `<base64>` of the same
     t,v1       `t=<unix seconds>,v1=<hex>`, over `<t>.<raw body>`
     standard   Standard Webhooks: headers of its own, `v1,<base64>` over `<id>.<t>.<raw body>`
 
-Which form a header has, its shape states: the shapes have no value in common. Several values while
-a secret rotates are joined by a comma, in `standard` by a space.
+The service signs as `hex` or `t,v1`. A receiver tells the form from the shape of the header: no
+value has two shapes. While a secret rotates, several values are joined by a comma, in `standard` by
+a space.
 
-No form can be turned into another. `hex` and `base64` are one signature in two spellings. The
-others sign another message: to leave out the time, the signer's HMAC of the body alone is needed.
-What is left is to move the border: a body signed as `t,v1` would be, together with its `<t>.` in
-front, a body signed as `hex`, without a time. So a body that begins like the signed message of
-another form is refused in every form; a JSON object never does.
+A signature can't be moved to another form. `hex` and `base64` are one signature in two spellings;
+the others sign another message. One case remains: a body signed as `t,v1`, together with the `<t>.`
+in front of it, is a body signed as `hex`, without a time. So every form refuses a body that begins
+like the signed message of another form. A JSON object never does.
 
-Belongs here: checks of the raw bytes, before anything decodes them. Does not: signing
-(signature.py), what a body means, deliveries seen before. Instants are UTC, durations seconds.
+Times are UTC, durations seconds.
 """
 
 import base64
 import binascii
+import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Sequence
@@ -27,12 +27,41 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
-from catalog.contract.decisions import (
+from catalog.contract.constants import (
     ACCEPTED_FORMS,
+    SIGNATURE_FORMS,
     SIGNATURE_HEADER,
     SIGNATURE_TOLERANCE_S,
     AcceptedForm,
+    SignatureForm,
 )
+
+
+def sign(
+    body: bytes, *, secrets: Iterable[str], at: datetime, form: SignatureForm = SIGNATURE_FORMS[0]
+) -> str:
+    """Return the header's value for a raw body, with one digest per secret.
+
+    Only the form `t,v1` has the time in it.
+    """
+    timestamp = str(int(at.timestamp()))
+    stamped = form == "t,v1"
+    digests = [
+        f"v1={_stamped_digest(secret, timestamp, body)}" if stamped else _hex_digest(secret, body)
+        for secret in secrets
+    ]
+    if not digests:
+        raise ValueError("sign() needs at least one secret, got none")
+    return ",".join([f"t={timestamp}", *digests] if stamped else digests)
+
+
+def _hex_digest(secret: str, message: bytes) -> str:
+    return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
+
+
+def _stamped_digest(secret: str, timestamp: str, body: bytes) -> str:
+    return _hex_digest(secret, timestamp.encode() + b"." + body)
+
 
 Headers = Sequence[tuple[bytes, bytes]]
 RejectionReason = Literal["missing", "several", "malformed", "not_allowed", "mismatch", "stale"]

@@ -1,21 +1,93 @@
-"""Accounts and their keys: create, list, revoke, rotate; and the key ring of a server.
+"""Accounts: API keys and what they may do, monthly usage, and the JSON files of both.
 
-A key is random and shown once; the file holds its SHA-256. An account has a plan and at most
-that plan's number of usable keys; team seats change nothing (interface 5; decisions on keys).
+A key is random and shown once; the file holds its SHA-256. An account has a plan and at most that
+plan's number of usable keys; team seats change nothing (interface 5; decisions on keys). Requests
+are counted in memory for each key and month, by the catalog's clock, and written to a file, so that
+a restart does not start a new month.
 """
 
+import fcntl
 import hashlib
 import hmac
 import logging
+import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
-from catalog.contract.plans import ENTERPRISE, PLANS, Plan
-from catalog.server.accounts.json_file import JsonFile, JsonFileError
+from catalog.contract.plans import ENTERPRISE, PLANS, Plan, day_start
+from catalog.contract.records import Period, Usage
+
+T = TypeVar("T")
+
+
+class JsonFileError(Exception):
+    """A file of another form than expected; it was not changed."""
+
+
+class Edit(Generic[T]):
+    """Holds the value while the file is locked; assign `value` to change it."""
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+
+class JsonFile(Generic[T]):
+    """A file that holds a value of a msgspec type; an absent file is the type's default."""
+
+    def __init__(self, path: Path, kind: type[T]) -> None:
+        self.path = path
+        self._kind = kind
+
+    def version(self) -> tuple[int, int, int] | None:
+        """Return a value that changes with every change of the file; None when there is no file."""
+        try:
+            stat = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+    def read(self) -> T:
+        """Return the value. Raises JsonFileError when the file is not of the expected form."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=self._kind)
+        except FileNotFoundError:
+            return self._kind()
+        except msgspec.MsgspecError as error:
+            raise JsonFileError(
+                f"{self.path} can't be read as {self._kind.__name__}: {error}. It was not "
+                "changed; repair it or move it away."
+            ) from error
+
+    @contextmanager
+    def editing(self) -> Iterator[Edit[T]]:
+        """Lock, read, let the caller change the value, and write it if there was no error."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            edit = Edit(self.read())
+            yield edit
+            self._write(edit.value)
+
+    def _write(self, value: T) -> None:
+        temporary = self.path.with_suffix(".tmp")
+        data = msgspec.json.format(msgspec.json.encode(value), indent=2)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -293,3 +365,86 @@ def _check_limits(rate_per_s: float | None, burst: int | None, quota: int | None
         raise KeyBookError(f"burst must be from 1 to 1,000,000, got {burst}")
     if quota is not None and not 0 <= quota <= 10**12:
         raise KeyBookError(f"quota must be from 0 to 1,000,000,000,000 a month, got {quota}")
+
+
+_MONTHS_MAX = 24
+
+
+class UsageCounts(msgspec.Struct, frozen=True):
+    """Requests by meter id and month (`YYYY-MM`)."""
+
+    used: dict[str, dict[str, int]] = {}
+
+
+def quota_period(now: datetime) -> Period:
+    """Return the month of an instant: its first day and the next month's, 00:00 UTC."""
+    start = day_start(now).replace(day=1)
+    year, month = (start.year + 1, 1) if start.month == 12 else (start.year, start.month + 1)
+    return Period(start=start, end=start.replace(year=year, month=month))
+
+
+class UsageBook:
+    """Charges requests against the monthly quota."""
+
+    def __init__(self, file: JsonFile[UsageCounts] | None = None) -> None:
+        self._file = file
+        self._used = {} if file is None else file.read().used
+        self._dirty = False
+
+    def used(self, grant: Grant, now: datetime) -> int:
+        return self._used.get(grant.meter_id, {}).get(_month(now), 0)
+
+    def exhausted(self, grant: Grant, now: datetime) -> bool:
+        return grant.monthly_quota is not None and self.used(grant, now) >= grant.monthly_quota
+
+    def charge(self, grant: Grant, now: datetime, count: int = 1) -> None:
+        months = self._used.setdefault(grant.meter_id, {})
+        month = _month(now)
+        months[month] = months.get(month, 0) + count
+        if len(months) > _MONTHS_MAX:
+            # Never the month that is being charged: a sandbox may count in a past month.
+            del months[min(known for known in months if known != month)]
+        self._dirty = True
+
+    def read_out(self, grant: Grant, now: datetime) -> Usage:
+        """Return the record of GET /v2/usage."""
+        period, used, limit = quota_period(now), self.used(grant, now), grant.monthly_quota
+        return Usage(
+            plan=grant.plan.name,
+            period=period,
+            used=used,
+            limit=limit,
+            remaining=None if limit is None else max(0, limit - used),
+            reset_at=period.end,
+            rate=grant.rate_per_s,
+            burst=grant.burst,
+        )
+
+    def unwritten(self) -> UsageCounts | None:
+        """Return a copy of the counts if they changed since the last call."""
+        if self._file is None or not self._dirty:
+            return None
+        self._dirty = False
+        return UsageCounts(used={key: dict(months) for key, months in self._used.items()})
+
+    def write(self, counts: UsageCounts) -> None:
+        """Write the counts; for a thread, since it waits for the disk."""
+        if self._file is None:
+            return
+        try:
+            with self._file.editing() as edit:
+                edit.value = counts
+        except (OSError, JsonFileError):
+            # The server continues to count in memory, and tries to write at the next flush.
+            log.exception("the usage counts can't be written; they are kept in memory")
+            self._dirty = True
+
+    def flush(self) -> None:
+        """Write what is not written yet."""
+        counts = self.unwritten()
+        if counts is not None:
+            self.write(counts)
+
+
+def _month(now: datetime) -> str:
+    return f"{now.year:04d}-{now.month:02d}"

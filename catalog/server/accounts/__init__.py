@@ -1,1 +1,0 @@
-"""Accounts: keys, grants, monthly usage, and their JSON files."""

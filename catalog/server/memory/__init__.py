@@ -1,1 +1,0 @@
-"""A catalog view held in memory: indexes by date, coin, category and impact."""
