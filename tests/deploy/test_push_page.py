@@ -1,14 +1,12 @@
-"""docs/push.md agrees with the program and with the files that it shows."""
+"""docs/push.md agrees with the program."""
 
 import re
 from pathlib import Path
 
-import pytest
-
-from catalog.contract.constants import ACCEPTED_FORMS
+from catalog.contract.decisions import ACCEPTED_FORMS
 from pipeline.settings import described
 from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter
-from tests.deploy.page import DEPLOY, PUSH_PAGE, blocks, blocks_of
+from tests.deploy.page import PUSH_PAGE, blocks, blocks_of
 from tests.deploy.test_operate import CHECKED, Machine
 from tests.resources.inbox.deliveries import Clock, delivery
 from tests.test_cli import ROOT
@@ -25,12 +23,6 @@ def test_every_block_of_commands_says_where_it_runs() -> None:
     marks = {block.mark for block in blocks(PUSH_PAGE) if block.language == "sh"}
     tried_by_the_readme_test = {"push sandbox", "push receiver", "pushed"}
     assert marks == {*CHECKED, "inbox", *tried_by_the_readme_test}
-
-
-@pytest.mark.parametrize("name", ["nginx-webhooks.conf", "Caddyfile"])
-def test_the_configurations_of_the_page_are_the_files_that_the_tests_run(name: str) -> None:
-    (block,) = blocks_of(f"deploy/{name}", PUSH_PAGE)
-    assert block.text == (DEPLOY / name).read_text("utf-8")
 
 
 def test_every_status_of_the_receiver_is_on_the_page() -> None:
