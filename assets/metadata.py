@@ -23,13 +23,13 @@ from assets.feed_day import FeedDay, feed_day_of
 from catalog.contract.bodies import delivery_body, list_body, single_body
 from resources.backfill.backfill import Backfill
 from resources.feeds import Pulled
+from warehouse import bounds
 from warehouse.batch_problems import BatchProblem, problems_of_landed, problems_of_record
+from warehouse.codecs import Unreadable, decoded, raw_text
 from warehouse.errors import WarehouseError
 from warehouse.history.merge_report import MergeReport
 from warehouse.landing.batches import Feed, LandedPage, Manifest
 from warehouse.landing.landing import Landing
-from warehouse.normalise.payloads import Unreadable, decoded, pages
-from warehouse.normalise.values import raw_text
 from warehouse.schema.tables import Table
 from warehouse.sql import Statements
 
@@ -87,9 +87,9 @@ def batch_preview(landing: Landing, manifest: Manifest) -> str:
         if manifest.feed == "export":
             rows = _first_csv_rows(next(landing.body(manifest), b"")[:_HEAD_BYTES])
         elif manifest.feed == "deliveries":
-            rows = _deliveries(islice(pages(landing, manifest), ROWS))
+            rows = _deliveries(islice(landing.pages(manifest, max_bytes=bounds.PAGE_BYTES), ROWS))
         elif manifest.pages and manifest.pages[0].length <= _PAGE_BYTES:
-            rows = _first_json_rows(next(pages(landing, manifest))[1])
+            rows = _first_json_rows(next(landing.pages(manifest, max_bytes=bounds.PAGE_BYTES))[1])
         else:
             rows = []
     except (WarehouseError, csv.Error):

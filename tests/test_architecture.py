@@ -60,6 +60,7 @@ FLOORS = {
     ),
     "warehouse": (
         "bounds clock connections errors sql",
+        "codecs",
         "files schema",
         "landing",
         "home normalise publish queries",

@@ -12,7 +12,7 @@ import httpx
 from resources.errors import CatalogError, ContractBroken, TooLarge, TruncatedBody
 from resources.http.redaction import redactor_of
 from warehouse.bounds import RATIO_FROM_BYTES
-from warehouse.normalise.payloads import GZIP_MAGIC, DamagedGzip, Gunzip
+from warehouse.codecs import GZIP_MAGIC, DamagedGzip, Gunzip
 
 _LAYERS_MAX: Final = 2
 """How often a body may be compressed: a gzip file, sent with gzip as its encoding."""

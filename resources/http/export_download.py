@@ -21,8 +21,7 @@ from resources.http.calls import Caller, Opened, evidence_of
 from resources.http.list_query import Validators
 from resources.http.responses import looks_like_html
 from resources.service_clock import read_http_date
-from warehouse.normalise.csv_counter import RecordCounter
-from warehouse.normalise.payloads import kind_of
+from warehouse.codecs import RecordCounter, kind_of
 
 _HEAD_BYTES: Final = 65_536
 _STATUSES: Final = frozenset({200, 304})

@@ -11,7 +11,7 @@ from resources.http.calls import Answer
 from resources.http.pages import COUNT_MAX, decoded_json
 from resources.http.responses import BodyShape, read_error_body
 from resources.limits.allowance import ReportedLimits, next_reset
-from warehouse.normalise.values import storable_text
+from warehouse.codecs import storable_text
 
 EventStatus = Literal["found", "gone", "not_found"]
 EVENT_STATUSES: Final = frozenset({200, 404, 410})

@@ -15,8 +15,7 @@ from catalog.contract.bodies import ListBody, ListShape, list_body
 from resources.errors import NotData, NotDataKind, TooLarge, TruncatedBody
 from resources.http.calls import Answer
 from resources.http.responses import looks_like_html
-from warehouse.normalise.payloads import Oversized, Unreadable, decoded
-from warehouse.normalise.values import raw_text, storable_text
+from warehouse.codecs import Oversized, Unreadable, decoded, raw_text, storable_text
 
 CURSOR_CHARS: Final = 4_096
 """A longer cursor is an error: it would not fit into a request."""

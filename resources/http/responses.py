@@ -32,7 +32,7 @@ from resources.http.retries import RetryPolicy
 from resources.limits.allowance import QuotaHeaders, next_reset
 from resources.limits.limiter import RATE_LIMITED_WAIT_S
 from resources.service_clock import read_http_date, retry_after_s
-from warehouse.normalise.payloads import kind_of
+from warehouse.codecs import kind_of
 
 BodyShape = Literal["json", "text", "html", "empty"]
 

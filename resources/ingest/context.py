@@ -21,11 +21,11 @@ from catalog.contract.plans import PLANS, Plan, day_start
 from resources.errors import Defer
 from resources.http.client import CatalogClient
 from resources.service_clock import ServiceClock
+from warehouse.codecs import storable_text
 from warehouse.files.storage import make_folders
 from warehouse.landing.batches import Feed, Manifest, Scope
 from warehouse.landing.journal import Intent, OpenPull
 from warehouse.landing.landing import Landing, Pull
-from warehouse.normalise.values import storable_text
 
 
 class LandingRoom:

@@ -16,9 +16,9 @@ from resources.http.lookups import read_instant
 from resources.http.pages import RawPage
 from resources.ingest.context import PullContext, list_content_at, plan_of
 from resources.ingest.revalidation import kept_validator
+from warehouse.codecs import Unreadable, decoded, list_in
 from warehouse.landing.batches import Feed, Manifest, Scope
 from warehouse.landing.journal import Intent, PageNote
-from warehouse.normalise.payloads import Unreadable, decoded, list_in
 
 _DAY_CHARS: Final = len("2026-03-01")
 

@@ -32,8 +32,7 @@ from warehouse.home import Home
 from warehouse.landing.archive import import_export
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
-from warehouse.normalise.sink import BatchCounts
-from warehouse.normalise.unchanged import UnchangedRecords
+from warehouse.normalise.staging import BatchCounts, UnchangedRecords
 
 EXAMPLES, EXAMPLES_AT_LENGTH = 4, 400
 FILES = {

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import duckdb
 
 from warehouse.batch_problems import FAILED
+from warehouse.codecs import storable_text
 from warehouse.errors import (
     QUERY_INTERRUPTED,
     BatchFailed,
@@ -23,7 +24,6 @@ from warehouse.errors import (
 )
 from warehouse.landing.batches import Manifest
 from warehouse.normalise.normalise import NormalisedBatch
-from warehouse.normalise.values import storable_text
 
 Status = Literal["merged", "quarantined"]
 

@@ -24,6 +24,7 @@ from time import time
 import msgspec
 import zstandard
 
+from warehouse.codecs import Oversized
 from warehouse.errors import (
     DamagedBody,
     DamagedManifest,
@@ -269,11 +270,29 @@ class Landing:
         for _ in self.body(manifest):
             pass
 
-    def pages(self, manifest: Manifest) -> Iterator[tuple[LandedPage, bytes]]:
-        """Yield every page with its bytes, in the order of arrival."""
-        whole = b"".join(self.body(manifest))
+    def pages(
+        self, manifest: Manifest, *, max_bytes: int | None = None
+    ) -> Iterator[tuple[LandedPage, bytes]]:
+        """Yield every page with its bytes, in the order of arrival; one page is in memory.
+
+        Raises:
+            DamagedBody: at the end of the body, which has another hash than the landed bytes.
+            Oversized: a page has more than `max_bytes`.
+        """
+        chunks = self.body(manifest)
+        buffer, start = bytearray(), 0
         for page in manifest.pages:
-            yield page, whole[page.offset : page.offset + page.length]
+            if max_bytes is not None and page.length > max_bytes:
+                raise Oversized(
+                    f"a page of {page.length} bytes; expected at most {max_bytes} in one piece"
+                )
+            while start + len(buffer) < page.offset + page.length and (chunk := next(chunks, b"")):
+                buffer += chunk
+            del buffer[: page.offset - start]
+            start = page.offset
+            yield page, bytes(buffer[: page.length])
+        for _ in chunks:
+            pass  # The sha256 is checked at the end of the bytes.
 
     def body_path(self, manifest: Manifest) -> Path:
         """Return the compressed file, for readers that accept zstd."""

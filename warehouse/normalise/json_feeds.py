@@ -12,11 +12,18 @@ from typing import Any, Final
 from catalog.contract.bodies import DeliveryBody, ListBody, delivery_body, single_body
 from catalog.contract.constants import WEBHOOK_MEANINGS
 from warehouse import bounds
+from warehouse.codecs import (
+    HtmlBody,
+    Unreadable,
+    decoded,
+    error_words,
+    list_in,
+    storable,
+    storable_text,
+)
 from warehouse.landing.batches import LandedPage, Manifest
-from warehouse.normalise.json_rows import EventRows, columns_of
-from warehouse.normalise.payloads import HtmlBody, Unreadable, decoded, error_words, list_in
-from warehouse.normalise.sink import RAW_MAX, BatchCounts, Sink
-from warehouse.normalise.values import BadRow, shown_raw, storable, storable_text, text_of
+from warehouse.normalise.rows import BadRow, EventRows, columns_of, shown_raw, text_of
+from warehouse.normalise.staging import RAW_MAX, BatchCounts, Sink
 
 Pages = Iterable[tuple[LandedPage, bytes]]
 MakeRow = Callable[[Any, int], dict[str, Any]]

@@ -1,22 +1,133 @@
-"""The tables that events are normalised into, and the counts of their rows.
+"""The temporary tables that a batch is read into, and the counts of their rows.
 
-Belongs here: filling and counting `normalised`, `seen` and `rejected`. Does not: readers.
+`Sink` inserts rows made in Python: a chunk is one JSON text, bound to a statement. `EventTables`
+holds `normalised`, `seen` and `rejected`. `UnchangedRecords` finds the records of an export that
+are the same as before: the state keeps the md5 of each record that it accepted from an export,
+until anything else about its event is accepted.
 """
 
-from typing import Any, Final
+import copy
+from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
 import duckdb
+import msgspec
 
 from catalog.contract.constants import IMPACT_MAX, IMPACT_MIN
+from warehouse import bounds
+from warehouse.codecs import holds_nul, raw_text, storable_text
 from warehouse.landing.batches import Manifest
 from warehouse.normalise.csv_lists import ListSeparators
-from warehouse.normalise.sink import RAW_MAX, Sink
-from warehouse.normalise.values import define_macros
+from warehouse.normalise.rows import BadRow, define_macros
 from warehouse.schema.columns import BIT, GROUPS
 from warehouse.sql import Statements, parsed
 
 _SQL = Statements(__package__, GROUPS)
+
+RAW_MAX: Final = 65_536
+"""Characters of a rejected row that are kept."""
+_ROWS: Final = 8_192
+_BYTES: Final = 8 << 20
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class Sink:
+    """Collects rows and inserts them. `insert` is the statement, `values` its parameters."""
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        batch_id: str,
+        insert: str | duckdb.Statement,
+        values: dict[str, Any],
+    ) -> None:
+        self._connection = connection
+        self._batch_id = batch_id
+        self._insert = insert
+        self._values = values
+        self._good = _Chunk()
+        self._bad = _Chunk()
+        self.rejected = 0
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Add one row.
+
+        Raises:
+            BadRow: it has a character that can't be stored, or is too large.
+        """
+        try:
+            encoded = _ENCODER.encode(row)
+        except UnicodeEncodeError as error:
+            raise BadRow("a text is not UTF-8, or has half of a surrogate pair") from error
+        if len(encoded) > bounds.ROW_BYTES:
+            raise BadRow(f"a row of {len(encoded)} bytes; expected at most {bounds.ROW_BYTES}")
+        if b"\\u0000" in encoded and holds_nul(row):
+            raise BadRow("a text contains the character NUL")
+        if self._good.full(encoded):
+            self._flush_good()
+        self._good.add(encoded)
+
+    def reject(self, position: int, reason: str, raw: Any) -> None:
+        """Add an unreadable row with the reason; above `bounds.REJECTS`, only count it."""
+        self.rejected += 1
+        if self.rejected > bounds.REJECTS:
+            return
+        text = raw if isinstance(raw, str) else raw_text(raw)
+        if len(text) > RAW_MAX:
+            reason, text = f"{reason} (raw text cut)", text[:RAW_MAX]
+        row = {"position": position, "reason": storable_text(reason), "raw": storable_text(text)}
+        encoded = _ENCODER.encode(row)
+        if self._bad.full(encoded):
+            self._flush_bad()
+        self._bad.add(encoded)
+
+    def close(self) -> None:
+        self._flush_good()
+        self._flush_bad()
+
+    def _flush_good(self) -> None:
+        if self._good.rows:
+            self._connection.execute(self._insert, {**self._values, "rows": self._good.drain()})
+
+    def _flush_bad(self) -> None:
+        if self._bad.rows:
+            values = {"batch_id": self._batch_id, "rows": self._bad.drain()}
+            self._connection.execute(_SQL["reject_rows"], values)
+
+
+class _Chunk:
+    def __init__(self) -> None:
+        self.rows: list[bytes] = []
+        self._bytes = 0
+
+    def full(self, more: bytes) -> bool:
+        return len(self.rows) >= _ROWS or (bool(self.rows) and self._bytes + len(more) > _BYTES)
+
+    def add(self, row: bytes) -> None:
+        self.rows.append(row)
+        self._bytes += len(row)
+
+    def drain(self) -> str:
+        text = b"[" + b",".join(self.rows) + b"]"
+        self.rows, self._bytes = [], 0
+        return text.decode()
+
+
+class BatchCounts:
+    """The rows that arrived, counted from the pages themselves, and the faults of the pages."""
+
+    def __init__(self) -> None:
+        self.arrived = 0
+        self.rejected = 0
+        self.ignored = 0
+        self.notes: dict[str, None] = {}
+        self.faults: list[str] = []
+        self.flagged: str | None = None
+        self.learnt: ListSeparators | None = None
+
+    def note(self, words: str) -> None:
+        self.notes[words] = None
+
 
 _BITS: Final = {f"{name}_bit": BIT[name] for name in ("title", "date", "impact", "impact_band")}
 _PREPARED: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
@@ -85,3 +196,90 @@ class EventTables:
             or (categories_split and learnt.categories is None)
             or (coins_split and learnt.coins is None)
         )
+
+
+class _Body(NamedTuple):
+    """The export whose records are in `arrived`: its hash, its plan, its counts."""
+
+    sha256: str
+    plan: str
+    counts: BatchCounts
+
+
+class UnchangedRecords:
+    """The unchanged records of an export. Uses the tables `event_seen` and `arrived`."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._body: _Body | None = None
+        self._is_allowed = False
+        self._is_on = False
+        self.count = 0
+        """Number of unchanged records in the current batch."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether unchanged records were searched in the current batch."""
+        return self._is_on
+
+    def begin(self) -> None:
+        """Begin a batch, without any unchanged record so far."""
+        self._is_allowed, self._is_on, self.count = True, False, 0
+        self._connection.execute(parsed(_SQL["nothing_unchanged"]))
+
+    def forget(self) -> None:
+        """Treat every record of the current batch as new."""
+        self.begin()
+        self._body, self._is_allowed = None, False
+
+    def may_find(self) -> bool:
+        """Whether any record can be unchanged; if not, no search is needed."""
+        if not self._is_allowed:
+            return False
+        return bool(self._connection.execute(parsed(_SQL["has_accepted_records"])).fetchall()[0][0])
+
+    def find(self, query: str, values: dict[str, Any]) -> int | None:
+        """Run the query that fills `arrived` from a file; return the number of its records.
+
+        None if an id occurs twice: the content of its rows decides which is used.
+
+        Raises:
+            duckdb.Error: the file can't be read that way.
+        """
+        self._body = None
+        self._connection.execute(query, values)
+        records, ids, different, unchanged = self._counts()
+        if ids != different:
+            return None
+        self._use(unchanged)
+        return records
+
+    def note(self, manifest: Manifest, counts: BatchCounts) -> None:
+        """Record that `arrived` has all records of a body, if it was read without a fault."""
+        if self._is_on and not counts.faults:
+            kept = copy.deepcopy(counts)
+            kept.learnt = None
+            self._body = _Body(manifest.sha256, manifest.plan, kept)
+
+    def same_body_as_before(self, manifest: Manifest) -> BatchCounts | None:
+        """Return the counts of the previous export if this body is the same and still valid."""
+        body = self._body
+        if body is None or (body.sha256, body.plan) != (manifest.sha256, manifest.plan):
+            return None
+        self._connection.execute(_SQL["find_unchanged_of_body"])
+        records, _, _, unchanged = self._counts()
+        if unchanged != records:
+            self._body = None
+            return None
+        self._use(unchanged)
+        return copy.deepcopy(body.counts)
+
+    def _use(self, unchanged: int) -> None:
+        self._connection.execute(_SQL["view_unchanged"])
+        self.count, self._is_on = unchanged, True
+
+    def _counts(self) -> tuple[int, int, int, int]:
+        counts: tuple[int, int, int, int] = self._connection.execute(
+            _SQL["count_arrived"]
+        ).fetchall()[0]
+        return counts

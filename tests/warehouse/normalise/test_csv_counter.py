@@ -6,7 +6,7 @@ import io
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from warehouse.normalise.csv_counter import QuickCounter, RecordCounter
+from warehouse.codecs import QuickCounter, RecordCounter
 
 TEXTS = st.text(alphabet='ab,"\n\r;é', max_size=40)
 CELLS = st.text(alphabet='ab,"\n\r;é', max_size=8)

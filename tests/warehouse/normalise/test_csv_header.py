@@ -3,7 +3,7 @@
 import pytest
 
 from catalog.contract.records import HEADER
-from warehouse.normalise.csv_header import Columns, columns_from, read_header
+from warehouse.normalise.csv_reader import Columns, columns_from, read_header
 
 
 def header(text: str) -> Columns:

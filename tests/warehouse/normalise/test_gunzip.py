@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from warehouse.normalise.payloads import DamagedGzip, Gunzip, Unreadable, gunzip
+from warehouse.codecs import DamagedGzip, Gunzip, Unreadable, gunzip
 
 TEXT = random.Random(7).randbytes(50_000) + b"word " * 100_000
 MEMBERS = gzip.compress(TEXT[:20_000]) + gzip.compress(TEXT[20_000:])

@@ -1,7 +1,7 @@
-"""The form of a body's bytes and how they are read: page by page, with gzip decompressed.
+"""Bytes and values: gzip, JSON, CSV records, and texts that can be stored.
 
-Belongs here: everything that does not depend on a field. Does not: rows (json_rows.py,
-csv_header.py).
+Clients and the reader of landed batches share these codecs. Rows and fields are in
+warehouse/normalise. Limits are in bounds.py.
 """
 
 import codecs
@@ -17,9 +17,6 @@ from almanac.forms.plain_text import plain_line
 from catalog.contract.bodies import ListBody, list_body
 from warehouse import bounds
 from warehouse.errors import WarehouseError
-from warehouse.landing.batches import LandedPage, Manifest
-from warehouse.landing.landing import Landing
-from warehouse.normalise.values import raw_text
 
 Kind = Literal["empty", "html", "json", "csv"]
 GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -56,28 +53,6 @@ def kind_of(head: bytes) -> Kind:
     if start[:1] == b"<":
         return "html"
     return "json" if start[:1] in b"{[" else "csv"
-
-
-def pages(landing: Landing, manifest: Manifest) -> Iterator[tuple[LandedPage, bytes]]:
-    """Yield every page with its landed bytes; only one page is in memory at a time.
-
-    Raises:
-        Unreadable: a page is too large to be read whole.
-    """
-    chunks = landing.body(manifest)
-    buffer, start = bytearray(), 0
-    for page in manifest.pages:
-        if page.length > bounds.PAGE_BYTES:
-            raise Oversized(
-                f"a page of {page.length} bytes; expected at most {bounds.PAGE_BYTES} in one piece"
-            )
-        while start + len(buffer) < page.offset + page.length and (chunk := next(chunks, b"")):
-            buffer += chunk
-        del buffer[: page.offset - start]
-        start = page.offset
-        yield page, bytes(buffer[: page.length])
-    for _ in chunks:
-        pass  # The sha256 is checked at the end of the bytes.
 
 
 class DamagedGzip(Exception):
@@ -235,3 +210,161 @@ def error_words(value: Any) -> str | None:
         return None
     words = error if isinstance(error, str) else raw_text(error)
     return plain_line(words[:_WORDS_READ])[:_WORDS_MAX]
+
+
+_FIELD_ENDS: Final = b",\n\r"
+_NO_SIGNS: Final = bytes(set(range(256)) - set(b'"\n\r\0'))
+
+
+class RecordCounter:
+    """Counts records, header included: feed it the bytes, then read the attributes.
+
+    `records` counts those that end with a line end; `finish` adds an open last record.
+    """
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.last_fields = 0
+        """Fields of the last record."""
+        self.in_quotes = False
+        self.ends_with_line_end = True
+        self._head: bytes | None = b""
+        self._open = False
+        self._commas = 0
+        self._at_field_start = True
+        self._just_closed = False
+
+    def feed(self, data: bytes) -> None:
+        if self._head is not None:
+            self._head += data
+            if len(self._head) < len(codecs.BOM_UTF8):
+                return
+            data, self._head = self._head.removeprefix(codecs.BOM_UTF8), None
+        self._feed(data)
+
+    def finish(self) -> None:
+        """End the input: an open record is counted."""
+        if self._head is not None:
+            data, self._head = self._head, None
+            self._feed(data)
+        self.ends_with_line_end = not self._open
+        if self._open:
+            self._close_record()
+
+    def _feed(self, data: bytes) -> None:
+        for place, text in enumerate(data.split(b'"')):
+            if place:
+                self._quote()
+            if text and not self.in_quotes:
+                self._unquoted(text)
+
+    def _quote(self) -> None:
+        """Handle a quote, which opens or closes a field, doubles a closing quote, or is text."""
+        self._open = True
+        if self.in_quotes:
+            self.in_quotes, self._just_closed = False, True
+        else:
+            self.in_quotes = self._at_field_start or self._just_closed
+            self._just_closed = False
+        self._at_field_start = False
+
+    def _unquoted(self, text: bytes) -> None:
+        self._just_closed = False
+        self._at_field_start = text[-1] in _FIELD_ENDS
+        lines = text.splitlines()
+        self._commas += lines[0].count(b",")
+        self._open = self._open or bool(lines[0])
+        ended = text[-1] in b"\n\r"
+        if len(lines) == 1 and not ended:
+            return
+        if self._open:
+            self._close_record()
+        whole = [line for line in (lines[1:] if ended else lines[1:-1]) if line]
+        if whole:
+            self.records += len(whole)
+            self.last_fields = whole[-1].count(b",") + 1
+        if not ended:
+            self._open, self._commas = True, lines[-1].count(b",")
+
+    def _close_record(self) -> None:
+        self.records += 1
+        self.last_fields = self._commas + 1
+        self._open, self._commas = False, 0
+
+
+class QuickCounter:
+    """The same count at ten times the speed, from line ends and the parity of quotes alone.
+
+    It is wrong if a quote is inside an unquoted field, and it counts blank lines. Compare it with
+    another count, and use RecordCounter if they differ.
+    """
+
+    def __init__(self) -> None:
+        self.has_nul = False
+        self._ends = 0
+        self._inside = 0
+        self._last = b""
+
+    def feed(self, data: bytes) -> None:
+        if not data:
+            return
+        kept = data.translate(None, _NO_SIGNS)
+        self.has_nul = self.has_nul or b"\0" in kept
+        pieces = kept.split(b'"')
+        outside = b"".join(pieces[self._inside :: 2])
+        self._ends += outside.count(b"\n") + outside.count(b"\r") - outside.count(b"\r\n")
+        if not self._inside and self._last == b"\r" and data[:1] == b"\n":
+            self._ends -= 1
+        self._inside ^= (len(pieces) - 1) & 1
+        self._last = data[-1:]
+
+    @property
+    def records(self) -> int:
+        """Records so far, including an open last one."""
+        return self._ends + (self._last not in (b"", b"\n", b"\r"))
+
+
+_INTEGER_BITS: Final = 63
+
+
+def storable(value: Any) -> Any:
+    """Return a value that JSON can hold: infinite numbers and those over 64 bits become text."""
+    if isinstance(value, dict):
+        return {key: storable(element) for key, element in value.items()}
+    if isinstance(value, list):
+        return [storable(element) for element in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if type(value) is int and value.bit_length() > _INTEGER_BITS:
+        return str(float(value)) if value.bit_length() < 1_000 else "inf"
+    return value
+
+
+def storable_text(text: str) -> str:
+    """Return a text that can be stored: other characters are replaced by escapes."""
+    if "\0" in text:
+        text = text.replace("\0", "\u2400")
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def holds_nul(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(holds_nul(key) or holds_nul(element) for key, element in value.items())
+    if isinstance(value, list):
+        return any(map(holds_nul, value))
+    return isinstance(value, str) and "\0" in value
+
+
+def raw_text(value: Any) -> str:
+    """Return any row as JSON text for people to read."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return ascii_text(value)
+
+
+def ascii_text(value: Any) -> str:
+    try:
+        return ascii(value)
+    except RecursionError:
+        return "(nested too deep to show)"
