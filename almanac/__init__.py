@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from almanac.audit.result import Audit
     from almanac.coins import Coin
-    from almanac.coverage import Coverage
     from almanac.database import Database
     from almanac.database import open_database as open
     from almanac.errors import (
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         UnknownName,
         WarehouseError,
     )
+    from almanac.events import Coverage
     from almanac.results import Result
     from almanac.study.study import Study
 

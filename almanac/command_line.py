@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from almanac.errors import AlmanacError, InvalidArgument, WarehouseError
-from almanac.forms.output import accept_any_text, fitted
-from almanac.forms.plain_text import plain
+from almanac.forms import accept_any_text, fitted, plain
 from almanac.instants import refuse_misread
-from almanac.paths import local_path
+from almanac.user_files import local_path
 
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
@@ -146,13 +145,11 @@ def _add_sql(commands: Any) -> None:
 
 
 def _sql(given: argparse.Namespace) -> int:
-    from almanac.forms.text_table import text_table
+    from almanac.forms import text_table
     from almanac.reader import find_file
     from almanac.reading.answers import stream_answer
-    from almanac.reading.bounded_process import bound_memory
     from almanac.reading.published import connected, run_sql
-    from almanac.reading.query_limits import QueryHooks, QueryLimits
-    from almanac.reading.signals import held_signals
+    from almanac.reading.query_limits import QueryHooks, QueryLimits, bound_memory, held_signals
 
     # While DuckDB runs, Python's own handler may come late, or not at all.
     hold_signals = partial(held_signals, (signal.SIGINT, signal.SIGTERM))
@@ -186,7 +183,7 @@ def _sql(given: argparse.Namespace) -> int:
 
 def _end_stuck(why: str | None) -> None:
     """End the process for a query that does not: some functions never check for an interrupt."""
-    from almanac.reading.bounded_process import end_process
+    from almanac.reading.query_limits import end_process
 
     message = _INTERRUPTED if why is None else f"the query was stopped: {why}"
     end_process(f"almanac: {message}\n", EXIT_INTERRUPTED if why is None else EXIT_ERROR)
@@ -308,7 +305,7 @@ def _add_audit(commands: Any) -> None:
 
 
 def _audit(given: argparse.Namespace) -> int:
-    from almanac.audit.command import AuditOptions, run_audit
+    from almanac.audit.audit import AuditOptions, run_audit
 
     options = AuditOptions(
         signals=given.signals,
@@ -348,8 +345,7 @@ def _add_changes(commands: Any) -> None:
 
 
 def _changes(given: argparse.Namespace) -> int:
-    from almanac.digest.content import digest_of
-    from almanac.digest.messages import LISTED, in_form
+    from almanac.digest import LISTED, digest_of, in_form
     from almanac.reader import Reader, find_file
 
     limit = LISTED if given.limit is None and given.form != "json" else given.limit
@@ -394,7 +390,7 @@ def _add_coverage(commands: Any) -> None:
 
 def _coverage(given: argparse.Namespace) -> int:
     from almanac.database import open_database
-    from almanac.forms.text_table import cell, text_table
+    from almanac.forms import cell, text_table
 
     with open_database(given.home) as database:
         found = database.coverage(given.at)
@@ -424,7 +420,7 @@ def _add_resolve(commands: Any) -> None:
 
 def _resolve(given: argparse.Namespace) -> int:
     from almanac.database import open_database
-    from almanac.forms.text_table import text_table
+    from almanac.forms import text_table
 
     with open_database(given.home) as database:
         coin = database.resolve(argument_text(given.coin, "the coin"))
@@ -441,7 +437,7 @@ def _print(text: str) -> None:
 
 
 def _print_json(value: Any) -> None:
-    from almanac.forms.markup import json_text
+    from almanac.forms import json_text
 
     sys.stdout.write(json_text(value) + "\n")
 

@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any, Self
 from almanac import coins as coin_names
 from almanac import events
 from almanac.coins import Coin
-from almanac.coverage import Coverage, coverage_at
 from almanac.errors import InvalidArgument, UnknownName
-from almanac.events import Basis, Coins, Names
+from almanac.events import Basis, Coins, Coverage, Names, coverage_at
 from almanac.instants import Duration, Instant, plain_number, refuse_misread, zone
-from almanac.joins.questions import Joins
-from almanac.paths import local_path
+from almanac.joins import Joins
 from almanac.reader import CoinTexts, Reader, find_file
 from almanac.reading.named_sql import NamedStatements
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
 from almanac.study.questions import EventStudies
-from almanac.user_files.tables import read_table
+from almanac.user_files import local_path, read_table
 
 if TYPE_CHECKING:
     from almanac.audit.result import Audit

@@ -13,8 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.errors import InvalidArgument
-from almanac.paths import local_path
-from almanac.user_files.tables import PARQUET, TEXT, CsvFile, open_parquet
+from almanac.user_files import PARQUET, TEXT, CsvFile, local_path, open_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from typing import Any, Final
 import dagster as dg
 import duckdb
 
-from almanac.forms.plain_text import plain_line
+from almanac.forms import plain_line
 from assets.feed_day import FeedDay, feed_day_of
 from catalog.contract.bodies import delivery_body, list_body, single_body
 from resources.backfill.backfill import Backfill

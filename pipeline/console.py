@@ -19,9 +19,7 @@ from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColu
 from rich.table import Column, Table
 from rich.text import Text
 
-from almanac.forms.output import fitted
-from almanac.forms.plain_text import escaped_in_json, plain, plain_line
-from almanac.forms.text_table import cell
+from almanac.forms import cell, escaped_in_json, fitted, plain, plain_line
 from resources import waits
 from warehouse.errors import QUERY_INTERRUPTED
 

@@ -32,11 +32,12 @@ ALLOWED = {
 FLOORS = {
     "almanac": (
         "errors forms",
-        "paths",
-        "instants reading results user_files",
+        "csv_check",
+        "user_files",
+        "instants reading results",
         "frames reader streams",
-        "coins",
-        "coverage events pairs",
+        "coins next_events",
+        "events",
         "audit digest joins study",
         "database",
         "adapters command_line",

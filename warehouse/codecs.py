@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from almanac.forms.plain_text import plain_line
+from almanac.forms import plain_line
 from catalog.contract.bodies import ListBody, list_body
 from warehouse import bounds
 from warehouse.errors import WarehouseError

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import BinaryIO, Final
 
 from almanac.errors import QueryRefused
-from almanac.forms.answer_forms import FileForm, names_a_stream
+from almanac.forms import FileForm, names_a_stream
 from almanac.reading.answers import copied, write_own_file
 from almanac.reading.published import QueryAnswer, connect, connected, run_sql
 from almanac.reading.query_limits import QueryHooks, QueryLimits

@@ -12,9 +12,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from almanac.adapters.bars import NUMBERS, Wanted, coin_of_pair, features_of, framework
+from almanac.coins import LabelledCoins
 from almanac.errors import InvalidArgument
 from almanac.instants import Duration
-from almanac.pairs import Coins
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ def with_lines(
     taken = {str(name).lower() for name in prices.columns} & set(NUMBERS)
     if taken:  # backtrader finds the columns of lines by name, in any case.
         raise InvalidArgument(f"prices has a column {min(taken)!r} already; rename or drop it")
-    named: Coins = {0: coin_of_pair(db, coin) if isinstance(coin, str) else coin}
+    named: LabelledCoins = {0: coin_of_pair(db, coin) if isinstance(coin, str) else coin}
     # What is known at a close that dates a bar is known at the instant itself.
     as_of = "bar_close" if dated_by == "open" else "bar_open"
     known = features_of(db, prices.index, bar, named, as_of=as_of, **wanted)[0]

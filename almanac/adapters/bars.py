@@ -9,11 +9,10 @@ from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from almanac.coins import Coin
+from almanac.coins import Coin, LabelledCoins, resolve_pair
 from almanac.errors import InvalidArgument
 from almanac.events import Names
 from almanac.instants import Duration, duration
-from almanac.pairs import Coins, resolve_pair
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +42,7 @@ def features_of(
     db: "Database",
     index: "pd.DatetimeIndex",
     bar: Duration,
-    coins: Coins,
+    coins: LabelledCoins,
     *,
     as_of: Any = "bar_close",
     **wanted: Unpack[Wanted],
@@ -94,7 +93,7 @@ def check_bars(index: Any, bar: Duration) -> None:
         )
 
 
-def coin_of_pair(db: "Database", pair: str, coins: Coins | None = None) -> Coin:
+def coin_of_pair(db: "Database", pair: str, coins: LabelledCoins | None = None) -> Coin:
     """Return the coin of a pair such as `BTC/USDT`, `BTC/USDT:USDT`, `BTC-USD`, a ticker or slug.
 
     `coins` goes first: the coins of the pairs, or of their tickers, that the caller names.
@@ -105,7 +104,7 @@ def coin_of_pair(db: "Database", pair: str, coins: Coins | None = None) -> Coin:
 
 
 def coins_of_labels(
-    db: "Database", labels: Iterable[Any], coins: Coins | None
+    db: "Database", labels: Iterable[Any], coins: LabelledCoins | None
 ) -> dict[Any, str | Coin]:
     """Return the coin of each label, as `coin_of_pair`."""
     return {label: coin_of_pair(db, str(label), _with_texts(coins)) for label in labels}
@@ -128,6 +127,6 @@ def framework(name: str, package: str) -> Any:
         ) from error
 
 
-def _with_texts(coins: Coins | None) -> Coins | None:
+def _with_texts(coins: LabelledCoins | None) -> LabelledCoins | None:
     """Return the coins under the texts of their labels, since a label may be a number."""
     return None if coins is None else {str(label): coin for label, coin in coins.items()}

@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from almanac.adapters.bars import INSTANT, Wanted, coin_of_pair, features_of
+from almanac.coins import LabelledCoins
 from almanac.errors import InvalidArgument
-from almanac.pairs import Coins
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ def add_features(
     db: "Database",
     timeframe: str,
     *,
-    coins: Coins | None = None,
+    coins: LabelledCoins | None = None,
     prefix: str = "",
     **wanted: Unpack[Wanted],
 ) -> "pd.DataFrame":
@@ -97,7 +97,11 @@ def length_of(timeframe: str) -> tuple[timedelta, int]:
 
 
 def _of_months(
-    db: "Database", opens: "pd.DatetimeIndex", months: int, coin: Coins, **wanted: Unpack[Wanted]
+    db: "Database",
+    opens: "pd.DatetimeIndex",
+    months: int,
+    coin: LabelledCoins,
+    **wanted: Unpack[Wanted],
 ) -> "dict[Hashable, pd.DataFrame]":
     """Return the features of candles of months, known at each close, as those of a fixed length.
 

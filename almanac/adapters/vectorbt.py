@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from almanac.adapters.bars import Wanted, coins_of_labels, features_of
+from almanac.coins import LabelledCoins
 from almanac.errors import InvalidArgument
 from almanac.instants import Duration
-from almanac.pairs import Coins
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ def next_open(
     rule: Rule,
     *,
     bar: Duration,
-    coins: Coins | None = None,
+    coins: LabelledCoins | None = None,
     **wanted: Unpack[Wanted],
 ) -> "pd.DataFrame":
     """Return where a rule held at the close before: a boolean frame, index and columns as prices.

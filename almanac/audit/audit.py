@@ -1,23 +1,144 @@
-"""The audit: reading the caller's rows, judging them under both bases.
+"""Events that a rule selects at each decision and the table lacks, and the reverse.
 
-Belongs here: the order of the steps. Does not: the steps (signals, places, judge).
+A table may be filtered by what is known today. Each of its rows can be clean; only the missing
+events show the filter. Belongs here: the rule, the comparison. Does not: the verdicts (judge).
 """
 
+import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from almanac.audit.fields import GROUPS
 from almanac.audit.judge import Judged, judge
-from almanac.audit.places import Pulls, pulls_of
-from almanac.audit.result import Audit
+from almanac.audit.places import SQL, Pulls, pulls_of
+from almanac.audit.report import as_text, headline
+from almanac.audit.result import HELD_BYTES, Audit, RowStore, unjudged_limit
 from almanac.audit.signals import Signals, read_signals
-from almanac.audit.stored import HELD_BYTES, RowStore
-from almanac.audit.universe import DecisionPairs, compare_universe, universe_rule
+from almanac.coins import slugs_of
 from almanac.errors import InvalidArgument
-from almanac.reader import Reader
+from almanac.events import STATUSES, category_names, impact_values, listed
+from almanac.forms import escaped_in_json, fitted, plain
+from almanac.instants import duration, zone
+from almanac.reader import Reader, find_file
+from almanac.results import Result
 from almanac.streams import SLICE_ROWS, RowProgress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_US: Final = timedelta(microseconds=1)
+_ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+KEYS: Final = ("within", "lead", "every", "coins", "categories", "min_impact", "status")
+_EXAMPLE: Final = "universe={'within': '7d', 'min_impact': 7}"
+
+
+@dataclass(frozen=True, slots=True)
+class UniverseRule:
+    """Which events are selected at a decision. `values` are those of the statements."""
+
+    is_lead: bool
+    every: timedelta | None
+    values: Mapping[str, Any]
+
+
+def universe_rule(reader: Reader, given: Mapping[str, Any]) -> UniverseRule:
+    """Return a rule from the caller's filters.
+
+    Raises:
+        InvalidArgument: a filter is wrong, or there is not one of `within` and `lead`.
+        UnknownName, AmbiguousCoin: a coin or category does not exist, or is not unique.
+    """
+    unknown = [name for name in given if name not in KEYS]
+    if unknown:
+        raise InvalidArgument(
+            f"universe: {unknown[0]!r} is no filter; expected {', '.join(KEYS)}, as {_EXAMPLE}"
+        )
+    if ("within" in given) == ("lead" in given):
+        raise InvalidArgument(
+            "universe: expected either within (events that begin at most so long after the "
+            f"decision) or lead (events whose date is so long after its day), as {_EXAMPLE}"
+        )
+    is_lead = "lead" in given
+    every = duration(given["every"], "every") if given.get("every") is not None else None
+    if every is not None and (is_lead or not every):
+        raise InvalidArgument(
+            "universe: every is the time between decisions, such as '1d', beside within"
+        )
+    name = "lead" if is_lead else "within"
+    values = {
+        "within_us": None,
+        "lead_us": None,
+        f"{name}_us": duration(given[name], name) // _US,
+        "coins": slugs_of(reader, given.get("coins")),
+        "categories": category_names(reader, given.get("categories")),
+        "statuses": listed(given.get("status", "scheduled"), "status", STATUSES),
+        **impact_values(given.get("min_impact")),
+    }
+    return UniverseRule(is_lead, every, values)
+
+
+class DecisionPairs:
+    """The distinct events and decisions of a table, from the verdicts on its rows."""
+
+    def __init__(self) -> None:
+        self._tables: list[pa.Table] = []
+        self._rows = 0
+
+    def add(self, verdicts: "pa.Table") -> None:
+        """Add rows with verdicts."""
+        import pyarrow as pa
+
+        at = verdicts["decided_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        pairs = pa.table({"event_id": verdicts["event_id"].cast(pa.string()), "at_us": at})
+        self._tables.append(pairs.group_by(["event_id", "at_us"]).aggregate([]))
+        if sum(table.num_rows for table in self._tables[1:]) > self._rows:
+            self._tables = [self.table()]
+            self._rows = self._tables[0].num_rows
+
+    def table(self) -> "pa.Table":
+        """Return event_id (NULL where a decision used none) and at_us, in microseconds."""
+        import pyarrow as pa
+
+        joined = pa.concat_tables(self._tables)
+        return joined.group_by(["event_id", "at_us"]).aggregate([])
+
+
+def compare_universe(
+    reader: Reader, rule: UniverseRule, pairs: DecisionPairs, now: datetime, *, claimed: bool
+) -> Result:
+    """Return the differences between a rule and a table, at decisions up to now.
+
+    Returns:
+        One row per decision and event: problem (`absent`: the rule selects it, the table lacks it;
+        `not_selected`: the table has it), decided_at, event_id, title, date, status and impact as
+        known then, changed_later (kinds of change after the decision).
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    table = pairs.table()
+    table = table.filter(pc.less_equal(table["at_us"], (now - _ORIGIN) // _US))
+    instants = pc.unique(table["at_us"])
+    if rule.every is not None and len(instants):
+        first, last = pc.min(instants).as_py(), pc.max(instants).as_py()
+        grid = pa.array(range(first, last + 1, rule.every // _US), pa.int64())
+        instants = pc.unique(pa.concat_arrays([instants, grid]))
+    frames = {
+        "spans": reader.query(SQL["selected_spans"], {**rule.values, "claimed": claimed}),
+        "decisions": pa.table({"at_us": instants}),
+        "pairs": table.filter(pc.is_valid(table["event_id"])),
+    }
+    absent = reader.query(SQL["absent_events"], {"is_lead": rule.is_lead}, frames=frames)
+    rest = reader.query(SQL["unselected_rows"], frames=frames)
+    problems = pa.concat_tables([absent, rest.cast(absent.schema)])
+    return reader.result(SQL["universe_problems"], frames={"problems": problems})
+
 
 _BASES = ("observed", "claimed")
 
@@ -113,3 +234,144 @@ def _other_basis(
     for row in pc.value_counts(other.verdicts["verdict"]).to_pylist():
         counts[GROUPS[row["values"]]] += row["counts"]
     return counts
+
+
+EXIT_LEAK: Final = 1
+_LINE_S: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """What the command was given.
+
+    `fields` are texts such as `my_column=impact`, `require` names of fields, `universe` texts such
+    as `within=7d`. `max_unjudged` is a number of rows, or a share such as `5%` or `0.05`.
+    """
+
+    signals: Path
+    decided_at: str | None = None
+    fields: Sequence[str] = ()
+    basis: str = "observed"
+    tz: str = "UTC"
+    html: Path | None = None
+    as_json: bool = False
+    is_strict: bool = False
+    max_unjudged: str | None = None
+    require: Sequence[str] = ()
+    universe: Sequence[str] = ()
+    limit: int | None = None
+
+
+def run_audit(warehouse: Path, given: AuditOptions, write: Callable[[str], object]) -> int:
+    """Audit a file, write the answer, return the exit code.
+
+    It is 1 if the audit is not clean, and is strict or has a limit or a required field.
+
+    Raises:
+        AlmanacError: the file or the warehouse can't be read, or an option is wrong.
+    """
+    if given.signals.suffix.lower() == ".html":
+        raise InvalidArgument(f"{given.signals} is a page; the rows to audit are CSV or Parquet")
+    if given.html is not None and not given.html.parent.is_dir():
+        raise InvalidArgument(f"--html {given.html}: there is no folder {given.html.parent}")
+    max_unjudged = None if given.max_unjudged is None else _unjudged(given.max_unjudged)
+    require = [name.strip() for names in given.require for name in names.split(",") if name.strip()]
+    universe = dict(map(_filter, given.universe)) if given.universe else None
+    reader = Reader(find_file(warehouse), tz=zone(given.tz))
+    try:
+        answer = audit(
+            reader,
+            given.signals,
+            decided_at=given.decided_at,
+            fields=dict(map(_column, given.fields)),
+            basis=given.basis,
+            universe=universe,
+            progress=_shown_on_terminal if sys.stderr.isatty() else _SlowLines().show,
+        )
+    finally:
+        reader.close()
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
+    if given.html is not None:
+        answer.to_html(given.html)
+    if given.as_json:
+        limit = 1_000 if given.limit is None else given.limit
+        write(escaped_in_json(answer.to_json(findings_max=limit)) + "\n")
+    else:
+        limit = 10 if given.limit is None else given.limit
+        write(plain(as_text(answer, findings_max=limit)) + "\n")
+        if given.html is not None:
+            write(plain(f"The page is {given.html}\n"))
+    failures = answer.failures(max_unjudged, require)
+    is_strict = given.is_strict or max_unjudged is not None or require
+    if not is_strict or not failures:
+        return 0
+    if given.as_json:
+        sys.stderr.write(plain(f"almanac: {headline(answer)}\n"))
+    sys.stderr.write(plain("".join(f"almanac: {failure}.\n" for failure in failures)))
+    return EXIT_LEAK
+
+
+def _unjudged(given: str) -> float:
+    """Return a number of rows, or a share of them as a fraction.
+
+    Raises:
+        InvalidArgument: it is neither.
+    """
+    text = given.strip()
+    try:
+        limit = (
+            float(text.removesuffix("%")) / 100
+            if text.endswith("%")
+            else float(text)
+            if "." in text
+            else int(text)
+        )
+        unjudged_limit(limit, 0)
+    except (ValueError, InvalidArgument):
+        raise InvalidArgument(
+            f"--max-unjudged {given}: expected a number of rows, such as 10, or a share, such as "
+            "5% or 0.05"
+        ) from None
+    return limit
+
+
+def _filter(given: str) -> tuple[str, Any]:
+    """Return a filter of the universe, with lists as lists."""
+    name, sign, value = given.partition("=")
+    name = name.strip()
+    if not sign or not value.strip():
+        raise InvalidArgument(f"--universe {given}: expected NAME=VALUE, such as within=7d")
+    if name in ("coins", "categories", "status"):
+        listed = [part.strip() for part in value.split(",") if part.strip()]
+        return name, "all" if name == "status" and listed == ["all"] else listed
+    return name, value.strip()
+
+
+def _column(given: str) -> tuple[str, str | None]:
+    column, sign, field = given.rpartition("=")
+    if not sign or not column:
+        raise InvalidArgument(
+            f"--field {given}: expected COLUMN=FIELD, such as score=impact; COLUMN=- leaves the "
+            "column out"
+        )
+    return column, None if field == "-" else field
+
+
+class _SlowLines:
+    """Lines for a log: none in the first seconds, then one in that time."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._last = monotonic()
+
+    def show(self, step: str) -> None:
+        if self._monotonic() - self._last >= _LINE_S:
+            self._last = self._monotonic()
+            sys.stderr.write(f"almanac: {step}\n")
+            sys.stderr.flush()
+
+
+def _shown_on_terminal(step: str) -> None:
+    sys.stderr.write(fitted(f"\r\x1b[K{step} …", sys.stderr.encoding))
+    sys.stderr.flush()

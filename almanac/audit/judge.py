@@ -20,9 +20,18 @@ from almanac.audit.fields import (
     JudgedField,
     mismatch,
 )
-from almanac.audit.places import Places, Pulls, place, with_slugs
+from almanac.audit.places import (
+    SQL,
+    Places,
+    Pulls,
+    as_text,
+    known_keys,
+    near_values,
+    place,
+    used_keys,
+    with_slugs,
+)
 from almanac.audit.signals import Signals
-from almanac.audit.values import SQL, as_text, known_keys, near_values, used_keys
 from almanac.reader import Reader
 from almanac.reading.named_sql import quoted
 

@@ -18,8 +18,8 @@ from almanac.audit.report import (
     shown_instant,
     universe_lines,
 )
-from almanac.audit.stored import StoredRows
-from almanac.forms.plain_text import plain_line
+from almanac.audit.result import StoredRows
+from almanac.forms import plain_line
 
 if TYPE_CHECKING:
     from almanac.audit.result import Audit

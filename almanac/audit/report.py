@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.audit.fields import EVENT, NO_EVENT, VERDICTS
-from almanac.audit.stored import StoredRows
-from almanac.forms.plain_text import plain_line
+from almanac.audit.result import StoredRows
+from almanac.forms import plain_line
 
 if TYPE_CHECKING:
     from almanac.audit.result import Audit

@@ -15,17 +15,16 @@ from typing import Any, BinaryIO, Final
 
 import duckdb
 
-from almanac.forms.answer_forms import (
+from almanac.forms import (
     FileForm,
     finish_file,
     in_form,
     without_acting_characters,
 )
 from almanac.reading.connections import close_within
-from almanac.reading.named_sql import NamedStatements
+from almanac.reading.named_sql import NamedStatements, lists_names, reading_relation
 from almanac.reading.published import explained, open_published
 from almanac.reading.query_limits import QueryHooks, QueryLimits, QueryWatch
-from almanac.reading.statements import lists_names, reading_relation
 from almanac.reading.temporary import own_folder
 
 _SQL = NamedStatements("almanac.reading")

@@ -6,22 +6,25 @@ connection, and stopping its query. Does not: which statements are allowed (quer
 bytes, times in seconds.
 """
 
+import os
 import shutil
+import signal
+import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Final
+from typing import Final, NoReturn
 
 import duckdb
 
 from almanac.reading.named_sql import Literal, literal, quoted
-from almanac.reading.temporary import own_folder
+from almanac.reading.temporary import own_folder, remove_own_folders
 
 LEFT_FREE_BYTES: Final = 1_000_000_000
 """Free disk space that answers and spilled rows must leave."""
@@ -190,3 +193,69 @@ class QueryWatch:
             return 0 if self._answer is None else self._answer.stat().st_size
         except FileNotFoundError:
             return 0  # The file does not exist yet.
+
+
+@contextmanager
+def held_signals(numbers: Sequence[int]) -> Iterator[Callable[[], bool]]:
+    """Hold back signals, for code during which no Python handler runs.
+
+    Yields a function that returns in any thread whether a signal has arrived. If one has,
+    KeyboardInterrupt is raised at the end, after the handlers are restored. For the main thread.
+    """
+    arrived = threading.Event()
+    reader, writer = os.pipe()
+    for end in (reader, writer):
+        os.set_blocking(end, False)
+
+    def has_arrived() -> bool:
+        with suppress(BlockingIOError):
+            if not arrived.is_set() and set(numbers).intersection(os.read(reader, 4096)):
+                arrived.set()
+        return arrived.is_set()
+
+    # Python writes the number of an arriving signal there, whatever code runs.
+    wakeup_fd_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    handlers = {
+        number: signal.signal(number, lambda *_: arrived.set())
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield has_arrived
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(wakeup_fd_before)
+        is_interrupted = has_arrived()
+        for end in (reader, writer):
+            os.close(end)
+        if is_interrupted:
+            raise KeyboardInterrupt
+
+
+PROGRAM_BYTES: Final = 1_000_000_000
+"""Memory of the program beside twice that of the query, since Python holds the rows again."""
+STACK_BYTES: Final = 64_000_000
+"""Of each thread; most of it is never used."""
+
+
+def bound_memory(limits: QueryLimits) -> None:
+    """Limit the memory of this process, for as long as it lives.
+
+    Linux alone enforces it.
+    """
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    stacks = (limits.threads or os.cpu_count() or 1) * STACK_BYTES
+    bound = 2 * limits.memory_bytes + PROGRAM_BYTES + stacks
+    lower = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (lower, hard))
+
+
+def end_process(message: str, code: int) -> NoReturn:
+    """End this process from any thread, with a message on standard error."""
+    remove_own_folders()
+    sys.stderr.write(message)
+    sys.stderr.flush()
+    os._exit(code)

@@ -18,7 +18,6 @@ from almanac.errors import InvalidArgument
 from almanac.events import Coins
 from almanac.frames import moments_of
 from almanac.instants import Duration, duration
-from almanac.paths import local_path
 from almanac.study.layouts import (
     Arranged,
     arrange,
@@ -26,7 +25,7 @@ from almanac.study.layouts import (
     epoch_unit,
     frame_of_rows,
 )
-from almanac.user_files.tables import PARQUET, CsvFile, explained, open_parquet
+from almanac.user_files import PARQUET, CsvFile, explained, local_path, open_parquet
 
 Stamp = Literal["start", "end"]
 Bars = Literal["grid", "frame"]

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from almanac.errors import InvalidArgument
-from almanac.paths import local_path
-from almanac.study.placing import REASONS
+from almanac.study.windows import REASONS
+from almanac.user_files import local_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

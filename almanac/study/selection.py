@@ -1,25 +1,190 @@
-"""The events of a study: from the warehouse as known at entry, or from a frame of the user's.
+"""The coins that the names in prices, events and arguments of a study stand for.
 
-Belongs here: which event enters when, by which coins of the prices, and why another does not. Does
-not: bars (study). A row is one event and one coin; rows are joined by event id and coin alone.
+Belongs here: names that no coin has, and tickers of several coins, which do not stop a study. Does
+not: what a slug, a ticker or a pair is (almanac.coins, almanac.pairs).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from almanac.coins import Coin, find_pairs, pair_in_words, resolve_each_pair
 from almanac.errors import AmbiguousCoin, InvalidArgument
 from almanac.events import BANDS, Basis, Coins, Names, category_names, impact_values, one_of
 from almanac.frames import moments_of
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
-from almanac.study.named_coins import CoinNames, NamedCoins, name_coins, said_coins, selected_slugs
-from almanac.study.prices import read_frame
+from almanac.study.prices import Floats, Integers, Prices, Stamp, read_frame, read_market
+
+NamedCoins = Mapping[str, str | Coin]
+"""The coin of a name in the data, as the caller says."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoinNames:
+    """What names stand for.
+
+    Attributes:
+        slugs: the slug of each name that is one coin.
+        unknown: the names that no coin has.
+        ambiguous: the names that several coins have, each with what it may be.
+    """
+
+    slugs: dict[str, str]
+    unknown: tuple[str, ...]
+    ambiguous: dict[str, str]
+
+
+def name_coins(reader: Reader, names: Iterable[str], said: NamedCoins) -> CoinNames:
+    """Return the coins of names: what the caller says, else slugs, tickers, names or pairs.
+
+    Raises:
+        AmbiguousCoin, UnknownName: what the caller says is not one coin.
+    """
+    texts = list(dict.fromkeys(names))
+    found = find_pairs(reader, texts, said)
+    return CoinNames(
+        slugs={text: coins[0].slug for text, coins in found.items() if len(coins) == 1},
+        unknown=tuple(text for text in texts if text not in found),
+        ambiguous={
+            text: pair_in_words(text, coins) for text, coins in found.items() if len(coins) > 1
+        },
+    )
+
+
+def said_coins(coins: Coins | None) -> NamedCoins:
+    """Return what an argument says of names in the data: a mapping, or coins under their slugs."""
+    if isinstance(coins, Mapping):
+        return {str(name): coin for name, coin in coins.items()}
+    return {coin.slug: coin for coin in listed_coins(coins) or () if isinstance(coin, Coin)}
+
+
+def listed_coins(coins: Coins | None) -> list[str | Coin] | None:
+    """Return the coins that an argument selects; a mapping names coins and selects none."""
+    if coins is None or isinstance(coins, Mapping):
+        return None
+    return [coins] if isinstance(coins, str | Coin) else list(coins)
+
+
+def selected_slugs(reader: Reader, coins: Coins | None) -> list[str] | None:
+    """Return the slugs of the coins that an argument selects, None if it selects every coin.
+
+    Raises:
+        AmbiguousCoin, UnknownName, InvalidArgument: a coin is not one.
+    """
+    wanted = listed_coins(coins)
+    return None if wanted is None else [coin.slug for coin in resolve_each_pair(reader, wanted)]
+
+
+def refuse_same_coin(reader: Reader, coin: str, beside: Sequence[str], said: NamedCoins) -> None:
+    """Refuse bars of one coin beside a column of the same coin.
+
+    Raises:
+        InvalidArgument: there is one.
+    """
+    of = name_coins(reader, (coin, *beside), said).slugs
+    same = [name for name in beside if name in of and of[name] == of.get(coin)]
+    if same:
+        raise InvalidArgument(
+            f"prices: the column {same[0]!r} and the bars beside it may both be prices of {coin}; "
+            "keep one of them"
+        )
+
+
+_OTHERS = "the equal-weighted mean of the other coins in the prices"
+
+
+@dataclass(frozen=True, slots=True)
+class Markets:
+    """Markets that were given.
+
+    Attributes:
+        closes: their closes, `[market, bar]`; None if there are none.
+        of_coin: the place of the market of each column of the prices; -1 is the mean of the others.
+        names: what each is called.
+        text: all of them in words.
+    """
+
+    closes: Floats | None = None
+    of_coin: Integers | None = None
+    names: tuple[str, ...] = ()
+    text: str = _OTHERS
+
+
+def read_markets(
+    reader: Reader, given: Any, prices: Prices, said: NamedCoins, stamp: Stamp
+) -> Markets:
+    """Return the market of each column of the prices.
+
+    `given` is a market as `read_market` takes it, None, or a mapping from coins to these.
+
+    Raises:
+        InvalidArgument: a market can't be read, a coin of the mapping has no prices, or the prices
+            have one coin and no market.
+    """
+    is_each = isinstance(given, Mapping) and not isinstance(given.get("prices"), list)
+    # Names are looked up only if there are any.
+    columns = _columns(reader, prices, said) if is_each or isinstance(given, str) else {}
+    of_coin = np.full(len(prices.coins), -1, np.int64)
+    closes: list[Floats] = []
+    names: list[str] = []
+    seen: dict[Any, int] = {}
+    for coin, market in given.items() if is_each else [(None, given)]:
+        if market is None:
+            continue
+        key = market if isinstance(market, str) else id(market)
+        if key not in seen:
+            seen[key] = len(closes)
+            found = _in_prices(reader, market, prices, columns, said)
+            closes.append(read_market(found, prices, stamp=stamp, tz=reader.tz))
+            names.append("market" if coin is None else f"market of {coin}")
+        of_coin[slice(None) if coin is None else _column(reader, coin, columns, said)] = seen[key]
+    if (of_coin < 0).any() and len(prices.coins) == 1:
+        raise InvalidArgument(
+            "the prices have one coin, and its market would be the mean of the other coins; give a "
+            "market=, such as a Series of prices, or use model='mean'"
+        )
+    text = _OTHERS
+    if is_each:
+        text = f"one per coin for {int((of_coin >= 0).sum())} coins; for the others {_OTHERS}"
+    elif given is not None:
+        text = given if isinstance(given, str) else "a series that was given"
+    return Markets(np.stack(closes) if closes else None, of_coin, tuple(names), text)
+
+
+def _columns(reader: Reader, prices: Prices, said: NamedCoins) -> dict[str, int]:
+    """Return the columns of the prices by their names, and by the slugs of their coins."""
+    slugs = name_coins(reader, prices.coins, said).slugs
+    by_slug = {slugs[name]: place for place, name in enumerate(prices.coins) if name in slugs}
+    return by_slug | {name: place for place, name in enumerate(prices.coins)}
+
+
+def _in_prices(
+    reader: Reader, market: Any, prices: Prices, columns: dict[str, int], said: NamedCoins
+) -> Any:
+    """Return the name that the prices have for a coin, or the market as it was given."""
+    if not isinstance(market, str) or market in prices.coins or Path(market).is_file():
+        return market
+    slug = name_coins(reader, [market], said).slugs.get(market)
+    return prices.coins[columns[slug]] if slug in columns else market
+
+
+def _column(reader: Reader, coin: Any, columns: dict[str, int], said: NamedCoins) -> int:
+    text = str(coin)
+    if text not in columns:
+        text = name_coins(reader, [text], said).slugs.get(text, text)
+    if text not in columns:
+        raise InvalidArgument(
+            f"market: the coin {str(coin)!r} has no prices; expected one that has"
+        )
+    return columns[text]
+
 
 _SQL = NamedStatements("almanac.study")
 

@@ -19,25 +19,35 @@ from almanac.events import Basis, Coins, Names, one_of
 from almanac.instants import Duration, duration
 from almanac.reader import Reader
 from almanac.study import report
-from almanac.study.comparison import Comparison, Group, compared
-from almanac.study.markets import Markets, read_markets
-from almanac.study.named_coins import refuse_same_coin, said_coins
-from almanac.study.parametric import Verdict, cross_sectional
-from almanac.study.placing import REASONS, Placed, place
 from almanac.study.prices import MICROSECOND, Bars, Prices, Stamp, read_prices
 from almanac.study.results import (
+    Comparison,
     Control,
     Draws,
     Figures,
+    Group,
+    Weighting,
+    Weights,
     adjusted,
+    compared,
     figures_of,
     headline_of,
     naive_table,
+    weigh,
 )
 from almanac.study.returns import Kind, Model, Returns, Steps, returns_of
-from almanac.study.selection import EventFilters, SelectedEvents, select, select_given
-from almanac.study.weights import Weighting, Weights, weigh
-from almanac.study.windows import Spans
+from almanac.study.selection import (
+    EventFilters,
+    Markets,
+    SelectedEvents,
+    read_markets,
+    refuse_same_coin,
+    said_coins,
+    select,
+    select_given,
+)
+from almanac.study.significance import Verdict, cross_sectional
+from almanac.study.windows import REASONS, Placed, Spans, place
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

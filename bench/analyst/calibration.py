@@ -22,12 +22,11 @@ from rich.table import Table
 
 import almanac
 from almanac.reader import Reader
-from almanac.study.placing import place
 from almanac.study.prices import Floats, Prices
 from almanac.study.results import Draws, figures_of, naive_table
 from almanac.study.returns import Model, returns_of
 from almanac.study.selection import EventFilters, SelectedEvents, select
-from almanac.study.windows import Spans
+from almanac.study.windows import Spans, place
 from bench.analyst.moving_home import BARS, FIRST, make_prices, publish_home
 
 LEVEL, ROUNDS, JUMP = 0.05, 999, 0.02

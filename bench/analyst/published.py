@@ -25,9 +25,9 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from almanac.study.parametric import bmp, cross_sectional, generalised_sign, patell
 from almanac.study.prices import Floats, read_market, read_prices
 from almanac.study.returns import Returns, returns_of
+from almanac.study.significance import bmp, cross_sectional, generalised_sign, patell
 from almanac.study.windows import Spans, Windows, fit
 
 PRINTED: Final = {

@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from almanac.errors import AlmanacError
-from almanac.forms.output import accept_any_text
+from almanac.forms import accept_any_text
 from pipeline.cli.options import interrupt_by_signals, signals_held
 from pipeline.console import (
     EXIT_INTERRUPTED,

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from almanac.reading.attaching import set_aside_foreign_wal
+from almanac.reading.published import set_aside_foreign_wal
 from almanac.reading.temporary import own_folder
 from pipeline.cli.options import JsonOption
 from pipeline.console import EXIT_ERROR, Table, fail, people, print_json, quota_left

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from almanac.errors import InvalidArgument
-from almanac.user_files.tables import refuse_hidden_records
+from almanac.user_files import refuse_hidden_records
 from catalog.contract.plans import PLANS
 from pipeline.cli.options import JsonOption, date_option, instant_option, local_file
 from pipeline.console import (

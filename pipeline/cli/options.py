@@ -20,8 +20,8 @@ import typer
 
 from almanac.errors import InvalidArgument
 from almanac.instants import instant
-from almanac.paths import local_path
-from almanac.reading.signals import held_signals
+from almanac.reading.query_limits import held_signals
+from almanac.user_files import local_path
 from pipeline.console import EXIT_USAGE, fail
 
 YEARS: Final = range(1970, 2201)

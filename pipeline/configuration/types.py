@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 from pydantic_settings import NoDecode
 
-from almanac.paths import local_path
+from almanac.user_files import local_path
 from catalog.contract.constants import ACCEPTED_FORMS, AcceptedForm
 from catalog.contract.plans import PLANS
 

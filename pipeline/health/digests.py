@@ -17,9 +17,7 @@ import httpx
 import msgspec
 from pydantic import SecretStr
 
-from almanac.digest.content import Digest, digest_of, last_known
-from almanac.digest.messages import LISTED, as_json, as_slack
-from almanac.digest.texts import summary
+from almanac.digest import LISTED, Digest, as_json, as_slack, digest_of, last_known, summary
 from almanac.reader import Reader
 from pipeline.hooks import TIMEOUT_S, NotPosted, post_json, posting_alone
 from pipeline.settings import Settings, SettingsError

@@ -11,7 +11,7 @@ from typing import Final
 
 import duckdb
 
-from almanac.forms.plain_text import plain_line
+from almanac.forms import plain_line
 from catalog.contract.constants import WEBHOOK_MATERIAL
 from catalog.contract.plans import PLANS
 from pipeline.health.records import Health, MissedChange, PushHealth, Warned

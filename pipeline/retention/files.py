@@ -11,7 +11,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from almanac.reading.attaching import abandoned_links
+from almanac.reading.published import abandoned_links
 from almanac.reading.temporary import leftovers
 from pipeline.retention.lengths import Pruned, Retention
 from pipeline.runs.store import STORES

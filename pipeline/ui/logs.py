@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from almanac.forms.plain_text import escaped_in_json
+from almanac.forms import escaped_in_json
 
 LogFormat = Literal["text", "json"]
 MAX_BYTES: Final = 10_000_000

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import httpx
 
-from almanac.forms.plain_text import plain_line
+from almanac.forms import plain_line
 from catalog.contract.plans import day_start
 from resources.errors import (
     CatalogError,

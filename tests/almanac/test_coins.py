@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import almanac
 from almanac.adapters import freqtrade, nautilus
 from almanac.command_line import main
-from almanac.joins.rows import attach_known
+from almanac.joins import attach_known
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.almanac.test_database import NOW, at
 from tests.warehouse.answers.handmade import Known

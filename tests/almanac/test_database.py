@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 
 import almanac
-from almanac.coverage import Coverage
-from almanac.events import BANDS
+from almanac.events import BANDS, Coverage
 from almanac.results import Result
 from catalog.contract.constants import IMPACT_BANDS
 from tests.almanac.publications import NamedCoin, publish_by_hand

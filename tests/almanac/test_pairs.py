@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from almanac.coins import resolve_pair, resolve_pairs, tickers_of_pair
 from almanac.database import Database
 from almanac.errors import AmbiguousCoin, UnknownName
-from almanac.pairs import resolve_pair, resolve_pairs, tickers_of_pair
 from tests.almanac.adapters.stories import PULLS, opened, versions_at_random
 from tests.almanac.publications import NamedCoin, publish_by_hand
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import almanac
-from almanac.forms.text_table import width_of
+from almanac.forms import width_of
 from almanac.results import Result
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from almanac.forms.answer_forms import without_formulas
-from almanac.forms.plain_text import escaped_in_json, plain, plain_line
+from almanac.forms import escaped_in_json, plain, plain_line, without_formulas
 from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.queries import write_answer

@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from almanac.reading.attaching import attach_published
+from almanac.reading.published import attach_published
 from warehouse.batch_problems import BatchProblem, problems_of_damaged, problems_of_record
 from warehouse.history.change_log import DayFile, folded_by_other_rules
 from warehouse.history.day import DayMerged

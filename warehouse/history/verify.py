@@ -15,7 +15,7 @@ from typing import Final
 
 import duckdb
 
-from almanac.reading.attaching import attach_published
+from almanac.reading.published import attach_published
 from almanac.reading.temporary import own_folder
 from warehouse.errors import CheckUnfinished, LakeDamaged, LandingError, LockHeld, WarehouseError
 from warehouse.files import lake_paths

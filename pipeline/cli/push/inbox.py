@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from almanac.forms.plain_text import escaped
+from almanac.forms import escaped
 from catalog.contract.constants import WEBHOOK_MEANINGS
 from pipeline.cli.options import JsonOption
 from pipeline.cli.push.delivery_states import (

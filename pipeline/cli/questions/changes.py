@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from almanac.forms.output import fitted
+from almanac.forms import fitted
 from almanac.reader import Reader, find_file
 from pipeline.console import EXIT_USAGE, fail, people, print_text
 from pipeline.home_location import locate_existing_home
@@ -73,8 +73,7 @@ def changes(
         return
     # Imported here, since help needs none of it.
     from almanac.command_line import words_of
-    from almanac.digest.content import digest_of
-    from almanac.digest.messages import LISTED, in_form
+    from almanac.digest import LISTED, digest_of, in_form
 
     reader = Reader(locate_existing_home().warehouse if home is None else find_file(home))
     try:

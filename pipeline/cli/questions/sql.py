@@ -12,9 +12,8 @@ from typer.core import TyperCommand
 
 from almanac.command_line import argument_text, parameter_of, standard_input
 from almanac.errors import InvalidArgument, UnknownName
-from almanac.forms.answer_forms import FileForm
-from almanac.reading.bounded_process import bound_memory, end_process
-from almanac.reading.query_limits import QueryHooks, QueryLimits
+from almanac.forms import FileForm
+from almanac.reading.query_limits import QueryHooks, QueryLimits, bound_memory, end_process
 from pipeline.cli.options import JsonOption, local_file, signals_held
 from pipeline.console import (
     EXIT_ERROR,
@@ -319,7 +318,7 @@ def audit(
     events: date, impact, status and others.
     """
     # Imported here: a query does not need it.
-    from almanac.audit.command import AuditOptions, run_audit
+    from almanac.audit.audit import AuditOptions, run_audit
 
     options = AuditOptions(
         signals=signals,

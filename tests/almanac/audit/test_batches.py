@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from almanac.audit.audit import audit
-from almanac.audit.result import Audit
+from almanac.audit.places import as_text
+from almanac.audit.result import Audit, RowStore
 from almanac.audit.signals import read_signals
-from almanac.audit.stored import RowStore
-from almanac.audit.values import as_text
 from almanac.command_line import main
 from almanac.database import Database
 from almanac.errors import InvalidArgument

@@ -10,9 +10,7 @@ import pytest
 
 from almanac.command_line import main
 from almanac.database import open_database
-from almanac.digest.content import Digest, digest_of
-from almanac.digest.messages import as_json
-from almanac.digest.texts import as_text
+from almanac.digest import Digest, as_json, as_text, digest_of
 from almanac.errors import InvalidArgument, UnknownName
 from almanac.events import KINDS
 from almanac.reader import Reader

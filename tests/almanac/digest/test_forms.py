@@ -12,18 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from almanac.digest.content import IN_ORDER, Digest, Entry, Section
-from almanac.digest.messages import (
+from almanac.digest import (
     FORMS,
+    IN_ORDER,
     SLACK_ALL_MAX,
     SLACK_BLOCKS_MAX,
     SLACK_TEXT_MAX,
+    Digest,
+    Entry,
+    Section,
+    as_markdown,
     as_slack,
     in_form,
 )
-from almanac.digest.texts import as_markdown
-from almanac.forms.markup import markdown, mrkdwn, web_address
-from almanac.forms.plain_text import plain_line
+from almanac.forms import markdown, mrkdwn, plain_line, web_address
 from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
 
 SINCE = datetime(2026, 3, 1, tzinfo=UTC)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import almanac
 from almanac.errors import InvalidArgument, UnknownName
-from almanac.joins.rows import attach_known, features
+from almanac.joins import attach_known, features
 from tests.almanac.joins.test_attach_known import (
     ABSENCES,
     ADDED,
@@ -202,7 +202,7 @@ def test_a_failure_leaves_the_file_that_was_there(db: almanac.Database, tmp_path
 KILLED = """
 import os, signal, sys
 import pyarrow as pa
-from almanac.joins.rows import attach_known
+from almanac.joins import attach_known
 from almanac.reader import Reader
 from pathlib import Path
 from tests.almanac.joins.test_slices import OPTIONS, ROWS

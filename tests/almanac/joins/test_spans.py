@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from almanac.joins.spans import NONE, steps_of
+from almanac.next_events import NONE, steps_of
 
 CODES, INSTANTS = st.integers(0, 2), st.integers(-3, 9)
 SPANS = st.lists(st.tuples(CODES, INSTANTS, st.integers(1, 6)), max_size=12)

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from almanac.study.comparison import Group, compared
-from almanac.study.parametric import cross_sectional
-from almanac.study.results import Draws, headline_of
+from almanac.study.results import Draws, Group, Weights, compared, equal, headline_of
 from almanac.study.returns import Model, returns_of
-from almanac.study.weights import Weights, equal
+from almanac.study.significance import cross_sectional
 from almanac.study.windows import Spans, fit
 from tests.almanac.study.worlds import Shape, make_world
 

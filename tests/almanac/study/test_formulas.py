@@ -9,27 +9,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from almanac.study import parametric
-from almanac.study.calendar import (
-    block_bootstrap,
-    blocks_of,
-    calendar_test,
-    flip_signs,
-    shares_of_days,
-)
-from almanac.study.parametric import (
-    adjusted_bmp,
-    bmp,
-    cross_sectional,
-    generalised_sign,
-    mean_correlation,
-    patell,
-    two_way,
-)
+from almanac.study import significance
 from almanac.study.prices import Floats
-from almanac.study.ranks import _ranked, grank
 from almanac.study.results import adjusted
 from almanac.study.returns import Returns, returns_of
+from almanac.study.significance import (
+    _ranked,
+    adjusted_bmp,
+    block_bootstrap,
+    blocks_of,
+    bmp,
+    calendar_test,
+    cross_sectional,
+    flip_signs,
+    generalised_sign,
+    grank,
+    mean_correlation,
+    patell,
+    shares_of_days,
+    two_way,
+)
 from almanac.study.windows import Spans, Windows, fit
 from tests.almanac.study.worlds import Shape, make_world
 
@@ -165,7 +164,7 @@ def test_the_mean_correlation_is_the_same_where_every_bar_has_a_row(
     returns = returns_of(prices)
     windows, _ = fit(returns, zero, coin, zero - 1, SPANS, "mean")
     dense = mean_correlation(returns, windows)
-    monkeypatch.setattr(parametric, "_DENSE", 0)
+    monkeypatch.setattr(significance, "_DENSE", 0)
     assert mean_correlation(returns, windows) == pytest.approx(dense, rel=1e-9)
     assert dense > 0
 

@@ -9,12 +9,18 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from almanac.study.calendar import flip_signs, shares_of_days
-from almanac.study.comparison import Comparison, Group, compared
-from almanac.study.parametric import adjusted_bmp, mean_correlation
-from almanac.study.results import Draws, figures_of
+from almanac.study.results import (
+    Comparison,
+    Draws,
+    Group,
+    Weights,
+    compared,
+    equal,
+    figures_of,
+    weigh,
+)
 from almanac.study.returns import returns_of
-from almanac.study.weights import Weights, equal, weigh
+from almanac.study.significance import adjusted_bmp, flip_signs, mean_correlation, shares_of_days
 from almanac.study.windows import Spans, fit
 from tests.almanac.study.test_formulas import MODELS, ByHand, ours
 from tests.almanac.study.worlds import Shape, make_world

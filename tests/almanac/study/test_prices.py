@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 
 from almanac.errors import InvalidArgument
-from almanac.study.placing import place
 from almanac.study.prices import Prices, read_market, read_prices
 from almanac.study.returns import returns_of
-from almanac.study.windows import Spans
+from almanac.study.windows import Spans, place
 
 DAYS = pd.date_range("2026-01-01", periods=80, freq="D", tz="UTC")
 SPANS = Spans(first=-1, last=2, estimation=30, gap=2, least=20)

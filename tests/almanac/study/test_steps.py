@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import almanac
 from almanac.study.prices import read_prices
-from almanac.study.returns import returns_of
-from almanac.study.steps import power_steps
+from almanac.study.returns import power_steps, returns_of
 from tests.almanac.study.test_names import OPTIONS, db, own_events, prices
 from tests.almanac.study.worlds import Shape, make_world
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from almanac import csv_check
+from almanac.csv_check import CsvCheck
 from almanac.errors import InvalidArgument
-from almanac.user_files import csv_check
-from almanac.user_files.csv_check import CsvCheck
-from almanac.user_files.tables import CsvFile
+from almanac.user_files import CsvFile
 
 HEADER = "decided_at,event_id,impact,note\n"
 ROWS = [f"2026-03-{day:02}T12:00:00Z,event-{day},7.5,text {day}\n" for day in range(1, 21)]
@@ -172,7 +172,7 @@ def test_a_quoted_field_without_an_end_takes_no_more_memory_than_a_line(
 ) -> None:
     monkeypatch.setattr(csv_check, "LINE_BYTES_MAX", 1_000)
     for name in ("_BLOCK_BYTES", "_HEAD_BYTES"):
-        monkeypatch.setattr(f"almanac.user_files.tables.{name}", 1_000)
+        monkeypatch.setattr(f"almanac.user_files.{name}", 1_000)
     endless = b"\n".join([b"words"] * 1_000)
     with pytest.raises(InvalidArgument, match="line 3 opens a quoted field of more than"):
         read(tmp_path / "rows.csv", HEADER.encode() + b'1,2,3,4\n1,2,3,"' + endless + b'"\n')

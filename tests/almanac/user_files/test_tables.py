@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from almanac.errors import InvalidArgument
-from almanac.user_files.column_names import column_named, plain_name
-from almanac.user_files.tables import CsvFile, open_parquet
+from almanac.user_files import CsvFile, column_named, open_parquet, plain_name
 from tests.almanac.adapters.stories import COINS, PULLS, opened, versions_at_random
 from tests.almanac.publications import publish_by_hand
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from almanac.forms.text_table import rounded
+from almanac.forms import rounded
 from pipeline import console
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac

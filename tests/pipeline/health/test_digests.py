@@ -178,7 +178,7 @@ def test_a_webhook_of_slack_gets_a_message_of_its_form(
     assert is_slack(SecretStr("https://hooks.slack.com/services/T0/B0/x"))
     assert not is_slack(SecretStr("https://hooks.slack.com.example/services/T0/B0/x"))
     publish(small, published[3])
-    from almanac.digest.content import digest_of
+    from almanac.digest import digest_of
     from almanac.reader import Reader
 
     reader = Reader(small.home.warehouse, clock=lambda: NOW)

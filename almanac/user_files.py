@@ -1,7 +1,6 @@
-"""CSV and Parquet files of the user as Arrow tables.
+"""Paths as people give them: local files, and no addresses.
 
-Belongs here: what kind of file it is, its header, its records. Does not: what the columns mean
-(audit, study), quotes and characters (csv_check).
+Belongs here: reading an argument that names a file or a folder. Does not: opening it.
 """
 
 import bz2
@@ -10,20 +9,73 @@ import csv
 import gzip
 import io
 import lzma
+import os
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import unquote
 
+from almanac.csv_check import LINE_BYTES_MAX, CsvCheck
 from almanac.errors import InvalidArgument
-from almanac.user_files.csv_check import LINE_BYTES_MAX, CsvCheck
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+
+_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+"""`Path` makes one slash of two. A scheme of one letter would be a drive of Windows."""
+
+
+def local_path(given: Any, name: str) -> Path:
+    """Return a path, with `~` for the folder of the user.
+
+    Raises:
+        InvalidArgument: it is not a path, or is an address such as `s3://`. The message
+            leaves out the rest of the address, which may hold a password.
+    """
+    if not isinstance(given, str | os.PathLike) or "\0" in os.fsdecode(given):
+        raise InvalidArgument(f"{name}={given!r} is no path; expected a text or a Path")
+    text = os.fsdecode(given)
+    found = _ADDRESS.match(text)
+    if found is None or Path(text).exists():
+        return Path(text).expanduser()
+    if found[1].lower() == "file":
+        path = unquote(text[found.end() :])
+        raise InvalidArgument(f"{name} is a file:// address; expected the path alone: /{path}")
+    raise InvalidArgument(
+        f"{name} is an address ({found[1].lower()}://…); expected a path. Almanac reads and writes "
+        "local files only: download or mount it, and give the path of the copy. Nothing was read "
+        "or written."
+    )
+
+
+def plain_name(name: str) -> str:
+    """Return the letters and digits of a name, in lower case; letters of full width are ASCII."""
+    text = unicodedata.normalize("NFKC", name).casefold()
+    return "".join(letter for letter in text if letter.isalnum())
+
+
+def column_named(names: Iterable[str], wanted: str, where: str) -> str | None:
+    """Return the column that a name means: the very name, else the one that is spelled alike.
+
+    Raises:
+        InvalidArgument: several columns are spelled alike.
+    """
+    listed = list(names)
+    if listed.count(wanted) == 1:
+        return wanted
+    alike = [name for name in listed if plain_name(name) == plain_name(wanted)]
+    if len(alike) > 1:
+        shown = ", ".join(map(repr, alike))
+        raise InvalidArgument(f"{where} has {len(alike)} columns for {wanted}: {shown}. Keep one")
+    return alike[0] if alike else None
+
 
 PARQUET: Final = (".parquet", ".pq")
 TEXT: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz")

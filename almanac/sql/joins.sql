@@ -2,16 +2,8 @@
 -- part. A span is [starts, ends).
 --
 --     event_versions, event_absences ─▶ spans_ahead  ─▶ attach_known, features
---     batches ─▶ first_pull          ─┘
 --     coverage ─▶ spans_watched      ─┘
 --     event_versions, event_absences ─▶ blackouts
-
--- name: first_pull
--- Grain: one row, the first merged pull of events; NULL if there was none.
--- Parameters: none. Run twice: the same row.
-SELECT epoch_us(min(observed_at)) AS first_us
-FROM batches
-WHERE status = 'merged' AND feed IN ('export', 'events', 'event', 'deliveries')
 
 -- name: spans_ahead
 -- Grain: one row per coin of the frame, version, and time in which it was what was known of an event

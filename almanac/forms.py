@@ -1,17 +1,223 @@
-"""The values of an answer in the forms of its files: cells of CSV and TSV, instants of JSON.
+"""Text from outside, made safe for a terminal, a log and a page.
 
-Belongs here: what changes a value, or its text, for one form, and what a named target is. Does not:
-running the query, writing the file (almanac.reading.answers).
+Belongs here: escaping characters. Does not: showing the text, cells of a spreadsheet
+(answer_forms).
 """
 
+import codecs
+import io
+import json
 import re
+import sys
+import unicodedata
 from collections.abc import Callable, Sequence
+from decimal import Decimal
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import quote, urlsplit
 
 import duckdb
 
-from almanac.forms.plain_text import escaped, escaped_in_json
+_UNSEEN: Final = re.compile("[\u00ad\u180e\u200b-\u200d\u2060-\u2064\ufeff]")
+"""Characters without a width: two different texts would look the same."""
+_ACTING: Final = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, with those that open a terminal's sequences
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"  # change the direction of what follows
+    "\u2028\u2029\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
+    "]"
+)
+_ASCII: Final = re.compile(r"[ -~\t\n]*")
+
+
+def plain(text: str) -> str:
+    """Return a text without characters that act on a terminal; line ends and tabs stay.
+
+    Control characters, direction marks, line separators and lone surrogates become visible escapes;
+    characters without a width are removed.
+    """
+    if _ASCII.fullmatch(text):
+        return text
+    return _ACTING.sub(_escaped, _UNSEEN.sub("", text))
+
+
+def plain_line(text: str) -> str:
+    """Return a text as `plain` does, on one line: each run of white space becomes one blank."""
+    return plain(" ".join(text.split()))
+
+
+def escaped(text: str) -> str:
+    """Return a text as `plain` does, but with an escape for each character that `plain` removes."""
+    return text if _ASCII.fullmatch(text) else _ACTING.sub(_escaped, _UNSEEN.sub(_escaped, text))
+
+
+def escaped_in_json(text: str) -> str:
+    """Return JSON of the same value that is safe to print on a terminal."""
+    return _ACTING.sub(_json_escaped, _UNSEEN.sub(_json_escaped, text))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _json_escaped(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+_ESCAPE: Final = "almanac.escape"
+_DRAWN: Final = str.maketrans(
+    {"─": "-", "━": "-", "│": "|", "…": "...", "–": "-", "—": "-", "→": "->", "×": "x"}
+)
+
+
+def accept_any_text() -> None:
+    """Let standard output and errors take any text: no character ends a program.
+
+    One that the encoding lacks becomes an escape of JSON, so that JSON has the same value.
+    """
+    codecs.register_error(_ESCAPE, _escape)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ESCAPE)
+
+
+def fitted(text: str, encoding: str | None) -> str:
+    """Return a text for people, with escapes for what an encoding lacks, and `-` for rules.
+
+    Do so before columns are aligned.
+    """
+    if text.isascii() or not encoding or encoding.lower().startswith("utf"):
+        return text
+    codecs.register_error(_ESCAPE, _escape)
+    return text.translate(_DRAWN).encode(encoding, _ESCAPE).decode(encoding)
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    escapes = (f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    return "".join(escapes), error.end
+
+
+_GAP: Final = "  "
+
+
+def text_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a header, a rule and a line for each row. Nothing is cut; numbers are to the right."""
+    lines = [[plain_line(name) for name in columns], *([cell(value) for value in r] for r in rows)]
+    widths = [max(map(width_of, column)) for column in zip(*lines, strict=True)]
+    right = [
+        bool(values) and all(isinstance(value, int | float | Decimal | None) for value in values)
+        for values in (list(column) for column in zip(*rows, strict=True))
+    ] or [False] * len(columns)
+    lines.insert(1, ["─" * width for width in widths])
+    return "\n".join(
+        _GAP.join(
+            _padded(text, width, on_the_left=is_right)
+            for text, width, is_right in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def cell(value: object) -> str:
+    """Return a value for people: numbers rounded, instants without their zone, which is UTC."""
+    if value is None:
+        return ""
+    if isinstance(value, float | Decimal):
+        return rounded(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(cell, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{cell(name)}: {cell(inner)}" for name, inner in value.items())
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return plain_line(text.removesuffix("+00:00"))
+
+
+def rounded(number: float | Decimal) -> str:
+    """Return a number with three decimals, or three digits if it is below 1."""
+    size = abs(float(number))
+    if not isfinite(size) or size >= 1e15:
+        return f"{number:.6g}"
+    text = f"{number:.3f}" if size >= 1 else f"{number:.3g}"
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text that takes at most `width` columns of a terminal, cut where it is longer."""
+    if width_of(text) <= width:
+        return text
+    found = text[: width - 1]
+    while width_of(found) > width - 1:
+        found = found[:-1]
+    return found + "…"
+
+
+def _padded(text: str, width: int, *, on_the_left: bool) -> str:
+    blanks = " " * (width - width_of(text))
+    return blanks + text if on_the_left else text + blanks
+
+
+def width_of(text: str) -> int:
+    """Return the columns that a text takes on a terminal: wide characters take two."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(item) else 1 + (unicodedata.east_asian_width(item) in "WF")
+        for item in text
+    )
+
+
+_MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&!@$]|(?<=www)\.|:(?=//))", re.IGNORECASE)
+"""What acts inside a line; GitHub also links `www.` and `://`, and calls the person after an @."""
+_URL: Final = "!$&'*+,-./:;=?@_~%#"
+_URL_MAX: Final = 1_000
+_SLACK: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+"""The three characters that Slack's documentation has escaped; nothing else can be."""
+
+
+def markdown(text: str) -> str:
+    """Return a text as it is shown by Markdown inside a line, also by GitHub's."""
+    return _MARKDOWN.sub(r"\\\1", plain_line(text))
+
+
+def mrkdwn(text: str) -> str:
+    """Return a text for Slack's mrkdwn: it makes no link, no mention and no channel."""
+    return "".join(_SLACK.get(character, character) for character in plain_line(text))
+
+
+def web_address(address: str | None) -> str | None:
+    """Return an address that a page or chat may link, with all else percent-encoded, or None.
+
+    Only http and https with a host are links: another scheme could run code.
+    """
+    if not address or len(address) > _URL_MAX:
+        return None
+    try:
+        parts = urlsplit(address)
+        is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return None
+    found = quote(address, safe=_URL)
+    return found if is_web and len(found) <= _URL_MAX else None
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON that is safe to print; instants are ISO 8601, in UTC with a Z."""
+    text = json.dumps(value, ensure_ascii=False, default=_json_value, allow_nan=False)
+    return escaped_in_json(text)
+
+
+def _json_value(value: Any) -> str:
+    text = value.isoformat() if hasattr(value, "isoformat") else str(value)
+    return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
+
 
 FileForm = Literal["csv", "tsv", "json", "parquet"]
 _OPEN: Final = ("/dev/fd/", "/dev/std", "/proc/")
@@ -75,7 +281,7 @@ def strict_and_plain(path: Path, *, bare_numbers: bool) -> None:
 
 def without_acting_characters(path: Path) -> None:
     """Rewrite a TSV or CSV file with an escape for each character that would act on a terminal."""
-    _rewrite(path, lambda line: line if _PRINTED.fullmatch(line) else _escaped(line))
+    _rewrite(path, lambda line: line if _PRINTED.fullmatch(line) else _escaped_line(line))
 
 
 def _rewrite(path: Path, changed: Callable[[bytes], bytes]) -> None:
@@ -93,7 +299,7 @@ def _strict(line: bytes) -> bytes:
     return _TEXT_OR_BARE.sub(lambda found: found[1] or b"null", line)
 
 
-def _escaped(line: bytes) -> bytes:
+def _escaped_line(line: bytes) -> bytes:
     return escaped(line.decode()).encode()
 
 

@@ -1,1 +1,0 @@
-"""What became known in a period, as a digest that a person reads in the morning."""

@@ -1,1 +1,0 @@
-"""Joins with the caller's rows: what was known at the instant of each row."""

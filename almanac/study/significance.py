@@ -1,0 +1,374 @@
+"""Tests over rows: cross-sectional t, Patell, BMP, adjusted BMP, sign, two-way clusters.
+
+Each test takes one number a row (a cumulated abnormal return) and returns a `Verdict`. Belongs
+here: formulas of the papers over plain arrays. Does not: ranks (ranks), days and blocks (calendar).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from almanac.study.prices import Floats, Integers
+from almanac.study.returns import Returns
+from almanac.study.windows import Fitted, Windows, residuals_of
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of one test: two-sided p, NaN where the test can't be computed.
+
+    `degrees` are those of Student's t; infinite for the normal, NaN for a bootstrap.
+    """
+
+    test: str
+    statistic: float
+    degrees: float
+    p: float
+
+
+UNKNOWN: Final = float("nan")
+_DENSE: Final = 2
+"""Up to so many bars for each bar with an event, every bar has a row."""
+
+
+def student(test: str, statistic: float, degrees: float) -> Verdict:
+    """Return the verdict of a statistic that is Student's t; infinite degrees are the normal."""
+    from scipy.special import ndtr, stdtr
+
+    if not np.isfinite(statistic) or not degrees > 0:
+        return Verdict(test, UNKNOWN, degrees, UNKNOWN)
+    beyond = ndtr(-abs(statistic)) if np.isinf(degrees) else stdtr(degrees, -abs(statistic))
+    return Verdict(test, float(statistic), float(degrees), float(2 * beyond))
+
+
+def cross_sectional(values: Floats) -> Verdict:
+    """t of the mean over rows, as if they were independent (Brown and Warner 1985)."""
+    return student("cross_sectional_t", _t(values), len(values) - 1)
+
+
+def patell(scaled: Floats, degrees: Floats, share: Floats | None = None) -> Verdict:
+    """Patell (1976): the sum of standardised values over the root of their variances.
+
+    A standardised value is Student's t with d degrees, those of the residuals of its row: its
+    variance is d/(d - 2). `share` weights the rows.
+    """
+    weight = np.ones(len(scaled)) if share is None else share
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = (weight**2 * np.where(degrees > 2, degrees / (degrees - 2), np.nan)).sum()
+        return student("patell", float((weight * scaled).sum() / np.sqrt(variance)), np.inf)
+
+
+def bmp(scaled: Floats) -> Verdict:
+    """Boehmer, Musumeci and Poulsen (1991): t of the mean of the standardised values."""
+    return student("bmp", _t(scaled), len(scaled) - 1)
+
+
+def adjusted_bmp(scaled: Floats, correlation: float) -> Verdict:
+    """Kolari and Pynnönen (2010): BMP with the mean correlation of the rows.
+
+    It is BMP times √((1 - r) / (1 + (n - 1) r)), r the mean over all pairs of rows.
+    """
+    rows = len(scaled)
+    inflation = 1 + (rows - 1) * correlation
+    if not inflation > 0 or correlation >= 1:
+        return Verdict("adjusted_bmp", UNKNOWN, rows - 1, UNKNOWN)
+    factor = np.sqrt((1 - correlation) / inflation)
+    return student("adjusted_bmp", _t(scaled) * float(factor), rows - 1)
+
+
+def generalised_sign(values: Floats, share_positive: Floats) -> Verdict:
+    """Cowan (1992): positive values against the share of positive residuals before the events."""
+    rows, expected = len(values), float(share_positive.mean()) if len(values) else UNKNOWN
+    spread = np.sqrt(rows * expected * (1 - expected))
+    if not spread > 0:
+        return Verdict("sign", UNKNOWN, np.inf, UNKNOWN)
+    return student("sign", float(((values > 0).sum() - rows * expected) / spread), np.inf)
+
+
+def two_way(values: Floats, day: Integers, coin: Integers, share: Floats | None = None) -> Verdict:
+    """t of the mean with errors clustered by calendar day and by coin; `share` weights the rows."""
+    if len(values) < 2:
+        return Verdict("clustered", UNKNOWN, UNKNOWN, UNKNOWN)
+    weight = np.full(len(values), 1.0 / len(values)) if share is None else share
+    mean = float(weight @ values)
+    return clustered(mean, weight * (values - mean), day, coin)
+
+
+def clustered(found: float, moved: Floats, day: Integers, coin: Integers) -> Verdict:
+    """t of a weighted sum, `moved` being what the error of each row adds to it.
+
+    Cameron, Gelbach and Miller (2011): the variances of both clusters, less that of their
+    intersection; the larger of the two where the result is not positive. Degrees: the fewer
+    clusters, less one.
+    """
+    both = np.unique(np.stack([day, coin]), axis=1, return_inverse=True)[1].ravel()
+    (by_day, days), (by_coin, coins), (by_both, _) = (_cluster(moved, k) for k in (day, coin, both))
+    variance = by_day + by_coin - by_both
+    if not variance > 0:
+        variance = max(by_day, by_coin)
+    statistic = found / np.sqrt(variance) if variance > 0 else UNKNOWN
+    return student("clustered", float(statistic), min(days, coins) - 1)
+
+
+def mean_correlation(returns: Returns, windows: Windows, unit: Integers | None = None) -> float:
+    """Return the mean correlation of the cumulated abnormal returns over all pairs of rows.
+
+    Residuals of the estimation windows give the correlation of two rows on the same bars. Windows
+    that overlap in part have that share of it (Kolari, Pape and Pynnönen 2018), others none. With
+    `unit`, it is over all pairs of units, each the mean of the standardised rows of an event.
+    """
+    rows, length = len(windows.zero), windows.spans.length
+    parts: Iterable[tuple[slice, Floats]]
+    if unit is None:
+        zero = windows.zero
+        parts = ((part.rows, scaled) for part, scaled in _standardised(returns, windows))
+    else:
+        rows = int(unit.max(initial=-1)) + 1
+        zero = windows.zero[np.unique(unit, return_index=True)[1]]
+        means = np.zeros((rows, windows.spans.estimation))
+        for part, scaled in _standardised(returns, windows):
+            np.add.at(means, unit[part.rows], scaled)
+        spread = np.sqrt((means**2).mean(axis=1, keepdims=True))
+        parts = [(slice(0, rows), means / np.where(spread > 0, spread, 1.0))]
+    if rows < 2:
+        return UNKNOWN
+    bars, group = np.unique(zero, return_inverse=True)
+    sums = np.zeros((len(bars), windows.spans.estimation))
+    own = 0.0
+    for place, scaled in parts:
+        starts = _starts(group[place])
+        sums[group[place][starts]] += np.add.reduceat(scaled, starts, axis=0)
+        own += float((scaled**2).mean(axis=1).sum())
+    total = float((sums**2).mean(axis=1).sum()) - own
+    every = range(int(bars[0]), int(bars[-1]) + 1)
+    if length > 1 and len(every) < _DENSE * len(bars):
+        # With a row for every bar, two bars apart are two slices, and nothing is copied.
+        dense = np.zeros((len(every), windows.spans.estimation))
+        dense[bars - bars[0]] = sums
+        bars, sums = np.array(every), dense
+    for apart in range(1, min(length, windows.spans.estimation)):
+        total += 2 * _products(bars, sums, apart) * (length - apart) / length
+    return total / (rows * (rows - 1))
+
+
+def _standardised(returns: Returns, windows: Windows) -> Iterator[tuple[Fitted, Floats]]:
+    for part in residuals_of(returns, windows):
+        scale = np.sqrt((part.residuals**2).mean(axis=1, keepdims=True))
+        yield part, part.residuals / scale
+
+
+def _products(bars: Integers, sums: Floats, apart: int) -> float:
+    """Return the sum of mean products of the sums of two bars that are so far apart."""
+    common = sums.shape[1] - apart
+    if bars[-1] - bars[0] + 1 == len(bars):
+        first, second = sums[:-apart, apart:], sums[apart:, :common]
+    else:
+        after = np.minimum(np.searchsorted(bars, bars + apart), len(bars) - 1)
+        is_pair = bars[after] == bars + apart
+        first, second = sums[is_pair, apart:], sums[after[is_pair], :common]
+    return float(np.einsum("ij,ij->", first, second).item() / common)
+
+
+def _starts(groups: Any) -> Any:
+    """Return where each run of equal numbers starts."""
+    return np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))
+
+
+def _t(values: Floats) -> float:
+    if len(values) < 2:
+        return UNKNOWN
+    spread = values.std(ddof=1)
+    return float(values.mean() / spread * np.sqrt(len(values))) if spread > 0 else UNKNOWN
+
+
+def _cluster(moved: Floats, key: Integers) -> tuple[float, int]:
+    sums = np.bincount(np.unique(key, return_inverse=True)[1].ravel(), weights=moved)
+    clusters = len(sums)
+    scale = clusters / (clusters - 1) if clusters > 1 else np.nan
+    return float((sums**2).sum() * scale), clusters
+
+
+def grank(returns: Returns, windows: Windows, scaled: Floats) -> Verdict:
+    """Return GRANK-T; `scaled` are the standardised cumulated abnormal returns of the rows.
+
+    With T bars in the estimation window, Z is the mean rank of the event over the root of the mean
+    square of the mean ranks of all T + 1 bars, and Z √((T - 1) / (T - Z²)) is Student's t with
+    T - 1 degrees. Ranks of rows with missing returns are of those they have.
+    """
+    rows, length = len(scaled), windows.spans.estimation
+    if rows < 2 or not scaled.std(ddof=1) > 0:
+        return Verdict("grank", UNKNOWN, length - 1, UNKNOWN)
+    event = scaled / scaled.std(ddof=1)
+    sums, counts, at_event = np.zeros(length), np.zeros(length), 0.0
+    for part in residuals_of(returns, windows):
+        has, mine = part.has, event[part.rows, None]
+        standard = part.residuals / windows.sd[part.rows, None]
+        among = has.sum(axis=1, keepdims=True)
+        # Bars without a return are ranked last, and left out.
+        ranks = _ranked(np.where(has, standard, np.inf))
+        ranks = ranks + (standard > mine) + 0.5 * (standard == mine)
+        sums += (np.where(has, ranks / (among + 2) - 0.5, 0.0)).sum(axis=0)
+        counts += has.sum(axis=0)
+        below = ((standard < mine) & has).sum(axis=1) + 0.5 * ((standard == mine) & has).sum(axis=1)
+        at_event += float(((below + 1) / (among[:, 0] + 2) - 0.5).sum())
+    means = np.divide(sums, counts, out=np.zeros(length), where=counts > 0)
+    mean_at_event = at_event / rows
+    squares = float((counts / rows * means**2).sum()) + mean_at_event**2
+    spread = np.sqrt(squares / (length + 1))
+    if not spread > 0:
+        return Verdict("grank", UNKNOWN, length - 1, UNKNOWN)
+    z = mean_at_event / spread
+    inside = (length - 1) / (length - z**2) if z**2 < length else UNKNOWN
+    return student("grank", float(z * np.sqrt(inside)), length - 1)
+
+
+def _ranked(values: Floats) -> Floats:
+    """Return the ranks in each row, from 1; equal values have their mean rank."""
+    order = np.argsort(values, axis=1)
+    in_order = np.take_along_axis(values, order, axis=1)
+    is_tied = ((in_order[:, 1:] == in_order[:, :-1]) & np.isfinite(in_order[:, 1:])).any(axis=1)
+    ranks = np.empty_like(values)
+    np.put_along_axis(ranks, order, np.arange(1.0, values.shape[1] + 1)[None, :], axis=1)
+    if is_tied.any():
+        from scipy.stats import rankdata  # Its import takes a second.
+
+        ranks[is_tied] = rankdata(values[is_tied], axis=1)
+    return ranks
+
+
+@dataclass(frozen=True, slots=True)
+class DayShares:
+    """What each calendar day adds to the mean cumulated abnormal return: `[day, bar]`.
+
+    The columns sum to the mean up to each bar. `in_window` says which days have a bar of a window;
+    the others are of estimation windows alone.
+    """
+
+    values: Floats
+    in_window: Integers
+
+    @property
+    def mean(self) -> Floats:
+        summed: Floats = self.values.sum(axis=0)
+        return summed
+
+
+def shares_of_days(returns: Returns, windows: Windows, scale: Floats | None = None) -> DayShares:
+    """Return what each day adds to the mean over rows of the cumulated abnormal return.
+
+    The mean is a weighted sum of returns: 1 in a window, and in an estimation window the share with
+    which the return moves the fitted parameters, -(k/m + (x - x̄) Σ(x - x̄) / Sxx). The sum of a day
+    has every row that was open, or being fitted, that day: the correlation of coins, windows that
+    overlap, and errors of parameters that events have in common. `scale` weights the rows.
+    """
+    rows = len(windows.zero)
+    weight = (np.ones(rows) if scale is None else scale) / rows
+    abnormal = windows.abnormal * weight[:, None]
+    values = np.zeros((int(returns.day[-1]) + 1, windows.spans.length))
+    for place, offset in enumerate(windows.spans.relative):
+        day = returns.day[windows.zero + offset]
+        values[:, place] = np.bincount(day, weights=abnormal[:, place], minlength=len(values))
+    in_window = np.flatnonzero(
+        np.bincount(
+            returns.day[(windows.zero[:, None] + windows.spans.relative)[windows.live]],
+            minlength=len(values),
+        )
+    )
+    values = np.cumsum(values, axis=1)
+    by_mean = weight[:, None] * np.cumsum(windows.live, axis=1) / windows.fitted_on[:, None]
+    by_market = weight[:, None] * np.cumsum(windows.market, axis=1)
+    if windows.model == "market":
+        by_market = by_market / windows.market_squares[:, None]
+    starts = np.flatnonzero(np.diff(returns.day, prepend=-1))
+    for part in residuals_of(returns, windows):
+        zero = windows.zero[part.rows]
+        edges = np.flatnonzero(np.diff(zero, prepend=-1, append=-1))
+        beside = part.residuals * part.market
+        begin = zero[edges[:-1]] + windows.spans.fitted[0]
+        later = np.searchsorted(starts, begin, side="right")
+        after = np.searchsorted(starts, begin + windows.spans.estimation, side="left")
+        for group, (start, stop) in enumerate(pairwise(edges)):
+            mine = slice(part.rows.start + start, part.rows.start + stop)
+            firsts = np.append(0, starts[later[group] : after[group]] - begin[group])
+            moved = np.add.reduceat(part.residuals[start:stop], firsts, axis=1).T @ by_mean[mine]
+            if windows.model == "market":
+                moved += np.add.reduceat(beside[start:stop], firsts, axis=1).T @ by_market[mine]
+            day = returns.day[begin[group]]
+            values[day : day + len(firsts)] -= moved
+    is_used = np.asarray(values.any(axis=1))
+    is_used[in_window] = True
+    place_of = np.cumsum(is_used) - 1
+    return DayShares(values[is_used], place_of[in_window])
+
+
+def flip_signs(shares: DayShares, *, rounds: int, seed: int) -> Floats:
+    """Return means under no effect, `[round, bar]`: the share of each day gets a random sign.
+
+    If returns have no mean and are symmetric, and days are independent, each is as likely as the
+    mean that was found: no variance is estimated, and no tail is assumed.
+    """
+    signs = np.random.default_rng(seed).integers(0, 2, (rounds, len(shares.values)), dtype=np.int8)
+    flipped: Floats = (2.0 * signs - 1.0) @ shares.values
+    return flipped
+
+
+def calendar_test(name: str, shares: DayShares, flipped: Floats, least_days: int) -> Verdict:
+    """Return the verdict of the whole window: p is the share of flips that are as far from 0.
+
+    The statistic is the mean over the root of the sum of squares of the days. It can't be computed
+    with fewer than `least_days` days in windows.
+    """
+    last, found = shares.values[:, -1], float(shares.mean[-1])
+    spread = float(np.sqrt((last**2).sum()))
+    if len(shares.in_window) < least_days or not spread > 0:
+        return Verdict(name, UNKNOWN, UNKNOWN, UNKNOWN)
+    return Verdict(name, found / spread, UNKNOWN, float(share_beyond(found, flipped[:, -1])))
+
+
+def share_beyond(found: float, flipped: Floats) -> float:
+    """Return p: the share of draws at least as far from 0, the one that was found counted in."""
+    beyond = np.abs(flipped) >= abs(found) * (1 - 1e-12)
+    return float((1 + beyond.sum()) / (1 + len(flipped)))
+
+
+def blocks_of(zero: Integers, length: int) -> Integers:
+    """Return the block of each row: events within `length` bars of the first of a block.
+
+    `zero` must be in order. Windows of two blocks that are not neighbours do not overlap.
+    """
+    block = np.empty(len(zero), dtype=np.int64)
+    number, start = -1, None
+    for bar in np.unique(zero):
+        if start is None or bar >= start + length:
+            number, start = number + 1, bar
+        block[np.searchsorted(zero, bar) : np.searchsorted(zero, bar, side="right")] = number
+    return block
+
+
+def block_bootstrap(values: Floats, block: Integers, *, rounds: int, seed: int) -> Verdict:
+    """Return the verdict of a studentised bootstrap that draws whole blocks of rows.
+
+    t is the mean over its error clustered by block; p is the share of draws whose t about the mean
+    that was found is as far from 0.
+    """
+    blocks = int(block.max()) + 1 if len(block) else 0
+    if blocks < 2:
+        return Verdict("block_bootstrap", UNKNOWN, UNKNOWN, UNKNOWN)
+    sums, counts = np.bincount(block, weights=values), np.bincount(block).astype(np.float64)
+    found = float(values.mean())
+    scale = blocks / (blocks - 1)
+    error = np.sqrt(scale * ((sums - counts * found) ** 2).sum()) / counts.sum()
+    if not error > 0:
+        return Verdict("block_bootstrap", UNKNOWN, UNKNOWN, UNKNOWN)
+    drawn = np.random.default_rng(seed).integers(0, blocks, (rounds, blocks))
+    total, rows = sums[drawn].sum(axis=1), counts[drawn].sum(axis=1)
+    means = total / rows
+    off = sums[drawn] - counts[drawn] * means[:, None]
+    errors = np.sqrt(scale * (off**2).sum(axis=1)) / rows
+    # A draw of one block alone has no error; such a draw counts as the farthest.
+    statistics = np.where(errors > 0, (means - found) / np.where(errors > 0, errors, 1.0), np.inf)
+    p = share_beyond(found / error, statistics)
+    return Verdict("block_bootstrap", found / float(error), UNKNOWN, p)
