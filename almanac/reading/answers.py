@@ -2,7 +2,7 @@
 
 Belongs here: writing an answer to a file of our own or to a stream. Does not: a file of the user,
 which the application puts in place by a rename (warehouse.queries), what a form looks like
-(almanac.forms.answer_forms).
+(almanac.forms).
 """
 
 import shutil

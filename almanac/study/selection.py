@@ -1,7 +1,7 @@
 """The coins that the names in prices, events and arguments of a study stand for.
 
 Belongs here: names that no coin has, and tickers of several coins, which do not stop a study. Does
-not: what a slug, a ticker or a pair is (almanac.coins, almanac.pairs).
+not: what a slug, a ticker or a pair is (almanac.coins).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
