@@ -32,8 +32,6 @@ from pipeline.configuration.deployment import EVERYTHING_ON, NOTHING_ON
 from pipeline.home_location import locate_home
 from pipeline.polling.inputs import PollFacts
 from pipeline.polling.starter import PollProcess, PullLock
-from pipeline.retention.lengths import Retention
-from pipeline.retention.owned import Owned, label_of
 from pipeline.runs.presence import announce
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings, SettingsError
@@ -66,7 +64,7 @@ def build_definitions(
     service_now = service_time(home.state, clock)
     layout = layout or layout_of(settings, home, service_now())
     jobs = Jobs.of(layout)
-    pruning = prune_job(layout, lambda: owned_by(settings, layout), Retention.of(settings), clock)
+    pruning = prune_job(layout, settings, clock)
     schedules = [
         daily_schedule(layout, clock, service_now, partial(pulled, home)),
         prune_schedule(layout, pruning),
@@ -104,21 +102,6 @@ def build_definitions(
         sensors=sensors,
         resources=build_resources(layout, settings, clock=clock, **overrides),
         executor=layout.executor,
-    )
-
-
-def owned_by(settings: Settings, layout: Layout | None = None) -> Owned:
-    """Return what belongs to the home: all that is defined above."""
-    home = locate_home(settings)
-    layout = layout or layout_of(settings, home, utc_now())
-    definitions = build_definitions(settings, layout=layout)
-    instigators = (*(definitions.schedules or ()), *(definitions.sensors or ()))
-    return Owned(
-        label=label_of(layout),
-        jobs=frozenset(job.name for job in definitions.resolve_all_job_defs()),
-        assets=frozenset(definitions.resolve_asset_graph().get_all_asset_keys()),
-        instigators=frozenset(instigator.name for instigator in instigators),
-        home=home,
     )
 
 

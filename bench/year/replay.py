@@ -45,7 +45,6 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._daemon.types import DaemonHeartbeat
 
 from bench.year.recorded import OUTPUT_BYTES, Template
-from pipeline.retention.events import NO_RUN
 from pipeline.runs.place import LOCATION
 from warehouse.home import Home
 
@@ -147,7 +146,7 @@ class Replay:
             dg.AssetMaterialization(asset, partition=at.date().isoformat(), metadata=dict(metadata))
         )
         # It is stored at the machine's time, as the newest of the index and of its own database.
-        for shard in (self._events.index_connection(), self._events.run_connection(NO_RUN)):
+        for shard in (self._events.index_connection(), self._events.run_connection("")):
             newest = db.select(db.func.max(SqlEventLogStorageTable.c.id)).scalar_subquery()
             with shard as connection:
                 connection.execute(

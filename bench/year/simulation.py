@@ -6,7 +6,7 @@ Belongs here: what happens when. Does not: how it is stored (replay), what is pr
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -24,11 +24,9 @@ from bench.year.pages import Asked, opened_pages
 from bench.year.recorded import DAILY, MERGE, PRUNE, record
 from bench.year.replay import Replay, of_the_past
 from bench.year.warnings import Fault, Watch
-from pipeline.build import owned_by
 from pipeline.home_location import locate_home
 from pipeline.instance import config, instance_of
-from pipeline.retention.lengths import Retention
-from pipeline.retention.prune import prune_instance
+from pipeline.retention import prune_home
 from pipeline.settings import Settings
 from warehouse.home import Home
 
@@ -89,8 +87,6 @@ class Year:
 
     def days(self, count: int) -> Iterator[DayEnd]:
         """Simulate the last days up to today."""
-        owned = replace(owned_by(self.settings), home=self.home)
-        retention = Retention.of(self.settings)
         ticks_kept = config()["retention"]["sensor"]["purge_after_days"]
         with instance_of(self._recorded) as other, instance_of(self.home) as instance:
             replay = Replay(instance, self.home)
@@ -107,7 +103,7 @@ class Year:
                 began = perf_counter()
                 if not self._is_off("daemon", at):
                     replay.as_daemon(at, ticks_kept)
-                    prune_instance(instance, owned, retention, at)
+                    prune_home(self.home, self.settings, at, instance=instance)
                 yield DayEnd(
                     midnight,
                     instance.get_runs_count(),

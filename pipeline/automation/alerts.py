@@ -16,7 +16,7 @@ from assets.layout import Layout
 from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, run_in_progress
 from pipeline.health.alerts import ALERT, Alerts, Changes, find_warnings, post_changes
 from pipeline.hooks import NotPosted
-from pipeline.retention.owned import owner_tags
+from pipeline.retention import owner_tags
 from pipeline.runs.presence import announce
 from pipeline.settings import Settings, SettingsError
 from warehouse.errors import WarehouseError
@@ -89,7 +89,7 @@ def posting_job(
         name=layout.name(name),
         description=summary,
         executor_def=dg.in_process_executor,
-        tags=owner_tags(layout),
+        tags=owner_tags(layout.key_prefix, layout.name_prefix),
     )
     def job() -> None:
         posted()

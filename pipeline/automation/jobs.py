@@ -20,7 +20,7 @@ from assets.landed import LANDED, asset_of
 from assets.layout import Layout
 from assets.polled import POLLED
 from assets.published import PUBLISHED
-from pipeline.retention.owned import owner_tags
+from pipeline.retention import owner_tags
 
 DAILY: Final = "daily"
 MERGE: Final = "merge"
@@ -93,7 +93,7 @@ def _job(
         selection=selection,
         description=description,
         executor_def=layout.executor,
-        tags=owner_tags(layout),
+        tags=owner_tags(layout.key_prefix, layout.name_prefix),
     )
 
 

@@ -1,6 +1,6 @@
-"""The job that deletes old records, and the schedule that starts it every night.
+"""The job that deletes old records, and its nightly schedule.
 
-It runs beside the daily pull and not after it: a pull that fails for weeks must not stop it.
+It does not depend on the daily pull, so that a pull that fails for weeks does not stop it.
 """
 
 from collections.abc import Callable
@@ -10,42 +10,34 @@ from typing import Final
 import dagster as dg
 
 from assets.layout import Layout
-from pipeline.retention.files import prune_deliveries, prune_files
-from pipeline.retention.lengths import Retention
-from pipeline.retention.owned import Owned, owner_tags
-from pipeline.retention.prune import prune_instance
+from pipeline.retention import owner_tags, prune_home
+from pipeline.settings import Settings
 from warehouse.errors import WarehouseError
-from warehouse.home import Home
 
 PRUNE: Final = "prune"
-OP: Final = "delete_old_records"
 PRUNE_SCHEDULE: Final = "prune_schedule"
-_AT_NIGHT: Final = "40 3 * * *"
+AT_NIGHT: Final = "40 3 * * *"
 
 
 def prune_job(
-    layout: Layout,
-    owned: Callable[[], Owned],
-    retention: Retention,
-    clock: Callable[[], datetime],
+    layout: Layout, settings: Settings, clock: Callable[[], datetime]
 ) -> dg.JobDefinition:
-    """Return the job that does what `almanac prune` does; `owned` names what is the home's."""
+    """Return the job that does the same as `almanac prune`."""
 
     @dg.op(
-        name=layout.name(OP),
-        description="Deletes old runs, ticks, logs and files. Sends no request.",
+        name=layout.name("delete_old_records"),
+        description="Deletes old runs, logs and files. Sends no request.",
         required_resource_keys=layout.names("home"),
     )
     def delete(context: dg.OpExecutionContext) -> None:
-        home: Home = layout.resource(context, "home")
-        now = clock()
         try:
-            pruned = prune_files(home, retention, now)
-        except WarehouseError as error:
-            raise dg.Failure(str(error), allow_retries=False) from error
-        pruned += prune_instance(context.instance, owned(), retention, now)
-        try:
-            pruned += prune_deliveries(home, retention, now)
+            pruned = prune_home(
+                layout.resource(context, "home"),
+                settings,
+                clock(),
+                instance=context.instance,
+                report=context.log.info,
+            )
         except WarehouseError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
         found = [f"{kind.count:,} {kind.what}" for kind in pruned if kind.count]
@@ -54,10 +46,10 @@ def prune_job(
 
     @dg.job(
         name=layout.name(PRUNE),
-        description="Delete old runs, ticks and logs. The latest materialisation of each "
-        "partition stays.",
+        description="Delete old runs, logs and files. A run stays while it has the latest "
+        "materialisation of an asset or partition.",
         executor_def=dg.in_process_executor,
-        tags=owner_tags(layout),
+        tags=owner_tags(settings.key_prefix, settings.name_prefix),
     )
     def job() -> None:
         delete()
@@ -70,7 +62,7 @@ def prune_schedule(layout: Layout, job: dg.JobDefinition) -> dg.ScheduleDefiniti
     return dg.ScheduleDefinition(
         name=layout.name(PRUNE_SCHEDULE),
         job=job,
-        cron_schedule=_AT_NIGHT,
+        cron_schedule=AT_NIGHT,
         execution_timezone="UTC",
         description="Every night at 03:40 UTC.",
         default_status=layout.schedule_status(PRUNE_SCHEDULE),

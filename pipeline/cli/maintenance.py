@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from importlib.metadata import version
@@ -24,8 +25,7 @@ from pipeline.health.report import LEAST_FREE_BYTES
 from pipeline.health.run_checks import checked_runs
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.receiver.secret_files import CurrentVerifier
-from pipeline.retention.files import prune_deliveries, prune_files
-from pipeline.retention.lengths import Retention
+from pipeline.retention import prune_home
 from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
@@ -282,21 +282,23 @@ def prune(
 
     The latest materialisation of each partition stays. With `almanac ui`, it runs every night.
     """
-    home = locate_existing_home()
-    settings = read_settings()
-    retention = Retention.of(settings) if days is None else Retention.of_days(days, settings)
-    now = utc_now()
-    pruned = prune_files(home, retention, now, dry_run=dry_run)
-    if home.instance_folder.exists():
-        # Imported here, since importing Dagster takes longer than most commands.
-        from pipeline.build import owned_by
-        from pipeline.instance import instance_of
-        from pipeline.retention.prune import prune_instance
+    home, settings = locate_existing_home(), read_settings()
+    with ExitStack() as opened, people.status("Looking for old runs and files ...") as status:
+        instance = None
+        if home.instance_folder.exists():
+            # Imported here, since importing Dagster takes longer than most commands.
+            from pipeline.instance import instance_of
 
-        owned = owned_by(settings)
-        with instance_of(home) as instance:
-            pruned += prune_instance(instance, owned, retention, now, dry_run=dry_run)
-    pruned += prune_deliveries(home, retention, now, dry_run=dry_run)
+            instance = opened.enter_context(instance_of(home))
+        pruned = prune_home(
+            home,
+            settings,
+            utc_now(),
+            instance=instance,
+            days=days,
+            dry_run=dry_run,
+            report=lambda text: status.update(f"Pruning: {text} ..."),
+        )
     if as_json:
         print_json([asdict(kind) for kind in pruned])
         return

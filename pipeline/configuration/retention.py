@@ -9,23 +9,17 @@ class RetentionSettings(BaseModel):
     keep_runs_days: int = Field(
         default=30,
         ge=1,
-        description="Days after their end that runs which succeeded are kept in Dagster. The "
-        "latest materialisation of each partition stays without its run.",
+        description="Days after their end that successful runs are kept in Dagster. A run stays "
+        "longer while it has the latest materialisation of an asset or partition.",
     )
     keep_failed_runs_days: int = Field(
-        default=60, ge=1, description="As that, for runs that failed or were canceled."
+        default=60, ge=1, description="The same for failed and canceled runs."
     )
     keep_runs: int = Field(
-        default=200,
+        default=100,
         ge=1,
-        description="At most so many runs that succeeded are kept, and as many that failed, "
-        "however young. A run takes about 0.4 MB.",
-    )
-    keep_output_days: int = Field(
-        default=14, ge=1, description="Days that captured output of runs is kept."
-    )
-    keep_ticks_days: int = Field(
-        default=14, ge=1, description="Days that ticks of schedules and sensors are kept."
+        description="The number of successful runs kept of each job, and of failed ones. Older "
+        "runs are deleted, however young. A run takes about 0.4 MB.",
     )
     keep_request_logs_days: int = Field(
         default=90,
@@ -36,5 +30,5 @@ class RetentionSettings(BaseModel):
         default=30,
         ge=0,
         description="Days that the inbox keeps the body of a delivery that was landed. Landing "
-        "keeps it for ever.",
+        "keeps it.",
     )

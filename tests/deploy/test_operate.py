@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.automation.jobs import EXPORT_IS_OUT_AT
-from pipeline.automation.retention import _AT_NIGHT
+from pipeline.automation.retention import AT_NIGHT
 from pipeline.cli.main import COMMANDS
 from pipeline.settings import read_settings
 from tests.deploy.page import (
@@ -133,7 +133,7 @@ def test_the_shares_of_the_page_are_settings(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_times_of_the_page_are_those_of_the_schedules() -> None:
     text = PAGE.read_text("utf-8")
     assert f"| {EXPORT_IS_OUT_AT:%H:%M} | the job `daily`" in text
-    minute, hour, *_ = _AT_NIGHT.split()
+    minute, hour, *_ = AT_NIGHT.split()
     assert f"| {hour:0>2}:{minute:0>2} | the job `prune`" in text
     timer = (DEPLOY / "systemd" / "almanac-backup.timer").read_text("utf-8")
     (at,) = re.findall(r"OnCalendar=\*-\*-\* (\d\d:\d\d):00 UTC", timer)

@@ -14,10 +14,9 @@ from dagster._core.loader import LoadingContextForTest
 
 from assets.layout import Layout
 from assets.published import PUBLISHED
-from pipeline.build import build_definitions, owned_by
+from pipeline.build import build_definitions
 from pipeline.instance import instance_of
-from pipeline.retention.lengths import Retention
-from pipeline.retention.prune import prune_instance
+from pipeline.retention import prune_home
 from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 
@@ -113,14 +112,13 @@ def test_a_backfill_materialises_tables_that_did_not_change(followed: Followed) 
 
 def test_it_does_not_run_after_old_runs_are_deleted(tmp_path: Path) -> None:
     small, next_year = SmallHome(tmp_path), datetime.now(UTC) + 400 * DAY
-    lengths = Retention.of_days(1, small.settings)
     with instance_of(small.home) as instance:
         followed = Followed(small, instance)
         assert followed.fired() == 0
         followed.pull("Listing", NOW)
         assert followed.fired() == 1
         followed.pull("Listing", NOW + HOUR)
-        prune_instance(instance, owned_by(small.settings), lengths, next_year)
+        prune_home(small.home, small.settings, next_year, instance=instance, days=1)
         unchanged = followed.pull("Listing", NOW + 2 * HOUR)
         assert unchanged == {"event_changes", "batches", "coverage"}
         assert followed.fired() == 0

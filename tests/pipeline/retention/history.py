@@ -10,21 +10,13 @@ from typing import Any
 import dagster as dg
 
 from pipeline.instance import instance_of
-from pipeline.retention.lengths import Pruned, Retention
-from pipeline.retention.owned import OWNER_TAG, Owned
-from pipeline.retention.prune import prune_instance
+from pipeline.retention import OWNER_TAG, Pruned, prune_home
+from pipeline.runs.store import REPOSITORY_TAG
+from tests.pipeline.homes_in_days import settings_of
 from warehouse.home import Home
 
 LABEL = "almanac"
-KEPT = Retention(
-    runs_days=10,
-    failed_runs_days=20,
-    runs_max=300,
-    ticks_days=10,
-    compute_logs_days=10,
-    request_logs_days=10,
-    deliveries_days=30,
-)
+KEPT = {"keep_runs_days": 10, "keep_failed_runs_days": 20, "keep_runs": 300}
 PARTS = dg.StaticPartitionsDefinition(["a", "b", "c"])
 LATER = timedelta(days=15)
 MUCH_LATER = timedelta(days=25)
@@ -66,14 +58,10 @@ DEFINITIONS = dg.Definitions(
     jobs=[
         dg.define_asset_job("land", ["landed"], tags={OWNER_TAG: LABEL}),
         dg.define_asset_job("publish", ["table"], tags={OWNER_TAG: LABEL}),
-        dg.define_asset_job("theirs", ["company"]),
+        dg.define_asset_job("theirs", ["company"], tags={REPOSITORY_TAG: "__repository__@theirs"}),
     ],
     executor=dg.in_process_executor,
 )
-
-
-def owned(home: Home | None = None) -> Owned:
-    return Owned(LABEL, frozenset({"land", "publish"}), frozenset(OURS), frozenset({"polls"}), home)
 
 
 def run(instance: dg.DagsterInstance, job: str, part: str | None = None, **config: Any) -> str:
@@ -108,21 +96,13 @@ def opened(home: Home) -> Iterator[dg.DagsterInstance]:
 
 
 def pruned(
-    home: Home,
-    after: timedelta,
-    *,
-    retention: Retention = KEPT,
-    own: bool = True,
-    dry_run: bool = False,
+    home: Home, after: timedelta, *, dry_run: bool = False, **kept: int
 ) -> dict[str, Pruned]:
     """Prune at a time after now, and return the counts by kind."""
+    settings = settings_of(home.root, **{**KEPT, **kept})
     with opened(home) as instance:
-        found = prune_instance(
-            instance,
-            owned(home if own else None),
-            retention,
-            datetime.now(UTC) + after,
-            dry_run=dry_run,
+        found = prune_home(
+            home, settings, datetime.now(UTC) + after, instance=instance, dry_run=dry_run
         )
     return {each.what: each for each in found}
 

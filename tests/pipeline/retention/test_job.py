@@ -8,8 +8,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from pipeline.build import build_definitions, owned_by
-from pipeline.retention.owned import OWNER_TAG
+from pipeline.build import build_definitions
+from pipeline.retention import OWNER_TAG
 from pipeline.runs.store import RUNS
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import QUIET, settings_of
@@ -70,28 +70,7 @@ def test_almanac_prune_reports_what_it_deletes_of_the_instance(
     planned = json.loads(almanac("prune", "--json", "--dry-run").stdout)
     done = {kind["what"]: kind for kind in json.loads(almanac("prune", "--json").stdout)}
     assert {kind["what"]: kind for kind in planned} == done
-    assert done["Dagster runs"]["count"] == done["run databases"]["count"] == 2
-    assert done["run databases"]["bytes"] > 200_000
+    assert done["Dagster runs"]["count"] == 2
+    assert done["Dagster runs"]["bytes"] > 200_000
     assert len(run_databases(small.home)) == 1
     almanac("prune", keep_runs_days="0", code=2)
-
-
-def test_what_belongs_to_a_home_is_all_that_it_defines(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path / "home", key_prefix=("north",))
-    owned = owned_by(settings)
-    assert owned.label == "north/almanac"
-    assert {"daily", "merge", "calendar", "prune"} <= owned.jobs
-    assert {"unmerged_batches", "daily_schedule", "prune_schedule"} <= owned.instigators
-    assert dg.AssetKey(["north", "events"]) in owned.assets
-    assert owned.home is not None
-
-
-def test_an_instance_elsewhere_is_not_the_homes_own(tmp_path: Path) -> None:
-    small = SmallHome(tmp_path / "home")
-    owned = owned_by(small.settings)
-    with opened(small.home) as instance:
-        assert owned.in_instance(instance).home is not None
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        assert owned.in_instance(instance).home is None
-    with dg.DagsterInstance.ephemeral() as instance:
-        assert owned.in_instance(instance).home is None

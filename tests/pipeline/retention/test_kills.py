@@ -6,18 +6,15 @@ import signal
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
-from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
 
-from pipeline.retention.events import EventLog
 from pipeline.runs.store import INDEX, damages
 from tests.pipeline.retention.history import (
-    KEPT,
     MUCH_LATER,
     Shown,
     opened,
@@ -56,7 +53,7 @@ def test_a_prune_killed_at_any_moment_keeps_the_latest_and_is_finished_by_the_ne
         runs = {each.run_id for each in instance.get_runs()}
         assert Shown.of(instance) == shown
     assert runs == run_databases(home)
-    assert len(runs) == 4
+    assert len(runs) == 7
     assert _events_of_gone_runs(home, runs) == set()
 
 
@@ -78,14 +75,14 @@ def test_runs_are_executed_while_a_prune_is_under_way(home: Home) -> None:
 def _prune_often(home: Home) -> None:
     for _ in range(4):
         # The runs beside it are among the newest four.
-        pruned(home, timedelta(0), retention=replace(KEPT, runs_max=4))
+        pruned(home, timedelta(0), keep_runs=4)
 
 
-@pytest.mark.parametrize("step", range(12))
+@pytest.mark.parametrize("step", range(8))
 def test_a_prune_that_stops_at_a_step_is_finished_by_the_next(
     home: Home, shown: Shown, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The steps are the deletions of files and the statements on both databases."""
+    """The steps are the deletions of runs and of files."""
     left = [step]
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,9 +96,7 @@ def test_a_prune_that_stops_at_a_step_is_finished_by_the_next(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", counted(Path.unlink))
-        for name in ("forget_runs", "forget_superseded", "free_slots"):
-            patch.setattr(EventLog, name, counted(getattr(EventLog, name)))
-        patch.setattr(SqliteRunStorage, "delete_run", counted(SqliteRunStorage.delete_run))
+        patch.setattr(dg.DagsterInstance, "delete_run", counted(dg.DagsterInstance.delete_run))
         with pytest.raises(Stopped):
             pruned(home, MUCH_LATER)
     with opened(home) as instance:
@@ -115,7 +110,7 @@ def test_a_prune_that_stops_at_a_step_is_finished_by_the_next(
 
 
 def _events_of_gone_runs(home: Home, runs: set[str]) -> set[str]:
-    """Return the kinds of events that are left of deleted runs, but for what shall stay."""
+    """Return the kinds of events that are left of deleted runs."""
     with closing(sqlite3.connect(home.dagster / INDEX)) as store:
         rows = store.execute("SELECT run_id, dagster_event_type FROM event_logs").fetchall()
-    return {kind for run_id, kind in rows if run_id not in runs} - {"ASSET_MATERIALIZATION"}
+    return {kind for run_id, kind in rows if run_id not in runs}
