@@ -1,9 +1,8 @@
-"""What polls brought between the daily pulls: an asset for each feed that is polled.
+"""The polls between the daily pulls: an asset for each polled feed.
 
-The sensor `polls` reports a materialisation of each feed that brought news; the poll itself runs
-in a process of its own (pipeline/polling). A person who materialises one of these assets polls
-that feed at once, in a run. They have no partitions, so that their plots show poll after poll.
-Belongs here: these assets, and how a poll is shown. Does not: when polls are due.
+A run of the job `poll` pulls the due windows. A feed with news is materialised. A feed without
+news is observed: its metadata shows the poll, and no merge follows. The assets have no partitions,
+so their plots show poll after poll. When polls are due is decided in pipeline/automation/pulls.py.
 """
 
 import hashlib
@@ -32,6 +31,7 @@ from warehouse.batch_problems import problems_of_landed
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.landing.batches import Feed
+from warehouse.news import find_news
 
 GROUP: Final = "landing"
 NAME: Final = "polled_feeds"
@@ -96,15 +96,25 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
         selected = {layout.asset(key) for key in context.selected_asset_keys}
         feeds = {feed for feed, name in POLLED.items() if name in selected}
         catalog, home = layout.resource(context, session), layout.resource(context, "home")
-        for pulled in poll_feeds(context, config, feeds, catalog, home):
-            if pulled.landed:
-                batches = [landed.manifest.batch_id for landed in pulled.landed]
+        found: list[Pulled] = []
+        try:
+            found += poll_feeds(context, config, feeds, catalog, home)
+        finally:
+            # Judged after a failure too: what was landed before it waits for a merge.
+            news = find_news(home)
+        for pulled in found:
+            if not pulled.landed:
+                continue
+            batches = [landed.manifest.batch_id for landed in pulled.landed]
+            key = layout.key(POLLED[pulled.feed])
+            metadata = poll_metadata(
+                pulled, home.landing, day=catalog.today(), quota_left=catalog.quota_left
+            )
+            if news.isdisjoint(batches):
+                context.log_event(dg.AssetObservation(key, metadata=metadata))
+            else:
                 yield dg.MaterializeResult(
-                    asset_key=layout.key(POLLED[pulled.feed]),
-                    metadata=poll_metadata(
-                        pulled, home.landing, day=catalog.today(), quota_left=catalog.quota_left
-                    ),
-                    data_version=version_of(batches),
+                    asset_key=key, metadata=metadata, data_version=version_of(batches)
                 )
 
     return polled
@@ -117,7 +127,7 @@ def poll_feeds(
     catalog: LazySession,
     home: Home,
 ) -> Iterator[Pulled]:
-    """Pull some feeds and land the results; what the quota deferred is noted.
+    """Pull some feeds and land the results; a deferral by the quota is noted.
 
     Raises:
         dg.Failure: a pull failed, for another reason than plan or quota.
@@ -127,9 +137,6 @@ def poll_feeds(
         service = catalog.service()
         for pulled in poll_and_note(service, _poll_of(config, feeds, service), deferrals):
             log_problems(context.log, problems_of_landed(part.manifest for part in pulled.landed))
-            context.log.info(
-                "%s: %s requests, %s", pulled.feed, pulled.requests, pulled.why_nothing or "landed"
-            )
             yield pulled
     except Defer as error:
         deferrals.note(deferred_pull("polls", "events", error, catalog.now()))

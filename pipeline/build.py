@@ -5,7 +5,6 @@ Resources are plain objects, so that none of their values is in a config, page o
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import Any, Final
@@ -19,21 +18,17 @@ from assets.layout import Layout
 from assets.polled import polled_assets
 from assets.published import published_tables
 from pipeline.automation.alerts import alert_sensors
-from pipeline.automation.deliveries import deliveries
 from pipeline.automation.digests import digest_sensors
-from pipeline.automation.first_pull import first_pull, pulled
 from pipeline.automation.health import health_check, health_sensor
 from pipeline.automation.jobs import Jobs, daily_schedule
-from pipeline.automation.polls import polls
-from pipeline.automation.resume import cancellations, quota
+from pipeline.automation.merges import deliveries, unmerged_batches
+from pipeline.automation.pulls import cancellations, first_pull, polls, quota, was_day_pulled
 from pipeline.automation.retention import prune_job, prune_schedule
-from pipeline.automation.unmerged import unmerged_batches
 from pipeline.configuration.deployment import EVERYTHING_ON, NOTHING_ON
 from pipeline.home_location import locate_home
 from pipeline.polling.inputs import PollFacts
-from pipeline.polling.starter import PollProcess, PullLock
 from pipeline.runs.presence import announce
-from pipeline.session import OpenedSession, open_service
+from pipeline.session import open_service
 from pipeline.settings import Settings, SettingsError
 from resources.limits.allowance import Work
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, service_time
@@ -66,11 +61,11 @@ def build_definitions(
     jobs = Jobs.of(layout)
     pruning = prune_job(layout, settings, clock)
     schedules = [
-        daily_schedule(layout, clock, service_now, partial(pulled, home)),
+        daily_schedule(layout, clock, service_now, partial(was_day_pulled, home)),
         prune_schedule(layout, pruning),
     ]
     sensors = [
-        first_pull(layout, jobs, home, clock, service_now),
+        first_pull(layout, home, clock, service_now),
         unmerged_batches(layout, home, clock),
         deliveries(
             layout,
@@ -79,7 +74,7 @@ def build_definitions(
             service_now,
             timedelta(seconds=settings.push_merge_interval_s),
         ),
-        polls(layout, PollFacts(settings, home), clock, PollProcess()),
+        polls(layout, PollFacts(settings, home), clock),
         cancellations(layout, home, clock, service_now),
         quota(layout, jobs, home, clock, service_now),
         *alert_sensors(layout, settings, home, clock),
@@ -162,11 +157,10 @@ def build_resources(
     Raises:
         ValueError: an override names an unknown resource.
     """
-    lock = PullLock(locate_home(settings))
     resources: dict[str, Any] = {
         "home": dg.ResourceDefinition(_home(settings)),
-        "catalog": dg.ResourceDefinition(_session(settings, clock, "daily", lock)),
-        "catalog_for_polls": dg.ResourceDefinition(_session(settings, clock, "polls", lock)),
+        "catalog": dg.ResourceDefinition(_session(settings, clock, "daily")),
+        "catalog_for_polls": dg.ResourceDefinition(_session(settings, clock, "polls")),
         "catalog_for_backfills": dg.ResourceDefinition(_session(settings, clock, "backfill")),
     }
     unknown = overrides.keys() - resources.keys()
@@ -189,22 +183,17 @@ def _home(settings: Settings) -> Callable[..., Iterator[Any]]:
 
 
 def _session(
-    settings: Settings, clock: Callable[[], datetime], work: Work, lock: PullLock | None = None
+    settings: Settings, clock: Callable[[], datetime], work: Work
 ) -> Callable[..., Iterator[Any]]:
-    """Return the function of a resource; with `lock` no poll is in progress while it is open."""
-
-    @contextmanager
-    def opened() -> Iterator[OpenedSession]:
-        pulling = nullcontext() if lock is None else lock.held()
-        with pulling, open_service(settings, work=work) as service:
-            yield service
+    """Return the function of a resource."""
 
     def catalog(context: dg.InitResourceContext) -> Iterator[LazySession]:
         service_clock = ServiceClock(clock, state=Storage(settings.home / "state"))
         # Without a Date of the service so far, its day may be any within the accepted skew.
         is_known = service_clock.offset is not None or settings.base_url is None
         near_days = NEAR_DAYS if is_known else MAX_SKEW.days
-        with LazySession(opened, clock=service_clock.now, near_days=near_days) as session:
+        opening = partial(open_service, settings, work=work)
+        with LazySession(opening, clock=service_clock.now, near_days=near_days) as session:
             yield session
 
     return catalog

@@ -21,7 +21,6 @@ from warehouse.history.checkpoints import Checkpoints
 from warehouse.history.day import follow
 from warehouse.history.fold import Fold
 from warehouse.history.observations import in_fold_order
-from warehouse.history.outcomes import Outcome
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Manifest
 from warehouse.sql import Statements
@@ -93,23 +92,30 @@ def _with_news(
         return {manifest.batch_id for manifest in manifests}
     Checkpoints(home.lake).load(head.checkpoint, fold, head.fold_id, head.files)
     found: set[str] = set()
+    recorded = {
+        problem
+        for record in last.meta["batches"]
+        for problem in _problems(
+            record["feed"], record["rejected"], record["flagged"], record["status"]
+        )
+    }
     for observation in in_fold_order(manifests):
         manifest = observation.manifest
         before = _known(connection)
         outcome = fold.fold(observation, home.landing)
-        if _is_news(outcome) or _known(connection) != before:
+        problems = _problems(manifest.feed, outcome.rejected, outcome.flagged, outcome.status)
+        if outcome.versions or problems - recorded or _known(connection) != before:
             found.add(manifest.batch_id)
+        recorded |= problems
     return found
 
 
-def _is_news(outcome: Outcome) -> bool:
-    return bool(
-        outcome.versions
-        or outcome.missing
-        or outcome.rejected
-        or outcome.flagged
-        or outcome.status != "merged"
-    )
+def _problems(
+    feed: str, rejected: int, flagged: str | None, status: str
+) -> frozenset[tuple[str, str]]:
+    """Return the problems of a batch. One that each poll repeats is news once a day."""
+    found = {"rejected": rejected, "flagged": flagged, "quarantined": status != "merged"}
+    return frozenset((feed, name) for name, is_found in found.items() if is_found)
 
 
 def _known(connection: duckdb.DuckDBPyConnection) -> Any:

@@ -20,7 +20,6 @@ from bench.year.deliveries import Deliveries
 from bench.year.recorded import DAILY, FAILED, FAILED_DAILY, MERGE, Template
 from bench.year.replay import Replay
 from bench.year.warnings import Fault
-from pipeline.polling.records import PollRecord, PollRecords
 from pipeline.runs.dead_runs import fail_dead_runs
 from pipeline.runs.presence import FOLDER
 from warehouse.home import Home
@@ -86,8 +85,6 @@ class Faults:
                 self._daily_fails,
                 self._daemon_is_down,
                 self._nobody_pulls,
-                self._polls_fail,
-                self._poll_is_killed,
                 self._run_hangs,
                 self._run_is_killed,
                 self._ticks_fail,
@@ -161,27 +158,6 @@ class Faults:
         over = midnight + 5 * DAY + 3 * HOUR
         fault = _fault("no daily pull for three days", midnight, ends, kinds, over)
         return Planned(fault, [], off={"daily": Span(midnight, ends)})
-
-    def _polls_fail(self, midnight: datetime) -> Planned:
-        at, ends = midnight + 10 * HOUR, midnight + 14 * HOUR
-        steps, failed_at, wait = list[Step](), at, MINUTE
-        while failed_at < ends:
-            steps.append((failed_at, self._poll_at(failed_at, failures=len(steps) + 1)))
-            wait = min(2 * wait, 6 * HOUR)
-            failed_at += wait
-        steps.append((ends, self._poll_at(ends)))
-        fault = _fault("polls fail for four hours", at, ends, "polls")
-        return Planned(fault, steps, off={"polls": Span(at, ends)})
-
-    def _poll_is_killed(self, midnight: datetime) -> Planned:
-        at, ends = midnight + 11 * HOUR, midnight + 11 * HOUR + 16 * MINUTE
-        killed = PollRecord(poll_id=f"{at:%Y%m%dT%H%M%S}", started_at=at)
-        steps: list[Step] = [
-            (at, lambda: PollRecords(self.home).put(killed)),
-            (ends, self._poll_at(ends)),
-        ]
-        fault = _fault("a poll is killed", at, ends, "polls")
-        return Planned(fault, steps, off={"polls": Span(at, ends)})
 
     def _run_hangs(self, midnight: datetime) -> Planned:
         at, ends = midnight + 8 * HOUR, midnight + 14 * HOUR
@@ -281,16 +257,6 @@ class Faults:
     ) -> Callable[[], object]:
         part = None if day is None else day.date()
         return lambda: self.replay.run(self.templates[kind], at, part)
-
-    def _poll_at(self, at: datetime, *, failures: int = 0) -> Callable[[], object]:
-        record = PollRecord(
-            poll_id=f"{at:%Y%m%dT%H%M%S}",
-            started_at=at,
-            ended_at=at + timedelta(seconds=3),
-            error="the service did not answer" if failures else "",
-            failures=failures,
-        )
-        return lambda: PollRecords(self.home).put(record)
 
 
 def _fault(

@@ -13,7 +13,13 @@ from typing import Final
 import dagster as dg
 
 from assets.layout import Layout
-from pipeline.automation.runs import Decision, LastRuns, doubled, last_runs, run_in_progress
+from pipeline.automation.run_decisions import (
+    Decision,
+    JobHistory,
+    double_wait,
+    find_run_in_progress,
+    read_job_history,
+)
 from pipeline.health.alerts import ALERT, Alerts, Changes, find_warnings, post_changes
 from pipeline.hooks import NotPosted
 from pipeline.retention import owner_tags
@@ -102,14 +108,14 @@ _FIRST_WAIT: Final = timedelta(seconds=EVERY_S)
 _LONGEST_WAIT: Final = timedelta(hours=1)
 
 
-def decide_alert(due: Changes, last: LastRuns, *, now: datetime, running: str | None) -> Decision:
+def decide_alert(due: Changes, last: JobHistory, *, now: datetime, running: str | None) -> Decision:
     """Decide whether to request a run that posts; `decide_post` has the rules."""
     if not due:
         return Decision(f"Nothing new to post. Next check in {EVERY_S // 60} min.")
     return decide_post(" ".join(due.kinds), last, now=now, running=running)
 
 
-def decide_post(what: str, last: LastRuns, *, now: datetime, running: str | None) -> Decision:
+def decide_post(what: str, last: JobHistory, *, now: datetime, running: str | None) -> Decision:
     """Decide whether to request a run that posts `what`.
 
     After a failed run the wait doubles. The run key has what is posted, the attempt and the time:
@@ -118,7 +124,7 @@ def decide_post(what: str, last: LastRuns, *, now: datetime, running: str | None
     if running is not None:
         return Decision(f"{what}: run {running[:8]} posts it. Next check after that run.")
     if last.failures and last.newest_at is not None:
-        wait = doubled(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
+        wait = double_wait(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
         if now < last.newest_at + wait:
             return Decision(
                 f"{what}: the last {last.failures} runs could not post it. The next run is at "
@@ -153,9 +159,9 @@ def alerts_sensor(
         now = clock()
         decision = decide_alert(
             Alerts(home.state).due(find_warnings(settings, home, now), now=now),
-            last_runs(context.instance, layout.name(ALERT)),
+            read_job_history(context.instance, layout.name(ALERT)),
             now=now,
-            running=run_in_progress(context.instance, layout.names(ALERT)),
+            running=find_run_in_progress(context.instance, layout.names(ALERT)),
         )
         return decision.result(context)
 

@@ -14,7 +14,13 @@ import dagster as dg
 from assets.layout import Layout
 from pipeline.automation.alerts import EVERY_S, decide_post, posting_job
 from pipeline.automation.jobs import DAILY, MERGE
-from pipeline.automation.runs import Decision, LastRuns, last_end, last_runs, run_in_progress
+from pipeline.automation.run_decisions import (
+    Decision,
+    JobHistory,
+    find_last_end,
+    find_run_in_progress,
+    read_job_history,
+)
 from pipeline.health.digests import PostedDigest, last_posted, post_digest
 from pipeline.settings import Settings
 from warehouse.home import Home
@@ -57,7 +63,7 @@ def digest_job(
 def decide_digest(
     posted: PostedDigest | None,
     pulled_at: datetime | None,
-    last: LastRuns,
+    last: JobHistory,
     *,
     now: datetime,
     running: str | None,
@@ -102,13 +108,13 @@ def digest_sensor(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         instance = context.instance
-        merging = run_in_progress(instance, layout.names(DAILY, MERGE)) is not None
+        merging = find_run_in_progress(instance, layout.names(DAILY, MERGE)) is not None
         decision = decide_digest(
             last_posted(home.state),
-            last_end(instance, layout.name(DAILY)),
-            last_runs(instance, layout.name(DIGEST)),
+            find_last_end(instance, layout.name(DAILY)),
+            read_job_history(instance, layout.name(DIGEST)),
             now=clock(),
-            running=run_in_progress(instance, layout.names(DIGEST)),
+            running=find_run_in_progress(instance, layout.names(DIGEST)),
             merging=merging or _has_news_to_merge(home),
         )
         return decision.result(context)

@@ -21,7 +21,7 @@ from dagster_shared.error import SerializableErrorInfo
 
 from assets.layout import Layout
 from assets.metadata import bullets
-from pipeline.automation.runs import IN_PROGRESS_STATUSES
+from pipeline.automation.run_decisions import IN_PROGRESS_STATUSES
 from pipeline.health.alerts import FoundWarnings, find_warnings
 from pipeline.health.report import JOBS
 from pipeline.instance import plain_faults

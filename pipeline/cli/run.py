@@ -91,14 +91,11 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
             # Imported here, so that other commands do not wait for Dagster.
             from pipeline.daily_run import RunFailed, instants_of, run_days
             from pipeline.instance import instance_of
-            from pipeline.polling.starter import pulling_alone
             from pipeline.runs.dead_runs import fail_dead_runs
             from pipeline.session import open_service
 
             imported = monotonic()
-            waited = held.enter_context(home.run_lock())
-            # A poll that began before would pull the same; none begins until the end.
-            if held.enter_context(pulling_alone(home)) or waited:
+            if held.enter_context(home.run_lock()):
                 now = utc_now().replace(microsecond=0)
             instants = instants_of(
                 days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)

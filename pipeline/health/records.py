@@ -10,7 +10,7 @@ from typing import Self
 from pipeline.health.coverage import Coverage
 from pipeline.health.freshness import FeedHealth
 from pipeline.health.quota import QuotaHealth
-from pipeline.health.waiting import FailedPolls, Unmerged, Unpublished
+from pipeline.health.waiting import Unmerged, Unpublished
 from pipeline.runs.history import RunHistory
 from resources.backfill.state import BackfillState, BackfillStates
 from resources.deferrals import DeferredPulls
@@ -204,7 +204,6 @@ class Health:
     coverage: Coverage = field(default_factory=Coverage)
     run_troubles: list[Warned] = field(default_factory=list)
     runs: RunHistory = field(default_factory=RunHistory)
-    failed_polls: FailedPolls | None = None
     unmerged: Unmerged = field(default_factory=Unmerged)
     unpublished: Unpublished | None = None
     warnings: list[Warned] = field(default_factory=list)

@@ -4,7 +4,7 @@ Warnings have stable kinds:
 
     stale:<feed>   cancellations   quota   rejected   partial   flagged   quarantined   damaged
     deferred   coverage   disk   deprecated   key   exposed   clock   runs   records
-    unmerged   unpublished   failed_runs   polls   ticks   long_runs   backfills   daemon
+    unmerged   unpublished   failed_runs   ticks   long_runs   backfills   daemon
     push_silent   push_missed   dead_letters   inbox
 
 It is read only from files of this machine (landing, change log, published file, inbox, Dagster's
@@ -27,7 +27,7 @@ from pipeline.health.quota import quota_of
 from pipeline.health.records import ClockHealth, Deprecated, Health, Problems, Warned, deferred_work
 from pipeline.health.run_checks import run_history, run_troubles
 from pipeline.health.stuck import stuck
-from pipeline.health.waiting import find_failed_polls, find_unmerged, find_unpublished, published_of
+from pipeline.health.waiting import find_unmerged, find_unpublished, published_of
 from pipeline.runs.history import with_errors
 from pipeline.secrecy import cautions_of, open_home, shareable
 from pipeline.settings import Settings
@@ -283,7 +283,6 @@ def health_of(settings: Settings, home: Home, now: datetime, *, leave_out: str =
     ]
     published, why_unreadable = published_of(home)
     feeds = freshness(seen, plan, now, RefusedFeeds(Storage(home.state)).all())
-    pulled_at = _events_pulled_at(feeds)
     health = Health(
         source=stamp.source,
         plan=plan,
@@ -316,9 +315,6 @@ def health_of(settings: Settings, home: Home, now: datetime, *, leave_out: str =
         coverage=coverage(seen, now),
         run_troubles=list(run_troubles(home)),
         runs=runs,
-        failed_polls=find_failed_polls(
-            home, None if pulled_at is None else pulled_at - (now - machine_now), shown
-        ),
         unmerged=find_unmerged(home, machine_now),
         unpublished=find_unpublished(
             home, ChangeLog.of(home).days(), published, why_unreadable, machine_now

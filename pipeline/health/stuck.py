@@ -1,4 +1,4 @@
-"""The warnings of work that is stuck: `unmerged`, `unpublished`, `failed_runs`, `polls`, `ticks`,
+"""The warnings of work that is stuck: `unmerged`, `unpublished`, `failed_runs`, `ticks`,
 `long_runs`, `backfills` and `daemon`.
 
 Each says what, since when, and the command that helps; it is gone once the work is done, however
@@ -43,7 +43,6 @@ def stuck(health: Health, now: datetime) -> Iterator[Warned]:
     yield from _unpublished(health)
     history = health.runs
     yield from _failed_runs(history, health)
-    yield from _polls(health)
     yield from _ticks(health)
     yield from _long_runs(history, health)
     yield from _backfills(health, now)
@@ -129,27 +128,8 @@ def _failure(work: FailedWork) -> str:
     return f"run {work.run_id[:8]} of {work.name} at {_at(work.at)}{times}{why}: {remedy}"
 
 
-def _polls(health: Health) -> Iterator[Warned]:
-    found = health.failed_polls
-    if found is None:
-        return
-    times = f"The last {found.times} polls" if found.times > 1 else "The last poll"
-    why = f" ({_short(found.error)})" if found.error else ""
-    yield Warned(
-        "polls",
-        f"{times} failed, the newest at {_at(found.since)}{why}. It is tried again by itself; "
-        "almanac run pulls now",
-        found.since,
-    )
-
-
 def _ticks(health: Health) -> Iterator[Warned]:
-    # A poll that fails also fails the tick that reports it.
-    failed = [
-        ticks
-        for ticks in health.runs.ticks
-        if health.failed_polls is None or not ticks.name.endswith("polls")
-    ]
+    failed = health.runs.ticks
     if not failed:
         return
     first = min(failed, key=lambda ticks: ticks.since)

@@ -1,18 +1,17 @@
-"""Work that waits: batches not merged, days of the lake not published, and polls that failed.
+"""Work that waits: batches not merged, and days of the lake not published.
 
 Batches that bring nothing new wait for the next merge by design, so they count only after a day
 and more. Belongs here: what waits, since when. Does not: the words of its warnings (stuck). It is
 read from landing, the change log and the published file, and takes no lock.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 import duckdb
 
-from pipeline.polling.records import PollRecords
 from warehouse.files.locks import holder, is_held
 from warehouse.history.change_log import ChangeLog, DayFile, records_of
 from warehouse.home import Home
@@ -47,35 +46,6 @@ class Unpublished:
     versions: int = 0
     since: datetime | None = None
     why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FailedPolls:
-    """The last poll failed, as `times` did in a row, or was killed. `since` is when it began."""
-
-    since: datetime
-    times: int
-    error: str
-
-
-def find_failed_polls(
-    home: Home, pulled_at: datetime | None, shown: Callable[[str], str]
-) -> FailedPolls | None:
-    """Return the failure of the last poll, None if it succeeded, or a pull of all did since then.
-
-    An interrupted poll did not fail. `pulled_at` is the time of the last complete pull of events by
-    the machine's clock, as the record is; `shown` returns the text of an error as it may leave this
-    machine.
-    """
-    records = PollRecords(home)
-    record = records.last()
-    if record is None or (pulled_at is not None and pulled_at > record.started_at):
-        return None
-    if record.ended_at is None and not is_held(records.lock):
-        return FailedPolls(record.started_at, record.failures + 1, "its process was killed")
-    if record.failures:
-        return FailedPolls(record.started_at, record.failures, shown(record.error))
-    return None
 
 
 def find_unmerged(home: Home, now: datetime) -> Unmerged:

@@ -8,8 +8,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipeline.automation.first_pull import FirstPullState, decide_first_pull, pulled
-from pipeline.automation.runs import Decision, LastRuns
+from pipeline.automation.pulls import FirstPullState, decide_first_pull, was_day_pulled
+from pipeline.automation.run_decisions import Decision, JobHistory
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
 from tests.pipeline.small_home import DAY, NOW, PULLED, SmallHome
@@ -20,7 +20,7 @@ EARLY = datetime(2026, 3, 2, 0, 19, tzinfo=UTC)
 
 
 def decide(state: FirstPullState, now: datetime = NOW, **given: Any) -> Decision:
-    facts = {"was_pulled": False, "running": None, "last": LastRuns(), **given}
+    facts = {"was_pulled": False, "running": None, "last": JobHistory(), **given}
     return decide_first_pull(now, state, now=now, **facts)
 
 
@@ -96,7 +96,7 @@ def test_nothing_is_requested_while_a_daily_pull_runs() -> None:
 
 def test_a_failed_pull_is_requested_again_after_a_wait_that_doubles() -> None:
     state = FirstPullState(attempts=2)
-    last = LastRuns(newest_at=NOW, failures=2)
+    last = JobHistory(newest_at=NOW, failures=2)
     for minutes, is_requested in ((19, False), (20, True)):
         request = decide(state, NOW + timedelta(minutes=minutes), last=last).request
         assert (request is not None) is is_requested
@@ -118,11 +118,11 @@ def test_a_day_is_pulled_if_all_feeds_of_the_plan_are_landed(
     small: SmallHome, plan: str, feeds: tuple[Feed, ...], expected: bool
 ) -> None:
     small.land(*feeds, plan=plan)
-    assert pulled(small.home, TODAY) is expected
-    assert not pulled(small.home, TODAY + DAY)
+    assert was_day_pulled(small.home, TODAY) is expected
+    assert not was_day_pulled(small.home, TODAY + DAY)
 
 
 def test_an_incomplete_pull_does_not_count(small: SmallHome) -> None:
     small.land("export", "cancellations", "coins")
     small.land("events", why_incomplete="the quota is used up")
-    assert not pulled(small.home, TODAY)
+    assert not was_day_pulled(small.home, TODAY)

@@ -13,8 +13,8 @@ from dagster import build_sensor_context
 
 from assets.calendar import EVENT_MONTHS
 from assets.layout import Layout
-from pipeline.automation.resume import decide_resume
-from pipeline.automation.runs import Decision, LastRuns
+from pipeline.automation.pulls import decide_resume
+from pipeline.automation.run_decisions import Decision, JobHistory
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
 from resources.backfill.state import BackfillState, BackfillStates
@@ -77,7 +77,7 @@ def decide(
 ) -> Decision:
     """Decide with equal clocks of service and machine, and no earlier run."""
     return decide_resume(
-        Layout(), deferrals, backfills, now, now=now, running=running, last=lambda _: LastRuns()
+        Layout(), deferrals, backfills, now, now=now, running=running, last=lambda _: JobHistory()
     )
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import dagster as dg
 from dagster import build_sensor_context
 
-from pipeline.automation.runs import Decision
-from pipeline.automation.unmerged import MergeState, decide_merge
+from pipeline.automation.merges import MergeState, decide_merge
+from pipeline.automation.run_decisions import Decision
 from pipeline.build import build_definitions
 from tests.pipeline.homes_in_days import land_empty_list, settings_of
 from warehouse.home import Home
@@ -24,7 +24,7 @@ def test_no_merge_is_requested_where_no_batch_waits() -> None:
     decision = decide_merge([], MergeState(waiting="a", attempt=3, at=NOW), now=NOW, running=None)
     assert decision.request is None
     assert decision.state == MergeState()
-    assert "Next check in 30 s" in decision.reason
+    assert decision.reason == "Nothing to merge."
 
 
 def test_a_merge_of_the_same_batches_is_requested_after_a_wait_that_doubles() -> None:

@@ -11,9 +11,7 @@ from typing import Any
 
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.daily_run import RunInstant, instants_of
-from pipeline.polling.records import PollRecords
 from tests.test_cli import ALMANAC, environment
-from warehouse.files.locks import hold_lock
 from warehouse.home import Home
 
 NOW = datetime(2026, 3, 10, 9, 30, tzinfo=UTC)
@@ -71,18 +69,6 @@ def test_errors_are_one_line(tmp_path: Path, almanac_sandbox: Sandbox) -> None:
         assert done.stderr.count("\n") == 1
         assert "Traceback" not in done.stderr + done.stdout
         assert "canary-9" not in done.stderr
-
-
-def test_a_run_sends_no_request_while_a_poll_is_in_progress(
-    tmp_path: Path, almanac_sandbox: Sandbox
-) -> None:
-    key, address = almanac_sandbox.new_key("enterprise"), almanac_sandbox.base_url
-    almanac_sandbox.forget_requests()
-    home = tmp_path / "home"
-    with hold_lock(PollRecords(Home(home)).lock, "to poll"):
-        done = run(home, code=1, ALMANAC_WAIT_S="0", ALMANAC_BASE_URL=address, ALMANAC_API_KEY=key)
-    assert "still held the lock to pull after 0 s. Nothing was done." in done.stderr
-    assert almanac_sandbox.requests == []
 
 
 def test_ctrl_c_is_one_line_and_what_was_landed_stands(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from assets.layout import Layout
 from pipeline.automation.alerts import EVERY_S, alert_job, alert_sensors, decide_alert
-from pipeline.automation.runs import Decision, LastRuns
+from pipeline.automation.run_decisions import Decision, JobHistory
 from pipeline.health.alerts import (
     AlertNotPosted,
     Alerts,
@@ -196,11 +196,11 @@ class TestDeciding:
     DUE = Changes(begun=(STALE,), over=("quota",))
 
     def test_the_run_key_of_an_alert_has_warnings_attempt_and_time(self) -> None:
-        first = decide_alert(self.DUE, LastRuns(), now=NOW, running=None)
+        first = decide_alert(self.DUE, JobHistory(), now=NOW, running=None)
         second = decide_alert(
-            self.DUE, LastRuns(NOW, 1), now=NOW + timedelta(hours=1), running=None
+            self.DUE, JobHistory(NOW, 1), now=NOW + timedelta(hours=1), running=None
         )
-        other = decide_alert(Changes(over=("quota",)), LastRuns(), now=NOW, running=None)
+        other = decide_alert(Changes(over=("quota",)), JobHistory(), now=NOW, running=None)
         keys = [key_of(decision) or "" for decision in (first, second, other)]
         assert [key.split("-")[1:] for key in keys] == [
             *(["1", "20260302T120000"], ["2", "20260302T130000"], ["1", "20260302T120000"]),
@@ -208,8 +208,8 @@ class TestDeciding:
         assert keys[0][:12] == keys[1][:12] != keys[2][:12]
 
     def test_the_alert_sensor_gives_the_reason_for_no_run(self) -> None:
-        nothing = decide_alert(Changes(), LastRuns(), now=NOW, running=None)
-        waits = decide_alert(self.DUE, LastRuns(), now=NOW, running="0123456789")
+        nothing = decide_alert(Changes(), JobHistory(), now=NOW, running=None)
+        waits = decide_alert(self.DUE, JobHistory(), now=NOW, running="0123456789")
         assert (nothing.request, waits.request) == (None, None)
         assert nothing.reason == "Nothing new to post. Next check in 5 min."
         assert "run 01234567 posts it" in waits.reason
@@ -217,14 +217,14 @@ class TestDeciding:
     def test_the_wait_between_alert_runs_doubles_after_each_failure(self) -> None:
         waits = []
         for failures in (1, 2, 3, 8):
-            last = LastRuns(NOW, failures)
+            last = JobHistory(NOW, failures)
             ticks = (NOW + timedelta(seconds=EVERY_S) * n for n in range(20))
             ticks_with_request = (
                 at for at in ticks if decide_alert(self.DUE, last, now=at, running=None).request
             )
             waits.append(int((next(ticks_with_request) - NOW).total_seconds()) // 60)
         assert waits == [5, 10, 20, 60]
-        early = decide_alert(self.DUE, LastRuns(NOW, 1), now=NOW, running=None)
+        early = decide_alert(self.DUE, JobHistory(NOW, 1), now=NOW, running=None)
         assert "the last 1 runs could not post it. The next run is at 12:05:00" in early.reason
 
 

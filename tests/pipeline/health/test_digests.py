@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from assets.layout import Layout
 from pipeline.automation.digests import decide_digest, digest_job, digest_sensors
-from pipeline.automation.runs import LastRuns
+from pipeline.automation.run_decisions import JobHistory
 from pipeline.health.digests import (
     DigestNotPosted,
     PostedDigest,
@@ -193,7 +193,7 @@ class TestDeciding:
 
     def decided(self, **given: Any) -> dg.RunRequest | str:
         options: dict[str, Any] = {
-            **{"posted": self.LAST, "pulled_at": NOW - timedelta(minutes=5), "last": LastRuns()},
+            **{"posted": self.LAST, "pulled_at": NOW - timedelta(minutes=5), "last": JobHistory()},
             **{"now": NOW, "running": None, "merging": False, **given},
         }
         decision = decide_digest(
@@ -216,7 +216,7 @@ class TestDeciding:
     def test_a_digest_waits_for_runs_and_for_batches_that_belong_into_it(self) -> None:
         assert "is not merged yet" in str(self.decided(merging=True))
         assert "run 01234567 posts it" in str(self.decided(running="0123456789"))
-        failed = LastRuns(NOW - timedelta(minutes=1), 1)
+        failed = JobHistory(NOW - timedelta(minutes=1), 1)
         assert "the last 1 runs could not post it" in str(self.decided(last=failed))
         assert isinstance(
             self.decided(last=replace(failed, newest_at=NOW - timedelta(minutes=6))), dg.RunRequest

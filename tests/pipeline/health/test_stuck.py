@@ -5,7 +5,6 @@ import resource
 import shutil
 import sqlite3
 from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from itertools import count
 from pathlib import Path
 
@@ -34,18 +33,15 @@ from pipeline.health.alerts import Reported, changes, find_warnings, post_change
 from pipeline.health.records import Warned
 from pipeline.health.report import health_of
 from pipeline.instance import instance_of
-from pipeline.polling.records import PollRecord, PollRecords
 from pipeline.runs.dead_runs import fail_dead_runs
 from pipeline.runs.place import LOCATION
 from pipeline.runs.store import RUNS, SQL, opened
 from resources.backfill.state import BackfillState, BackfillStates
-from resources.service_clock import ServiceClock
 from tests.pipeline.health.receiving import receiving
 from tests.pipeline.homes.run_records import dies_with, exit_code, forked, run_of
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.small_home import DAY, SmallHome
 from warehouse.errors import DamagedBatch
-from warehouse.files.locks import hold_lock
 from warehouse.files.notes import put_note
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -64,7 +60,6 @@ STUCK = frozenset(
         "unpublished",
         "failed_runs",
         "runs",
-        "polls",
         "ticks",
         "long_runs",
         "backfills",
@@ -190,44 +185,7 @@ def merge_run(small: SmallHome) -> dg.ExecuteInProcessResult:
         return job.execute_in_process(instance=instance, raise_on_error=False, run_config=QUIET)
 
 
-class TestPolls:
-    def test_a_poll_that_fails_is_reported_until_one_succeeds(self, small: SmallHome) -> None:
-        at = datetime.now(UTC)
-        failed = PollRecord(poll_id="p", started_at=at, ended_at=at, error="No answer.", failures=2)
-        PollRecords(small.home).put(failed)
-        assert stuck(small)["polls"].text == (
-            f"The last 2 polls failed, the newest at {at:%Y-%m-%d %H:%M} UTC (No answer). It is "
-            "tried again by itself; almanac run pulls now"
-        )
-        PollRecords(small.home).put(PollRecord(poll_id="q", started_at=at, ended_at=at))
-        assert stuck(small) == {}
-        PollRecords(small.home).put(failed)
-        small.land("events", at=at + timedelta(minutes=1))
-        assert stuck(small) == {}
-
-    def test_a_pull_before_a_failed_poll_does_not_hide_it_where_the_service_is_ahead(
-        self, small: SmallHome
-    ) -> None:
-        at = datetime.now(UTC).replace(microsecond=0)
-        clock = ServiceClock(lambda: at, state=small.home.state_storage)
-        clock.record_response_date([format_datetime(at + 5 * HOUR, usegmt=True)])
-        clock.keep()
-        small.land("events", at=at + 4 * HOUR)
-        failed = PollRecord(poll_id="p", started_at=at, ended_at=at, error="No answer.", failures=1)
-        PollRecords(small.home).put(failed)
-        assert "polls" in stuck(small)
-        small.land("events", at=at + 5 * HOUR + timedelta(minutes=1))
-        assert "polls" not in stuck(small)
-
-    def test_a_poll_that_was_killed_is_reported_and_not_while_it_runs(
-        self, small: SmallHome
-    ) -> None:
-        records = PollRecords(small.home)
-        records.put(PollRecord(poll_id="p", started_at=datetime.now(UTC)))
-        assert "(its process was killed)" in stuck(small)["polls"].text
-        with hold_lock(records.lock, "to poll", wait_s=0.0):
-            assert stuck(small) == {}
-
+class TestQuietBatches:
     def test_batches_without_news_count_after_26_hours(self, small: SmallHome) -> None:
         landed = datetime.now(UTC)
         (quiet,) = small.land("events", at=landed)
@@ -366,14 +324,6 @@ class TestDaemon:
         with instance_of(small.home) as instance:
             ticked(instance, TickStatus.SUCCESS, minutes_ago=0)
         assert stuck(small) == {}
-
-    def test_a_poll_that_fails_with_its_tick_is_warned_of_once(self, small: SmallHome) -> None:
-        at = datetime.now(UTC)
-        failed = PollRecord(poll_id="p", started_at=at, ended_at=at, error="No answer.", failures=1)
-        PollRecords(small.home).put(failed)
-        with instance_of(small.home) as instance:
-            ticked(instance, TickStatus.FAILURE, minutes_ago=1)
-        assert stuck(small).keys() == {"polls"}
 
     def test_a_daemon_that_does_not_report_is_warned_of_until_it_does(
         self, small: SmallHome

@@ -54,6 +54,22 @@ def test_a_cancellation_of_an_event_that_is_not_known_yet_is_news(home: HomeWith
     assert home.is_news(home.land(page(CANCELLED), minutes=2, feed="cancellations"))
 
 
+def test_an_event_that_is_missing_from_every_poll_is_news_once(home: HomeWithNews) -> None:
+    other = json_event(id="e2", slug="other-event")
+    home.land(page(json_event(), other), minutes=1)
+    merge(home.small.home)
+    assert home.is_news(home.land(page(json_event()), minutes=2))
+    merge(home.small.home)
+    assert not home.is_news(home.land(page(json_event()), minutes=3))
+
+
+def test_a_row_that_every_poll_rejects_is_news_once_a_day(home: HomeWithNews) -> None:
+    rejected = page(json_event(), json_event(id="e3", slug="", date="no date"))
+    assert home.is_news(home.land(rejected, minutes=1))
+    merge(home.small.home)
+    assert not home.is_news(home.land(rejected, minutes=2))
+
+
 def test_a_list_that_was_pulled_before_what_is_merged_is_news(home: HomeWithNews) -> None:
     assert home.is_news(home.land(page(json_event()), minutes=-30)), "its day is folded again"
 

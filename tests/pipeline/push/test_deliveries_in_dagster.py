@@ -8,8 +8,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from pipeline.automation.deliveries import DeliveryState, decide_deliveries
-from pipeline.automation.runs import Decision
+from pipeline.automation.merges import DeliveryState, decide_deliveries
+from pipeline.automation.run_decisions import Decision
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
 from pipeline.settings import Settings

@@ -5,7 +5,6 @@ The sandbox pushes to the receiver over HTTP; time is the sandbox's, three hours
 
 import json
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,14 +20,13 @@ from catalog.server.hosting import HostedApp
 from pipeline.health.records import Health
 from pipeline.health.report import health_of
 from pipeline.polling.inputs import PollFacts
-from pipeline.polling.plan import EventsPull, LookUps, Pull
+from pipeline.polling.plan import CancellationsPull, EventsPull, LookUps, Pull
 from pipeline.polling.planner import plan_polls
-from pipeline.polling.process import execute_poll
-from pipeline.polling.records import PollRequest
 from pipeline.receiver.app import ReceiverApp
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
-from resources.feeds import pull
+from resources.deferrals import DeferredPulls
+from resources.feeds import Poll, poll_and_note, pull
 from resources.inbox.inbox_file import InboxWriter
 from resources.inbox.landing import land_deliveries
 from tests.pipeline.homes_in_days import settings_of
@@ -109,13 +107,20 @@ class HalfDay:
         due = plan_polls(inputs).due
         if due:
             self.polls += [(self.now, what) for what in due]
-            record = execute_poll(
-                self.home,
-                PollRequest.of_due(due),
-                lambda: nullcontext(self.service),
-                clock=self.sandbox.clock.now,
+            cancelled = [what for what in due if isinstance(what, CancellationsPull)]
+            wanted = Poll(
+                windows=tuple(what.window for what in due if isinstance(what, EventsPull)),
+                cancellations=bool(cancelled),
+                since=cancelled[0].since if cancelled else None,
+                event_ids=tuple(
+                    event_id
+                    for what in due
+                    if isinstance(what, LookUps)
+                    for event_id in what.event_ids
+                ),
             )
-            assert not record.error
+            deferrals = DeferredPulls(self.home.state_storage)
+            assert all(not p.deferred for p in poll_and_note(self.service, wanted, deferrals))
         return bool(due)
 
     def health(self) -> Health:

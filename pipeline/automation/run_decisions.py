@@ -1,7 +1,7 @@
-"""The decision and state of a sensor, and the runs of an instance. Nothing is written.
+"""What the sensors share: a decision to request a run, the state of a sensor, and job histories.
 
-A sensor reads local state, passes it to a function `decide_…`, and returns its decision.
-Belongs here: what all sensors share. Does not: what is due (polls, resume, unmerged, alerts).
+A sensor reads local state, passes it to a plain function `decide_…`, and returns the decision.
+Nothing here writes. Timestamps are UTC and aware.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ _DOUBLED_MAX: Final = 10
 
 
 class SensorState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a sensor from one evaluation to the next. Its cursor is this as JSON."""
+    """The state of a sensor between two evaluations. Its cursor is this state as JSON."""
 
     @classmethod
     def of_cursor(cls, cursor: str | None) -> Self:
@@ -49,8 +49,8 @@ class SensorState(msgspec.Struct, frozen=True, kw_only=True):
 class Decision:
     """The decision of a sensor to request a run or none.
 
-    `reason` explains it and, without a request, what comes next. `state` is the new state; None
-    keeps the cursor.
+    `reason` explains it and, without a request, says what comes next. `state` is the new state;
+    None keeps the cursor.
     """
 
     reason: str
@@ -66,14 +66,33 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class LastRuns:
+class JobHistory:
     """The creation time of a job's newest run, and the failures since the last success."""
 
     newest_at: datetime | None = None
     failures: int = 0
 
+    def next_attempt_at(self, first: timedelta, longest: timedelta) -> datetime | None:
+        """Return the time of the next run: `first` after the newest, doubled by each failure."""
+        if self.newest_at is None:
+            return None
+        return self.newest_at + double_wait(first, self.failures, longest=longest)
 
-def run_in_progress(instance: dg.DagsterInstance, job_names: Iterable[str]) -> str | None:
+
+def read_job_history(instance: dg.DagsterInstance, job_name: str) -> JobHistory:
+    """Return the outcome of the newest runs of a job."""
+    filters = dg.RunsFilter(job_name=job_name)
+    records = instance.get_run_records(filters=filters, limit=_NEWEST_RUNS)
+    failures = 0
+    for record in records:
+        if record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
+            break
+        failures += 1
+    newest = records[0].create_timestamp.astimezone(UTC) if records else None
+    return JobHistory(newest, failures)
+
+
+def find_run_in_progress(instance: dg.DagsterInstance, job_names: Iterable[str]) -> str | None:
     """Return the id of a run of one of the jobs that has not ended, None if there is none."""
     for job_name in sorted(job_names):
         filters = dg.RunsFilter(job_name=job_name, statuses=list(IN_PROGRESS_STATUSES))
@@ -83,7 +102,7 @@ def run_in_progress(instance: dg.DagsterInstance, job_names: Iterable[str]) -> s
     return None
 
 
-def run_succeeded(instance: dg.DagsterInstance, job_name: str, day: date) -> bool:
+def has_succeeded(instance: dg.DagsterInstance, job_name: str, day: date) -> bool:
     """Whether a run of a job succeeded for a day."""
     filters = dg.RunsFilter(
         job_name=job_name,
@@ -93,8 +112,8 @@ def run_succeeded(instance: dg.DagsterInstance, job_name: str, day: date) -> boo
     return bool(instance.get_runs(filters=filters, limit=1))
 
 
-def last_end(instance: dg.DagsterInstance, job_name: str) -> datetime | None:
-    """Return when the newest run of a job that has ended did, however it went."""
+def find_last_end(instance: dg.DagsterInstance, job_name: str) -> datetime | None:
+    """Return the end of the newest ended run of a job, whatever its outcome."""
     filters = dg.RunsFilter(job_name=job_name, statuses=list(_ENDED_STATUSES))
     for record in instance.get_run_records(filters=filters, limit=1):
         if record.end_time is not None:
@@ -102,20 +121,7 @@ def last_end(instance: dg.DagsterInstance, job_name: str) -> datetime | None:
     return None
 
 
-def last_runs(instance: dg.DagsterInstance, job_name: str) -> LastRuns:
-    """Return how the newest runs of a job went."""
-    filters = dg.RunsFilter(job_name=job_name)
-    records = instance.get_run_records(filters=filters, limit=_NEWEST_RUNS)
-    failures = 0
-    for record in records:
-        if record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
-            break
-        failures += 1
-    newest = records[0].create_timestamp.astimezone(UTC) if records else None
-    return LastRuns(newest, failures)
-
-
-def doubled(first: timedelta, times: int, *, longest: timedelta) -> timedelta:
+def double_wait(first: timedelta, times: int, *, longest: timedelta) -> timedelta:
     """Return a wait doubled a number of times, at most the longest."""
     wait: timedelta = first * 2 ** min(max(times, 0), _DOUBLED_MAX)
     return min(longest, wait)

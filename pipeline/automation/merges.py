@@ -1,0 +1,221 @@
+"""The sensors that request merges: of landed batches with news, and of deliveries in the inbox.
+
+Both read local state and run records alone, and call a plain `decide_…` function.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import dagster as dg
+import msgspec
+
+from assets.layout import Layout
+from pipeline.automation.jobs import DAILY, DELIVERIES, MERGE
+from pipeline.automation.run_decisions import (
+    Decision,
+    SensorState,
+    double_wait,
+    find_run_in_progress,
+)
+from resources.inbox.landing import Waiting, waiting_deliveries
+from warehouse.errors import InboxUnusable
+from warehouse.home import Home
+from warehouse.news import quiet_batches
+
+_FIRST_WAIT: Final = timedelta(minutes=1)
+_LONGEST_WAIT: Final = timedelta(hours=1)
+_QUIET_FOR: Final = timedelta(hours=25)
+"""The daily pull merges before; else batches without news are merged before they are warned of."""
+_BEFORE_MIDNIGHT: Final = timedelta(minutes=1)
+
+
+class MergeState(SensorState, frozen=True, kw_only=True):
+    """The batches for which a merge was requested, the number of requests, and the last time.
+
+    `quiet_since` is when batches without news were first seen to wait, None if none does.
+    """
+
+    waiting: str = ""
+    attempt: int = 0
+    at: datetime | None = None
+    quiet_since: datetime | None = None
+
+
+def unmerged_batches(
+    layout: Layout, home: Home, clock: Callable[[], datetime]
+) -> dg.SensorDefinition:
+    """Return the sensor that requests the merge and publication of landed batches with news.
+
+    Landing leaves a marker of each batch. Batches without news are merged with the next batch that
+    has some, or by the daily pull.
+    """
+
+    @dg.sensor(
+        name=layout.name("unmerged_batches"),
+        job_name=layout.name(MERGE),
+        minimum_interval_seconds=30,
+        description="Requests a merge while landed batches with news are not merged.",
+        default_status=layout.sensor_status("unmerged_batches"),
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        pending = home.landing.pending()
+        return decide_merge(
+            pending,
+            MergeState.of_cursor(context.cursor),
+            now=clock(),
+            running=find_run_in_progress(context.instance, layout.names(MERGE, DAILY, DELIVERIES)),
+            quiet=quiet_batches(home, pending),
+        ).result(context)
+
+    return sensor
+
+
+def decide_merge(
+    pending: Sequence[str],
+    state: MergeState,
+    *,
+    now: datetime,
+    running: str | None,
+    quiet: Collection[str] = (),
+) -> Decision:
+    """Decide whether to request a merge of pending batches, of which `quiet` bring no news.
+
+    A merge of the same batches is requested again after a wait that doubles, each time with a new
+    run key, since Dagster never launches a used one. `running` is the id of a run that merges.
+    """
+    if not pending:
+        return Decision("Nothing to merge.", state=MergeState())
+    quiet_since = (state.quiet_since or now) if quiet else None
+    state = msgspec.structs.replace(state, quiet_since=quiet_since)
+    is_quiet = len(quiet) == len(pending)
+    if is_quiet and quiet_since is not None and now < quiet_since + _QUIET_FOR:
+        bring = "1 batch brings" if len(quiet) == 1 else f"{len(quiet)} batches bring"
+        return Decision(
+            f"{bring} no news: merged with the next batch that does, or by the daily pull.",
+            state=state,
+        )
+    count = "1 batch waits" if len(pending) == 1 else f"{len(pending)} batches wait"
+    if running is not None:
+        reason = f"{count}; run {running[:8]} merges. Next check after that run."
+        return Decision(reason, state=state)
+    # Each poll adds a batch without news, so without others the time names them.
+    with_news = sorted(set(pending).difference(quiet)) or [f"without news since {quiet_since}"]
+    waiting = hashlib.sha256("/".join(with_news).encode()).hexdigest()[:12]
+    attempt = 1
+    if waiting == state.waiting and state.at is not None:
+        next_at = state.at + double_wait(_FIRST_WAIT, state.attempt - 1, longest=_LONGEST_WAIT)
+        if now < next_at:
+            return Decision(
+                f"{count}; attempt {state.attempt} failed to merge. The next one is at "
+                f"{next_at:%H:%M:%S} UTC; the page of the run shows the reason.",
+                state=state,
+            )
+        attempt = state.attempt + 1
+    return Decision(
+        f"{count}; requesting a merge.",
+        dg.RunRequest(run_key=f"{waiting}-{attempt}"),
+        MergeState(
+            waiting=waiting,
+            attempt=attempt,
+            at=now,
+            quiet_since=quiet_since if is_quiet else None,
+        ),
+    )
+
+
+class DeliveryState(SensorState, frozen=True, kw_only=True):
+    """The last requested run: its time, its number of attempts, the number of requests so far.
+
+    `landed_to` is the number of the last landed delivery at that time. If it is still the same and
+    some wait, the run failed.
+    """
+
+    requests: int = 0
+    landed_to: int = -1
+    attempt: int = 0
+    at: datetime | None = None
+
+
+def deliveries(
+    layout: Layout,
+    home: Home,
+    clock: Callable[[], datetime],
+    service_now: Callable[[], datetime],
+    least_interval: timedelta,
+) -> dg.SensorDefinition:
+    """Return the sensor that requests a run while deliveries wait in the inbox.
+
+    Attempts are by `clock`, the day of a run is the service's.
+    """
+
+    @dg.sensor(
+        name=layout.name("deliveries"),
+        job_name=layout.name(DELIVERIES),
+        minimum_interval_seconds=15,
+        description="Requests a run that lands and merges the webhook deliveries in the inbox.",
+        default_status=layout.sensor_status("deliveries"),
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        try:
+            waiting = waiting_deliveries(home)
+        except InboxUnusable as error:
+            return Decision(str(error)).result(context)
+        running = None
+        if waiting.count:
+            names = layout.names(DELIVERIES, MERGE, DAILY)
+            running = find_run_in_progress(context.instance, names)
+        return decide_deliveries(
+            waiting,
+            DeliveryState.of_cursor(context.cursor),
+            now=clock(),
+            running=running,
+            least_interval=least_interval,
+            service_now=service_now(),
+        ).result(context)
+
+    return sensor
+
+
+def decide_deliveries(
+    waiting: Waiting,
+    state: DeliveryState,
+    *,
+    now: datetime,
+    running: str | None,
+    least_interval: timedelta,
+    service_now: datetime,
+) -> Decision:
+    """Decide whether to request a run for the deliveries that wait.
+
+    There is at most one run in `least_interval`; while none of them gets landed, the wait doubles.
+    `running` is the id of a run that lands or merges. The partition of the run is the service's
+    day; just before that ends none is requested, since a run lands on its day alone.
+    """
+    count = waiting.count
+    if not count:
+        rested = DeliveryState(requests=state.requests, at=state.at)
+        return Decision("No delivery waits.", state=rested)
+    words = "1 delivery waits" if count == 1 else f"{count:,} deliveries wait"
+    if running is not None:
+        return Decision(f"{words}; run {running[:8]} is in progress. Next check after it.")
+    landed_to, attempt, wait = waiting.progress.landed_to, 1, least_interval
+    if state.landed_to == landed_to:
+        backed_off = double_wait(_FIRST_WAIT, state.attempt - 1, longest=_LONGEST_WAIT)
+        attempt, wait = state.attempt + 1, max(least_interval, backed_off)
+    if state.at is not None and now < state.at + wait:
+        failed = f" attempt {state.attempt} landed none of them;" if attempt > 1 else ""
+        return Decision(f"{words};{failed} the next run starts at {state.at + wait:%H:%M:%S} UTC.")
+    today = service_now.date()
+    if (service_now + _BEFORE_MIDNIGHT).date() != today:
+        return Decision(f"{words}; the next run is one of the day that begins soon.")
+    requests = state.requests + 1
+    return Decision(
+        f"{words}; requesting a run.",
+        # A key that was used is never launched, and what waits may be the same after a replay.
+        dg.RunRequest(
+            run_key=f"{landed_to}-{waiting.last_seq}-{requests}", partition_key=today.isoformat()
+        ),
+        DeliveryState(requests=requests, landed_to=landed_to, attempt=attempt, at=now),
+    )

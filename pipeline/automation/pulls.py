@@ -1,0 +1,414 @@
+"""The sensors that request pulls: polls, the first daily pull, and deferred or overdue pulls.
+
+Each sensor reads local state and run records, sends no request, and calls a plain `decide_…`
+function. Two clocks are in use: runs and attempts are by the machine's clock (`now`), days and
+deferrals by the service's (`at_service`).
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+import dagster as dg
+
+from assets.calendar import EVENT_MONTHS
+from assets.calendar import NAME as LANDED_CALENDAR
+from assets.layout import Layout
+from assets.polled import POLLED, PollConfig, poll_run_config
+from catalog.contract.plans import PLANS
+from pipeline.automation.jobs import CALENDAR, DAILY, EXPORT_IS_OUT_AT, POLL, Jobs
+from pipeline.automation.run_decisions import (
+    Decision,
+    JobHistory,
+    SensorState,
+    double_wait,
+    find_run_in_progress,
+    has_succeeded,
+    read_job_history,
+)
+from pipeline.polling.inputs import PollFacts
+from pipeline.polling.plan import CancellationsPull, EventsPull, PlannerInputs, Pull
+from pipeline.polling.planner import plan_polls
+from resources.backfill.state import BackfillState, BackfillStates
+from resources.deferrals import DeferredPull, DeferredPulls
+from resources.ingest.scopes import month_key, month_start
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+from warehouse.landing.batches import Feed
+
+Clock = Callable[[], datetime]
+
+CANCELLATIONS_WITHIN: Final = timedelta(days=2)
+"""The daily pull includes them; two days without one mean that it fails."""
+ABANDONED_AFTER: Final = timedelta(days=7)
+"""Work that could resume for this long and did not is left to a person; `status` shows it."""
+_SEARCHED: Final = timedelta(days=100)
+_FIRST_POLL_WAIT: Final = timedelta(minutes=1)
+_FIRST_WAIT: Final = timedelta(minutes=10)
+_LONGEST_WAIT: Final = timedelta(hours=6)
+_NOTHING_PULLED: Final = "Nothing was pulled yet, and the plan is not known. Run: almanac run."
+
+
+def polls(layout: Layout, facts: PollFacts, clock: Clock) -> dg.SensorDefinition:
+    """Return the sensor that requests a run of the job `poll` when pulls are due."""
+
+    @dg.sensor(
+        name=layout.name("polls"),
+        job_name=layout.name(POLL),
+        minimum_interval_seconds=60,
+        description="Requests the pulls that are due by the poll plan (almanac budget): near "
+        "events more often than far ones, cancellations, missing events.",
+        default_status=layout.sensor_status("polls"),
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        now = clock()
+        try:
+            inputs = facts.inputs(now)
+        except WarehouseError as error:
+            return Decision(str(error)).result(context)
+        deferred = DeferredPulls(facts.home.state_storage).all()
+        return decide_poll(
+            layout,
+            inputs,
+            read_job_history(context.instance, layout.name(POLL)),
+            now=now,
+            running=find_run_in_progress(context.instance, layout.names(POLL, DAILY)),
+            wait_until=max((d.resume_at for d in deferred if d.work == "polls"), default=None),
+        ).result(context)
+
+    return sensor
+
+
+def decide_poll(
+    layout: Layout,
+    inputs: PlannerInputs | None,
+    last: JobHistory,
+    *,
+    now: datetime,
+    running: str | None,
+    wait_until: datetime | None = None,
+) -> Decision:
+    """Decide whether to request a poll, and of which pulls.
+
+    There is at most one poll in the least interval; after a failure the wait doubles. None is
+    requested while a run pulls (`running`), since what it lands is no longer due, nor before
+    `wait_until`, if the service or the quota deferred a poll. `inputs` and `wait_until` are by the
+    service's clock. The due pulls follow from landing, so a killed run loses and doubles none.
+    """
+    if inputs is None:
+        return Decision(_NOTHING_PULLED)
+    if wait_until is not None and inputs.now < wait_until:
+        return Decision(f"Deferred by the service until {wait_until:%Y-%m-%d %H:%M:%S} UTC.")
+    if running is not None:
+        return Decision(f"Run {running[:8]} is pulling. Next decision after that run.")
+    plan = plan_polls(inputs)
+    if not plan.due:
+        at = f"{plan.next_at:%Y-%m-%d %H:%M:%S} UTC"
+        return Decision(f"Nothing is due. The next pull is due at {at}.")
+    if last.newest_at is not None:
+        wait = inputs.least_interval
+        if last.failures:
+            backed_off = double_wait(_FIRST_POLL_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
+            wait = max(wait, backed_off)
+        next_at = last.newest_at + wait
+        if now < next_at:
+            failed = "1 poll failed; " if last.failures == 1 else f"{last.failures} polls failed; "
+            return Decision(
+                f"{failed if last.failures else ''}the next poll starts at {next_at:%H:%M:%S} UTC "
+                "at the earliest."
+            )
+    requests = sum(pull.requests for pull in plan.due)
+    return Decision(
+        f"{len(plan.due)} pulls are due, {requests} requests.",
+        request_poll(layout, plan.due, run_key=_run_key(POLL, now)),
+    )
+
+
+def request_poll(layout: Layout, due: Sequence[Pull], *, run_key: str) -> dg.RunRequest:
+    """Return the run of the due pulls. A killed one is not retried: the next plan has its pulls."""
+    windows: list[list[str]] = []
+    event_ids: list[str] = []
+    since = ""
+    feeds = set[Feed]()
+    for pull in due:
+        if isinstance(pull, EventsPull):
+            feeds.add("events")
+            windows.append(pull.window.texts())
+        elif isinstance(pull, CancellationsPull):
+            feeds.add("cancellations")
+            since = "" if pull.since is None else pull.since.isoformat()
+        else:
+            feeds.add("event")
+            event_ids += pull.event_ids
+    config = PollConfig(windows=windows, since=since, event_ids=event_ids)
+    return dg.RunRequest(
+        run_key=run_key,
+        run_config=poll_run_config(layout, config),
+        asset_selection=layout.keys(POLLED[feed] for feed in sorted(feeds)),
+        tags={"dagster/max_retries": "0"},
+    )
+
+
+def cancellations(
+    layout: Layout, home: Home, clock: Clock, service_now: Clock
+) -> dg.SensorDefinition:
+    """Return the sensor that requests cancellations if polls and daily pulls brought none."""
+
+    @dg.sensor(
+        name=layout.name("cancellations"),
+        job_name=layout.name(POLL),
+        minimum_interval_seconds=600,
+        description="Requests a pull of the cancellations if there was none for two days; after 90 "
+        "days some are lost.",
+        default_status=layout.sensor_status("cancellations"),
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        if home.stamp() is None:
+            return Decision(_NOTHING_PULLED).result(context)
+        at_service = service_now()
+        return decide_cancellations(
+            layout,
+            find_cancellations_pull(home, at_service),
+            at_service,
+            now=clock(),
+            running=find_run_in_progress(context.instance, layout.names(POLL, DAILY)),
+            last=read_job_history(context.instance, layout.name(POLL)),
+        ).result(context)
+
+    return sensor
+
+
+def decide_cancellations(
+    layout: Layout,
+    pulled_at: datetime | None,
+    at_service: datetime,
+    *,
+    now: datetime,
+    running: str | None,
+    last: JobHistory,
+) -> Decision:
+    """Decide whether to request the cancellations, last pulled at `pulled_at`."""
+    if pulled_at is not None and at_service - pulled_at < CANCELLATIONS_WITHIN:
+        return Decision(f"Pulled at {pulled_at:%Y-%m-%d %H:%M} UTC; no new pull needed yet.")
+    if running is not None:
+        return Decision(f"Run {running[:8]} is pulling. Next decision after that run.")
+    since = None if pulled_at is None else pulled_at - timedelta(days=1)
+    # It counts as a daily pull, which it replaces: polls may have no quota left.
+    config = PollConfig(since="" if since is None else since.isoformat(), as_daily=True)
+    request = dg.RunRequest(
+        run_key=_run_key("cancellations", now),
+        run_config=poll_run_config(layout, config),
+        asset_selection=[layout.key(POLLED["cancellations"])],
+    )
+    return _unless_too_early(request, "The pull failed", last, now)
+
+
+def find_cancellations_pull(home: Home, at_service: datetime) -> datetime | None:
+    """Return the time of the last complete pull of cancellations, None for none in 100 days."""
+    landing = home.landing
+    for day in reversed(landing.days(since=(at_service - _SEARCHED).date())):
+        for batch_id in reversed(landing.batch_ids(day=day)):
+            if "-cancellations-" in batch_id:
+                found, _ = landing.readable([batch_id])
+                if found and found[0].complete:
+                    return found[0].observed_at
+    return None
+
+
+def quota(
+    layout: Layout, jobs: Jobs, home: Home, clock: Clock, service_now: Clock
+) -> dg.SensorDefinition:
+    """Return the sensor that resumes pulls and backfills once their wait is over."""
+
+    @dg.sensor(
+        name=layout.name("quota"),
+        jobs=[jobs.daily, jobs.calendar],
+        minimum_interval_seconds=300,
+        description="Resumes pulls and backfills that were deferred by the quota or the service.",
+        default_status=layout.sensor_status("quota"),
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        at_service = service_now()
+        return decide_resume(
+            layout,
+            DeferredPulls(home.state_storage).all(),
+            BackfillStates(home.state_storage, home.landing).open(at_service),
+            at_service,
+            now=clock(),
+            running=find_run_in_progress(context.instance, layout.names(DAILY, CALENDAR)),
+            last=partial(read_job_history, context.instance),
+        ).result(context)
+
+    return sensor
+
+
+def decide_resume(
+    layout: Layout,
+    deferrals: Sequence[DeferredPull],
+    backfills: Sequence[BackfillState],
+    at_service: datetime,
+    *,
+    now: datetime,
+    running: str | None,
+    last: Callable[[str], JobHistory],
+) -> Decision:
+    """Decide what to resume: a daily pull, or the rest of a backfill.
+
+    Deferred polls are not resumed here: the poll plan has them as due. `last` returns the history
+    of a job.
+    """
+    oldest = at_service - ABANDONED_AFTER
+    daily = [pull for pull in deferrals if pull.work == "daily" and pull.resume_at > oldest]
+    waiting = [
+        (backfill.resume_at, backfill)
+        for backfill in backfills
+        if backfill.resume_at is not None and backfill.resume_at > oldest
+    ]
+    if not daily and not waiting:
+        return Decision("Nothing is deferred.")
+    if running is not None:
+        return Decision(f"Run {running[:8]} is in progress. Next decision after that run.")
+    for pull in daily:
+        if pull.resume_at <= at_service:
+            request = dg.RunRequest(
+                run_key=_run_key(DAILY, now),
+                job_name=layout.name(DAILY),
+                partition_key=at_service.date().isoformat(),
+            )
+            why = f"the pull of {pull.feed} was deferred: {pull.why}"
+            return _unless_too_early(request, why, last(layout.name(DAILY)), now)
+    for resume_at, backfill in waiting:
+        if resume_at <= at_service:
+            request = _request_backfill(layout, backfill, _run_key(CALENDAR, now))
+            why = f"a backfill was deferred: {backfill.why}"
+            return _unless_too_early(request, why, last(layout.name(CALENDAR)), now)
+    times = [pull.resume_at for pull in daily] + [resume_at for resume_at, _ in waiting]
+    return Decision(f"{len(times)} deferred; the first resumes at {min(times):%Y-%m-%d %H:%M} UTC.")
+
+
+def _request_backfill(layout: Layout, backfill: BackfillState, run_key: str) -> dg.RunRequest:
+    """Return the run that resumes a backfill."""
+    lower, upper = backfill.scope.lower, backfill.scope.upper
+    assert lower is not None and upper is not None
+    months = EVENT_MONTHS.get_partition_keys()
+    # `begin` and `end` may be beyond the partitions; a run needs some partition all the same.
+    first, last = (
+        min(max(month_key(month_start(at)), months[0]), months[-1]) for at in (lower, upper)
+    )
+    config: dict[str, Any] = {
+        "begin": lower.date().isoformat(),
+        "end": upper.date().isoformat(),
+        "source": backfill.by,
+        "max_requests": 1_000_000,
+    }
+    return dg.RunRequest(
+        run_key=run_key,
+        job_name=layout.name(CALENDAR),
+        run_config={"ops": {layout.name(LANDED_CALENDAR): {"config": config}}},
+        tags={
+            "dagster/asset_partition_range_start": first,
+            "dagster/asset_partition_range_end": last,
+        },
+    )
+
+
+class FirstPullState(SensorState, frozen=True, kw_only=True):
+    """Whether the first pull is done, and how often it was requested."""
+
+    is_done: bool = False
+    attempts: int = 0
+
+
+def first_pull(layout: Layout, home: Home, clock: Clock, service_now: Clock) -> dg.SensorDefinition:
+    """Return the sensor of the first daily pull: a new deployment does not wait for 00:20."""
+
+    @dg.sensor(
+        name=layout.name("first_pull"),
+        job_name=layout.name(DAILY),
+        minimum_interval_seconds=600,
+        description="Requests the pull of today at the first start, if that day is not landed. "
+        "From then on the daily schedule pulls.",
+        default_status=layout.sensor_status("first_pull"),
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        at_service, state = service_now(), FirstPullState.of_cursor(context.cursor)
+        job, day = layout.name(DAILY), at_service.date()
+        return decide_first_pull(
+            at_service,
+            state,
+            now=clock(),
+            was_pulled=not state.is_done
+            and (was_day_pulled(home, day) or has_succeeded(context.instance, job, day)),
+            running=find_run_in_progress(context.instance, [job]),
+            last=read_job_history(context.instance, job),
+        ).result(context)
+
+    return sensor
+
+
+def decide_first_pull(
+    at_service: datetime,
+    state: FirstPullState,
+    *,
+    now: datetime,
+    was_pulled: bool,
+    running: str | None,
+    last: JobHistory,
+) -> Decision:
+    """Decide whether to request the pull of the service's day.
+
+    The run key is that of the attempt, so that two daemons request one run.
+    """
+    day = at_service.date()
+    if state.is_done or was_pulled:
+        done = FirstPullState(is_done=True, attempts=state.attempts)
+        return Decision("Done: the schedule pulls each day.", state=done)
+    if at_service < datetime.combine(day, EXPORT_IS_OUT_AT, UTC):
+        return Decision(f"The schedule pulls {day} at {EXPORT_IS_OUT_AT:%H:%M} UTC.")
+    if running is not None:
+        return Decision(f"Run {running[:8]} is in progress. Next decision after that run.")
+    if state.attempts and last.newest_at is not None:
+        wait = double_wait(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
+        if now < last.newest_at + wait:
+            return Decision(
+                f"The first pull failed; the next attempt is at {last.newest_at + wait:%H:%M} UTC. "
+                "The page of the run shows the reason."
+            )
+    attempts = state.attempts + 1
+    return Decision(
+        f"Nothing was pulled on {day} yet; requesting the pull.",
+        dg.RunRequest(run_key=f"{day}-{attempts}", partition_key=day.isoformat()),
+        FirstPullState(attempts=attempts),
+    )
+
+
+def was_day_pulled(home: Home, day: date) -> bool:
+    """Whether a daily pull of a day was landed after its export was out.
+
+    Polls and backfills land no coins, so a day with coins and all other feeds had a daily pull.
+    """
+    out_at = datetime.combine(day, EXPORT_IS_OUT_AT, UTC)
+    batches, _ = home.landing.readable(home.landing.batch_ids(day=day))
+    landed = [batch for batch in batches if batch.complete and batch.observed_at >= out_at]
+    wanted = {"events", "cancellations", "coins"}
+    if any(batch.plan in PLANS and PLANS[batch.plan].export for batch in landed):
+        wanted.add("export")
+    return wanted <= {batch.feed for batch in landed}
+
+
+def _run_key(name: str, now: datetime) -> str:
+    return f"{name}-{now:%Y%m%dT%H%M%S}"
+
+
+def _unless_too_early(
+    request: dg.RunRequest, why: str, last: JobHistory, now: datetime
+) -> Decision:
+    """Return the request, unless the newest run is too young.
+
+    After a success there is a wait too, since the same work may be left undone again.
+    """
+    next_at = last.next_attempt_at(_FIRST_WAIT, _LONGEST_WAIT)
+    if next_at is not None and now < next_at:
+        return Decision(f"{why}; the next attempt is at {next_at:%H:%M:%S} UTC.")
+    return Decision(why, request)
