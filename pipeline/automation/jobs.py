@@ -1,8 +1,8 @@
 """The jobs, and the daily schedule.
 
 `daily` pulls every feed and publishes; `merge` publishes landed batches;
-`deliveries` lands and publishes what was pushed; `poll` is for a person,
-and for overdue cancellations. A run is one process,
+`deliveries` lands and publishes what was pushed; `poll` pulls what changes within
+a day, and overdue cancellations. A run is one process,
 since a process for each step would take seconds to import.
 """
 
@@ -79,8 +79,8 @@ class Jobs:
                 layout,
                 POLL,
                 dg.AssetSelection.assets(*layout.keys(POLLED.values())),
-                "Pulls now what changes within a day: near events, cancellations, single events. "
-                "The sensor `polls` polls without a run; `almanac budget` shows when and why.",
+                "Pull what changes within a day: near events, cancellations, single events. "
+                "The sensor `polls` requests it; `almanac budget` shows when and why.",
             ),
         )
 
