@@ -7,8 +7,8 @@ today's data only.
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import date
 from typing import Final
@@ -26,11 +26,11 @@ from assets.partitions import (
     log_left_out,
     record_so_far,
 )
-from resources import waits
 from resources.deferrals import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
 from resources.errors import CatalogError
 from resources.inbox.landing import land_deliveries
 from resources.session import LazySession
+from resources.waits import Wait, listening
 from warehouse.batch_problems import problems_of_landed
 from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
@@ -50,7 +50,7 @@ def land(
     arrived = _land_inbox(context, catalog, home, days) if feed in NEVER_PULLED else {}
     for day in days:
         try:
-            with _waits_logged(context.log):
+            with _log_waits(context.log):
                 feed_day = pull_or_reuse(feed, day, catalog, home.landing, alone=len(days) == 1)
         except (CatalogError, DayNotLanded, WarehouseError) as error:
             record_so_far(context, metadata_of_days)
@@ -66,28 +66,15 @@ def land(
     return dg.MaterializeResult()
 
 
-@contextmanager
-def _waits_logged(log: logging.Logger) -> Iterator[None]:
-    """Log the waits of this block as events of the run."""
-    handler = _Forwarder(log)
-    waits.log.addHandler(handler)
-    try:
-        yield
-    finally:
-        waits.log.removeHandler(handler)
+def _log_waits(log: logging.Logger) -> AbstractContextManager[None]:
+    """Log the waits of this block as events of the run. Other threads belong to other runs."""
+    thread = threading.get_ident()
 
+    def log_wait(wait: Wait) -> None:
+        if threading.get_ident() == thread:
+            log.info("%s", wait)
 
-class _Forwarder(logging.Handler):
-    """Passes records on to the log of a run; those of other threads are of other runs."""
-
-    def __init__(self, log: logging.Logger) -> None:
-        super().__init__()
-        self._log = log
-        self._thread = threading.get_ident()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.thread == self._thread:
-            self._log.info(record.getMessage())
+    return listening(log_wait)
 
 
 def _land_inbox(

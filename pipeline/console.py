@@ -4,7 +4,6 @@ Only this module writes to a terminal. It prints text, never markup, and shows c
 escaped form, since most texts come from a service.
 """
 
-import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -165,19 +164,14 @@ class _PlainColumn(TextColumn):
         return Text(fitted(plain_line(self.text_format.format(task=task)), warnings.encoding))
 
 
-class _WaitLines(logging.Handler):
-    """Prints a line for each wait, above the progress bar if there is one."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        warnings.print(record.getMessage(), soft_wrap=True)
-
-
-_WAIT_LINES: Final = _WaitLines()
+def _show_wait(wait: waits.Wait) -> None:
+    # Above the progress bar if there is one.
+    warnings.print(str(wait), soft_wrap=True)
 
 
 def show_waits() -> None:
     """Print on standard error what a command waits for, and how long."""
-    waits.log.addHandler(_WAIT_LINES)
+    waits.listen(_show_wait)
 
 
 @contextmanager

@@ -32,8 +32,13 @@ from resources.limits.allowance import (
     stated_pace,
 )
 from resources.limits.ledger import Ledger, ledger_name
-from resources.limits.limiter import JITTER_S, Limiter, TokenBucketLimiter, usable_burst
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import (
+    JITTER_S,
+    Limiter,
+    SharedLimiter,
+    TokenBucketLimiter,
+    usable_burst,
+)
 from resources.request_log import RequestLog, last_usage
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession

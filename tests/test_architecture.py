@@ -43,7 +43,7 @@ FLOORS = {
         "adapters command_line",
     ),
     "catalog.contract": (
-        "bodies constants records",
+        "bodies constants records token_bucket",
         "errors plans signatures",
         "openapi parameters",
     ),

@@ -27,8 +27,7 @@ from catalog.contract.plans import PLANS, Plan
 from catalog.sandbox.sandbox import Sandbox
 from resources.limits.allowance import Pace, ReportedLimits
 from resources.limits.ledger import Ledger
-from resources.limits.limiter import JITTER_S, usable_burst
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import JITTER_S, SharedLimiter, usable_burst
 
 PLAN_NAMES = ("free", "standard", "pro", "elite")
 PROCESSES = 4

@@ -25,7 +25,7 @@ from resources.http.retries import RetryPolicy
 from resources.http.transport import DeadlineTransport
 from resources.limits.allowance import Pace, Share
 from resources.limits.ledger import Ledger
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import SharedLimiter
 
 
 class DelayedNetwork(httpx.BaseTransport):

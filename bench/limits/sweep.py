@@ -27,8 +27,7 @@ from resources.backfill.state import BackfillStates
 from resources.http.client import CatalogClient
 from resources.limits.allowance import Pace, ReportedLimits
 from resources.limits.ledger import Ledger
-from resources.limits.limiter import JITTER_S, usable_burst
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import JITTER_S, SharedLimiter, usable_burst
 from resources.request_log import RequestLog
 from resources.session import CatalogSession
 from warehouse.clock import utc_now

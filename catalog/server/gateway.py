@@ -20,39 +20,34 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from catalog.contract import constants, errors
 from catalog.contract.errors import ApiError
 from catalog.contract.records import instant_text
+from catalog.contract.token_bucket import TokenBucket
 from catalog.server.accounts import Grant, KeyRing, UsageBook, quota_period
 from catalog.server.exchange import Exchange, error_answer, exchange_of
 
 _NS_PER_S = 1_000_000_000
 
 
-class TokenBucket:
-    """Holds up to `burst` tokens and gains `rate_per_s` each second, counted in whole numbers.
+class RateLimiter:
+    """Lets up to `burst` requests pass, and `rate_per_s` more each second.
 
-    The level is kept in units so small that neither a token nor a nanosecond's gain is ever
-    rounded, so no long run of requests drifts from rate and burst.
+    It divides a nanosecond into ticks, so that the interval of a token is a whole number of ticks.
     """
 
-    __slots__ = ("_capacity", "_gain", "_level", "_price", "_seen_ns")
+    __slots__ = ("_bucket", "_full_at", "_ticks_per_ns")
 
-    def __init__(self, *, rate_per_s: float, burst: int, now_ns: int) -> None:
-        if rate_per_s <= 0 or burst < 1:
-            raise ValueError(f"a bucket needs rate > 0 and burst >= 1, got {rate_per_s}, {burst}")
+    def __init__(self, *, rate_per_s: float, burst: int) -> None:
         rate = Fraction(str(rate_per_s))
-        self._gain = rate.numerator
-        self._price = rate.denominator * _NS_PER_S
-        self._capacity = burst * self._price
-        self._level = self._capacity
-        self._seen_ns = now_ns
+        self._ticks_per_ns = rate.numerator
+        self._bucket = TokenBucket(rate.denominator * _NS_PER_S, burst)
+        self._full_at = 0
 
     def take(self, now_ns: int) -> bool:
         """Take one token if there is one."""
-        passed_ns = max(0, now_ns - self._seen_ns)
-        self._seen_ns += passed_ns
-        self._level = min(self._capacity, self._level + passed_ns * self._gain)
-        if self._level < self._price:
+        now = now_ns * self._ticks_per_ns
+        full_at, valid_at = self._bucket.take(self._full_at, now)
+        if valid_at > now:
             return False
-        self._level -= self._price
+        self._full_at = full_at
         return True
 
 
@@ -104,7 +99,7 @@ class Gateway:
         self._monotonic_ns = monotonic_ns
         self._time_limit_s = time_limit_s
         self._exports = ExportLimiter(interval_s=export_interval_s)
-        self._buckets: dict[str, tuple[tuple[float, int], TokenBucket]] = {}
+        self._limiters: dict[str, tuple[tuple[float, int], RateLimiter]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -171,7 +166,7 @@ class Gateway:
         wait_s = self._exports.wait_s(grant, now_ns) if exports else 0.0
         if wait_s > 0:
             raise errors.RateLimited(headers={"Retry-After": str(ceil(wait_s))})
-        if not self._bucket(grant).take(now_ns):
+        if not self._limiter(grant).take(now_ns):
             raise errors.RateLimited(headers={"Retry-After": "1"})
         if exports:
             self._exports.passed(grant, now_ns)
@@ -193,14 +188,12 @@ class Gateway:
             ]
         return headers
 
-    def _bucket(self, grant: Grant) -> TokenBucket:
+    def _limiter(self, grant: Grant) -> RateLimiter:
         limits = (grant.rate_per_s, grant.burst)
-        known = self._buckets.get(grant.meter_id)
+        known = self._limiters.get(grant.meter_id)
         if known is None or known[0] != limits:
-            bucket = TokenBucket(
-                rate_per_s=grant.rate_per_s, burst=grant.burst, now_ns=self._monotonic_ns()
-            )
-            known = self._buckets[grant.meter_id] = (limits, bucket)
+            limiter = RateLimiter(rate_per_s=grant.rate_per_s, burst=grant.burst)
+            known = self._limiters[grant.meter_id] = (limits, limiter)
         return known[1]
 
     async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -14,7 +14,7 @@ from threading import Event
 from typing import TypeVar
 
 from resources.errors import CatalogError, RetryLater
-from resources.waits import announce_wait, log
+from resources.waits import NOTICED_S, report_wait
 from warehouse.clock import utc_now
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def with_retries(
     ambient: Ambient,
     for_export: bool = False,
 ) -> T:
-    """Call `attempt(number)` until it returns, and return that. A noticeable wait is announced.
+    """Call `attempt(number)` until it returns, and return that. A noticeable wait is reported.
 
     Raises:
         CatalogError: the first failure that is not transient, or the last transient one, with
@@ -94,11 +94,10 @@ def with_retries(
             wait_s = floor_s + policy.backoff_s(number, ambient.random())
             if ambient.monotonic() - began + wait_s > policy.total_s:
                 raise
-            again = f"{error.happened}; then attempt {number + 1} of {attempts}"
-            if for_export:
-                log.warning("The export failed: %s.", again)
-            else:
-                announce_wait(wait_s, again)
+            # The next export also waits for the interval, which the limiter reports.
+            if for_export or ambient.monotonic() - began + wait_s > NOTICED_S:
+                again = f"{error.happened}; then attempt {number + 1} of {attempts}"
+                report_wait(wait_s, again, now=ambient.clock())
             ambient.pause(wait_s)
             if ambient.stop_retrying.is_set():
                 raise

@@ -1,13 +1,15 @@
 """What a key may still send: a token bucket and the month's quota, as one value.
 
 Pure functions of state and time that return the next state. Belongs here: the arithmetic of
-limits. Does not: where the value is stored (ledger.py), waiting (shared_limiter.py).
+limits. Does not: where the value is stored (ledger.py), waiting (limiter.py).
 Monotonic instants are nanoseconds of one boot; wall instants are seconds since 1970.
 """
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
+
+from catalog.contract.token_bucket import TokenBucket
 
 Work = Literal["daily", "polls", "backfill"]
 WORKS: Final[tuple[Work, ...]] = ("daily", "polls", "backfill")
@@ -41,9 +43,9 @@ class Pace:
             )
 
     @property
-    def interval_ns(self) -> int:
-        """The time in which one token is refilled, rounded up: the rate is never exceeded."""
-        return -int(-SECOND_NS // self.rate_per_s)
+    def bucket(self) -> TokenBucket:
+        """The bucket, in nanoseconds. The interval is rounded up: the rate is never exceeded."""
+        return TokenBucket(-int(-SECOND_NS // self.rate_per_s), self.burst)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ def next_reset(now: datetime) -> datetime:
 
 def unknown(pace: Pace, now_ns: int, turn: int = 0) -> Allowance:
     """Return what is assumed if nothing is known: an empty bucket and no quota."""
-    return Allowance(full_at_ns=now_ns + pace.burst * pace.interval_ns, turn=turn)
+    return Allowance(full_at_ns=pace.bucket.empty(now_ns), turn=turn)
 
 
 def of_another_boot(state: Allowance, pace: Pace, now_ns: int) -> Allowance:
@@ -188,17 +190,14 @@ def stated_pace(state: Allowance, rate_per_s: float | None, burst: int | None) -
 
 def emptied(state: Allowance, pace: Pace, now_ns: int) -> Allowance:
     """Empty the bucket and cancel all reservations: they were made at a faster pace."""
-    full_at = now_ns + pace.burst * pace.interval_ns
-    return replace(state, full_at_ns=full_at, turn=state.turn + 1)
+    return replace(state, full_at_ns=pace.bucket.empty(now_ns), turn=state.turn + 1)
 
 
 def reserve(state: Allowance, pace: Pace, now_ns: int) -> tuple[Allowance, Reservation]:
     """Take the next token, which may be valid only later."""
-    earliest = max(now_ns, state.held_until_ns)
-    full_at = max(state.full_at_ns, earliest)
-    at_ns = max(earliest, full_at - (pace.burst - 1) * pace.interval_ns)
-    after = replace(state, full_at_ns=full_at + pace.interval_ns)
-    return after, Reservation(at_ns, state.turn)
+    earliest_ns = max(now_ns, state.held_until_ns)
+    full_at_ns, at_ns = pace.bucket.take(state.full_at_ns, earliest_ns)
+    return replace(state, full_at_ns=full_at_ns), Reservation(at_ns, state.turn)
 
 
 def hold(state: Allowance, pace: Pace, now_ns: int, wait_s: float) -> Allowance:
@@ -206,7 +205,7 @@ def hold(state: Allowance, pace: Pace, now_ns: int, wait_s: float) -> Allowance:
     wait_ns = int(min(max(0.0, wait_s), LONGEST_HOLD_S) * SECOND_NS)
     return replace(
         state,
-        full_at_ns=now_ns + pace.burst * pace.interval_ns,
+        full_at_ns=pace.bucket.empty(now_ns),
         held_until_ns=max(state.held_until_ns, now_ns + wait_ns),
         turn=state.turn + 1,
     )

@@ -1,10 +1,10 @@
 """The allowance of one key on disk, shared by every process of a machine.
 
 One small record, guarded by a lock on its file. A record that is missing, damaged or of another
-layout is unknown: an empty bucket and no quota; the layout before this one is read, and has no
-stated pace. Of a record of another boot, or of a later time, only the spent requests and the stated
-pace are used. Code that sends requests uses `Ledger`; code that shows what is left uses the reader,
-which creates and writes nothing. Does not belong here: the meaning of the numbers (allowance.py).
+layout counts as unknown: an empty bucket and no quota. Of a record from another boot, or from a
+later time, only the spent requests and the stated pace are used. Code that sends requests uses
+`Ledger`. Code that shows the rest of the quota uses `LedgerReader`, which creates and writes
+nothing. Does not belong here: the meaning of the numbers (allowance.py).
 """
 
 import fcntl
@@ -26,10 +26,8 @@ from resources.errors import LedgerUnusable
 from resources.limits.allowance import Allowance, Pace, of_another_boot, unknown
 
 _LAYOUT: Final = struct.Struct("<4s16sqqqQqqqq3qdqqqq")
-_LAYOUT_BEFORE: Final = struct.Struct("<4s16sqqqQqqqq3q")
 _CHECK: Final = struct.Struct("<I")
 _MAGIC: Final = b"ALM3"
-_MAGIC_BEFORE: Final = b"ALM2"
 _SIZE: Final = _LAYOUT.size + _CHECK.size
 _SYNC_EVERY_NS: Final = 1_000_000_000
 _UNEVEN_NS: Final = 1_000_000_000
@@ -149,15 +147,12 @@ class Ledger:
 
     def _read(self, file: int, now_ns: int) -> Allowance:
         record = os.pread(file, _SIZE, 0)
-        layout = _LAYOUT_BEFORE if record[: len(_MAGIC)] == _MAGIC_BEFORE else _LAYOUT
-        if len(record) < layout.size + _CHECK.size:
+        if len(record) < _SIZE:
             return unknown(self.pace, now_ns)
-        body = record[: layout.size]
-        (check,) = _CHECK.unpack_from(record, layout.size)
-        if check != crc32(body):
-            return unknown(self.pace, now_ns, turn=now_ns)
-        magic, boot, seen, full_at, held, turn, *month = layout.unpack(body)
-        if magic not in (_MAGIC, _MAGIC_BEFORE):
+        body = record[: _LAYOUT.size]
+        (check,) = _CHECK.unpack_from(record, _LAYOUT.size)
+        magic, boot, seen, full_at, held, turn, *month = _LAYOUT.unpack(body)
+        if magic != _MAGIC or check != crc32(body):
             return unknown(self.pace, now_ns, turn=now_ns)
         allowed, used, resets, excess, daily, polls, backfill, *stated = month
         spent = (daily, polls, backfill)

@@ -16,7 +16,7 @@ from catalog.contract.plans import ENTERPRISE
 from catalog.sandbox.sandbox import Sandbox
 from resources.http.client import CatalogClient
 from resources.ingest.puller import Puller
-from resources.limits.limiter import Unlimited
+from tests.unlimited import Unlimited
 from warehouse.landing.batches import Manifest, Scope
 from warehouse.landing.landing import Landing, Pull
 

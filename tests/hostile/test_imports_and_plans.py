@@ -9,12 +9,12 @@ from catalog.contract.plans import PLANS
 from catalog.sandbox.sandbox import Sandbox
 from resources.http.client import CatalogClient
 from resources.ingest.puller import Puller
-from resources.limits.limiter import Unlimited
 from tests.crashes.pulls import DAY, FIRST_DAY, FROM, SOURCE, UNTIL, AtTime
 from tests.crashes.tables import published, whole
 from tests.hostile.conftest import catalog
 from tests.hostile.good_days import WRONG_DAY, Good, Row, text
 from tests.hostile.test_released import query_rows
+from tests.unlimited import Unlimited
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.archive import import_export

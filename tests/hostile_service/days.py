@@ -33,7 +33,6 @@ from resources.http.client import CatalogClient
 from resources.http.retries import Ambient, RetryPolicy
 from resources.ingest.scopes import PollWindow
 from resources.limits.allowance import Pace
-from resources.limits.limiter import Unlimited
 from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
@@ -42,6 +41,7 @@ from tests.hostile_service.kinds_of_bytes import BODIES, EXPORT, HEADS, STATUSES
 from tests.hostile_service.kinds_of_data import LISTS, ROWS, USAGE
 from tests.hostile_service.upstream import Upstream, serving
 from tests.memory import peak_bytes
+from tests.unlimited import Unlimited
 from warehouse import queries
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge

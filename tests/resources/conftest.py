@@ -6,8 +6,8 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from resources.http.client import CatalogClient
-from resources.limits.limiter import Unlimited
 from tests.resources.fakes import FakeTime
+from tests.unlimited import Unlimited
 
 MakeClient = Callable[..., CatalogClient]
 

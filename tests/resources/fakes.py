@@ -13,7 +13,7 @@ import httpx
 
 from resources.http.client import CatalogClient
 from resources.http.retries import Ambient
-from resources.limits.limiter import Unlimited
+from tests.unlimited import Unlimited
 
 STARTS_AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 KEY = "canary-5f1c9e7b2a"

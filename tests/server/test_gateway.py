@@ -28,7 +28,7 @@ from catalog.server.accounts import (
 )
 from catalog.server.app import ServerOptions
 from catalog.server.exchange import Exchange, attach
-from catalog.server.gateway import Gateway, TokenBucket
+from catalog.server.gateway import Gateway, RateLimiter
 from catalog.server.memory_view import MemoryView
 from tests.server.small_catalog import NOW, ManualClock, Service, event, grant, serving, view
 
@@ -182,7 +182,7 @@ class TestRateAndBurst:
     def test_a_bucket_never_gives_more_than_burst_and_rate_times_time(
         self, rate: float, burst: int, gaps_ns: list[int]
     ) -> None:
-        bucket, now = TokenBucket(rate_per_s=rate, burst=burst, now_ns=0), 0
+        bucket, now = RateLimiter(rate_per_s=rate, burst=burst), 0
         taken = 0
         for gap in gaps_ns:
             now += gap
@@ -191,7 +191,7 @@ class TestRateAndBurst:
 
     @pytest.mark.parametrize(("rate", "burst"), [(1, 5), (3, 15), (10, 50), (25, 150), (0.5, 2)])
     def test_a_bucket_gives_exactly_burst_and_then_the_rate(self, rate: float, burst: int) -> None:
-        bucket = TokenBucket(rate_per_s=rate, burst=burst, now_ns=7)
+        bucket = RateLimiter(rate_per_s=rate, burst=burst)
         assert sum(bucket.take(7) for _ in range(burst + 5)) == burst
         # 1,000 s in steps that do not divide a second: rounding neither adds nor loses a token.
         steps = range(1, 10_001)
@@ -199,7 +199,7 @@ class TestRateAndBurst:
         assert taken == 1_000 * rate
 
     def test_a_monotonic_clock_that_stands_still_adds_no_token(self) -> None:
-        bucket = TokenBucket(rate_per_s=1, burst=1, now_ns=10)
+        bucket = RateLimiter(rate_per_s=1, burst=1)
         assert [bucket.take(10), bucket.take(5), bucket.take(10)] == [True, False, False]
 
 

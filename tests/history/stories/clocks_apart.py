@@ -23,7 +23,6 @@ from resources.http.client import CatalogClient
 from resources.http.retries import Ambient, RetryPolicy
 from resources.ingest.scopes import PollWindow
 from resources.limits.allowance import Pace
-from resources.limits.limiter import Unlimited
 from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
@@ -31,6 +30,7 @@ from tests.history.model.comparison import EVENT_COLUMNS, VERSION_COLUMNS, Rows,
 from tests.history.model.observations import CONTENT_FIELDS, PLAN_RULES, Showing
 from tests.history.stories.cutting_upstream import CuttingUpstream
 from tests.history.stories.merged_story import reading
+from tests.unlimited import Unlimited
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge, replay
 from warehouse.home import Home

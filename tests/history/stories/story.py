@@ -17,10 +17,10 @@ from catalog.sandbox.sandbox import Sandbox
 from resources.http.client import CatalogClient
 from resources.ingest.context import Landed
 from resources.ingest.puller import Puller
-from resources.limits.limiter import Unlimited
 from tests.history.model.observations import SeenObservation
 from tests.history.stories.receiver import Post, with_batch
 from tests.history.stories.relanded import Cut
+from tests.unlimited import Unlimited
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
 

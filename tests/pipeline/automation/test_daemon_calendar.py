@@ -14,9 +14,9 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from resources.http.client import CatalogClient
-from resources.limits.limiter import Unlimited
 from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, Pages, ui, wait_for
 from tests.test_cli import environment
+from tests.unlimited import Unlimited
 from warehouse.home import Home
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

@@ -11,10 +11,10 @@ from catalog.sandbox.sandbox import Sandbox
 from pipeline.health.watchlist import LOOK_UPS_MAX, explained, watched_coins
 from resources.errors import KeyRejected
 from resources.http.client import CatalogClient
-from resources.limits.limiter import Unlimited
 from tests.pipeline.cli.test_plain_errors import checks
 from tests.pipeline.conftest import Almanac
 from tests.resources.fakes import mocked
+from tests.unlimited import Unlimited
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ from resources.errors import CatalogError, CertificateRejected, ProxyRefused, Un
 from resources.http.calls import Timeouts
 from resources.http.client import CatalogClient
 from resources.http.network import Network
-from resources.limits.limiter import Unlimited
 from tests.pipeline.network.certificates import Authority, new_authority
 from tests.pipeline.network.relay import Relay, relay
 from tests.resources.fakes import FakeTime, head, raw_server
+from tests.unlimited import Unlimited
 
 PASSWORD = "canary-of-the-proxy-83"
 KEY = "canary-5f1c9e7b2a44"

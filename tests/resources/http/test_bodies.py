@@ -20,8 +20,8 @@ from resources.http.calls import Bounds, Timeouts
 from resources.http.client import CatalogClient
 from resources.http.pages import RawPage
 from resources.http.retries import RetryPolicy
-from resources.limits.limiter import Unlimited
 from tests.resources.fakes import KEY, Chunk, FakeTime, RawServer, chunked, head, raw_server
+from tests.unlimited import Unlimited
 
 ROWS = [{"id": f"event-{n}", "title": "x" * 50} for n in range(40)]
 LIST = json.dumps({"data": ROWS, "meta": {"total": 40, "limit": 100, "cursor": None}}).encode()

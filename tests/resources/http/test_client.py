@@ -21,11 +21,11 @@ from resources.http.pages import RawPage
 from resources.http.transport import SentRequest
 from resources.limits.allowance import Pace, Share
 from resources.limits.ledger import Ledger
-from resources.limits.limiter import Unlimited
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import SharedLimiter
 from resources.service_address import checked_base_url
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import mocked
+from tests.unlimited import Unlimited
 
 MARCH = (date(2026, 3, 1), date(2026, 3, 31))
 

@@ -22,8 +22,8 @@ from resources.http.client import CatalogClient
 from resources.http.redaction import Redactor
 from resources.http.retries import RetryPolicy
 from resources.ingest.puller import Puller
-from resources.limits.limiter import Unlimited
 from tests.resources.fakes import FakeTime, Handler, answering
+from tests.unlimited import Unlimited
 from warehouse.batch_problems import problems_of_landed
 from warehouse.landing.batches import KEY_MARK
 from warehouse.landing.landing import Landing

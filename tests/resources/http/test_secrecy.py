@@ -13,9 +13,9 @@ from resources.errors import CatalogError
 from resources.http.client import CatalogClient
 from resources.http.retries import RetryPolicy
 from resources.http.transport import KeyTransport, SentRequest
-from resources.limits.limiter import Unlimited
 from resources.service_address import checked_key
 from tests.resources.fakes import KEY, FakeTime, answering, chunked, head, raw_server
+from tests.unlimited import Unlimited
 
 ECHO = httpx.Response(
     403,

@@ -17,9 +17,9 @@ from catalog.contract.plans import PLANS
 from resources.http.client import CatalogClient
 from resources.ingest.context import Landed
 from resources.ingest.puller import Puller
-from resources.limits.limiter import Unlimited
 from tests.resources.fakes import FakeTime, FaultScript
 from tests.resources.pulls import MACHINE_AT, SOURCE
+from tests.unlimited import Unlimited
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing, Pull
 

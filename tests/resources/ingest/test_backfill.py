@@ -29,12 +29,12 @@ from resources.errors import (
 from resources.http.client import CatalogClient
 from resources.http.retries import Ambient, RetryPolicy
 from resources.limits.allowance import Pace
-from resources.limits.limiter import Unlimited
 from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
 from tests.resources.conftest import MakeClient
 from tests.resources.pulls import AT, SOURCE, puller_of
+from tests.unlimited import Unlimited
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Scope
 from warehouse.landing.landing import Landing

@@ -13,10 +13,10 @@ from resources.errors import CatalogError
 from resources.http.client import CatalogClient
 from resources.http.retries import Ambient, RetryPolicy
 from resources.ingest.puller import Puller
-from resources.limits.limiter import Unlimited
 from resources.service_clock import ServiceClock
 from tests.resources.fakes import RawServer, head, mocked, raw_server
 from tests.resources.pulls import SOURCE
+from tests.unlimited import Unlimited
 from warehouse.files.storage import Storage
 from warehouse.landing.landing import Landing
 

@@ -14,11 +14,11 @@ from catalog.sandbox.sandbox import Sandbox
 from resources.errors import AccessDenied, KeyRejected
 from resources.http.client import CatalogClient
 from resources.ingest.puller import Puller
-from resources.limits.limiter import Unlimited
 from resources.service_clock import ServiceClock
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import KEY, answering, mocked
 from tests.resources.pulls import AT, MACHINE_AT, SOURCE, puller_of, rows_of
+from tests.unlimited import Unlimited
 from warehouse.landing.batches import Scope
 from warehouse.landing.landing import Landing
 

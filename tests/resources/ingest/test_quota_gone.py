@@ -19,10 +19,10 @@ from resources.ingest.context import Landed
 from resources.ingest.puller import Puller
 from resources.limits.allowance import Pace
 from resources.limits.ledger import Ledger
-from resources.limits.limiter import Unlimited
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import SharedLimiter
 from tests.resources.ingest.test_puller import MARCH, MARCH_SCOPE
 from tests.resources.pulls import puller_of
+from tests.unlimited import Unlimited
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 RESET = datetime(2026, 4, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from pathlib import Path
 from resources.http.retries import Ambient
 from resources.limits.allowance import Pace, ReportedLimits, Share
 from resources.limits.ledger import Ledger
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import SharedLimiter
 
 MARCH = datetime(2026, 3, 10, tzinfo=UTC)
 RESET = datetime(2026, 4, 1, tzinfo=UTC)

@@ -26,7 +26,7 @@ import msgspec
 from resources.errors import Defer
 from resources.limits.allowance import Pace, Share
 from resources.limits.ledger import Ledger, monotonic_ns
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import SharedLimiter
 
 _NOTE = struct.Struct("<q")
 _OUTSIDE, _HOLDS_THE_LOCK = 0, 1

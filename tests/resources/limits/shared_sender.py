@@ -10,7 +10,7 @@ from pathlib import Path
 from resources.errors import Defer
 from resources.limits.allowance import Pace
 from resources.limits.ledger import Ledger, monotonic_ns
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import SharedLimiter
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from resources.http.client import CatalogClient
 from resources.http.retries import RetryPolicy
 from resources.limits.allowance import Charged, Pace, Reservation
 from resources.limits.ledger import Entry, Ledger
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import SharedLimiter
 
 
 class Order(msgspec.Struct):
@@ -67,10 +67,9 @@ class NotingLimiter(SharedLimiter):
         self._report = report
         self._own = local()
 
-    def _reserve(self, entry: Entry) -> Reservation | None:
+    def _reserve(self, entry: Entry) -> Reservation:
         reserved = super()._reserve(entry)
-        if reserved is not None:
-            self._own.token_ns = reserved.at_ns
+        self._own.token_ns = reserved.at_ns
         return reserved
 
     def _charge(self, entry: Entry, *, for_export: bool) -> Charged:

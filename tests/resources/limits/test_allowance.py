@@ -73,10 +73,10 @@ def test_no_token_is_left_unused(pace: Pace, gaps: list[int]) -> None:
     for now_ns, leaves_ns in zip(
         running(gaps), sent(Allowance(0), pace, running(gaps)), strict=True
     ):
-        level = min(pace.burst, level + max(0, now_ns - at_ns) / pace.interval_ns)
+        level = min(pace.burst, level + max(0, now_ns - at_ns) / pace.bucket.interval)
         at_ns = max(at_ns, now_ns)
         if level < 1 - 1e-9:
-            at_ns += round((1 - level) * pace.interval_ns)
+            at_ns += round((1 - level) * pace.bucket.interval)
             level = 1.0
         level -= 1
         assert leaves_ns <= at_ns + 2
@@ -86,7 +86,7 @@ def test_no_token_is_left_unused(pace: Pace, gaps: list[int]) -> None:
 def test_an_unknown_state_has_an_empty_bucket_and_no_quota(pace: Pace) -> None:
     state = unknown(pace, 5 * SECOND)
     _, reserved = reserve(state, pace, 5 * SECOND)
-    assert reserved.at_ns == 5 * SECOND + pace.interval_ns
+    assert reserved.at_ns == 5 * SECOND + pace.bucket.interval
     assert refusal(state, Share(), 0.0) == "unknown"
 
 
@@ -105,7 +105,7 @@ def test_a_hold_cancels_all_reservations_and_releases_no_burst_of_waiters(
     assert {reservation.turn for reservation in reservations} == {1}
     over_ns = SECOND + int(wait_s * SECOND)
     assert min(reservation.at_ns for reservation in reservations) >= over_ns
-    refilled = min(pace.burst, (over_ns - SECOND) / pace.interval_ns)
+    refilled = min(pace.burst, (over_ns - SECOND) / pace.bucket.interval)
     assert sum(reservation.at_ns <= over_ns for reservation in reservations) <= refilled + 1
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from resources.limits.allowance import Pace, ReportedLimits
 from resources.limits.ledger import Ledger
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import SharedLimiter
 from tests.resources.limits import reserving
 from tests.resources.limits.moved_clock import Machine, with_usage
 

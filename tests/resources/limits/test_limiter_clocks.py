@@ -15,7 +15,7 @@ from resources.errors import Defer, QuotaUnknown
 from resources.http.client import CatalogClient
 from resources.http.retries import Ambient
 from resources.limits.allowance import Pace
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import SharedLimiter
 from tests.resources.limits.moved_clock import RESET, Machine, with_usage
 
 PACE = Pace(2.0, 4)

@@ -14,7 +14,7 @@ import pytest
 from catalog.sandbox.sandbox import Sandbox
 from resources.limits.allowance import Pace, ReportedLimits
 from resources.limits.ledger import Ledger
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import SharedLimiter
 from tests.resources.limits import storming
 from tests.resources.limits.storming import Refused
 

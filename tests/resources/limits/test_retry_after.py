@@ -12,8 +12,8 @@ import pytest
 from resources.errors import Defer
 from resources.http.client import CatalogClient
 from resources.limits.allowance import LONGEST_HOLD_S, Pace
-from resources.limits.limiter import RATE_LIMITED_WAIT_S
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import RATE_LIMITED_WAIT_S, SharedLimiter
+from resources.waits import Wait, listening
 from tests.resources.fakes import KEY, head, raw_server
 from tests.resources.limits.moved_clock import MARCH, RESET, Machine, with_usage
 
@@ -278,15 +278,14 @@ class TestMessages:
 
 
 @pytest.mark.parametrize(("text", "lines"), [("30", 1), ("1", 0), ("86400", 0)])
-def test_a_wait_of_more_than_two_seconds_is_announced_with_its_length_and_reason(
-    make_client: MakeClient,
-    machine: Machine,
-    caplog: pytest.LogCaptureFixture,
-    text: str,
-    lines: int,
+def test_a_wait_of_more_than_two_seconds_is_reported_with_its_length_and_reason(
+    make_client: MakeClient, machine: Machine, text: str, lines: int
 ) -> None:
-    waited_s(machine, make_client(refusal("429 Too Many", text)))
-    logged = [record.getMessage() for record in caplog.records if record.name == "resources.waits"]
-    assert len(logged) == lines
-    for line in logged:
-        assert line.startswith("Waiting 30 s: GET /v2/usage was answered 429")
+    waits: list[Wait] = []
+    with listening(waits.append):
+        waited_s(machine, make_client(refusal("429 Too Many", text)))
+    assert len(waits) == lines
+    for wait in waits:
+        assert str(wait).startswith("Waiting 30 s, until ")
+        assert "GET /v2/usage was answered 429" in wait.why
+        assert wait.seconds == pytest.approx(30, abs=0.1)

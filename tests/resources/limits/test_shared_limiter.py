@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from resources.errors import Defer, LedgerUnusable, QuotaUnknown, RateHeld
 from resources.limits.allowance import Pace, ReportedLimits, Share
 from resources.limits.ledger import Ledger, ledger_name
-from resources.limits.shared_limiter import SharedLimiter
+from resources.limits.limiter import SharedLimiter
 
 NOW = datetime(2026, 3, 10, tzinfo=UTC)
 RESET = datetime(2026, 4, 1, tzinfo=UTC)

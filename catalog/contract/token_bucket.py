@@ -1,0 +1,33 @@
+"""A token bucket in whole numbers: nothing is rounded, so no long run of requests drifts.
+
+The server limits a key with it, and the client paces its own requests with it.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBucket:
+    """Holds up to `burst` tokens, and gains one token every `interval`.
+
+    The caller keeps its only state, `full_at`: the time at which the bucket is full again (the
+    theoretical arrival time of GCRA). `interval` and all times are whole numbers of one unit.
+    """
+
+    interval: int
+    burst: int
+
+    def __post_init__(self) -> None:
+        if self.interval < 1 or self.burst < 1:
+            raise ValueError(
+                f"a bucket needs interval >= 1 and burst >= 1, got {self.interval}, {self.burst}"
+            )
+
+    def empty(self, now: int) -> int:
+        """Return `full_at` of a bucket without a token."""
+        return now + self.burst * self.interval
+
+    def take(self, full_at: int, now: int) -> tuple[int, int]:
+        """Take the next token; return the new `full_at` and the time from which it is valid."""
+        full_at = max(full_at, now)
+        return full_at + self.interval, max(now, full_at - (self.burst - 1) * self.interval)
