@@ -20,10 +20,9 @@ from assets.partitions import WAREHOUSE_POOL, YESTERDAY, day_asset, days_of
 from assets.polled import POLLED
 from resources.session import LazySession
 from warehouse.errors import WarehouseError
-from warehouse.files.notes import put_note, read_note
+from warehouse.files.documents import put_note, read_note
 from warehouse.history.change_log import ChangeLog
-from warehouse.history.merge import merge
-from warehouse.history.merge_report import MergeReport
+from warehouse.history.merge import MergeReport, merge
 from warehouse.home import Home
 
 CHANGES: Final = "event_changes"

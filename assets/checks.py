@@ -17,7 +17,6 @@ from assets.partitions import FRESH_WITHIN
 from resources.session import LazySession
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
-from warehouse.landing.verdicts import dismissed
 from warehouse.queries import connected
 
 _REJECTED_MAX: Final = 0.01
@@ -121,7 +120,7 @@ def all_of_the_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> CheckR
 
 
 def none_quarantined(connection: duckdb.DuckDBPyConnection, home: Home) -> CheckResult:
-    left_out = dismissed(home.landing)
+    left_out = home.landing.dismissed()
     rows = connection.execute(SQL["check_quarantined"]).fetchall()
     rows = [row for row in rows if row[0] not in left_out]
     metadata: dict[str, Any] = {"quarantined": len(rows)}

@@ -27,7 +27,7 @@ from warehouse import bounds
 from warehouse.batch_problems import BatchProblem, problems_of_landed, problems_of_record
 from warehouse.codecs import Unreadable, decoded, raw_text
 from warehouse.errors import WarehouseError
-from warehouse.history.merge_report import MergeReport
+from warehouse.history.merge import MergeReport
 from warehouse.landing.batches import Feed, LandedPage, Manifest
 from warehouse.landing.landing import Landing
 from warehouse.schema.tables import Table

@@ -20,8 +20,7 @@ from assets.layout import Layout
 from assets.metadata import log_problems, merge_metadata, table_preview
 from assets.partitions import FRESH_WITHIN, WAREHOUSE_POOL
 from warehouse.errors import WarehouseError
-from warehouse.history.merge import merge
-from warehouse.history.merge_report import MergeReport
+from warehouse.history.merge import MergeReport, merge
 from warehouse.home import Home
 from warehouse.queries import connected
 from warehouse.schema import tables

@@ -14,7 +14,7 @@ import msgspec
 
 from resources.errors import CatalogError, Defer
 from resources.limits.allowance import Work
-from warehouse.files.notes import put_note, read_notes
+from warehouse.files.documents import put_note, read_notes
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Feed
 

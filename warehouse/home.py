@@ -14,12 +14,12 @@ from typing import Any
 import duckdb
 import msgspec
 
-from warehouse.connections import USUAL_LIMITS, MakingLimits, open_spilling
 from warehouse.errors import DamagedBatch, DamagedStamp, HomeRefused
-from warehouse.files.hashes import BrokenSeal, formatted, is_sealed, sealed
+from warehouse.files.documents import BrokenSeal, formatted, is_sealed, sealed
 from warehouse.files.locks import WAIT_S, hold_lock
 from warehouse.files.storage import Storage
 from warehouse.landing.landing import Landing
+from warehouse.sql import USUAL_LIMITS, MakingLimits, open_spilling
 
 FORMAT = 1
 _STAMP = "home.json"

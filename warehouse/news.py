@@ -15,7 +15,7 @@ import duckdb
 import msgspec
 
 from warehouse.errors import BatchFailed, WarehouseError
-from warehouse.files.notes import put_note, read_note
+from warehouse.files.documents import put_note, read_note
 from warehouse.history.change_log import ChangeLog, DayFile
 from warehouse.history.checkpoints import Checkpoints
 from warehouse.history.day import follow

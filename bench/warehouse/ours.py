@@ -9,12 +9,11 @@ from typing import Any
 
 from bench.children import print_figures
 from bench.warehouse.exports import content_at
-from warehouse.history.merge import merge, replay
-from warehouse.history.merge_report import MergeReport
+from warehouse.history.merge import MergeReport, merge, replay
 from warehouse.history.verify import verify
 from warehouse.home import Home
-from warehouse.landing.archive import import_export
 from warehouse.landing.batches import Manifest
+from warehouse.landing.landing import import_export
 
 SOURCE = "bench"
 COVERS = (date(2016, 1, 1), date(2036, 1, 1))

@@ -18,7 +18,6 @@ from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Manifest, Scope
 from warehouse.landing.landing import Pull
-from warehouse.landing.verdicts import dismiss
 from warehouse.publish.publish import publish
 
 SOURCE: Final = "sandbox:1"
@@ -84,7 +83,7 @@ class Deliveries:
 
     def dismiss(self, batch_id: str) -> None:
         """Decide that a quarantined batch needs no warning."""
-        dismiss(self._home.landing, batch_id)
+        self._home.landing.dismiss(batch_id)
 
     def merge(self, at: datetime) -> None:
         """Merge what waits, and publish it at a time."""

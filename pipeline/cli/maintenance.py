@@ -37,8 +37,8 @@ from resources.inbox.sqlite_files import inbox_folder
 from resources.service_clock import NOTABLE, ServiceClock
 from warehouse.clock import utc_now
 from warehouse.errors import CheckUnfinished, WarehouseError
+from warehouse.history.verify import Finding
 from warehouse.history.verify import verify as verify_home
-from warehouse.history.verify_files import Finding
 from warehouse.home import Home
 from warehouse.queries import connected
 

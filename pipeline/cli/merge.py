@@ -29,11 +29,10 @@ from warehouse.clock import utc_now
 from warehouse.errors import DamagedBatch, InboxUnusable
 from warehouse.history import merge as merging
 from warehouse.history.change_log import ChangeLog
-from warehouse.history.merge_report import MergeReport
+from warehouse.history.merge import MergeReport
 from warehouse.home import Home
-from warehouse.landing import verdicts
-from warehouse.landing.archive import import_export
 from warehouse.landing.batches import feed_of
+from warehouse.landing.landing import import_export
 
 _SHOWN_DAYS = 10
 
@@ -304,7 +303,7 @@ def release(batch_id: Annotated[str, typer.Argument()], undo: _Undo = False) -> 
     if undo:
         if batch_id not in home.landing.released():
             fail(f"{batch_id} is not released. Nothing was changed.")
-        verdicts.take_back(home.landing, batch_id)
+        home.landing.take_back(batch_id)
         people.print(f"{batch_id} is no longer released. Next: almanac merge", soft_wrap=True)
         return
     outcome = _outcomes(home).get(batch_id) or {}
@@ -325,7 +324,7 @@ def dismiss(batch_id: Annotated[str, typer.Argument()], undo: _Undo = False) -> 
     outcome = _outcomes(home).get(batch_id) or {}
     if not undo and outcome.get("status") != "quarantined":
         fail(f"{batch_id} is not quarantined, so there is nothing to accept. Nothing was changed.")
-    verdicts.dismiss(home.landing, batch_id, undo=undo)
+    home.landing.dismiss(batch_id, undo=undo)
     people.print(f"{batch_id} is {'warned of again' if undo else 'dismissed'}.", soft_wrap=True)
 
 

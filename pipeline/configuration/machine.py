@@ -5,8 +5,8 @@ from typing import Final
 from pydantic import BaseModel, ByteSize, Field
 
 from pipeline.configuration.capacity import cores, memory_bytes
-from warehouse.connections import USUAL_LIMITS, MakingLimits
 from warehouse.files.locks import WAIT_S
+from warehouse.sql import USUAL_LIMITS, MakingLimits
 
 _SHARE: Final = 0.4
 """The part of the memory that DuckDB may use; Dagster's programs and a run need the rest."""

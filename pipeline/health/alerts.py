@@ -24,7 +24,7 @@ from pipeline.hooks import TIMEOUT_S, NotPosted, post_json, posting_alone
 from pipeline.settings import Settings, SettingsError
 from resources.http.network import DIRECT, Network
 from warehouse.errors import WarehouseError
-from warehouse.files.notes import put_note, read_note
+from warehouse.files.documents import put_note, read_note
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 

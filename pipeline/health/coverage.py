@@ -12,7 +12,7 @@ from typing import Final
 from catalog.contract.constants import CANCELLATIONS_SINCE_DAYS
 from pipeline.health.freshness import Seen, SeenBatches, bounds_of
 from resources.backfill.state import RequestedList
-from warehouse.history.watched import END_OF_TIME
+from warehouse.history.fold import END_OF_TIME
 from warehouse.landing.batches import Scope
 
 AHEAD_DAYS: Final = 6

@@ -21,7 +21,7 @@ from almanac.digest import LISTED, Digest, as_json, as_slack, digest_of, last_kn
 from almanac.reader import Reader
 from pipeline.hooks import TIMEOUT_S, NotPosted, post_json, posting_alone
 from pipeline.settings import Settings, SettingsError
-from warehouse.files.notes import put_note, read_note
+from warehouse.files.documents import put_note, read_note
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 

@@ -37,7 +37,6 @@ from resources.service_clock import ServiceClock
 from warehouse.files.storage import Storage
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
-from warehouse.landing.verdicts import dismissed
 
 RECENT: Final = timedelta(days=2)
 """Problems that can't be repaired are warned of for this long, and then only counted."""
@@ -275,7 +274,7 @@ def health_of(settings: Settings, home: Home, now: datetime, *, leave_out: str =
         batch for batch in seen.batches if batch.observed_at > now - RECENT and batch.rejected
     ]
     repeated = [batch for batch in seen.batches if batch.redacted]
-    left_out = dismissed(home.landing)
+    left_out = home.landing.dismissed()
     quarantined = [
         batch
         for batch in seen.batches

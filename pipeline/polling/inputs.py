@@ -26,12 +26,12 @@ from resources.limits.allowance import UNKNOWN, UNLIMITED, WORKS, Allowance, nex
 from resources.limits.ledger import LedgerReader
 from resources.request_log import last_usage
 from resources.service_clock import ServiceClock
-from warehouse.activity import NO_ACTIVITY, Activity, activity_of
 from warehouse.errors import InboxUnusable
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
+from warehouse.queries import NO_ACTIVITY, Activity, activity_of
 
 _DAY: Final = timedelta(days=1)
 _RECENT: Final = timedelta(days=2)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from warehouse.files.notes import put_note, read_note
+from warehouse.files.documents import put_note, read_note
 from warehouse.home import Home
 
 REPORTED_FOR: Final = timedelta(days=7)

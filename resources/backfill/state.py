@@ -18,8 +18,8 @@ import msgspec
 from catalog.contract.plans import INSTANT_STEP
 from resources.errors import BackfillInProgress
 from resources.ingest.scopes import single_requests
+from warehouse.files.documents import put_note, read_notes
 from warehouse.files.locks import is_held
-from warehouse.files.notes import put_note, read_notes
 from warehouse.files.storage import Storage, make_folders
 from warehouse.landing.batches import Manifest, Scope
 from warehouse.landing.landing import Landing

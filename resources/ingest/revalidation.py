@@ -15,7 +15,7 @@ from typing import Final
 from resources.http.list_query import Validators
 from resources.ingest.context import Landed, PullContext
 from warehouse.errors import DamagedBatch, LakeDamaged
-from warehouse.files.hashes import sha256_of
+from warehouse.files.documents import sha256_of
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Manifest, Scope, feed_of

@@ -15,11 +15,11 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from tests.warehouse.answers.handmade import PUBLISHED, Absence, Handmade, Known
-from warehouse.connections import USUAL_LIMITS
-from warehouse.publish.full import declare
+from warehouse.publish.contents import declare
 from warehouse.publish.staged_file import Staged
 from warehouse.schema import ddl
 from warehouse.schema.tables import INTERNAL, TABLES
+from warehouse.sql import USUAL_LIMITS
 
 _BASES = {"event_versions": "observed", "event_claims": "claimed"}
 

@@ -14,8 +14,7 @@ from tests.crashes.conftest import Prepared
 from tests.crashes.tables import published, whole
 from warehouse.errors import LakeDamaged
 from warehouse.history.change_log import ChangeLog, DayFile
-from warehouse.history.merge import merge, replay
-from warehouse.history.merge_report import MergeReport
+from warehouse.history.merge import MergeReport, merge, replay
 from warehouse.history.verify import verify
 from warehouse.home import Home
 

@@ -7,7 +7,7 @@ import pytest
 from tests.history.stories.handmade import HandmadeHome, at, coin, event
 from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import replay
-from warehouse.publish import delta
+from warehouse.publish import contents
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_an_event_without_updated_at_is_not_claimed_to_have_had_its_content(
 def test_a_delta_that_rewrites_the_links_writes_those_of_untouched_events_too(
     story: HandmadeHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta, "ROWS_ALWAYS", 10)
+    monkeypatch.setattr(contents, "ROWS_ALWAYS", 10)
     events = [event(f"e{place:02}") for place in range(60)]
     other = {"coins": [{"slug": "ethereum", "symbol": "ETH", "name": "Ether"}]}
     story.listed("01 10:00", *events)

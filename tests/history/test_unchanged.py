@@ -29,9 +29,8 @@ from tests.history.test_rebuilds import Tables, assert_same
 from tests.warehouse.normalise.catalog_bodies import csv_body, plain, plains
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.landing.archive import import_export
 from warehouse.landing.batches import Manifest
-from warehouse.landing.landing import Landing
+from warehouse.landing.landing import Landing, import_export
 from warehouse.normalise.staging import BatchCounts, UnchangedRecords
 
 EXAMPLES, EXAMPLES_AT_LENGTH = 4, 400

@@ -17,7 +17,7 @@ from tests.hostile.test_released import query_rows
 from tests.unlimited import Unlimited
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.landing.archive import import_export
+from warehouse.landing.landing import import_export
 
 LONG_AGO = FIRST_DAY - 90 * DAY
 COVERS = (FROM, UNTIL)

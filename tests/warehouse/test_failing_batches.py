@@ -16,8 +16,7 @@ from tests.warehouse.landed_days import FIRST, ask, became, history, land
 from tests.warehouse.normalise.catalog_bodies import json_event
 from warehouse.errors import OwnFault
 from warehouse.history import fold
-from warehouse.history.merge import merge, replay
-from warehouse.history.merge_report import MergeReport
+from warehouse.history.merge import MergeReport, merge, replay
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import MARKER

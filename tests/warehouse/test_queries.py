@@ -21,7 +21,6 @@ from almanac.reading.query_limits import QueryLimits
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.unclosable import BLOCKED_S, Refusing, Unclosable, opening
-from warehouse.connections import open_spilling
 from warehouse.errors import WarehouseError
 from warehouse.queries import (
     FileForm,
@@ -31,6 +30,7 @@ from warehouse.queries import (
     run_sql,
     write_answer,
 )
+from warehouse.sql import open_spilling
 
 ROOT = Path(__file__).parents[2]
 SQL = "SELECT event_id, version, coins FROM event_versions WHERE version > 0 ORDER BY ALL"

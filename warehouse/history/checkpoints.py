@@ -17,10 +17,9 @@ import msgspec
 
 from warehouse.errors import LakeDamaged
 from warehouse.files import lake_paths
-from warehouse.files.hashes import damage, sha256_of
+from warehouse.files.documents import damage, sha256_of
 from warehouse.files.storage import Storage, sync
-from warehouse.history.fold import Fold
-from warehouse.history.watched import CancellationsSeen, WatchedSpan, WatchedSpans
+from warehouse.history.fold import CancellationsSeen, Fold, WatchedSpan, WatchedSpans
 from warehouse.normalise.csv_lists import ListSeparators
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal

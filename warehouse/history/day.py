@@ -13,14 +13,13 @@ from datetime import date
 import duckdb
 
 from warehouse.errors import DamagedBatch
-from warehouse.files.hashes import sha256_of
+from warehouse.files.documents import sha256_of
 from warehouse.files.lake_paths import absences_name, changes_name, coins_name, rejects_name
 from warehouse.files.storage import Storage
 from warehouse.history.change_log import NORMALISER, ChangeLog, DayFile, Head
 from warehouse.history.checkpoints import Checkpoints
 from warehouse.history.fold import Fold
-from warehouse.history.observations import FoldKey, first_key, in_fold_order
-from warehouse.history.outcomes import Outcome
+from warehouse.history.observations import FoldKey, Outcome, first_key, in_fold_order
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
 from warehouse.schema.columns import GROUPS

@@ -1,7 +1,7 @@
-"""Verify: compare landing, lake and tables by reading all of them.
+"""Verify: compare landing, lake and tables by reading all of them. Changes nothing.
 
-Changes nothing. `deep` also replays landing into a temporary folder, and compares every row of
-every table. Belongs here: what must agree. Does not: repair (merge, replay).
+`deep` also compares every file with its recorded hash, replays landing into a temporary folder, and
+compares every row of every table. A finding says what is wrong with a file and what to do.
 """
 
 import errno
@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -17,19 +18,34 @@ import duckdb
 
 from almanac.reading.published import attach_published
 from almanac.reading.temporary import own_folder
-from warehouse.errors import CheckUnfinished, LakeDamaged, LandingError, LockHeld, WarehouseError
+from warehouse.errors import (
+    CheckUnfinished,
+    DamagedBatch,
+    LakeDamaged,
+    LandingError,
+    LockHeld,
+    UnknownBatch,
+    WarehouseError,
+)
 from warehouse.files import lake_paths
-from warehouse.files.hashes import sha256_of
+from warehouse.files.documents import sha256_of
+from warehouse.files.lake_paths import HEAD
 from warehouse.files.locks import holder_text, try_lock
-from warehouse.history import verify_files
-from warehouse.history.change_log import ChangeLog, DayFile, first_mismatch, folded_by_other_rules
+from warehouse.history.change_log import (
+    ChangeLog,
+    DayFile,
+    files_of,
+    first_mismatch,
+    folded_by_other_rules,
+    read_head,
+)
 from warehouse.history.checkpoints import Checkpoints
 from warehouse.history.fold import Fold
 from warehouse.history.merge import replay
-from warehouse.history.verify_files import Finding
 from warehouse.home import Home
-from warehouse.landing.landing import MARKER
-from warehouse.publish.staged_file import published_as
+from warehouse.landing.batches import Manifest
+from warehouse.landing.landing import MARKER, MARKERS
+from warehouse.publish.staged_file import NOTE, published_as
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal
@@ -40,6 +56,20 @@ LOCAL = frozenset({"requests", "usage"})
 """Tables made from this machine's logs, not from landing."""
 _NAMED = 3
 _AFTER_REFOLD = "it is checked after its days are refolded"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check. `wrong` is empty if the check holds; `notes` are not faults."""
+
+    check: str
+    looked_at: int
+    wrong: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return not self.wrong
 
 
 def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
@@ -54,23 +84,23 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
     with _no_merge(home):
         log = ChangeLog.of(home)
         days, damaged = log.readable(by_reading=True)
-        manifests, found = verify_files.manifests_of(home)
+        manifests, found = _read_manifests(home)
         yield found
-        yield verify_files.bodies(home, manifests)
+        yield _check_bodies(home, manifests)
         messages = tuple(str(error) for error in damaged)
         yield Finding("the days of the change log can be read", len(days) + len(messages), messages)
         yield _batches(home, days)
         yield _chain(days)
-        yield verify_files.head(home, days)
+        yield _check_head(home, days)
         yield _counts(days)
         if days:
             yield _checkpoint(home, days[-1])
         if deep:
-            yield verify_files.lake(home, days)
-            yield verify_files.landing(home, manifests)
-            yield verify_files.released(home, days)
-            yield verify_files.stamp(home, manifests)
-            yield verify_files.published(home)
+            yield _check_lake_files(home, days)
+            yield _check_landing(home, manifests)
+            yield _check_released(home, days)
+            yield _check_stamp(home, manifests)
+            yield _check_published(home)
         if not home.warehouse.is_file():
             wrong = ("it is missing; `almanac replay` rebuilds it",) if days else ()
             yield Finding("the warehouse exists", len(days), wrong)
@@ -350,3 +380,204 @@ def _listed(what: str, batch_ids: list[str]) -> tuple[str, ...]:
         return ()
     more = f" and {len(batch_ids) - _NAMED} more" if len(batch_ids) > _NAMED else ""
     return (f"{what}: {', '.join(batch_ids[:_NAMED])}{more}",)
+
+
+def _read_manifests(home: Home) -> tuple[list[Manifest], Finding]:
+    """Return the readable manifests, and the finding about all of them."""
+    found: list[Manifest] = []
+    wrong: list[str] = list(home.landing.damaged().values())
+    for batch_id in home.landing.batch_ids():
+        try:
+            found.append(home.landing.manifest(batch_id))
+        except DamagedBatch as error:
+            wrong.append(str(error))
+    looked_at = len(found) + len(wrong)
+    return found, Finding("no batch is damaged or set aside", looked_at, tuple(wrong))
+
+
+def _check_bodies(home: Home, manifests: list[Manifest]) -> Finding:
+    """Read every body to its end."""
+    wrong: dict[str, str] = {}
+    seen: set[str] = set()
+    for manifest in manifests:
+        if manifest.sha256 not in seen:
+            seen.add(manifest.sha256)
+            try:
+                home.landing.check(manifest)
+            except DamagedBatch as error:
+                wrong[manifest.sha256] = str(error)
+    check = "landed bodies match their hashes"
+    return Finding(check, len(seen), tuple(wrong.values()))
+
+
+def _check_lake_files(home: Home, days: list[DayFile]) -> Finding:
+    """Check every file of the lake."""
+    check = "every file of the lake matches its hash"
+    try:
+        files = files_of(home.lake, days)
+    except LakeDamaged as error:
+        return Finding(check, 0, (str(error),))
+    notes: tuple[str, ...] = ()
+    if files.unrecorded:
+        notes = (
+            f"the hashes of {files.unrecorded} files are not recorded, since an older version of "
+            "Almanac wrote them; `almanac replay` records them",
+        )
+    return Finding(check, len(files.hashes), tuple(files.damaged(home.lake)), notes)
+
+
+def _check_head(home: Home, days: list[DayFile]) -> Finding:
+    """Check that the change log ends with the day that was written last."""
+    check = "the change log is complete up to its recorded end"
+    try:
+        found = read_head(home.lake)
+    except LakeDamaged as error:
+        return Finding(check, 1, (str(error),))
+    newest = days[-1] if days else None
+    if found is None:
+        is_lost = newest is not None and newest.head.files is not None
+        wrong = (f"{HEAD} of the lake is missing; `almanac merge` makes it again",)
+        return Finding(check, 0, wrong if is_lost else ())
+    if found.unfinished_from is not None:
+        wrong = (f"a merge from {found.unfinished_from} on was interrupted; run `almanac merge`",)
+        return Finding(check, 1, wrong)
+    expected = (found.day, found.sha256)
+    if expected != (None if newest is None else newest.day, newest and newest.sha256):
+        return Finding(
+            check,
+            1,
+            (
+                (
+                    f"the file of {found.day} was changed since it was written; `almanac replay` "
+                    "rebuilds it"
+                ),
+            ),
+        )
+    return Finding(check, 1)
+
+
+def _check_landing(home: Home, manifests: list[Manifest]) -> Finding:
+    """Check landing for files that belong to no batch, and for changed compressed bytes."""
+    wrong: list[str] = []
+    notes: list[str] = []
+    storage = home.landing.storage
+    stored: dict[str, set[str | None]] = {}
+    for manifest in manifests:
+        stored.setdefault(manifest.sha256, set()).add(manifest.stored_sha256)
+    known = {home.landing.body_path(manifest): manifest.sha256 for manifest in manifests}
+    aside = home.landing.damaged()
+    names = storage.names("bodies")
+    for path in map(storage.path, names):
+        if path not in known:
+            notes.append(
+                f"{path.name} is the body of no batch: its landing was interrupted, or its "
+                "manifest was lost"
+            )
+        elif None not in (hashes := stored[known[path]]) and sha256_of(path) not in hashes:
+            wrong.append(
+                f"{path.name} has other bytes than were landed, with the same content; `almanac "
+                "replay` rewrites it"
+            )
+    ids = {manifest.batch_id for manifest in manifests} | aside.keys()
+    for name in storage.names("batches"):
+        if name.rpartition("/")[2].removesuffix(".json") not in ids:
+            wrong.append(f"{name} is not a manifest; move it out of landing")
+    for folder in MARKERS:
+        wrong += _markers(home, folder)
+    for batch_id in home.landing.marked():
+        if batch_id not in ids:
+            notes.append(
+                f"pending/{batch_id}.json waits for a batch that does not exist: its landing was "
+                "interrupted, or its manifest was lost"
+            )
+    check = "every file of landing belongs to a batch"
+    return Finding(check, len(names) + len(ids), tuple(wrong), tuple(notes))
+
+
+def _markers(home: Home, folder: str) -> Iterator[str]:
+    storage = home.landing.storage
+    root = storage.path(folder)
+    for path in sorted(root.iterdir()) if root.is_dir() else ():
+        if path.name.startswith(".unfinished-"):
+            continue
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            yield (
+                f"{folder}/{path.name} can't be read: {error.strerror}; `almanac replay` repairs it"
+            )
+            continue
+        if data != MARKER:
+            yield (
+                f"{folder}/{path.name} was changed since it was written; `almanac replay` "
+                "repairs it"
+            )
+
+
+def _check_stamp(home: Home, manifests: list[Manifest]) -> Finding:
+    """Check that the home's stamp is unchanged and names the source of the landed batches."""
+    found = home.stamp()
+    wrong: list[str] = []
+    if found is None:
+        wrong.append("it is missing; `almanac doctor --fix` rebuilds it")
+    elif not home.is_stamped_with(found):
+        wrong.append("it was changed since it was written; `almanac doctor --fix` rebuilds it")
+    sources = sorted(
+        {manifest.source for manifest in manifests} - ({found.source} if found else set())
+    )
+    if found is not None and sources:
+        wrong.append(f"it names {found.source}, and the batches are of {', '.join(sources)}")
+    return Finding("home.json names the source of the batches", len(manifests), tuple(wrong))
+
+
+def _check_published(home: Home) -> Finding:
+    """Check that the published file has the bytes that were published."""
+    check = "the published file is unchanged"
+    hashes = published_as(home.state_storage)
+    if not home.warehouse.is_file():
+        return Finding(check, 0)
+    if not hashes:
+        wrong: tuple[str, ...] = ()
+        if home.state_storage.exists(NOTE):
+            wrong = (
+                f"state/{NOTE} was changed since it was written; `almanac replay` rebuilds it",
+            )
+        notes = ("its hash is not recorded; the next publication records it",)
+        return Finding(check, 1, wrong, () if wrong else notes)
+    try:
+        is_it = sha256_of(home.warehouse) in hashes
+    except OSError as error:
+        return Finding(check, 1, (f"it can't be read: {error.strerror}; `almanac replay`",))
+    wrong = ("it was changed since it was published; `almanac replay` rebuilds it",)
+    return Finding(check, 1, () if is_it else wrong)
+
+
+def _check_released(home: Home, days: list[DayFile]) -> Finding:
+    """Check that the batches folded as released are still released, and the reverse."""
+    folded = {
+        record["batch_id"]: record["released"] for day in days for record in day.meta["batches"]
+    }
+    now = set(home.landing.released())
+    waiting = set(home.landing.marked("pending"))
+    lost = sorted(
+        batch_id for batch_id, was in folded.items() if was and batch_id not in now | waiting
+    )
+    seen = folded.keys() | home.landing.damaged().keys()
+    unknown = sorted(batch_id for batch_id in now - seen if not _is_known(home, batch_id))
+    wrong = [
+        f"released/{batch_id}.json is missing, and {batch_id} was merged as released; "
+        "`almanac replay` restores it"
+        for batch_id in lost
+    ]
+    wrong += [f"released/{batch_id}.json belongs to no batch; remove it" for batch_id in unknown]
+    return Finding("released batches are merged as released", len(now), tuple(wrong))
+
+
+def _is_known(home: Home, batch_id: str) -> bool:
+    try:
+        home.landing.manifest(batch_id)
+    except UnknownBatch:
+        return False
+    except DamagedBatch:
+        pass
+    return True

@@ -32,7 +32,7 @@ ENOUGH_ROWS_SHARE = 0.98
 event is absent. The expected rows may be counted a little later than the export, so a small
 difference is not a fault."""
 FORMAT = 2
-"""Of a manifest; from 2 on it ends in a seal (hashes.py)."""
+"""Of a manifest; from 2 on it ends in a seal (files/documents.py)."""
 SEALED_SINCE = 2
 KEY_MARK = "[API key removed]"
 """Replaces the API key in landed bytes where the service repeated it."""

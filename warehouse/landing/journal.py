@@ -17,7 +17,7 @@ import zstandard
 
 from warehouse import bounds
 from warehouse.errors import LandingError
-from warehouse.files.hashes import formatted, is_sealed, sealed
+from warehouse.files.documents import formatted, is_sealed, sealed
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Feed, Scope
 

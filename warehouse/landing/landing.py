@@ -1,15 +1,17 @@
-"""Landing: the bytes that the service sent, as received, kept forever.
+"""Landing: the bytes that the service sent, as received, kept permanently.
 
     landing/bodies/ab/abcd….zst      the bytes of batches, once per sha256
     landing/batches/YYYY-MM-DD/….json manifests, by observed day, written last
     landing/pending/….json           markers of batches that may not be merged yet
     landing/released/….json          markers of batches that a person trusts
-    landing/dismissed/….json         markers of quarantined batches that a person leaves so
+    landing/dismissed/….json         markers of quarantined batches that need no warning
     landing/damaged/….json           damaged batches that were set aside, and why
     landing/journal/                 pulls in progress (journal.py)
 
-A body has a zstd frame for each page, so that one page can be read alone, or all pages as one
-stream. Everything else can be rebuilt from landing without a request.
+A body has a zstd frame per page, so that readers can take one page, or all pages as one stream.
+Everything else can be rebuilt from landing without a request. A replay rewrites markers, and bodies
+whose content is intact (`repair_landing`). `import_export` lands archived files: their rows are
+marked as attested, since the user states the times.
 """
 
 import filecmp
@@ -20,58 +22,36 @@ from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path, PurePosixPath
 from time import time
+from typing import Final
 
 import msgspec
 import zstandard
 
+from catalog.contract.plans import day_end, day_start
 from warehouse.codecs import Oversized
-from warehouse.errors import (
-    DamagedBody,
-    DamagedManifest,
-    LandingError,
-    UnknownBatch,
-)
-from warehouse.files.hashes import BrokenSeal, formatted, is_sealed, sealed, sha256_of
+from warehouse.errors import DamagedBatch, DamagedBody, DamagedManifest, LandingError, UnknownBatch
+from warehouse.files.documents import BrokenSeal, formatted, is_sealed, sealed, sha256_of
 from warehouse.files.storage import Storage
-from warehouse.landing.batches import SEALED_SINCE, Feed, LandedPage, Manifest, Scope, batch_id_of
-from warehouse.landing.body_files import CHUNK_BYTES, RedactionCounter, compress, decompressed
+from warehouse.landing.batches import (
+    KEY_MARK,
+    SEALED_SINCE,
+    Feed,
+    LandedPage,
+    Manifest,
+    Scope,
+    batch_id_of,
+)
 from warehouse.landing.journal import Journal
-
-FOLDER = "damaged"
+from warehouse.schema.columns import plan_named
 
 
 class _Why(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class SetAside:
-    """The notes about batches that are set aside in a landing folder."""
-
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-
-    def all(self) -> dict[str, str]:
-        """Return why each batch is set aside, by id; a note that can't be read still counts."""
-        found: dict[str, str] = {}
-        for name in self._storage.names(FOLDER):
-            if name.endswith(".json"):
-                found[PurePosixPath(name).stem] = self._why(name)
-        return found
-
-    def add(self, batch_id: str, why: str) -> None:
-        self._storage.put(f"{FOLDER}/{batch_id}.json", msgspec.json.encode(_Why(why=why)))
-
-    def remove(self, batch_id: str) -> None:
-        self._storage.remove(f"{FOLDER}/{batch_id}.json")
-
-    def _why(self, name: str) -> str:
-        try:
-            return msgspec.json.decode(self._storage.read(name), type=_Why).why
-        except (OSError, ValueError):
-            return "the file with the reason can't be read"
-
-
 MARKER = b"{}"
+MARKERS = ("pending", "released", "dismissed")
+"""The folders of markers."""
 _DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", re.ASCII)
 _BATCH_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z]+-[0-9a-f]{12}", re.ASCII)
 
@@ -101,7 +81,6 @@ class Landing:
     def __init__(self, root: Path) -> None:
         self.storage = Storage(root)
         self.journal = Journal(self.storage)
-        self._set_aside = SetAside(self.storage)
 
     def land(
         self,
@@ -129,7 +108,7 @@ class Landing:
         return self._land(pull, ((iter((body,)), at) for body, at in bodies), status)
 
     def land_file(self, pull: Pull, path: Path) -> Manifest:
-        """Store a file as the only body of a pull, without reading it into memory at once."""
+        """Store a file as the only body of a pull; it is read in chunks."""
         with path.open("rb") as file:
             chunks = iter(lambda: file.read(CHUNK_BYTES), b"")
             return self._land(pull, iter(((chunks, None),)), 200)
@@ -210,16 +189,19 @@ class Landing:
         return [day for day in days if self.batch_ids(day=day)]
 
     def damaged(self) -> dict[str, str]:
-        """Return the batches that are set aside: the reason by id."""
-        return self._set_aside.all()
+        """Return the batches that are set aside: the reason by id; an unreadable note counts."""
+        names = (name for name in self.storage.names("damaged") if name.endswith(".json"))
+        return {PurePosixPath(name).stem: self._why(name) for name in names}
 
-    def clear_set_aside(self, batch_id: str) -> None:
-        """Use a batch again that was set aside."""
-        self._set_aside.remove(batch_id)
+    def _why(self, name: str) -> str:
+        try:
+            return msgspec.json.decode(self.storage.read(name), type=_Why).why
+        except (OSError, ValueError):
+            return "the file with the reason can't be read"
 
     def set_aside(self, batch_id: str, why: str) -> None:
         """Exclude a batch from everything made from landing, until it is restored."""
-        self._set_aside.add(batch_id, why)
+        self.storage.put(f"damaged/{batch_id}.json", msgspec.json.encode(_Why(why=why)))
 
     def released(self) -> list[str]:
         """Return the ids of batches that a person trusts in spite of a warning."""
@@ -235,6 +217,34 @@ class Landing:
         self.storage.remove(f"dismissed/{batch_id}.json")
         self.storage.put(f"released/{batch_id}.json", MARKER)
         self.storage.put(f"pending/{batch_id}.json", MARKER)
+
+    def take_back(self, batch_id: str) -> None:
+        """No longer trust a released batch: the next merge folds its day again without the release.
+
+        Raises:
+            UnknownBatch: there is none with that id.
+        """
+        self.manifest(batch_id)
+        # In this order: a batch that waits and was merged as released was taken back.
+        self.storage.put(f"pending/{batch_id}.json", MARKER)
+        self.storage.remove(f"released/{batch_id}.json")
+
+    def dismissed(self) -> set[str]:
+        """Return the ids of quarantined batches that need no warning."""
+        return set(self.marked("dismissed"))
+
+    def dismiss(self, batch_id: str, *, undo: bool = False) -> None:
+        """Stop warnings about a quarantined batch, or resume them. Its rows stay out of history.
+
+        Raises:
+            UnknownBatch: there is none with that id.
+        """
+        self.manifest(batch_id)
+        name = f"dismissed/{batch_id}.json"
+        if undo:
+            self.storage.remove(name)
+        else:
+            self.storage.put(name, MARKER)
 
     def body(self, manifest: Manifest) -> Iterator[bytes]:
         """Yield the bytes of a batch in chunks, checked against its sha256 at the end.
@@ -405,3 +415,177 @@ def _manifest_name(batch_id: str) -> str:
     if not _BATCH_ID.fullmatch(batch_id):
         raise UnknownBatch(f"no such batch: {batch_id!r}; `almanac batches list` lists the batches")
     return f"batches/{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}/{batch_id}.json"
+
+
+_LEVEL: Final = 3
+CHUNK_BYTES: Final = 1 << 20
+
+
+def compress(
+    bodies: Iterator[tuple[Iterator[bytes], datetime | None]],
+    target: Path,
+    status: int,
+    redactions: "RedactionCounter",
+) -> tuple[str, list[LandedPage]]:
+    """Write a zstd frame for each body; return the sha256 of all bytes, and the pages."""
+    whole, pages, offset = hashlib.sha256(), list[LandedPage](), 0
+    with target.open("wb") as file:
+        for chunks, received_at in bodies:
+            is_first, length = not pages, 0
+            digest = hashlib.sha256()
+            compressor = zstandard.ZstdCompressor(level=_LEVEL)
+            with compressor.stream_writer(file, closefd=False) as frame:
+                for chunk in chunks:
+                    frame.write(chunk)
+                    whole.update(chunk)
+                    redactions.feed(chunk)
+                    if not is_first:
+                        digest.update(chunk)
+                    length += len(chunk)
+            if is_first:  # The first page is all data so far, and need not be hashed twice.
+                digest = whole.copy()
+            page = LandedPage(
+                offset=offset,
+                length=length,
+                sha256=digest.hexdigest(),
+                status=status,
+                received_at=received_at,
+            )
+            pages.append(page)
+            offset += length
+    return whole.hexdigest(), pages
+
+
+class RedactionCounter:
+    """Counts the places of a body where the API key was removed."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._mark = KEY_MARK.encode()
+        self._end = b""
+
+    def feed(self, chunk: bytes) -> None:
+        data = self._end + chunk
+        self.count += data.count(self._mark)
+        self._end = data[-len(self._mark) + 1 :]
+
+
+def decompressed(path: Path) -> Iterator[bytes]:
+    """Yield the bytes of a file in chunks, across all frames.
+
+    Raises:
+        OSError, zstandard.ZstdError: it can't be read.
+    """
+    with path.open("rb") as file:
+        stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        while chunk := stream.read(CHUNK_BYTES):
+            yield chunk
+
+
+def repair_landing(landing: Landing, released: Iterable[str]) -> None:
+    """Rewrite the files that can be rewritten; `released` are the batches known to be trusted.
+
+    Those that wait again were taken back since.
+    """
+    for folder in MARKERS:
+        for batch_id in landing.marked(folder):
+            _rewrite_marker(landing, f"{folder}/{batch_id}.json")
+    for batch_id in set(released) - set(landing.marked("pending")):
+        _rewrite_marker(landing, f"released/{batch_id}.json")
+    seen: set[str] = set()
+    for batch_id in landing.batch_ids():
+        with suppress(DamagedBatch, OSError):
+            manifest = landing.manifest(batch_id)
+            if manifest.sha256 not in seen:
+                seen.add(manifest.sha256)
+                _repair_body(landing, manifest)
+
+
+def restore_whole(landing: Landing) -> None:
+    """Use batches again that were set aside and are intact now, for example after a restore."""
+    for batch_id in landing.damaged():
+        with suppress(DamagedBatch, UnknownBatch):
+            landing.check(landing.manifest(batch_id))
+            landing.storage.remove(f"damaged/{batch_id}.json")
+
+
+def lost_batch(batch_id: str) -> DamagedManifest:
+    """Return the error for a batch that took effect and is missing from landing."""
+    return DamagedManifest(
+        f"batch {batch_id}: its manifest is missing from landing. Restore {batch_id}.json from a "
+        "backup; `almanac replay` continues without it."
+    )
+
+
+def _rewrite_marker(landing: Landing, name: str) -> None:
+    path = landing.storage.path(name)
+    if not path.is_file() or path.read_bytes() != MARKER:
+        landing.storage.put(name, MARKER)
+
+
+def _repair_body(landing: Landing, manifest: Manifest) -> None:
+    """Rewrite a body's file as it was landed, if only its compressed form changed."""
+    path = landing.body_path(manifest)
+    if manifest.stored_sha256 is None or sha256_of(path) == manifest.stored_sha256:
+        return
+    with landing.storage.staging() as staged:
+        bodies = [(iter((page,)), about.received_at) for about, page in landing.pages(manifest)]
+        compress(iter(bodies), staged, 200, RedactionCounter())
+        if sha256_of(staged) == manifest.stored_sha256:
+            landing.storage.adopt(staged, path.relative_to(landing.storage.root).as_posix())
+
+
+_NO_COVERAGE = "imported without --covers-from and --covers-to, so the batch makes no event missing"
+
+
+def import_export(
+    landing: Landing,
+    path: Path,
+    *,
+    content_at: datetime,
+    observed_at: datetime | None = None,
+    plan: str,
+    source: str,
+    now: datetime,
+    covers: tuple[date, date] | None = None,
+) -> Manifest:
+    """Land a file of the bulk export; the next merge folds it at its place in history.
+
+    `observed_at` is when it was known, by default `content_at`. `covers` has the first and last
+    event date of the range for which the file has every event; without it, absence means nothing.
+
+    Raises:
+        LandingError: no file, or impossible times: known before it was true, or in the future.
+    """
+    known_at = content_at if observed_at is None else observed_at
+    if not path.is_file():
+        raise LandingError(f"{path} is not a file. Nothing was landed.")
+    if known_at < content_at:
+        raise LandingError(
+            f"observed at {known_at.isoformat()}, before its content time "
+            f"{content_at.isoformat()}: it can't have been known before it was true. Nothing was "
+            "landed; check --content-at and --observed-at."
+        )
+    if known_at > now:
+        raise LandingError(
+            f"observed at {known_at.isoformat()}, which is in the future. Nothing was landed."
+        )
+    plan_named(plan)
+    scope = Scope()
+    if covers is not None:
+        first, last = covers
+        lower = day_start(day_end(first))
+        scope = Scope(lower=lower, upper=day_end(last))
+    pull = Pull(
+        feed="export",
+        scope=scope,
+        plan=plan,
+        source=source,
+        observed_at=known_at,
+        content_at=content_at,
+        landed_at=now,
+        requests=0,
+        why_incomplete=None if covers is not None else _NO_COVERAGE,
+        attested=True,
+    )
+    return landing.land_file(pull, path)

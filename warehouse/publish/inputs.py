@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files import lake_paths
-from warehouse.files.hashes import damage
+from warehouse.files.documents import damage
 from warehouse.files.storage import Storage
 from warehouse.sql import literal
 

@@ -15,7 +15,7 @@ import msgspec
 
 from warehouse.errors import LakeDamaged
 from warehouse.files import lake_paths
-from warehouse.files.hashes import formatted, read_sealed, sealed, sha256_of
+from warehouse.files.documents import formatted, read_sealed, sealed, sha256_of
 from warehouse.files.storage import Storage
 from warehouse.publish.staged_file import Staged
 from warehouse.schema.columns import GROUPS

@@ -19,13 +19,20 @@ from typing import Final, Literal
 import duckdb
 
 from warehouse.clock import utc_now
-from warehouse.connections import USUAL_LIMITS, MakingLimits
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files.storage import Storage
-from warehouse.publish import delta, lake_events
-from warehouse.publish import full as publish_full
-from warehouse.publish.contents import FACT, contents_after, contents_in, contents_of
-from warehouse.publish.delta import DoesNotFit
+from warehouse.publish import lake_events
+from warehouse.publish.contents import (
+    FACT,
+    DoesNotFit,
+    apply_changes,
+    begin_file,
+    contents_after,
+    contents_in,
+    contents_of,
+    fill_tables,
+    replace_local_tables,
+)
 from warehouse.publish.inputs import (
     STATE,
     Inputs,
@@ -40,7 +47,7 @@ from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import INTERNAL, TABLES
 from warehouse.schema.views import MACROS, VIEWS
-from warehouse.sql import Statements
+from warehouse.sql import USUAL_LIMITS, MakingLimits, Statements
 
 _SQL = Statements(__package__, GROUPS)
 
@@ -201,7 +208,7 @@ class _Publication:
         """Build everything from the lake."""
         with staging(self.warehouse) as path:
             try:
-                staged = publish_full.begin(path, self.limits)
+                staged = begin_file(path, self.limits)
                 try:
                     return self._fill(staged, why)
                 finally:
@@ -214,7 +221,7 @@ class _Publication:
 
     def _fill(self, staged: Staged, why: str) -> PublishReport:
         inputs = find_inputs(self.lake, self.chain, self.chain)
-        publish_full.build(staged, inputs, self.local)
+        fill_tables(staged, inputs, self.local)
         check(staged, inputs, everything=True)
         report = PublishReport("full", why_full=why, contents=contents_of(staged))
         facts = {"signature": _signature(), "local": self.local.fingerprint}
@@ -240,13 +247,13 @@ class _Publication:
             same_state = frozenset(
                 name for name, sha256 in inputs.hashes.items() if facts.get(_FILE + name) == sha256
             )
-            differed = delta.apply(staged, inputs, first_day, same_state)
+            differed = apply_changes(staged, inputs, first_day, same_state)
             check(staged, inputs, everything=False)
             contents = contents_after(staged, contents, differed)
             months = lake_events.changed_months(staged)
             new_facts |= _made_from(inputs)
         if facts["local"] != self.local.fingerprint:
-            delta.apply_local(staged, self.local)
+            replace_local_tables(staged, self.local)
             new_facts["local"] = self.local.fingerprint
         return self._put(staged, PublishReport("delta", contents=contents), months, new_facts)
 

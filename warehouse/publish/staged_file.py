@@ -22,12 +22,11 @@ from typing import Any, Final
 import msgspec
 
 from almanac.reading.published import remove_abandoned_links, set_aside_foreign_wal
-from warehouse.connections import MakingLimits, open_spilling
+from warehouse.files.documents import formatted, read_sealed, sealed, sha256_of
 from warehouse.files.file_modes import close_for_writing
-from warehouse.files.hashes import formatted, read_sealed, sealed, sha256_of
 from warehouse.files.storage import Storage, make_folders, sync
 from warehouse.schema import ddl
-from warehouse.sql import parsed
+from warehouse.sql import MakingLimits, open_spilling, parsed
 
 NOTE: Final = "published.json"
 

@@ -23,7 +23,7 @@ from warehouse.errors import DamagedBatch, LandingError, WarehouseError
 from warehouse.home import Home
 from warehouse.landing.batches import LandedPage, Manifest, feed_of
 from warehouse.normalise.json_feeds import delivery_head
-from warehouse.rejections import rejected_deliveries
+from warehouse.queries import rejected_deliveries
 
 log = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from tests.warehouse.answers.handmade import Known
 from warehouse.errors import WarehouseError
-from warehouse.files.notes import put_note
+from warehouse.files.documents import put_note
 from warehouse.news import FILE, QuietBatches
 
 CANARY = "canary-hook-81c5"

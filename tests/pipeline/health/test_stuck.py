@@ -42,7 +42,7 @@ from tests.pipeline.homes.run_records import dies_with, exit_code, forked, run_o
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.small_home import DAY, SmallHome
 from warehouse.errors import DamagedBatch
-from warehouse.files.notes import put_note
+from warehouse.files.documents import put_note
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Scope

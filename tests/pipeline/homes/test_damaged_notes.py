@@ -20,7 +20,7 @@ from resources.deferrals import DeferredPull, DeferredPulls
 from resources.request_log import last_usage
 from resources.service_clock import FILE, SavedClock, read_saved_clock
 from tests.pipeline.small_home import DAY, NOW, SmallHome
-from warehouse.files.notes import put_note
+from warehouse.files.documents import put_note
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Scope
 

@@ -13,13 +13,13 @@ import pytest
 
 from tests.pipeline.conftest import Almanac
 from tests.warehouse.landed_days import land
-from warehouse.activity import activity_of
 from warehouse.history import checkpoints, fold
 from warehouse.history import day as days
 from warehouse.history.change_log import NORMALISER, Head
 from warehouse.history.merge import merge
 from warehouse.history.verify import verify
 from warehouse.home import Home
+from warehouse.queries import activity_of
 
 
 def two_days(root: Path) -> Home:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
-from warehouse.publish import delta as publish_delta
+from warehouse.publish import contents as publish_contents
 from warehouse.publish import lake_events
 from warehouse.schema import ddl
 from warehouse.schema.tables import FIRST_OBSERVED, PUBLISHED, TABLES, Table
@@ -131,7 +131,7 @@ def check_history(
     lake.has_hashes = hashed[1]
     lake.set_plans([*before[:kept], *after])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(publish_delta, "ROWS_ALWAYS", whole_above)
+        patched.setattr(publish_contents, "ROWS_ALWAYS", whole_above)
         patched.setattr(lake_events, "SORTED_ABOVE", sorted_above)
         report = lake.publish()
     if whole_above and lake.chain:
@@ -241,5 +241,5 @@ def test_too_many_changes_cause_a_full_build(
     lake.set_plans([Plan((Op(0, seed=1), Op(1, seed=1)))])
     lake.publish()
     lake.set_plans([Plan((Op(0, seed=2), Op(1, seed=2)))])
-    monkeypatch.setattr(publish_delta, "ROWS_ALWAYS", 0)
+    monkeypatch.setattr(publish_contents, "ROWS_ALWAYS", 0)
     assert "2 of 2 rows of event_versions were removed" in str(lake.publish().why_full)

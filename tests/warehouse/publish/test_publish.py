@@ -12,9 +12,9 @@ import pytest
 
 from tests.warehouse.publish.small_lake import FIRST_DAY, Op, Plan, SmallLake
 from warehouse.errors import WarehouseError
-from warehouse.files.hashes import sha256_of
+from warehouse.files.documents import sha256_of
 from warehouse.publish import publish as publish_module
-from warehouse.publish.full import published_values, query_of
+from warehouse.publish.contents import published_values, query_of
 from warehouse.publish.inputs import Inputs, find_local_state
 from warehouse.publish.staged_file import parameters
 from warehouse.queries import connected, run_sql
