@@ -26,7 +26,7 @@ from pipeline.automation.pulls import cancellations, first_pull, polls, quota, w
 from pipeline.automation.retention import prune_job, prune_schedule
 from pipeline.configuration.deployment import EVERYTHING_ON, NOTHING_ON
 from pipeline.home_location import locate_home
-from pipeline.polling.inputs import PollFacts
+from pipeline.polling.facts import PollFacts
 from pipeline.runs.presence import announce
 from pipeline.session import open_service
 from pipeline.settings import Settings, SettingsError

@@ -10,7 +10,7 @@ from math import ceil, sqrt
 from bench.polling.dates import Dates
 from bench.polling.month import PAGE
 from bench.polling.truth import BACK, Span
-from pipeline.polling.rates import ChangeRates
+from pipeline.polling.poll_windows import ChangeRates
 
 _FURTHEST = 800
 """Days from today after which there is no event."""

@@ -16,7 +16,7 @@ from bench.polling.cuts import Unit, best_cut, by_page
 from bench.polling.dates import Dates, mornings
 from bench.polling.month import CANCELLATIONS, DAILY_AT_S, Pull, Shown, Simulation, SimulationResult
 from bench.polling.truth import BACK, DAY_S, Span, TrueMonth
-from pipeline.polling.rates import BANDS, ChangeRates, band_of
+from pipeline.polling.poll_windows import BANDS, ChangeRates, find_band
 
 _STEPS = 60
 
@@ -44,8 +44,8 @@ def true_rates(month: TrueMonth) -> ChangeRates:
     now, step, days = Dates(month.spans.values()), 0, int(month.ends_s // DAY_S)
     for today in range(days):
         for day in range(month.shown(today)[0], month.shown(today)[1] + 1):
-            dates[band_of(day - today)] += 1
-            events[band_of(day - today)] += now.begins[day + BACK]
+            dates[find_band(day - today)] += 1
+            events[find_band(day - today)] += now.begins[day + BACK]
         while step < len(month.steps) and month.steps[step].at < (today + 1) * DAY_S:
             step_ = month.steps[step]
             step += 1
@@ -55,7 +55,7 @@ def true_rates(month: TrueMonth) -> ChangeRates:
                 now.add(step_.after, 1)
             cancelled += step_.cancelled
             if step_.visible and step_.after is not None:
-                (announced if step_.fresh else edited)[band_of(step_.after[0] - today)] += 1
+                (announced if step_.fresh else edited)[find_band(step_.after[0] - today)] += 1
     return ChangeRates(
         tuple(_ratio(*counts) for counts in zip(announced, dates, strict=True)),
         tuple(_ratio(*counts) for counts in zip(edited, events, strict=True)),

@@ -5,16 +5,28 @@ events, the last pull of each date and the missing events are kept as in a home.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 
 from bench.polling.dates import Dates
 from bench.polling.month import CANCELLATIONS, Pull, Shown
 from bench.polling.truth import BACK, DAY_S, Span, TrueMonth
-from pipeline.polling.plan import CancellationsPull, EventsPull, Month, PlannerInputs, PollPlan
-from pipeline.polling.planner import plan_polls
-from pipeline.polling.rates import BANDS, ChangeRates, Watched, band_of, rates
-from pipeline.polling.windows import Calendar
+from pipeline.polling.planner import (
+    CancellationsPull,
+    EventsPull,
+    Month,
+    PlannerInputs,
+    PollPlan,
+    plan_polls,
+)
+from pipeline.polling.poll_windows import (
+    BANDS,
+    Calendar,
+    ChangeCounts,
+    ChangeRates,
+    estimate_rates,
+    find_band,
+)
 
 LEARN_EVERY_S = 6 * 3600
 COUNT_EVERY_S = 1_800
@@ -32,8 +44,8 @@ class _Counts:
     cancelled: float = 0.0
     days: float = 0.0
 
-    def watched(self) -> Watched:
-        return Watched(
+    def watched(self) -> ChangeCounts:
+        return ChangeCounts(
             tuple(self.announced),
             tuple(self.edited),
             tuple(self.date_days),
@@ -63,7 +75,7 @@ class PlannerPolicy:
         self.learned_at = 0.0
         self._calendar: Calendar | None = None
         self._stale, self._counted_at = False, 0.0
-        self._rates: ChangeRates = rates(self.counts.watched())
+        self._rates: ChangeRates = estimate_rates(self.counts.watched())
         self._next_s = 0.0
 
     def next_s(self) -> float:
@@ -114,7 +126,7 @@ class PlannerPolicy:
             self._calendar, self._stale, self._counted_at = self._counted(), False, at
         return plan_polls(
             PlannerInputs(
-                plan=self.month.plan,
+                plan=replace(self.month.plan, freshness_s=0),
                 now=self.month.instant(at),
                 month=Month(
                     self.quota,
@@ -131,7 +143,6 @@ class PlannerPolicy:
                 missing=tuple(self.missing),
                 looked_up_today=self._look_ups_on(at),
                 least_interval=timedelta(0),
-                freshness=timedelta(0),
             )
         )
 
@@ -163,7 +174,7 @@ class PlannerPolicy:
             self.counts.cancelled += 1
         elif change.kind == "changed" and change.span is not None:
             counted = self.counts.announced if known is None else self.counts.edited
-            counted[band_of(change.span[0] - today)] += 1
+            counted[find_band(change.span[0] - today)] += 1
 
     def _learn(self, at: float) -> None:
         """Add the time watched since the last call, and estimate the rates again."""
@@ -171,12 +182,12 @@ class PlannerPolicy:
         self.learned_at = at
         first, last = self.month.shown(today)
         for day in range(first, last + 1):
-            band = band_of(day - today)
+            band = find_band(day - today)
             self.counts.date_days[band] += days
             self.counts.event_days[band] += days * self.dates.begins[day + BACK]
         self.counts.days += days
         if self.learns:
-            self._rates = rates(self.counts.watched())
+            self._rates = estimate_rates(self.counts.watched())
 
     def _counted(self) -> Calendar:
         def by_date(counts: Sequence[int]) -> dict[date, int]:

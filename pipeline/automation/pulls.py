@@ -27,9 +27,8 @@ from pipeline.automation.run_decisions import (
     has_succeeded,
     read_job_history,
 )
-from pipeline.polling.inputs import PollFacts
-from pipeline.polling.plan import CancellationsPull, EventsPull, PlannerInputs, Pull
-from pipeline.polling.planner import plan_polls
+from pipeline.polling.facts import PollFacts
+from pipeline.polling.planner import CancellationsPull, EventsPull, PlannerInputs, Pull, plan_polls
 from resources.backfill.state import BackfillState, BackfillStates
 from resources.deferrals import DeferredPull, DeferredPulls
 from resources.ingest.scopes import month_key, month_start

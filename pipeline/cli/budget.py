@@ -16,9 +16,8 @@ from almanac.reading.temporary import own_folder
 from pipeline.cli.options import JsonOption, dates_option
 from pipeline.console import EXIT_USAGE, Table, fail, people, print_json
 from pipeline.home_location import locate_existing_home
-from pipeline.polling.inputs import PollFacts
-from pipeline.polling.plan import PlannerInputs, PollPlan, ReceivedPush
-from pipeline.polling.planner import plan_polls
+from pipeline.polling.facts import PollFacts
+from pipeline.polling.planner import PlannerInputs, PollPlan, ReceivedPush, plan_polls
 from pipeline.session import open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.backfill.state import BackfillStates

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from catalog.contract.constants import EVENTS_LIMIT_MAX
 from catalog.contract.plans import ELITE, ENTERPRISE, FREE, PRO, STANDARD, Plan
-from pipeline.polling.plan import (
+from pipeline.polling.planner import (
     CancellationsPull,
     EventsPull,
     LookUps,
@@ -22,10 +22,18 @@ from pipeline.polling.plan import (
     ReceivedPush,
     ScheduleRow,
     due_at,
+    plan_polls,
 )
-from pipeline.polling.planner import plan_polls
-from pipeline.polling.rates import BANDS, NOTHING_WATCHED, ChangeRates, Watched, band_of, rates
-from pipeline.polling.windows import Calendar, calendar_of
+from pipeline.polling.poll_windows import (
+    BANDS,
+    NO_CHANGE_COUNTS,
+    Calendar,
+    ChangeCounts,
+    ChangeRates,
+    count_events,
+    estimate_rates,
+    find_band,
+)
 from resources.ingest.scopes import PollWindow
 
 NOW = datetime(2026, 3, 10, 7, tzinfo=UTC)
@@ -172,7 +180,7 @@ def test_budget_beyond_the_least_interval_of_all_windows_is_spare() -> None:
 def test_a_least_interval_of_nothing_leaves_only_the_freshness_of_the_service() -> None:
     plan = plan_polls(inputs(ENTERPRISE, quota=None, least_interval=timedelta(0)))
     assert min(row.interval for row in plan.schedule) == MINUTE
-    free = inputs(ENTERPRISE, quota=None, least_interval=timedelta(0), freshness=timedelta(0))
+    free = inputs(replace(ENTERPRISE, freshness_s=0), quota=None, least_interval=timedelta(0))
     assert min(row.interval for row in plan_polls(free).schedule) < MINUTE
 
 
@@ -337,24 +345,24 @@ def test_each_row_of_the_schedule_has_a_reason() -> None:
 
 
 def test_rates_of_a_fresh_home_are_the_priors_and_fall_with_distance() -> None:
-    fresh = rates(NOTHING_WATCHED)
+    fresh = estimate_rates(NO_CHANGE_COUNTS)
     assert fresh.on_date(1, 15) > fresh.on_date(10, 15) > fresh.on_date(80, 15)
 
 
 def test_rates_follow_what_was_seen() -> None:
     many = (100_000.0,) * len(BANDS)
-    seen = rates(Watched(many, many, many, many, 1_000.0, 100.0))
+    seen = estimate_rates(ChangeCounts(many, many, many, many, 1_000.0, 100.0))
     assert seen.announced == pytest.approx((1.0,) * len(BANDS), rel=0.2)
     assert seen.cancelled == pytest.approx(10.0, rel=0.1)
 
 
 def test_every_distance_has_a_band() -> None:
-    assert [band_of(distance) for distance in (-99, -30, -1, 0, 3, 999)] == [0, 0, 1, 2, 4, 12]
+    assert [find_band(distance) for distance in (-99, -30, -1, 0, 3, 999)] == [0, 0, 1, 2, 4, 12]
 
 
 def test_an_event_of_several_days_is_counted_at_its_begin_and_on_later_days() -> None:
     first = date(2026, 3, 1)
-    found = calendar_of([(first, None), (first, first + 2 * DAY), (first + DAY, first + DAY)])
+    found = count_events([(first, None), (first, first + 2 * DAY), (first + DAY, first + DAY)])
     assert found.begins == {first: 2, first + DAY: 1}
     assert found.runs_on == {first + DAY: 1, first + 2 * DAY: 1}
 

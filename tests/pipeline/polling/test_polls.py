@@ -18,9 +18,14 @@ from pipeline.automation.pulls import decide_poll, polls, request_poll
 from pipeline.automation.run_decisions import Decision, JobHistory
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
-from pipeline.polling.inputs import PollFacts
-from pipeline.polling.plan import CancellationsPull, EventsPull, LookUps, PlannerInputs
-from pipeline.polling.planner import plan_polls
+from pipeline.polling.facts import PollFacts
+from pipeline.polling.planner import (
+    CancellationsPull,
+    EventsPull,
+    LookUps,
+    PlannerInputs,
+    plan_polls,
+)
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.deferrals import DeferredPulls, deferred_pull

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.polling.inputs import PollFacts
-from pipeline.polling.plan import PlannerInputs
+from pipeline.polling.facts import PollFacts
+from pipeline.polling.planner import PlannerInputs
 from resources.inbox.inbox_file import Arrival, InboxWriter, inbox_path
 from resources.inbox.landing import land_deliveries
 from tests.pipeline.conftest import Almanac

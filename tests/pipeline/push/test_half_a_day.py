@@ -19,9 +19,8 @@ from catalog.sandbox.sandbox import Sandbox
 from catalog.server.hosting import HostedApp
 from pipeline.health.records import Health
 from pipeline.health.report import health_of
-from pipeline.polling.inputs import PollFacts
-from pipeline.polling.plan import CancellationsPull, EventsPull, LookUps, Pull
-from pipeline.polling.planner import plan_polls
+from pipeline.polling.facts import PollFacts
+from pipeline.polling.planner import CancellationsPull, EventsPull, LookUps, Pull, plan_polls
 from pipeline.receiver.app import ReceiverApp
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings

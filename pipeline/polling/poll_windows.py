@@ -1,9 +1,8 @@
-"""Ways to cut the calendar into windows of dates that are pulled together and fill pages.
+"""Change rates of events, and windows of event dates that are pulled together.
 
-Belongs here: the events of each date, the price of a window, ways to cut. Does not: how often a
-window is pulled (intervals.py). A list costs one request for each page, full or not, so a window
-pays off if its last page is nearly full; docs/limits.md, "When Almanac polls", explains the
-method. Dates are UTC days; rates are changes a day.
+A list costs one request for each page, full or not, so a window pays off if its last page is nearly
+full; docs/limits.md, "When Almanac polls", explains the method. Distances are days from today to
+the event's date, dates are UTC days, and rates are changes a day.
 """
 
 from bisect import bisect_right
@@ -18,8 +17,80 @@ from math import ceil, sqrt
 from typing import Final
 
 from catalog.contract.constants import EVENTS_LIMIT_MAX
-from pipeline.polling.rates import ChangeRates
 from resources.ingest.scopes import PollWindow
+
+BANDS: Final = (-30, -7, 0, 1, 2, 4, 8, 15, 31, 61, 91, 181, 366)
+"""The least distance of each band, ascending. A smaller distance belongs to the first band."""
+
+PRIOR_ANNOUNCED: Final = (
+    *(0.01, 0.01, 0.01, 1.6, 0.9, 0.65, 0.49),
+    *(0.23, 0.14, 0.072, 0.048, 0.016, 0.0017),
+)
+"""New events a day on one date, by band, before anything was seen."""
+PRIOR_EDITED: Final = (
+    *(0.004, 0.0065, 0.03, 0.12, 0.045, 0.045, 0.028),
+    *(0.017, 0.0145, 0.0135, 0.008, 0.005, 0.0045),
+)
+"""Changes a day of one known event, by band, before anything was seen."""
+PRIOR_CANCELLED: Final = 3.7
+"""Cancellations a day in the whole catalog, before anything was seen."""
+PRIOR_CHANGES: Final = 10.0
+"""The number of observed changes of a band that weigh as much as its prior."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCounts:
+    """What pulls have shown so far. Each tuple has one number for each band.
+
+    `announced` and `edited` count new events and changes by the distance of the changed event;
+    `date_days` and `event_days` are the observed dates and events, times the days of observation.
+    """
+
+    announced: tuple[float, ...]
+    edited: tuple[float, ...]
+    date_days: tuple[float, ...]
+    event_days: tuple[float, ...]
+    cancelled: float
+    days: float
+
+
+NO_CHANGE_COUNTS: Final = ChangeCounts(*((0.0,) * len(BANDS),) * 4, 0.0, 0.0)
+"""A fresh home."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRates:
+    """Changes a day: `announced` on one date and `edited` of one event, by band; `cancelled`."""
+
+    announced: tuple[float, ...]
+    edited: tuple[float, ...]
+    cancelled: float
+
+    def on_date(self, distance: int, events: int) -> float:
+        """Return the expected changes a day on a date with a number of known events."""
+        band = find_band(distance)
+        return self.announced[band] + events * self.edited[band]
+
+
+def find_band(distance: int) -> int:
+    """Return the index of the band of a distance in days."""
+    return max(bisect_right(BANDS, distance) - 1, 0)
+
+
+def estimate_rates(watched: ChangeCounts) -> ChangeRates:
+    """Return the mean of the Gamma posterior of every rate; for a fresh home that of the prior."""
+    announced = zip(PRIOR_ANNOUNCED, watched.announced, watched.date_days, strict=True)
+    edited = zip(PRIOR_EDITED, watched.edited, watched.event_days, strict=True)
+    return ChangeRates(
+        tuple(_posterior(*counts) for counts in announced),
+        tuple(_posterior(*counts) for counts in edited),
+        _posterior(PRIOR_CANCELLED, watched.cancelled, watched.days),
+    )
+
+
+def _posterior(prior: float, changes: float, exposure: float) -> float:
+    return (PRIOR_CHANGES + changes) / (PRIOR_CHANGES / prior + exposure)
+
 
 SLACK_ROWS: Final = 1.0
 """Rows of a page that stay free, beside one for each expected change."""
@@ -46,7 +117,7 @@ class WindowLoad:
 
     @property
     def pages(self) -> int:
-        return pages_of(self.rows)
+        return count_pages(self.rows)
 
     @property
     def changes_per_day(self) -> float:
@@ -68,7 +139,7 @@ class WindowPlan:
 Partitioning = tuple[WindowPlan, ...]
 
 
-def calendar_of(spans: Iterable[tuple[date, date | None]]) -> Calendar:
+def count_events(spans: Iterable[tuple[date, date | None]]) -> Calendar:
     """Count events by date; a span is an event's `date` and `dateEnd`."""
     begins: Counter[date] = Counter()
     steps: Counter[date] = Counter()
@@ -88,19 +159,19 @@ def calendar_of(spans: Iterable[tuple[date, date | None]]) -> Calendar:
     return Calendar(begins, runs_on)
 
 
-def pages_of(rows: float) -> int:
+def count_pages(rows: float) -> int:
     """Return the requests of a list with a number of expected rows, slack included."""
     return max(1, ceil((rows + SLACK_ROWS) / EVENTS_LIMIT_MAX))
 
 
-def joined(load: WindowLoad, after: WindowLoad) -> WindowLoad:
+def join_loads(load: WindowLoad, after: WindowLoad) -> WindowLoad:
     """Return two neighbours as one; an event in both is counted twice."""
     window = PollWindow(load.window.first, after.window.last)
     return WindowLoad(window, load.rows + after.rows, load.dates + after.dates)
 
 
 @lru_cache(maxsize=8)
-def cuts(
+def cut_calendar(
     calendar: Calendar, rates: ChangeRates, shown: PollWindow, today: date, per_day: float
 ) -> tuple[Partitioning, ...]:
     """Return ways to cut the dates that a plan shows: as one window, with cores and without.
@@ -145,7 +216,7 @@ class _Dates:
             have + self.cycle_days * new for have, new in zip(events, self.changes, strict=True)
         )
         self.rows_before = list(accumulate(rows, initial=0.0))
-        self.pages = pages_of(self.rows(0, count))
+        self.pages = count_pages(self.rows(0, count))
         self.cores = list(self._cores())
 
     def rows(self, start: int, stop: int) -> float:
@@ -194,7 +265,7 @@ class _Dates:
     def _stops(self, start: int) -> set[int]:
         """Return the possible ends of a window, where its last page is as full as possible."""
         found = {at for at in (self.today, self.today + 1) if start < at <= len(self.days)}
-        least = pages_of(self.rows(start, start + 1))
+        least = count_pages(self.rows(start, start + 1))
         for pages in range(least, max(least, self.pages) + 1):
             stop = self._filled(start, pages)
             found.add(stop)
@@ -208,7 +279,7 @@ class _Dates:
 
     def _cost(self, start: int, stop: int, worth: float, *, cores: bool) -> tuple[float, "_Core"]:
         """Return the ages and weighted requests of a part at its best pace, and its best core."""
-        pages, changes = pages_of(self.rows(start, stop)), self.rate(start, stop)
+        pages, changes = count_pages(self.rows(start, stop)), self.rate(start, stop)
         least, found = _paced(worth, changes, pages, 0), None
         if not cores or not start <= self.today + 1 < stop:
             return least, found
@@ -225,7 +296,7 @@ class _Dates:
         for first in (self.today, self.today + 1):
             for pages in range(1, self.pages if 0 <= first < len(self.days) else 0):
                 last = self._filled(first, pages)
-                if pages_of(self.rows(first, last)) == pages:
+                if count_pages(self.rows(first, last)) == pages:
                     yield first, last, pages, self.rate(first, last) / 2
 
 

@@ -14,10 +14,17 @@ from typing import Final
 
 from catalog.contract.constants import COINS_LIMIT_MAX, EVENTS_LIMIT_MAX
 from catalog.contract.plans import PLANS, Plan
-from pipeline.polling.plan import Month, PlannerInputs, ReceivedPush
-from pipeline.polling.planner import PAST_DAYS
-from pipeline.polling.rates import BANDS, NOTHING_WATCHED, ChangeRates, Watched, band_of, rates
-from pipeline.polling.windows import Calendar, calendar_of
+from pipeline.polling.planner import PAST_DAYS, Month, PlannerInputs, ReceivedPush
+from pipeline.polling.poll_windows import (
+    BANDS,
+    NO_CHANGE_COUNTS,
+    Calendar,
+    ChangeCounts,
+    ChangeRates,
+    count_events,
+    estimate_rates,
+    find_band,
+)
 from pipeline.session import ledger_of, reserve_of
 from pipeline.settings import Settings
 from resources.feeds import NEAR_AFTER_DAYS, NEAR_BEFORE_DAYS
@@ -96,14 +103,14 @@ class PollFacts:
     def _rates_of(self, activity: Activity, plan: Plan, now: datetime) -> ChangeRates:
         # Kept as the calendar is: new rates would make the planner compute every schedule again.
         if self._rates_read is None:
-            self._rates_read = rates(_watched(activity, plan, now))
+            self._rates_read = estimate_rates(_watched(activity, plan, now))
         return self._rates_read
 
     def _calendar(self, activity: Activity) -> Calendar:
         # The same object while nothing changed: schedules are cached by it.
         if self._calendar_read is None:
             spans = ((span[0], span[1]) for span in activity.spans for _ in range(span[2]))
-            self._calendar_read = calendar_of(spans)
+            self._calendar_read = count_events(spans)
         return self._calendar_read
 
     def _recent_pulls(self, now: datetime) -> list[Manifest]:
@@ -213,24 +220,24 @@ def _as_of(manifest: Manifest) -> datetime:
     return manifest.content_at if manifest.feed == "export" else manifest.observed_at
 
 
-def _watched(activity: Activity, plan: Plan, now: datetime) -> Watched:
+def _watched(activity: Activity, plan: Plan, now: datetime) -> ChangeCounts:
     """Return the observed changes by band of distance, and the observed dates and events."""
     if activity.watched_since is None:
-        return NOTHING_WATCHED
+        return NO_CHANGE_COUNTS
     days, today = (now - activity.watched_since) / _DAY, now.date()
     counts = {kind: [0.0] * len(BANDS) for kind in ("announced", "edited", "cancelled")}
     for kind, distance, changes in activity.changes:
-        counts[kind][band_of(distance)] += changes
+        counts[kind][find_band(distance)] += changes
     date_days, event_days = [0.0] * len(BANDS), [0.0] * len(BANDS)
     begins = [(span[0], span[2]) for span in activity.spans]
     furthest = max((day for day, _ in begins), default=today)
     horizon = plan.horizon_days or max(1, (furthest - today).days)
     past = PAST_DAYS if plan.past_days is None else plan.past_days
     for distance in range(-past, horizon + 1):
-        date_days[band_of(distance)] += days
+        date_days[find_band(distance)] += days
     for day, events in begins:
-        event_days[band_of((day - today).days)] += days * events
-    return Watched(
+        event_days[find_band((day - today).days)] += days * events
+    return ChangeCounts(
         tuple(counts["announced"]),
         tuple(counts["edited"]),
         tuple(date_days),
