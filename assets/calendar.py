@@ -47,7 +47,8 @@ class CalendarConfig(dg.Config):
     source: str = Field(
         default="list",
         pattern="^(auto|list|export)$",
-        description="Page the list, stream the export, or use the one with fewer requests.",
+        description="Page the list or stream the export; auto takes the faster one, or the one "
+        "with fewer requests if the other takes much of the quota.",
     )
     begin: str = Field(
         default="", description="First event date, if not the first day of the first month."

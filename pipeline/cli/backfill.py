@@ -69,7 +69,8 @@ def backfill(
     source: Annotated[
         Literal["auto", "list", "export"],
         typer.Option(
-            help="Pull from the list or the export; auto takes the one with fewer requests."
+            help="Pull from the list or the export; auto takes the faster one, or the one with "
+            "fewer requests if the other takes much of the quota."
         ),
     ] = "auto",
     max_requests: Annotated[
@@ -162,7 +163,7 @@ def _show_prices(work: "Backfill", prices: "list[Price]", chosen: "Price") -> No
     if work.resumed:
         people.print("Resuming an interrupted backfill; the price is for the rest.")
     table = Table(
-        "", "Requests", "Events", "Shortest time", "Left this month", "After", "Reserved for daily"
+        "", "Requests", "Events", "About", "Left this month", "After", "Reserved for daily"
     )
     for price in prices:
         mark = f"{price.by} *" if price is chosen else price.by

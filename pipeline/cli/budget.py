@@ -184,7 +184,7 @@ def _show_schedule(plan: PollPlan) -> None:
 
 
 def _show_prices(prices: "list[Price]") -> None:
-    table = Table("Backfill by", "Requests", "Events", "Shortest time", "Left after", "Affordable")
+    table = Table("Backfill by", "Requests", "Events", "About", "Left after", "Affordable")
     for price in prices:
         after = "no limit" if price.left_after is None else f"{price.left_after:,}"
         rows = "?" if price.rows is None else f"{price.rows:,}"

@@ -5,8 +5,8 @@
     for months in backfill.run("list"):  # as they become whole
         ...
 
-A price is the requests, the time at the allowed rate, and the quota after it. Belongs here: what is
-missing, which way is cheaper, which months are whole. Does not: how pages are requested in
+A price is the requests, the usual time with all waits, and the quota after it. Belongs here: what
+is missing, which way is better, which months are whole. Does not: how pages are requested in
 parallel (parallel.py).
 """
 
@@ -20,7 +20,7 @@ import msgspec
 
 from catalog.contract.constants import EVENTS_LIMIT_MAX
 from catalog.contract.plans import INSTANT_STEP
-from resources.backfill.parallel import ParallelBackfill
+from resources.backfill.parallel import ParallelBackfill, estimate_seconds
 from resources.backfill.state import (
     BackfillState,
     BackfillStates,
@@ -39,9 +39,9 @@ from warehouse.landing.batches import Manifest, Scope
 class Price:
     """The price of one way. `rows` is the number of events, None if the service does not report it.
 
-    `seconds` is the least time that the limits allow; `left` and `kept` are requests of the month,
-    None without a limit: `kept` of them are not for backfills. `available` is what a backfill may
-    still send, by reserve, cap and share.
+    `seconds` is the time that it usually takes, with all waits for rate and export interval. `left`
+    and `kept` are requests of the month, None without a limit; `kept` of them are not for
+    backfills. `available` is what a backfill may still send, by reserve, cap and share.
     """
 
     by: Source
@@ -61,34 +61,52 @@ class Price:
         """Whether the quota of this month is enough for it."""
         return self.available is None or self.available >= self.requests
 
+    @property
+    def rank(self) -> tuple[int, float, int]:
+        """The order of preference: the faster way, if both take little of the quota."""
+        if not self.affordable:
+            return 2, self.requests, 0
+        is_small = self.available is None or self.requests <= self.available * _SMALL_SHARE
+        return (0, self.seconds, self.requests) if is_small else (1, self.requests, 0)
+
     def as_record(self) -> dict[str, Any]:
         """Return it for programs, with the derived values."""
         return {**asdict(self), "left_after": self.left_after, "affordable": self.affordable}
 
 
-def price_of(service: CatalogSession, counts: list[int | None], by: Source) -> Price:
+def price_backfill(service: CatalogSession, counts: list[int | None], by: Source) -> Price:
     """Return the price of lists with so many rows each; a page has a hundred.
 
     An export is one request, and one more to count the expected rows.
     """
     known = [count for count in counts if count is not None]
     rows = sum(known) if len(known) == len(counts) else None
-    requests = 2 * len(counts)
+    pace = service.pace
     if by == "list":
         requests = sum(max(1, ceil((count or 0) / EVENTS_LIMIT_MAX)) for count in counts)
-    pace = service.pace
-    seconds = max(0.0, (requests - pace.burst) / pace.rate_per_s)
+        seconds = estimate_seconds(requests, pace.rate_per_s)
+    else:
+        requests = 2 * len(counts)
+        seconds = len(counts) * _EXPORT_BEGINS_S + sum(known) / _EXPORT_ROWS_PER_S
+        if service.limiter is not None:
+            seconds += service.limiter.export_wait_s(len(counts))
+    seconds = max(seconds, (requests - pace.burst) / pace.rate_per_s)
     return Price(by, requests, seconds, rows, service.quota_left, service.kept, service.available)
 
 
 def choose_price(prices: Sequence[Price], source: str) -> Price | None:
     """Return the price of `list` or `export`, for `auto` the first; None if the plan lacks it.
 
-    `prices` are those of `Backfill.prices`, so the first is the cheapest.
+    `prices` are those of `Backfill.prices`, so the first is the best.
     """
     return next((price for price in prices if source in ("auto", price.by)), None)
 
 
+_SMALL_SHARE: Final = 0.01
+"""A way that takes at most this share of the available requests is judged by its time alone."""
+_EXPORT_BEGINS_S: Final = 1.0
+_EXPORT_ROWS_PER_S: Final = 10_000
+"""The usual speed of an export."""
 YEARS_AHEAD: Final = 2
 """How far ahead a range without an end reaches: little is announced for later."""
 
@@ -142,7 +160,7 @@ class Backfill:
         self.deferred: Defer | None = None
 
     def prices(self) -> list[Price]:
-        """Return the price of each way of the plan for what is missing, the cheapest first.
+        """Return the price of each way of the plan for what is missing, the best first.
 
         Counting takes one request for each list.
 
@@ -152,8 +170,8 @@ class Backfill:
         scopes = self._missing_scopes()
         counts = [self._count(scope) for scope in scopes]
         ways: list[Source] = ["list", "export"] if self._service.plan.export else ["list"]
-        prices = [price_of(self._service, counts, way) for way in ways]
-        return sorted(prices, key=lambda price: price.requests)
+        prices = [price_backfill(self._service, counts, way) for way in ways]
+        return sorted(prices, key=lambda price: price.rank)
 
     def run(self, by: Source) -> Iterator[list[datetime]]:
         """Land what is missing; yield the months that became whole, by their beginning.

@@ -37,8 +37,21 @@ _LEAST_PAGES_TO_LAND: Final = 3
 _BATCHES: Final = 150
 """About how many batches a range has: a killed process loses the pages since the last one."""
 
+_PAGE_S: Final = 0.2
+"""The usual time of a page."""
+
 Fetched = tuple[RawPage | None, float]
 """A page, None after the last, and the seconds that it took."""
+
+
+def estimate_seconds(pages: int, rate_per_s: float) -> float:
+    """Return how long a range of so many pages usually takes, apart from waits for the limits."""
+    segments = 1 + int(_EXTRA_PAGES_SHARE * pages / _PAGES_FOR_SPLIT)
+    return pages * _PAGE_S / min(segments, _workers(rate_per_s, _PAGE_S))
+
+
+def _workers(rate_per_s: float, page_s: float) -> int:
+    return min(WORKERS_MAX, 1 + ceil(_IN_ADVANCE * rate_per_s * page_s))
 
 
 class ParallelBackfill:
@@ -134,10 +147,8 @@ class ParallelBackfill:
         return page, self._monotonic() - began
 
     def _workers_wanted(self) -> int:
-        if self._quickest_s == inf:
-            return 1
         # The fastest page waited only for the service.
-        return min(WORKERS_MAX, 1 + ceil(_IN_ADVANCE * self._rate_per_s * self._quickest_s))
+        return 1 if self._quickest_s == inf else _workers(self._rate_per_s, self._quickest_s)
 
     def _split(self) -> Segment | None:
         """Return the later part of the segment with most rows left, None if that costs too much."""

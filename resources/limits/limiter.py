@@ -108,6 +108,10 @@ class Limiter(Protocol):
         """Return the requests left this month, None without a limit or if it isn't known."""
         return None
 
+    def export_wait_s(self, exports: int) -> float:
+        """Return how long the last of so many exports has to wait for the export interval."""
+        return 0.0
+
     def on_usage(self, account: ReportedLimits, *, sent_before: int | None = None) -> None:
         """Called with a usage requested after the request `sent_before`; None is now."""
         return
@@ -356,6 +360,12 @@ class SharedLimiter(Limiter):
             return left
         own = max(0, share.machine + share.floor - sum(state.spent))
         return own if left is None else min(left, own)
+
+    def export_wait_s(self, exports: int) -> float:
+        if exports < 1:
+            return 0.0
+        first_s = export_wait_s(self.ledger.peek(), self.ledger.now_ns())
+        return first_s + (exports - 1) * (self._export_interval_s + JITTER_S)
 
     def on_usage(self, account: ReportedLimits, *, sent_before: int | None = None) -> None:
         """Adopt a usage that was requested after the request `sent_before`; None is now."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from catalog.contract.plans import ELITE, FREE, PRO, STANDARD, Plan
 from catalog.sandbox.sandbox import Sandbox
-from resources.backfill.backfill import Backfill
+from resources.backfill.backfill import Backfill, Price
 from resources.backfill.state import ABANDONED_AFTER, BackfillStates, RequestedList
 from resources.errors import (
     BackfillInProgress,
@@ -28,11 +28,14 @@ from resources.errors import (
 )
 from resources.http.client import CatalogClient
 from resources.http.retries import Ambient, RetryPolicy
-from resources.limits.allowance import Pace
+from resources.limits.allowance import Pace, ReportedLimits
+from resources.limits.ledger import Ledger
+from resources.limits.limiter import Limiter, SharedLimiter
 from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
 from tests.resources.conftest import MakeClient
+from tests.resources.limits.moved_clock import Machine
 from tests.resources.pulls import AT, SOURCE, puller_of
 from tests.unlimited import Unlimited
 from warehouse.files.storage import Storage
@@ -103,6 +106,7 @@ class Months:
         plan: Plan = ELITE,
         partly: bool = False,
         coins: tuple[str, ...] | None = None,
+        counted: Limiter | None = None,
         **options: Any,
     ) -> Backfill:
         options.setdefault("service_clock", ServiceClock(lambda: AT))
@@ -116,6 +120,7 @@ class Months:
             log=RequestLog(self.root / "state", lambda: AT, key=KEY),
             pace=Pace(plan.rate_per_s, plan.burst),
             coins=coins,
+            limiter=counted,
         )
         return Backfill(service, self.states, *span, partly=partly)
 
@@ -395,7 +400,7 @@ def test_a_month_with_more_coins_than_one_request_takes_is_whole_when_every_list
     assert {len(manifest.scope.coins or ()) for manifest in backfill.manifests} == {100, 50}
 
 
-def test_the_price_is_for_what_is_missing_and_the_cheapest_way_is_first(
+def test_the_price_is_for_what_is_missing_and_the_better_way_is_first(
     months: Months, truth: set[str]
 ) -> None:
     backfill = months.backfill()
@@ -408,6 +413,51 @@ def test_the_price_is_for_what_is_missing_and_the_cheapest_way_is_first(
     running.close()
     (rest,) = [price for price in months.backfill().prices() if price.by == "list"]
     assert rest.requests < listed.requests - 10
+
+
+def price(
+    by: Literal["list", "export"], requests: int, seconds: float, available: int | None
+) -> Price:
+    return Price(by, requests, seconds, rows=1_800, left=available, kept=0, available=available)
+
+
+@pytest.mark.parametrize(
+    ("listed", "exported", "available", "best"),
+    [
+        ((18, 3.3), (2, 25.0), 3_000_000, "list"),
+        ((18, 3.3), (2, 25.0), 1_000, "export"),
+        ((18, 3.3), (2, 1.2), 3_000_000, "export"),
+        ((18, 3.3), (2, 25.0), 10, "export"),
+        ((18, 3.3), (2, 25.0), None, "list"),
+        ((10_000, 395.0), (2, 80.0), 3_000_000, "export"),
+    ],
+)
+def test_the_faster_way_is_first_unless_it_takes_much_of_the_quota(
+    listed: tuple[int, float], exported: tuple[int, float], available: int | None, best: str
+) -> None:
+    prices = [price("list", *listed, available), price("export", *exported, available)]
+    assert min(prices, key=lambda each: each.rank).by == best
+
+
+def test_the_price_of_an_export_counts_the_wait_for_its_interval(
+    months: Months, tmp_path: Path
+) -> None:
+    machine = Machine(AT)
+    ledger = Ledger(tmp_path / "key.ledger", Pace(25, 125), now_ns=lambda: machine.ns)
+    limiter = SharedLimiter(
+        ledger, clock=lambda: machine.wall, sleep=machine.sleep, export_interval_s=60
+    )
+    limiter.on_usage(ReportedLimits(3_000_000, 0, AT + 30 * DAY))
+    day = (date(2026, 3, 2), date(2026, 3, 2))
+    assert months.backfill(day, counted=limiter).prices()[0].by == "list"
+    exported = months.backfill(counted=limiter).prices()[0]
+    assert (exported.by, exported.seconds) == ("export", pytest.approx(4, abs=2))
+    limiter.acquire(for_export=True)
+    machine.sleep(20)
+    assert limiter.export_wait_s(2) == pytest.approx(102, abs=1)
+    listed, exported = months.backfill(counted=limiter).prices()
+    assert (listed.by, listed.requests > 100) == ("list", True)
+    assert exported.seconds == pytest.approx(45, abs=3)
 
 
 def test_the_export_makes_every_month_whole_at_once(months: Months, truth: set[str]) -> None:
