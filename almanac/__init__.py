@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from almanac.audit.result import Audit
+    from almanac.audit.report import Audit
     from almanac.coins import Coin
     from almanac.database import Database
     from almanac.database import open_database as open
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     )
     from almanac.events import Coverage
     from almanac.results import Result
-    from almanac.study.study import Study
+    from almanac.study.report import Study
 
 _HOMES = {
     "AlmanacError": "errors",
     "AmbiguousCoin": "errors",
-    "Audit": "audit.result",
+    "Audit": "audit.report",
     "Coin": "coins",
     "Coverage": "coverage",
     "Database": "database",
@@ -41,7 +41,7 @@ _HOMES = {
     "LookAhead": "errors",
     "QueryRefused": "errors",
     "Result": "results",
-    "Study": "study.study",
+    "Study": "study.report",
     "UnknownName": "errors",
     "WarehouseError": "errors",
 }

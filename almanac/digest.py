@@ -13,7 +13,15 @@ from typing import Any, Final, Literal
 from almanac.coins import slugs_of
 from almanac.errors import InvalidArgument
 from almanac.events import Coins, Names, coverage_at, impact_values, known_at, listed
-from almanac.forms import json_text, markdown, mrkdwn, plain, plain_line, rounded, web_address
+from almanac.forms import (
+    cut_line,
+    json_text,
+    markdown,
+    mrkdwn,
+    plain,
+    rounded,
+    web_address,
+)
 from almanac.instants import Instant
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
@@ -222,7 +230,6 @@ _COUNTED: Final = {
     "revealed": "shown for the first time",
 }
 _COINS_MAX: Final = 3
-_TEXT_MAX: Final = 200
 _DATED: Final = frozenset({"rescheduled", "made_exact", "made_estimated"})
 _FIELDS_HIDDEN: Final = {"displayed_date": "date", "source_url": "source", "snapshot_url": "source"}
 
@@ -293,9 +300,9 @@ def lines(section: Section) -> Iterator[Line]:
         row = entry.last
         yield Line(
             impact=_impact(row),
-            title=_short(row["title"] or row["event_id"]),
+            title=cut_line(row["title"] or row["event_id"]),
             coins=_coins(row["coins"]),
-            what=_short(_what(section.kind, entry)),
+            what=cut_line(_what(section.kind, entry)),
             url=web_address(row["source_url"]),
             is_rescored=section.kind == "rescored",
         )
@@ -415,16 +422,11 @@ def _coins(slugs: list[str] | None) -> str:
     if not slugs:
         return ""
     more = f" +{len(slugs) - _COINS_MAX}" if len(slugs) > _COINS_MAX else ""
-    return f"({_short(', '.join(slugs[:_COINS_MAX]))}{more})"
+    return f"({cut_line(', '.join(slugs[:_COINS_MAX]))}{more})"
 
 
 def _after(coins: str) -> str:
     return coins and f" {coins}"
-
-
-def _short(text: str) -> str:
-    line = plain_line(text)
-    return line if len(line) <= _TEXT_MAX else line[: _TEXT_MAX - 1] + "…"
 
 
 def _minute(at: datetime) -> str:

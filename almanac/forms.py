@@ -12,6 +12,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -157,6 +158,32 @@ def shortened(text: str, width: int) -> str:
     while width_of(found) > width - 1:
         found = found[:-1]
     return found + "…"
+
+
+def cut_line(text: str, most: int = 200) -> str:
+    """Return a text on one line, safe to print, with at most `most` characters."""
+    line = plain_line(text)
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+@cache
+def _templates() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    found = Environment(
+        loader=PackageLoader("almanac"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"line": cut_line, "number": "{:,}".format}
+    return found
+
+
+def render_html(template: str, **values: Any) -> str:
+    """Return HTML from a template of this package. Every value is escaped, unless it is Markup."""
+    return str(_templates().get_template(template).render(values)).lstrip()
 
 
 def _padded(text: str, width: int, *, on_the_left: bool) -> str:

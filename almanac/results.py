@@ -6,7 +6,6 @@ Belongs here: which columns fit, what is left out and how that is said. Does not
 import shutil
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from html import escape
 from itertools import accumulate
 from operator import index
 from pathlib import Path
@@ -14,7 +13,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from almanac.errors import InvalidArgument, UnknownName
-from almanac.forms import cell, shortened, text_table, width_of
+from almanac.forms import cell, render_html, shortened, text_table, width_of
 from almanac.user_files import local_path
 
 if TYPE_CHECKING:
@@ -72,16 +71,13 @@ def preview_html(columns: Sequence[str], rows: Rows, count: int) -> str:
         else "left"
         for place in range(fitting)
     ]
-    head = _cells("th", columns[:fitting], sides)
-    body = [_cells("td", row[:fitting], sides) for row in rows]
-    if count > len(rows):
-        body.insert(FIRST, f'<td colspan="{fitting}" style="text-align:left">…</td>')
-    # MathJax of the page would show a text between two dollars as a formula.
-    return (
-        '<div style="overflow-x:auto"><table class="dataframe tex2jax_ignore mathjax_ignore">\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n"
-        + "".join(f"<tr>{row}</tr>\n" for row in body)
-        + f"</tbody></table>\n<p>{_markup(_note(columns, fitting, count), 1_000)}</p></div>"
+    return render_html(
+        "preview.html",
+        names=[_html_cell(name) for name in columns[:fitting]],
+        rows=[[_html_cell(value) for value in row[:fitting]] for row in rows],
+        sides=sides,
+        gap=FIRST if count > len(rows) else None,
+        note=shortened(_note(columns, fitting, count), 1_000),
     )
 
 
@@ -111,19 +107,12 @@ def _short(value: object, width: int) -> object:
     return value if short == text else short
 
 
-def _cells(tag: str, values: Sequence[object], sides: Sequence[str]) -> str:
-    return "".join(
-        f'<{tag} style="text-align:{side};white-space:nowrap">{_markup(value)}</{tag}>'
-        for value, side in zip(values, sides, strict=True)
-    )
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _markup(value: object, width: int = _CELL_MAX) -> str:
-    return escape(shortened(cell(value), width))
+def _html_cell(value: object) -> str:
+    return shortened(cell(value), _CELL_MAX)
 
 
 class Result:

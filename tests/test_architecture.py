@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,37 @@ def test_imports_go_down_the_floors_of_a_part(part: str) -> None:
             other = room_in(part, name)
             if other in floor_of and other != room:
                 assert floor_of[other] < floor_of[room], f"{module_of(path)} imports {name}"
+
+
+def module_graph() -> dict[str, set[str]]:
+    """The modules that each module imports: at the top, in functions and for types."""
+    modules = {module_of(path): path for path in sources()}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        graph[module] = set()
+        for name in imports_of(path):
+            found = name if name in modules else name.rpartition(".")[0]
+            if found in modules and found != module:
+                graph[module].add(found)
+    return graph
+
+
+def import_circle(graph: dict[str, set[str]]) -> list[str]:
+    """Return the modules of one import circle, or an empty list."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert import_circle(module_graph()) == []
+
+
+def test_an_import_circle_is_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
+    assert set(import_circle(graph)) == {"a", "b", "c"}
 
 
 def room_in(part: str, module: str) -> str | None:

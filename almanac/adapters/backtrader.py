@@ -11,7 +11,7 @@ first use, since it is derived from one of backtrader.
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from almanac.adapters.bars import NUMBERS, Wanted, coin_of_pair, features_of, framework
+from almanac.adapters.bars import NUMBERS, FeatureOptions, coin_of_pair, features_of, framework
 from almanac.coins import LabelledCoins
 from almanac.errors import InvalidArgument
 from almanac.instants import Duration
@@ -31,7 +31,7 @@ def feed(
     bar: Duration,
     dated_by: Literal["open", "close"] = "open",
     options: dict[str, Any] | None = None,
-    **wanted: Unpack[Wanted],
+    **wanted: Unpack[FeatureOptions],
 ) -> Any:
     """Return a feed of backtrader: the prices, with the lines of `EventFeed`.
 
@@ -58,7 +58,7 @@ def with_lines(
     *,
     bar: Duration,
     dated_by: Literal["open", "close"] = "open",
-    **wanted: Unpack[Wanted],
+    **wanted: Unpack[FeatureOptions],
 ) -> "pd.DataFrame":
     """Return the prices with a column of numbers for each line; NaN is none. As `feed`."""
     if dated_by not in ("open", "close"):

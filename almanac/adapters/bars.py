@@ -30,7 +30,7 @@ INSTANT: Final = timedelta(microseconds=1)
 """The bar of an index of instants, which are not bars: the unit of instants in the warehouse."""
 
 
-class Wanted(TypedDict, total=False):
+class FeatureOptions(TypedDict, total=False):
     """Which events count, as in `Database.features`."""
 
     horizon: Duration
@@ -45,7 +45,7 @@ def features_of(
     coins: LabelledCoins,
     *,
     as_of: Any = "bar_close",
-    **wanted: Unpack[Wanted],
+    **wanted: Unpack[FeatureOptions],
 ) -> dict[Hashable, "pd.DataFrame"]:
     """Return the features of each label: a frame with the rows and the index of the caller.
 

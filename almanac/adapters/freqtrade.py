@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from almanac.adapters.bars import INSTANT, Wanted, coin_of_pair, features_of
+from almanac.adapters.bars import INSTANT, FeatureOptions, coin_of_pair, features_of
 from almanac.coins import LabelledCoins
 from almanac.errors import InvalidArgument
 
@@ -41,7 +41,7 @@ def add_features(
     *,
     coins: LabelledCoins | None = None,
     prefix: str = "",
-    **wanted: Unpack[Wanted],
+    **wanted: Unpack[FeatureOptions],
 ) -> "pd.DataFrame":
     """Return the frame of a pair with the columns of `Database.features`, known at each close.
 
@@ -101,7 +101,7 @@ def _of_months(
     opens: "pd.DatetimeIndex",
     months: int,
     coin: LabelledCoins,
-    **wanted: Unpack[Wanted],
+    **wanted: Unpack[FeatureOptions],
 ) -> "dict[Hashable, pd.DataFrame]":
     """Return the features of candles of months, known at each close, as those of a fixed length.
 

@@ -12,7 +12,7 @@ vectorbt itself is not imported.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack
 
-from almanac.adapters.bars import Wanted, coins_of_labels, features_of
+from almanac.adapters.bars import FeatureOptions, coins_of_labels, features_of
 from almanac.coins import LabelledCoins
 from almanac.errors import InvalidArgument
 from almanac.instants import Duration
@@ -33,7 +33,7 @@ def next_open(
     *,
     bar: Duration,
     coins: LabelledCoins | None = None,
-    **wanted: Unpack[Wanted],
+    **wanted: Unpack[FeatureOptions],
 ) -> "pd.DataFrame":
     """Return where a rule held at the close before: a boolean frame, index and columns as prices.
 

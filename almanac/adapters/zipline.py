@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from almanac.adapters.bars import INSTANT, NUMBERS, Wanted, features_of, framework
+from almanac.adapters.bars import INSTANT, NUMBERS, FeatureOptions, features_of, framework
 from almanac.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def loaders(
     coins: "Mapping[Any, str | Coin]",
     *,
     cutoffs: "pd.DatetimeIndex | None" = None,
-    **wanted: Unpack[Wanted],
+    **wanted: Unpack[FeatureOptions],
 ) -> dict[Any, Any]:
     """Return a `DataFrameLoader` for each column of `AlmanacEvents`: the `custom_loader` of a run.
 
@@ -61,7 +61,7 @@ def baselines(
     coins: "Mapping[Any, str | Coin]",
     *,
     cutoffs: "pd.DatetimeIndex | None" = None,
-    **wanted: Unpack[Wanted],
+    **wanted: Unpack[FeatureOptions],
 ) -> "dict[str, pd.DataFrame]":
     """Return what each session knew: for each column a frame of sessions × sids. As `loaders`.
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.audit.fields import GROUPS
-from almanac.audit.judge import Judged, judge
+from almanac.audit.judge import JudgedRows, judge
 from almanac.audit.places import SQL, Pulls, pulls_of
-from almanac.audit.report import as_text, headline
-from almanac.audit.result import HELD_BYTES, Audit, RowStore, unjudged_limit
+from almanac.audit.report import Audit, as_text, headline
+from almanac.audit.result import HELD_BYTES, RowStore, unjudged_limit
 from almanac.audit.signals import Signals, read_signals
 from almanac.coins import slugs_of
 from almanac.errors import InvalidArgument
@@ -213,7 +213,7 @@ def _other_basis(
     reader: Reader,
     signals: Signals,
     pulls: Pulls,
-    judged: Judged,
+    judged: JudgedRows,
     basis: str,
     progress: Callable[[str], None],
 ) -> dict[str, int]:

@@ -42,7 +42,7 @@ _PERIODS: Final = ("is_estimated", "date_type", "date_precision")
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRows:
     """The verdicts on rows, in tables.
 
     Attributes:
@@ -69,7 +69,7 @@ def judge(
     *,
     claimed: bool,
     progress: Callable[[str], None],
-) -> Judged:
+) -> JudgedRows:
     """Return the verdicts on rows under one basis: what was observed, or also what is claimed.
 
     Raises:
@@ -126,7 +126,7 @@ def judge(
         SQL["before_first"],
         frames={"unplaced": places.unplaced, "placed": placed, "versions": places.versions},
     )
-    return Judged(
+    return JudgedRows(
         reader.query(SQL["chosen_findings"], {"is_chosen": is_chosen}, frames=frames),
         _row_verdicts(places, frames["worst"], chosen),
         {name: count for name, count in naive.items() if count},

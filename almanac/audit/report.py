@@ -4,16 +4,16 @@ Belongs here: wording, order, escapes. Does not: the page (page), counting (resu
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from almanac.audit.fields import EVENT, NO_EVENT, VERDICTS
-from almanac.audit.result import StoredRows
-from almanac.forms import plain_line
-
-if TYPE_CHECKING:
-    from almanac.audit.result import Audit
+from almanac.audit.result import AuditFindings, StoredRows, count_rows
+from almanac.errors import LookAhead
+from almanac.forms import cut_line, plain_line, render_html
+from almanac.user_files import local_path
 
 GROUP_TITLES: Final = {
     "leak": "look-ahead",
@@ -23,9 +23,78 @@ GROUP_TITLES: Final = {
 }
 _MEANINGS: Final = {verdict.name: verdict.meaning for verdict in VERDICTS}
 _SHOWN_MAX: Final = 60
+_LISTED: Final = 5
+_FINDINGS_MAX: Final = 1_000
 
 
-def headline(audit: "Audit") -> str:
+class Audit(AuditFindings):
+    """Which rows of a back-test used something that nobody knew at the decision.
+
+    `rows`, `verdicts` and `leaks` are Results that are read when they are used. Many rows are in a
+    temporary file: `.head(n)` and `.reader()`, a pyarrow RecordBatchReader, hold few in memory.
+
+    Attributes:
+        basis: `observed` is what was pulled by then; `claimed` also what the service says of the
+            time before the first observation.
+        rows: the findings, one row per value that is not clean: row (1 is the first of the input),
+            event_id, decided_at, field, verdict, used, known_then, knowable_from (the earliest
+            instant at which the value could be known), reason.
+        verdicts: one row per row of the input: row, event_id, decided_at, verdict, which is the
+            worst of its fields.
+        columns: for each field that was judged, its column in the input.
+        ignored: columns of the input that were not judged.
+        naive: for each column with instants that name no zone, how many; they were read as of `tz`.
+        tz: the zone of the database.
+        first_pull_at, last_pull_at: when events were pulled first and last; None if never.
+        other_basis: what the other basis says of the rows on which the two may differ.
+        used: for each field, how many rows with an event that was known have a value.
+        universe: a Result, one row per decision and event in which the table differs from the rule
+            that was given: problem (`absent`: the rule selects it and the table lacks it;
+            `not_selected`: the reverse), decided_at, event_id, title, date, status and impact as
+            known then, changed_later; None without a rule.
+    """
+
+    def assert_clean(self, max_unjudged: float | None = None, require: Iterable[str] = ()) -> None:
+        """Raise if look-ahead was found, or if not one of the rows could be judged.
+
+        A difference from the rule of the universe raises, too.
+
+        Args:
+            max_unjudged: the most rows that can't be judged: a whole number of rows, or a share
+                from 0.0 to 1.0.
+            require: fields that must have been judged, such as `["date", "impact"]`.
+
+        Raises:
+            LookAhead: the message has the reasons and the first findings.
+            InvalidArgument: an argument is wrong.
+        """
+        failures = self.failures(max_unjudged, require)
+        if not failures:
+            return
+        shown = self.leaks if self.groups["leak"] else self.of_group("unjudged")
+        lines = [f"{failure}." for failure in failures]
+        lines += [*finding_lines(shown, _LISTED), *universe_lines(self, _LISTED)]
+        raise LookAhead("\n".join([headline(self), *(f"  {line}" for line in lines)]))
+
+    def to_json(self, findings_max: int = _FINDINGS_MAX) -> str:
+        """Return counts and the first findings, leaks first, as JSON; instants are UTC."""
+        return as_json(self, findings_max)
+
+    def to_html(self, path: str | Path | None = None, findings_max: int = _FINDINGS_MAX) -> str:
+        """Return a page that needs nothing else, with the first findings; write it to `path`."""
+        page = render_audit(self, findings_max)
+        if path is not None:
+            local_path(path, "path").write_text(page, encoding="utf-8")
+        return page
+
+    def __repr__(self) -> str:
+        return as_text(self, findings_max=_LISTED)
+
+    def _repr_html_(self) -> str:
+        return render_audit(self, findings_max=20, is_fragment=True)
+
+
+def headline(audit: AuditFindings) -> str:
     """Return one sentence: how many rows used something that nobody knew."""
     groups, rows = audit.groups, len(audit)
     if rows == 0:
@@ -33,14 +102,14 @@ def headline(audit: "Audit") -> str:
     unused = audit.counts.get(NO_EVENT, 0)
     if groups["leak"]:
         found = (
-            f"{groups['leak']:,} of {rows_of(rows)} used something that was not known at the "
+            f"{groups['leak']:,} of {count_rows(rows)} used something that was not known at the "
             "decision"
         )
     elif audit.is_blind:
-        found = f"none of {rows_of(rows - unused)} could be judged"
+        found = f"none of {count_rows(rows - unused)} could be judged"
     else:
         judged = rows - groups["unjudged"] - unused
-        found = f"no look-ahead in the {rows_of(judged)} that could be judged"
+        found = f"no look-ahead in the {count_rows(judged)} that could be judged"
     parts = [found]
     if groups["unjudged"] and not audit.is_blind:
         parts.append(f"{groups['unjudged']:,} can't be judged")
@@ -58,7 +127,7 @@ def headline(audit: "Audit") -> str:
     return f"{audit.source}: {'; '.join(parts)}."
 
 
-def universe_counts(audit: "Audit") -> dict[str, int]:
+def universe_counts(audit: AuditFindings) -> dict[str, int]:
     """Return how many events the table lacks, and has too many, at each decision together."""
     found = dict.fromkeys(("absent", "not_selected"), 0)
     if audit.universe is not None:
@@ -69,7 +138,7 @@ def universe_counts(audit: "Audit") -> dict[str, int]:
     return found
 
 
-def universe_lines(audit: "Audit", limit: int) -> list[str]:
+def universe_lines(audit: AuditFindings, limit: int) -> list[str]:
     """Return the first differences from the rule of the universe, a line each."""
     if audit.universe is None:
         return []
@@ -78,7 +147,7 @@ def universe_lines(audit: "Audit", limit: int) -> list[str]:
     return lines + ([f"… and {left:,} more"] if left > 0 else [])
 
 
-def _first_differences(audit: "Audit", limit: int) -> list[dict[str, Any]]:
+def _first_differences(audit: AuditFindings, limit: int) -> list[dict[str, Any]]:
     if audit.universe is None:
         return []
     rows: list[dict[str, Any]] = audit.universe.arrow().slice(0, limit).to_pylist()
@@ -96,7 +165,7 @@ def _universe_line(row: dict[str, Any]) -> str:
     )
 
 
-def notes(audit: "Audit") -> Iterator[str]:
+def notes(audit: AuditFindings) -> Iterator[str]:
     """Yield what a reader must know: the basis, zones, columns that were not judged."""
     first, last = shown_instant(audit.first_pull_at), shown_instant(audit.last_pull_at)
     if first is None:
@@ -131,7 +200,7 @@ def notes(audit: "Audit") -> Iterator[str]:
         yield f"Instants without a zone were read as {audit.tz}: {', '.join(counts)}."
 
 
-def basis_notes(audit: "Audit") -> Iterator[str]:
+def basis_notes(audit: AuditFindings) -> Iterator[str]:
     """Yield what the other basis would say of the rows on which the two may differ."""
     other = audit.other_basis
     if not other.get("rows"):
@@ -147,7 +216,7 @@ def basis_notes(audit: "Audit") -> Iterator[str]:
         if audit.basis == "observed"
         else "judged by what the service claims of the time before the first observation"
     )
-    yield f"{rows_of(other['rows'])} {what}; by basis {name}: {', '.join(parts)}."
+    yield f"{count_rows(other['rows'])} {what}; by basis {name}: {', '.join(parts)}."
 
 
 _BASES: Final = {
@@ -156,7 +225,7 @@ _BASES: Final = {
 }
 
 
-def as_text(audit: "Audit", *, findings_max: int) -> str:
+def as_text(audit: AuditFindings, *, findings_max: int) -> str:
     """Return the audit as lines for a terminal."""
     lines = [headline(audit), ""]
     counts = audit.counts
@@ -167,7 +236,7 @@ def as_text(audit: "Audit", *, findings_max: int) -> str:
             if not of_group:
                 continue
             if group in ("leak", "unjudged"):
-                lines.append(f"{title}: {rows_of(audit.groups[group])}")
+                lines.append(f"{title}: {count_rows(audit.groups[group])}")
             lines += [
                 f"  {verdict.name:<{width}}  {counts[verdict.name]:>9,}  {verdict.meaning}"
                 for verdict in of_group
@@ -264,13 +333,10 @@ def shown_instant(at: datetime | None) -> str | None:
 
 def short(value: str | None) -> str:
     """Return a value for a line, cut where it is long."""
-    if value is None or value == "":
-        return "nothing"
-    text = plain_line(value)
-    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
+    return cut_line(value, _SHOWN_MAX) if value else "nothing"
 
 
-def as_json(audit: "Audit", findings_max: int) -> str:
+def as_json(audit: AuditFindings, findings_max: int) -> str:
     """Return the audit for programs."""
     found: list[dict[str, Any]] = []
     for group in ("leak", "unjudged", "warning"):
@@ -313,6 +379,53 @@ def _iso(value: object) -> str:
     raise TypeError(f"{value!r} has no JSON")
 
 
-def rows_of(count: int) -> str:
-    """Return a number of rows, as `1 row` or `1,201 rows`."""
-    return f"{count:,} row" if count == 1 else f"{count:,} rows"
+def render_audit(audit: AuditFindings, findings_max: int, *, is_fragment: bool = False) -> str:
+    """Return the audit as HTML: a page that needs no other file, or a fragment for a notebook."""
+    findings, left = [], findings_max
+    for name in ("leak", "unjudged", "warning"):
+        stored = audit.of_group(name)
+        if rows := first_rows(stored, left):
+            left -= len(rows)
+            group = {"name": name, "title": GROUP_TITLES[name], "count": len(stored)}
+            findings.append({**group, "rows": [_html_row(row) for row in rows]})
+    values: dict[str, Any] = {
+        "is_fragment": is_fragment,
+        "verdicts": [verdict for verdict in VERDICTS if verdict.name in audit.counts],
+        "counts": audit.counts,
+        "most": max(audit.counts.values(), default=1),
+        "findings": findings,
+    }
+    if is_fragment:
+        return render_html("audit.html", **values)
+    by_field: dict[str, dict[str, int]] = {}
+    summary = audit.summary.rows()
+    for row in summary:
+        if row["group"] != "clean":
+            by_field.setdefault(row["field"], {})[row["verdict"]] = row["values"]
+    return render_html(
+        "audit.html",
+        **values,
+        source=audit.source,
+        headline=headline(audit),
+        groups=[
+            {"name": name, "title": GROUP_TITLES[name], "count": count}
+            for name, count in audit.groups.items()
+            if count
+        ],
+        by_field=by_field,
+        field_verdicts=list(dict.fromkeys(v for row in by_field.values() for v in row)),
+        universe=universe_lines(audit, findings_max),
+        notes=list(notes(audit)),
+    )
+
+
+def _html_row(row: dict[str, Any]) -> dict[str, Any]:
+    is_event, knowable = row["field"] == EVENT, row["knowable_from"]
+    return {
+        **row,
+        "is_event": is_event,
+        "decided": shown_instant(row["decided_at"]),
+        "why": explained(row) if is_event or row["reason"] else "",
+        "knowable": shown_instant(knowable),
+        "late": knowable and later_by(row),
+    }

@@ -1,8 +1,4 @@
-"""Rows of an answer that may be more than memory holds.
-
-Belongs here: keeping them in memory or in a temporary Parquet file, counting, reading them back.
-Does not: what they mean (judge, result).
-"""
+"""The verdicts of an audit: findings in memory or in a temporary Parquet file, and their counts."""
 
 import os
 from collections import Counter
@@ -15,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from almanac.audit.fields import COIN, EVENT, GROUPS, JUDGED, NO_EVENT, SEVERITY
 from almanac.audit.signals import suggested_fields
-from almanac.errors import InvalidArgument, LookAhead, WarehouseError
+from almanac.errors import InvalidArgument, WarehouseError
 from almanac.reading.temporary import own_folder
 from almanac.results import FIRST, LAST, Result
 from almanac.streams import scan_options, write_parquet
@@ -207,36 +203,8 @@ class StoredRows(Result):
         return pc.field("verdict").isin(sorted(self._verdicts))
 
 
-_LISTED: Final = 5
-_FINDINGS_MAX: Final = 1_000
-
-
-class Audit:
-    """Which rows of a back-test used something that nobody knew at the decision.
-
-    `rows`, `verdicts` and `leaks` are Results that are read when they are used. Many rows are in a
-    temporary file: `.head(n)` and `.reader()`, a pyarrow RecordBatchReader, hold few in memory.
-
-    Attributes:
-        basis: `observed` is what was pulled by then; `claimed` also what the service says of the
-            time before the first observation.
-        rows: the findings, one row per value that is not clean: row (1 is the first of the input),
-            event_id, decided_at, field, verdict, used, known_then, knowable_from (the earliest
-            instant at which the value could be known), reason.
-        verdicts: one row per row of the input: row, event_id, decided_at, verdict, which is the
-            worst of its fields.
-        columns: for each field that was judged, its column in the input.
-        ignored: columns of the input that were not judged.
-        naive: for each column with instants that name no zone, how many; they were read as of `tz`.
-        tz: the zone of the database.
-        first_pull_at, last_pull_at: when events were pulled first and last; None if never.
-        other_basis: what the other basis says of the rows on which the two may differ.
-        used: for each field, how many rows with an event that was known have a value.
-        universe: a Result, one row per decision and event in which the table differs from the rule
-            that was given: problem (`absent`: the rule selects it and the table lacks it;
-            `not_selected`: the reverse), decided_at, event_id, title, date, status and impact as
-            known then, changed_later; None without a rule.
-    """
+class AuditFindings:
+    """The verdicts of an audit, counted. `Audit` documents the attributes."""
 
     def __init__(
         self,
@@ -346,11 +314,9 @@ class Audit:
         Raises:
             InvalidArgument: an argument is wrong.
         """
-        from almanac.audit.report import rows_of
-
         groups, found = self.groups, []
         if groups["leak"]:
-            found.append(f"{rows_of(groups['leak'])} used something that was not known")
+            found.append(f"{count_rows(groups['leak'])} used something that was not known")
         if self.is_blind:
             found.append("no row could be judged")
         if max_unjudged is not None and groups["unjudged"] > unjudged_limit(
@@ -358,7 +324,9 @@ class Audit:
         ):
             share = isinstance(max_unjudged, float)
             allowed = f"a share of {max_unjudged:g}" if share else f"{max_unjudged:,}"
-            found.append(f"{rows_of(groups['unjudged'])} can't be judged; at most {allowed} may be")
+            found.append(
+                f"{count_rows(groups['unjudged'])} can't be judged; at most {allowed} may be"
+            )
         found += [
             f"{name} was not judged: {reason}"
             for name in ([require] if isinstance(require, str) else require)
@@ -382,55 +350,6 @@ class Audit:
             return "no row with an event that was known has a value"
         return None
 
-    def assert_clean(self, max_unjudged: float | None = None, require: Iterable[str] = ()) -> None:
-        """Raise if look-ahead was found, or if not one of the rows could be judged.
-
-        A difference from the rule of the universe raises, too.
-
-        Args:
-            max_unjudged: the most rows that can't be judged: a whole number of rows, or a share
-                from 0.0 to 1.0.
-            require: fields that must have been judged, such as `["date", "impact"]`.
-
-        Raises:
-            LookAhead: the message has the reasons and the first findings.
-            InvalidArgument: an argument is wrong.
-        """
-        failures = self.failures(max_unjudged, require)
-        if not failures:
-            return
-        from almanac.audit.report import finding_lines, headline, universe_lines
-
-        shown = self.leaks if self.groups["leak"] else self.of_group("unjudged")
-        lines = [f"{failure}." for failure in failures]
-        lines += [*finding_lines(shown, _LISTED), *universe_lines(self, _LISTED)]
-        raise LookAhead("\n".join([headline(self), *(f"  {line}" for line in lines)]))
-
-    def to_json(self, findings_max: int = _FINDINGS_MAX) -> str:
-        """Return counts and the first findings, leaks first, as JSON; instants are UTC."""
-        from almanac.audit.report import as_json
-
-        return as_json(self, findings_max)
-
-    def to_html(self, path: str | Path | None = None, findings_max: int = _FINDINGS_MAX) -> str:
-        """Return a page that needs nothing else, with the first findings; write it to `path`."""
-        from almanac.audit.page import page_of
-
-        page = page_of(self, findings_max)
-        if path is not None:
-            local_path(path, "path").write_text(page, encoding="utf-8")
-        return page
-
-    def __repr__(self) -> str:
-        from almanac.audit.report import as_text
-
-        return as_text(self, findings_max=_LISTED)
-
-    def _repr_html_(self) -> str:
-        from almanac.audit.page import fragment_of
-
-        return fragment_of(self, findings_max=20)
-
 
 def unjudged_limit(given: float, rows: int) -> float:
     """Return how many of the rows may not be judged: a number of rows, or a share of them.
@@ -445,3 +364,8 @@ def unjudged_limit(given: float, rows: int) -> float:
     raise InvalidArgument(
         f"max_unjudged={given!r}; expected a number of rows, such as 10, or a share from 0.0 to 1.0"
     )
+
+
+def count_rows(count: int) -> str:
+    """Return a number of rows, as `1 row` or `1,201 rows`."""
+    return f"{count:,} row" if count == 1 else f"{count:,} rows"

@@ -40,7 +40,7 @@ _SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Arranged:
+class PriceColumns:
     """Prices by what they are.
 
     Attributes:
@@ -97,7 +97,7 @@ def frame_of_rows(given: Any, name: str) -> pd.DataFrame | None:
     return _named_fields(pd.DataFrame(given), name)
 
 
-def arrange(frame: pd.DataFrame, name: str, coins: Coins | None) -> Arranged:
+def arrange(frame: pd.DataFrame, name: str, coins: Coins | None) -> PriceColumns:
     """Return prices by what they are.
 
     Raises:
@@ -130,7 +130,7 @@ def arrange(frame: pd.DataFrame, name: str, coins: Coins | None) -> Arranged:
     close, coin = find_column(values.columns, _CLOSE), find_column(_texts(values), _COIN)
     if close is not None and coin is not None:
         opened = find_column(values.columns, ("open",))
-        return Arranged(
+        return PriceColumns(
             instants, values[coin], values[[close]], None if opened is None else values[[opened]]
         )
     return _one_or_wide(values, instants, close, name, coins)
@@ -159,7 +159,7 @@ def only_coin(coins: Coins | None) -> str | None:
 
 def _one_or_wide(
     values: pd.DataFrame, instants: Any, close: Any, name: str, coins: Coins | None
-) -> Arranged:
+) -> PriceColumns:
     only = only_coin(coins)
     fields = [c for c in values.columns if _is_field(c)]
     has_bars = close is not None and all(find_column(fields, (part,)) is not None for part in _BAR)
@@ -186,7 +186,7 @@ def _one_or_wide(
             f"which: coins={{{str(fields[0])!r}: 'its-slug', …}}"
         )
     opened = find_column([c for c in fields if c != close], ("open",))
-    return Arranged(
+    return PriceColumns(
         instants,
         None,
         values[[close]].set_axis([only], axis=1),
@@ -195,7 +195,7 @@ def _one_or_wide(
     )
 
 
-def _wide(values: pd.DataFrame, instants: Any, name: str) -> Arranged:
+def _wide(values: pd.DataFrame, instants: Any, name: str) -> PriceColumns:
     strange = [c for c in values.columns if isinstance(c, float | bool) or c is None or pd.isna(c)]
     if strange:
         raise InvalidArgument(
@@ -215,10 +215,10 @@ def _wide(values: pd.DataFrame, instants: Any, name: str) -> Arranged:
             f"{name} has columns that are no prices ({', '.join(wrong[:5]) or 'none at all'}); "
             "expected ts, coin, close, or one column of prices a coin"
         )
-    return Arranged(instants, None, values, None)
+    return PriceColumns(instants, None, values, None)
 
 
-def _by_field(frame: pd.DataFrame, name: str) -> Arranged:
+def _by_field(frame: pd.DataFrame, name: str) -> PriceColumns:
     """Read columns of two levels, as Yahoo has them: the field and the coin, in any order."""
     # A level may be called 0 or 1; numbers here are places.
     frame = frame.set_axis(frame.columns.set_names([None] * frame.columns.nlevels), axis=1)
@@ -238,7 +238,7 @@ def _by_field(frame: pd.DataFrame, name: str) -> Arranged:
     opened = find_column(frame.columns.get_level_values(level), ("open",))
     close = frame.xs(_close_of(frame, level), axis=1, level=level)
     opens = None if opened is None else frame.xs(opened, axis=1, level=level)
-    return Arranged(by_ts, None, close, opens)
+    return PriceColumns(by_ts, None, close, opens)
 
 
 def _close_of(frame: pd.DataFrame, level: int) -> Any:

@@ -19,7 +19,7 @@ from almanac.events import Coins
 from almanac.frames import moments_of
 from almanac.instants import Duration, duration
 from almanac.study.layouts import (
-    Arranged,
+    PriceColumns,
     arrange,
     coin_columns,
     epoch_unit,
@@ -270,7 +270,7 @@ def _with_named_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _long(
-    found: Arranged, prices: pd.DataFrame, instants: pd.DatetimeIndex, name: str
+    found: PriceColumns, prices: pd.DataFrame, instants: pd.DatetimeIndex, name: str
 ) -> pd.DataFrame:
     row, bars = pd.factorize(instants, sort=True)
     column, names = pd.factorize(found.coin)
@@ -302,7 +302,7 @@ def _long(
 
 
 def _wide(
-    found: Arranged, prices: pd.DataFrame, instants: pd.DatetimeIndex, name: str
+    found: PriceColumns, prices: pd.DataFrame, instants: pd.DatetimeIndex, name: str
 ) -> pd.DataFrame:
     wide = pd.DataFrame(_numbers(prices, name), instants, prices.columns).sort_index()
     if wide.index.has_duplicates:

@@ -1,53 +1,234 @@
-"""A study for people: text, a figure, one HTML page.
-
-Belongs here: matplotlib and words. Does not: figures that are computed (results).
-"""
+"""An event study as tables, text, a figure and an HTML page."""
 
 from base64 import b64encode
-from html import escape
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from almanac.errors import InvalidArgument
-from almanac.study.windows import REASONS
+from almanac.events import Names, one_of
+from almanac.forms import render_html
+from almanac.study.prices import Prices
+from almanac.study.results import (
+    Comparison,
+    Control,
+    Draws,
+    Figures,
+    Group,
+    Weighting,
+    adjusted,
+    compared,
+    headline_of,
+    weigh,
+)
+from almanac.study.returns import Returns
+from almanac.study.significance import Verdict
+from almanac.study.windows import REASONS, StudyRows
 from almanac.user_files import local_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from almanac.study.study import Study
 
-_PAGE: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Event study</title><style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em }}
-table {{ border-collapse: collapse; font-size: 13px; margin: 1em 0 }}
-th, td {{ padding: 2px 10px; text-align: right; border-bottom: 1px solid #ddd }}
-th:first-child, td:first-child {{ text-align: left }}
-img {{ max-width: 100% }}
-</style></head><body>
-<h1>Event study</h1>
-<p>{summary}</p>
-<img alt="CAAR by bar" src="data:image/png;base64,{image}">
-<h2>Tests of the window</h2>{tests}
-<h2>By bar</h2>{table}
-<h2>Naive, on today's table</h2>
-<p>Events that are scheduled today, at the dates they have today, whether known before or not, with
-the plain t. It is here to be compared, not to be used.</p>{naive}
-<h2>Rows</h2>{counts}
-{steps}<h2>Settings</h2>{settings}
-</body></html>
-"""
+Groups = Literal["category", "band", "coin"]
+_LISTED_MAX: Final = 10
 
 COUNTS: Final = {
     "redenominations": "steps of prices by a power of ten",
     "redenomination_in_window": "used with such a step in the window",
 }
 """Counts whose names do not say what they are."""
+
+
+class Study:
+    """An event study over events as they were known at entry; made by `Database.event_study`.
+
+    Attributes:
+        table: one row per bar: `bar` (0 is that of the event), `offset`, `n`, `aar`, its plain t,
+            Patell and BMP statistics and `aar_p`; `caar` with `caar_low`, `caar_high` and `caar_p`;
+            `bhar`. Returns are fractions; both p are of the headline's kind.
+        tests: one row per test of the whole window: `test`, `statistic`, `degrees`, `p`,
+            `is_headline`. The last is the plain t of the naive study.
+        headline: the test to rely on, a `Verdict` with `test`, `statistic`, `degrees` and `p`.
+        events: one row per event and coin used, with what was known at entry, the fit, `car`,
+            `scar`, `bhar`, and what became of the event (`moved_after_entry`, …).
+        excluded: one row per event, or event and coin, that is not used, with its `reason`.
+        counts: the numbers of rows used and excluded, by reason; `days` are those with an event,
+            `redenominations` the steps in the prices.
+        redenominations: one row per step of a price by a power of ten: `coin` (a name in the
+            prices, or `market`), `ts` (start of the bar), `ratio` of the prices, `factor`.
+        naive: by bar, the study of today's table: events that are scheduled today, at the dates
+            they have today, exact or not, known or not, with the plain t.
+        weights: `rows` or `events`.
+        ambiguous: names in the prices that several coins have.
+        settings: what was chosen, in words.
+    """
+
+    def __init__(
+        self,
+        *,
+        prices: Prices,
+        returns: Returns,
+        placed: StudyRows,
+        figures: Figures,
+        naive: pd.DataFrame,
+        naive_t: Verdict,
+        excluded: pd.DataFrame,
+        redenominations: pd.DataFrame,
+        options: Draws,
+        weighting: Weighting,
+        ambiguous: tuple[str, ...],
+        settings: Mapping[str, str],
+    ) -> None:
+        self._returns, self._placed, self._options = returns, placed, options
+        self.weights: Weighting = weighting
+        self.ambiguous: tuple[str, ...] = ambiguous
+        self.table: pd.DataFrame = figures.table
+        self.headline: Verdict = figures.headline
+        self.events: pd.DataFrame = placed.rows
+        self.excluded = excluded
+        self.redenominations = redenominations
+        self.naive = naive
+        self.settings = dict(settings)
+        self.tests: pd.DataFrame = _tests(figures, naive_t)
+        self.counts: dict[str, int] = {
+            "used": len(placed.rows),
+            "events": int(placed.rows["event_id"].nunique()),
+            "coins": int(placed.rows["coin"].nunique()),
+            "days": figures.days,
+            "moved_after_entry": int(placed.rows["moved_after_entry"].sum()),
+            "cancelled_after_entry": int(placed.rows["cancelled_after_entry"].sum()),
+            "delisted_in_window": int(placed.rows["delisted_in_window"].sum()),
+            "redenomination_in_window": int(placed.rows["redenomination_in_window"].sum()),
+            "redenominations": len(redenominations),
+            **{name: int(n) for name, n in excluded["reason"].value_counts().items()},
+        }
+
+    @property
+    def caar(self) -> float:
+        """The mean cumulated abnormal return of the whole window, a fraction."""
+        return float(self.table["caar"].iloc[-1])
+
+    def by(self, group: Groups, *, control: Control = "bh", level: float = 0.05) -> pd.DataFrame:
+        """Return the headline of each group, with false discoveries controlled.
+
+        Groups are as known at entry; an event with several categories is in each of them. Columns:
+        the group, `n`, `events`, `caar`, `bhar`, `test`, `statistic`, `p`, `p_adjusted` (`bh`:
+        Benjamini and Hochberg; `by`: Benjamini and Yekutieli, for any dependence) and
+        `significant`: whether `p_adjusted` is at most `level`. A group whose p can't
+        be computed has NaN.
+
+        Raises:
+            InvalidArgument: there is no such group or control.
+        """
+        one_of(group, "group", ("category", "band", "coin"))
+        one_of(control, "control", ("bh", "by"))
+        keys = self._keys(group)
+        found = []
+        for name in sorted(keys.unique()):
+            rows = np.unique(keys.index[keys == name].to_numpy())
+            mine = self.events.loc[rows]
+            weights = weigh(mine, self.weights)
+            part = self._placed.windows.subset(rows)
+            verdict = headline_of(self._returns, part, self._options, weights)
+            found.append(
+                {
+                    group: name,
+                    "n": len(rows),
+                    "events": mine["event_id"].nunique(),
+                    "caar": float(weights.mean(mine["car"].to_numpy())),
+                    "bhar": float(weights.mean(mine["bhar"].to_numpy())),
+                    "test": verdict.test,
+                    "statistic": verdict.statistic,
+                    "p": verdict.p,
+                }
+            )
+        names = [group, "n", "events", "caar", "bhar", "test", "statistic", "p"]
+        table = pd.DataFrame(found, columns=names)
+        table["p_adjusted"] = adjusted(table["p"].to_numpy(np.float64), control)
+        table["significant"] = table["p_adjusted"] <= level
+        return table.sort_values("p", kind="stable", ignore_index=True)
+
+    def compare(self, group: Groups, first: Names, second: Names | None = None) -> Comparison:
+        """Return the difference between the CAAR of two groups, with tests.
+
+        Args:
+            group: what the names are: `category`, `band` or `coin`, as known at entry.
+            first, second: names, one or several; None is every row that is not in `first`. A row in
+                both groups counts in both.
+
+        Returns:
+            A `Comparison`: `difference` (first less second), its band `low` and `high`, `headline`,
+            `tests`, `groups`. The headline is the `calendar` test of the difference; with fewer
+            than eight days in the windows of a group there is none.
+
+        Raises:
+            InvalidArgument: there is no such group or name, or a group has no rows.
+        """
+        one_of(group, "group", ("category", "band", "coin"))
+        keys = self._keys(group)
+        rows = self._rows_of(keys, group, first)
+        if second is None:
+            others, label = np.setdiff1d(np.arange(len(self.events)), rows), "all others"
+        else:
+            others, label = self._rows_of(keys, group, second), _name(second)
+        if not len(others):
+            raise InvalidArgument(f"second={second!r}: no row of the study is outside of {first!r}")
+        parts = [self._group(name, r) for name, r in ((_name(first), rows), (label, others))]
+        return compared(self._returns, self._placed.windows, parts[0], parts[1], self._options)
+
+    def _keys(self, group: Groups) -> "pd.Series[Any]":
+        """Return the group of each row, under its place; one with several categories repeats."""
+        column = {"category": "categories"}.get(group, group)
+        keys = self.events[column].explode() if group == "category" else self.events[column]
+        return keys.dropna()
+
+    def _rows_of(self, keys: "pd.Series[Any]", group: str, names: Names) -> Any:
+        wanted = [names] if isinstance(names, str) else list(names)
+        texts = keys.astype(str).str.lower()
+        for name in wanted:
+            if not (texts == str(name).lower()).any():
+                raise InvalidArgument(
+                    f"no row has the {group} {name!r}; expected one or more of: "
+                    f"{some_names(sorted(map(str, keys.unique())))}"
+                )
+        is_mine = texts.isin([str(name).lower() for name in wanted])
+        return np.unique(keys.index[is_mine].to_numpy())
+
+    def _group(self, name: str, rows: Any) -> Group:
+        mine = self.events.loc[rows]
+        return Group(name, rows, weigh(mine, self.weights), mine["event_id"].nunique())
+
+    def plot(self, path: str | Path | None = None) -> "Figure":
+        """Return a matplotlib figure of the CAAR with its band, and write it to `path` if given.
+
+        Raises:
+            InvalidArgument: matplotlib is not installed.
+        """
+        return plot(self, path)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the study as one HTML page with its figure, and write it to `path` if given.
+
+        Raises:
+            InvalidArgument: matplotlib is not installed.
+        """
+        page = render_study(self)
+        if path is not None:
+            local_path(path, "path").write_text(page, "utf-8")
+        return page
+
+    def __repr__(self) -> str:
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        return render_study(self, is_fragment=True)
 
 
 def require(module: str) -> None:
@@ -63,12 +244,12 @@ def require(module: str) -> None:
         )
 
 
-def text(study: "Study") -> str:
+def text(study: Study) -> str:
     """Return the summary and the tests as text."""
     return f"{summary(study)}\n\n{study.tests.to_string(index=False)}"
 
 
-def summary(study: "Study") -> str:
+def summary(study: Study) -> str:
     """Return the result in sentences."""
     counts, table = study.counts, study.table
     low, high = table["caar_low"].iloc[-1], table["caar_high"].iloc[-1]
@@ -87,7 +268,7 @@ def summary(study: "Study") -> str:
     )
 
 
-def _remarks(study: "Study") -> str:
+def _remarks(study: Study) -> str:
     """Return what a reader has to know of the names and the prices; empty if nothing."""
     found = []
     if study.settings["model"] == "mean":
@@ -111,14 +292,14 @@ def _remarks(study: "Study") -> str:
     return "".join(f" {remark}" for remark in found)
 
 
-def verdict_of(study: "Study") -> str:
+def verdict_of(study: Study) -> str:
     """Return the headline in words."""
     if np.isnan(study.headline.p):
         return "too few rows for a test that holds"
     return f"{study.headline.test} p = {study.headline.p:.3f}"
 
 
-def plot(study: "Study", path: str | Path | None) -> "Figure":
+def plot(study: Study, path: str | Path | None) -> "Figure":
     """Return the CAAR with its band, and the naive one, by bar."""
     require("matplotlib")
     from matplotlib.figure import Figure
@@ -161,10 +342,20 @@ def plot(study: "Study", path: str | Path | None) -> "Figure":
     return figure
 
 
-def page(study: "Study", path: str | Path | None) -> str:
-    """Return one HTML page that needs no other file."""
-    image = BytesIO()
-    plot(study, None).savefig(image, format="png", dpi=110)
+def render_study(study: Study, *, is_fragment: bool = False) -> str:
+    """Return the study as HTML: a page, or a fragment for a notebook.
+
+    The page needs no other file. The fragment has no style, and no figure without matplotlib.
+    """
+    if is_fragment:
+        has_figure = find_spec("matplotlib") is not None
+        return render_html(
+            "study.html",
+            is_fragment=True,
+            summary=summary(study),
+            image=_image(study, 80) if has_figure else None,
+            tests=_html(study.tests),
+        )
     excluded = study.excluded["reason"].value_counts()
     counts = [
         (COUNTS.get(name, name.replace("_", " ")), n)
@@ -174,50 +365,26 @@ def page(study: "Study", path: str | Path | None) -> str:
     counts += [
         (f"excluded: {REASONS.get(str(name), str(name))}", n) for name, n in excluded.items()
     ]
-    found = _PAGE.format(
-        summary=escape(summary(study)),
-        image=b64encode(image.getvalue()).decode(),
+    steps = study.redenominations
+    return render_html(
+        "study.html",
+        is_fragment=False,
+        summary=summary(study),
+        image=_image(study, 110),
         tests=_html(study.tests),
         table=_html(study.table),
         naive=_html(study.naive),
         counts=_html(pd.DataFrame(counts, columns=["what", "rows"])),
-        steps=_steps(study),
+        steps=None if steps.empty else _html(steps),
+        kept=study.settings["redenominations"],
         settings=_html(pd.DataFrame(study.settings.items(), columns=["setting", "value"])),
     )
-    if path is not None:
-        local_path(path, "path").write_text(found, "utf-8")
-    return found
 
 
-def fragment(study: "Study") -> str:
-    """Return the summary, the figure and the tests for a notebook, without a style of the page.
-
-    Without matplotlib it has no figure.
-    """
-    figure = ""
-    if find_spec("matplotlib") is not None:
-        image = BytesIO()
-        plot(study, None).savefig(image, format="png", dpi=80)
-        data = b64encode(image.getvalue()).decode()
-        figure = (
-            f'<img alt="CAAR by bar" style="max-width:100%" src="data:image/png;base64,{data}">'
-        )
-    # MathJax of the page would show a text between two dollars as a formula.
-    return (
-        f'<div class="tex2jax_ignore mathjax_ignore"><p>{escape(summary(study))}</p>{figure}'
-        f"{_html(study.tests)}</div>"
-    )
-
-
-def _steps(study: "Study") -> str:
-    steps = study.redenominations
-    if steps.empty:
-        return ""
-    is_kept = study.settings["redenominations"]
-    return (
-        "<h2>Steps of prices by a power of ten</h2>\n<p>As a redenomination, or data that change "
-        f"their unit, make them: {escape(is_kept)}.</p>{_html(steps)}\n"
-    )
+def _image(study: Study, dpi: int) -> str:
+    image = BytesIO()
+    plot(study, None).savefig(image, format="png", dpi=dpi)
+    return b64encode(image.getvalue()).decode()
 
 
 def _with_start(values: Any, *, first: bool = False) -> Any:
@@ -226,9 +393,9 @@ def _with_start(values: Any, *, first: bool = False) -> Any:
     return np.concatenate([[found[0] - 1 if first else 0.0], found])
 
 
-def _html(frame: pd.DataFrame) -> str:
+def _html(frame: pd.DataFrame) -> Markup:
     shown = {"offset": _in_hours} if "offset" in frame else None
-    return str(
+    return Markup(
         frame.to_html(
             index=False,
             border=0,
@@ -243,3 +410,26 @@ def _in_hours(offset: pd.Timedelta) -> str:
     """Return a distance as days or hours: pandas shows six hours before as -1 days +18:00:00."""
     hours = offset.total_seconds() / 3_600
     return f"{hours / 24:+g} d" if hours % 24 == 0 else f"{hours:+g} h"
+
+
+def _tests(figures: Figures, plain: Verdict) -> pd.DataFrame:
+    found = [*figures.verdicts, plain]
+    return pd.DataFrame(
+        {
+            "test": [verdict.test for verdict in found],
+            "statistic": [verdict.statistic for verdict in found],
+            "degrees": [verdict.degrees for verdict in found],
+            "p": [verdict.p for verdict in found],
+            "is_headline": [verdict.test == figures.headline.test for verdict in found],
+        }
+    )
+
+
+def _name(names: Names) -> str:
+    return names if isinstance(names, str) else ", ".join(names)
+
+
+def some_names(names: Sequence[str]) -> str:
+    """Return the first names of a list, and the number of the others."""
+    more = f" and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else ""
+    return ", ".join(names[:_LISTED_MAX]) + more or "none"

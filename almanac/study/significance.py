@@ -13,7 +13,7 @@ import numpy as np
 
 from almanac.study.prices import Floats, Integers
 from almanac.study.returns import Returns
-from almanac.study.windows import Fitted, Windows, residuals_of
+from almanac.study.windows import EstimationRows, Windows, residuals_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def mean_correlation(returns: Returns, windows: Windows, unit: Integers | None =
     return total / (rows * (rows - 1))
 
 
-def _standardised(returns: Returns, windows: Windows) -> Iterator[tuple[Fitted, Floats]]:
+def _standardised(returns: Returns, windows: Windows) -> Iterator[tuple[EstimationRows, Floats]]:
     for part in residuals_of(returns, windows):
         scale = np.sqrt((part.residuals**2).mean(axis=1, keepdims=True))
         yield part, part.residuals / scale

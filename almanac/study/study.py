@@ -1,14 +1,9 @@
-"""The result of an event study: tables, tests, groups, and how it was made.
+"""Makes an event study from prices and events: checks the arguments and runs the steps."""
 
-Belongs here: `Study` and the function that makes it from prices and events. Does not: what the
-parts compute (prices, selection, placing, results), figures for people (report).
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,20 +13,13 @@ from almanac.errors import InvalidArgument
 from almanac.events import Basis, Coins, Names, one_of
 from almanac.instants import Duration, duration
 from almanac.reader import Reader
-from almanac.study import report
 from almanac.study.prices import MICROSECOND, Bars, Prices, Stamp, read_prices
+from almanac.study.report import Study, require, some_names
 from almanac.study.results import (
-    Comparison,
-    Control,
     Draws,
-    Figures,
-    Group,
     Weighting,
     Weights,
-    adjusted,
-    compared,
     figures_of,
-    headline_of,
     naive_table,
     weigh,
 )
@@ -46,15 +34,13 @@ from almanac.study.selection import (
     select,
     select_given,
 )
-from almanac.study.significance import Verdict, cross_sectional
-from almanac.study.windows import REASONS, Placed, Spans, place
+from almanac.study.significance import cross_sectional
+from almanac.study.windows import REASONS, Spans, StudyRows, place
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
-Groups = Literal["category", "band", "coin"]
 Bound = int | Duration
-_LISTED_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,191 +72,9 @@ class StudyRequest:
     seed: int
 
 
-class Study:
-    """An event study over events as they were known at entry; made by `Database.event_study`.
-
-    Attributes:
-        table: one row per bar: `bar` (0 is that of the event), `offset`, `n`, `aar`, its plain t,
-            Patell and BMP statistics and `aar_p`; `caar` with `caar_low`, `caar_high` and `caar_p`;
-            `bhar`. Returns are fractions; both p are of the headline's kind.
-        tests: one row per test of the whole window: `test`, `statistic`, `degrees`, `p`,
-            `is_headline`. The last is the plain t of the naive study.
-        headline: the test to rely on, a `Verdict` with `test`, `statistic`, `degrees` and `p`.
-        events: one row per event and coin used, with what was known at entry, the fit, `car`,
-            `scar`, `bhar`, and what became of the event (`moved_after_entry`, …).
-        excluded: one row per event, or event and coin, that is not used, with its `reason`.
-        counts: the numbers of rows used and excluded, by reason; `days` are those with an event,
-            `redenominations` the steps in the prices.
-        redenominations: one row per step of a price by a power of ten: `coin` (a name in the
-            prices, or `market`), `ts` (start of the bar), `ratio` of the prices, `factor`.
-        naive: by bar, the study of today's table: events that are scheduled today, at the dates
-            they have today, exact or not, known or not, with the plain t.
-        weights: `rows` or `events`.
-        ambiguous: names in the prices that several coins have.
-        settings: what was chosen, in words.
-    """
-
-    def __init__(
-        self,
-        *,
-        prices: Prices,
-        returns: Returns,
-        placed: Placed,
-        figures: Figures,
-        naive: pd.DataFrame,
-        naive_t: Verdict,
-        excluded: pd.DataFrame,
-        redenominations: pd.DataFrame,
-        options: Draws,
-        weighting: Weighting,
-        ambiguous: tuple[str, ...],
-        settings: Mapping[str, str],
-    ) -> None:
-        self._returns, self._placed, self._options = returns, placed, options
-        self.weights: Weighting = weighting
-        self.ambiguous: tuple[str, ...] = ambiguous
-        self.table: pd.DataFrame = figures.table
-        self.headline: Verdict = figures.headline
-        self.events: pd.DataFrame = placed.rows
-        self.excluded = excluded
-        self.redenominations = redenominations
-        self.naive = naive
-        self.settings = dict(settings)
-        self.tests: pd.DataFrame = _tests(figures, naive_t)
-        self.counts: dict[str, int] = {
-            "used": len(placed.rows),
-            "events": int(placed.rows["event_id"].nunique()),
-            "coins": int(placed.rows["coin"].nunique()),
-            "days": figures.days,
-            "moved_after_entry": int(placed.rows["moved_after_entry"].sum()),
-            "cancelled_after_entry": int(placed.rows["cancelled_after_entry"].sum()),
-            "delisted_in_window": int(placed.rows["delisted_in_window"].sum()),
-            "redenomination_in_window": int(placed.rows["redenomination_in_window"].sum()),
-            "redenominations": len(redenominations),
-            **{name: int(n) for name, n in excluded["reason"].value_counts().items()},
-        }
-
-    @property
-    def caar(self) -> float:
-        """The mean cumulated abnormal return of the whole window, a fraction."""
-        return float(self.table["caar"].iloc[-1])
-
-    def by(self, group: Groups, *, control: Control = "bh", level: float = 0.05) -> pd.DataFrame:
-        """Return the headline of each group, with false discoveries controlled.
-
-        Groups are as known at entry; an event with several categories is in each of them. Columns:
-        the group, `n`, `events`, `caar`, `bhar`, `test`, `statistic`, `p`, `p_adjusted` (`bh`:
-        Benjamini and Hochberg; `by`: Benjamini and Yekutieli, for any dependence) and
-        `significant`: whether `p_adjusted` is at most `level`. A group whose p can't
-        be computed has NaN.
-
-        Raises:
-            InvalidArgument: there is no such group or control.
-        """
-        one_of(group, "group", ("category", "band", "coin"))
-        one_of(control, "control", ("bh", "by"))
-        keys = self._keys(group)
-        found = []
-        for name in sorted(keys.unique()):
-            rows = np.unique(keys.index[keys == name].to_numpy())
-            mine = self.events.loc[rows]
-            weights = weigh(mine, self.weights)
-            part = self._placed.windows.subset(rows)
-            verdict = headline_of(self._returns, part, self._options, weights)
-            found.append(
-                {
-                    group: name,
-                    "n": len(rows),
-                    "events": mine["event_id"].nunique(),
-                    "caar": float(weights.mean(mine["car"].to_numpy())),
-                    "bhar": float(weights.mean(mine["bhar"].to_numpy())),
-                    "test": verdict.test,
-                    "statistic": verdict.statistic,
-                    "p": verdict.p,
-                }
-            )
-        names = [group, "n", "events", "caar", "bhar", "test", "statistic", "p"]
-        table = pd.DataFrame(found, columns=names)
-        table["p_adjusted"] = adjusted(table["p"].to_numpy(np.float64), control)
-        table["significant"] = table["p_adjusted"] <= level
-        return table.sort_values("p", kind="stable", ignore_index=True)
-
-    def compare(self, group: Groups, first: Names, second: Names | None = None) -> Comparison:
-        """Return the difference between the CAAR of two groups, with tests.
-
-        Args:
-            group: what the names are: `category`, `band` or `coin`, as known at entry.
-            first, second: names, one or several; None is every row that is not in `first`. A row in
-                both groups counts in both.
-
-        Returns:
-            A `Comparison`: `difference` (first less second), its band `low` and `high`, `headline`,
-            `tests`, `groups`. The headline is the `calendar` test of the difference; with fewer
-            than eight days in the windows of a group there is none.
-
-        Raises:
-            InvalidArgument: there is no such group or name, or a group has no rows.
-        """
-        one_of(group, "group", ("category", "band", "coin"))
-        keys = self._keys(group)
-        rows = self._rows_of(keys, group, first)
-        if second is None:
-            others, label = np.setdiff1d(np.arange(len(self.events)), rows), "all others"
-        else:
-            others, label = self._rows_of(keys, group, second), _name(second)
-        if not len(others):
-            raise InvalidArgument(f"second={second!r}: no row of the study is outside of {first!r}")
-        parts = [self._group(name, r) for name, r in ((_name(first), rows), (label, others))]
-        return compared(self._returns, self._placed.windows, parts[0], parts[1], self._options)
-
-    def _keys(self, group: Groups) -> "pd.Series[Any]":
-        """Return the group of each row, under its place; one with several categories repeats."""
-        column = {"category": "categories"}.get(group, group)
-        keys = self.events[column].explode() if group == "category" else self.events[column]
-        return keys.dropna()
-
-    def _rows_of(self, keys: "pd.Series[Any]", group: str, names: Names) -> Any:
-        wanted = [names] if isinstance(names, str) else list(names)
-        texts = keys.astype(str).str.lower()
-        for name in wanted:
-            if not (texts == str(name).lower()).any():
-                raise InvalidArgument(
-                    f"no row has the {group} {name!r}; expected one or more of: "
-                    f"{_some(sorted(map(str, keys.unique())))}"
-                )
-        is_mine = texts.isin([str(name).lower() for name in wanted])
-        return np.unique(keys.index[is_mine].to_numpy())
-
-    def _group(self, name: str, rows: Any) -> Group:
-        mine = self.events.loc[rows]
-        return Group(name, rows, weigh(mine, self.weights), mine["event_id"].nunique())
-
-    def plot(self, path: str | Path | None = None) -> "Figure":
-        """Return a matplotlib figure of the CAAR with its band, and write it to `path` if given.
-
-        Raises:
-            InvalidArgument: matplotlib is not installed.
-        """
-        return report.plot(self, path)
-
-    def to_html(self, path: str | Path | None = None) -> str:
-        """Return the study as one HTML page with its figure, and write it to `path` if given.
-
-        Raises:
-            InvalidArgument: matplotlib is not installed.
-        """
-        return report.page(self, path)
-
-    def __repr__(self) -> str:
-        return report.text(self)
-
-    def _repr_html_(self) -> str:
-        return report.fragment(self)
-
-
 def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
     """Return the study; see `Database.event_study`."""
-    report.require("scipy")
+    require("scipy")
     if request.coins is not None and not isinstance(request.coins, str | Coin | Mapping):
         request = replace(request, coins=list(request.coins))  # It may be a generator.
     lead = duration(request.lead, "lead")
@@ -315,8 +119,8 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         raise InvalidArgument(
             "no event can be used; expected at least one, and more for most tests. Not used: "
             f"{why or 'none: no event passes the filters in the span of the prices'}. "
-            f"Names in the prices that no coin has: {_some(known.names.unknown)}; that several "
-            f"have: {_some(tuple(known.names.ambiguous))}."
+            f"Names in the prices without a coin: {some_names(known.names.unknown)}; with several "
+            f"coins: {some_names(tuple(known.names.ambiguous))}."
         )
     return Study(
         prices=prices,
@@ -336,7 +140,7 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
     )
 
 
-def _weights(placed: Placed, weighting: Weighting) -> Weights:
+def _weights(placed: StudyRows, weighting: Weighting) -> Weights:
     rows = placed.rows
     if weighting == "rows":
         return weigh(rows, weighting)
@@ -451,28 +255,6 @@ def _bars(bound: Bound, name: str, bar_us: int) -> int:
     return int(length // MICROSECOND // bar_us)
 
 
-def _tests(figures: Figures, plain: Verdict) -> pd.DataFrame:
-    found = [*figures.verdicts, plain]
-    return pd.DataFrame(
-        {
-            "test": [verdict.test for verdict in found],
-            "statistic": [verdict.statistic for verdict in found],
-            "degrees": [verdict.degrees for verdict in found],
-            "p": [verdict.p for verdict in found],
-            "is_headline": [verdict.test == figures.headline.test for verdict in found],
-        }
-    )
-
-
-def _name(names: Names) -> str:
-    return names if isinstance(names, str) else ", ".join(names)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else ""
-    return ", ".join(names[:_LISTED_MAX]) + more or "none"
-
-
 def in_words(length: timedelta) -> str:
     """Return a duration in the form of the arguments, such as `3d` or `1h 30m`."""
     hours, seconds = divmod(length.seconds, 3_600)
@@ -508,8 +290,8 @@ def _settings(
         ),
         "weights": {"rows": "each row the same", "events": "each event the same"}[request.weights],
         "redenominations": "kept as returns" if is_kept else "no return across a step",
-        "names without a coin": _some(known.names.unknown),
-        "names of several coins": _some(tuple(known.names.ambiguous)),
+        "names without a coin": some_names(known.names.unknown),
+        "names of several coins": some_names(tuple(known.names.ambiguous)),
         "draws": f"{request.rounds:,}, seed {request.seed}",
         "confidence": f"{request.confidence:.0%}",
     }

@@ -128,7 +128,7 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class EstimationRows:
     """Estimation windows of some rows: residuals and the market less its mean, 0 if no return."""
 
     rows: slice
@@ -162,7 +162,7 @@ def fit(
     return whole if usable.all() else whole.subset(usable), usable
 
 
-def residuals_of(returns: Returns, windows: Windows) -> Iterator[Fitted]:
+def residuals_of(returns: Returns, windows: Windows) -> Iterator[EstimationRows]:
     """Yield the residuals of the estimation windows, some rows at a time."""
     for rows in _chunks(len(windows.zero)):
         own, market, has = _estimation(
@@ -170,7 +170,7 @@ def residuals_of(returns: Returns, windows: Windows) -> Iterator[Fitted]:
         )
         alpha, beta = windows.alpha[rows, None], windows.beta[rows, None]
         centred = np.where(has, market - _mean(market, has)[:, None], 0.0)
-        yield Fitted(rows, np.where(has, own - alpha - beta * market, 0.0), centred, has)
+        yield EstimationRows(rows, np.where(has, own - alpha - beta * market, 0.0), centred, has)
 
 
 def _chunks(rows: int) -> Iterator[slice]:
@@ -272,7 +272,7 @@ REASONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class StudyRows:
     """The rows that are used, in the order of their bar 0, and the reasons of the others."""
 
     windows: Windows
@@ -288,7 +288,7 @@ def place(
     model: Model,
     *,
     from_entry: bool,
-) -> Placed:
+) -> StudyRows:
     """Return the windows of the rows; without `from_entry` every bar of a window counts."""
     date, entry = (rows[n].to_numpy("datetime64[us]").astype(np.int64) for n in ("date", "entry"))
     coin = rows["column"].to_numpy(np.int64)
@@ -307,7 +307,7 @@ def place(
     kept = order[usable]
     excluded = rows.assign(reason=reason)[["event_id", "coin", "title", "date", "reason"]]
     table = rows.iloc[kept].reset_index(drop=True).drop(columns="column")
-    return Placed(
+    return StudyRows(
         windows, _with_results(table, prices, returns, windows), excluded[~pd.isna(reason)]
     )
 

@@ -8,6 +8,7 @@ process of its own; both read long prices from Parquet. The bar is on processor 
 """
 
 import sys
+from datetime import UTC
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,20 +69,16 @@ def _make(folder: Path, events: int, coins: int, bars: int) -> None:
 
 def ours(folder: Path) -> None:
     """Study all rows; the CAAR of the rows that the loops take is printed, too."""
+    from almanac.database import Database
     from almanac.reader import Reader
-    from almanac.study.questions import EventStudies
 
     for name in ("almanac.study.study", "scipy.special"):
         import_module(name)  # Before the clock starts, as pandas in the other process.
 
-    class Studies(EventStudies):
-        _reader = Reader.__new__(Reader)  # Events of the user's own: no warehouse is read.
-
-    from datetime import UTC
-
-    Studies._reader.tz = UTC
+    reader = Reader.__new__(Reader)  # Events of the user's own: no warehouse is read.
+    reader.tz = UTC
     watch = Stopwatch()
-    study = Studies().event_study(
+    study = Database(reader).event_study(
         folder / "prices.parquet",
         events=pd.read_parquet(folder / "events.parquet"),
         lead="24h",

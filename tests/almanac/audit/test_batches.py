@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from almanac.audit.audit import audit
 from almanac.audit.places import as_text
-from almanac.audit.result import Audit, RowStore
+from almanac.audit.report import Audit
+from almanac.audit.result import RowStore
 from almanac.audit.signals import read_signals
 from almanac.command_line import main
 from almanac.database import Database

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import almanac
-from almanac.audit.result import Audit
+from almanac.audit.report import Audit
 from almanac.command_line import main
 from almanac.database import Database
 from tests.almanac.audit.watched import at, audit_row, open_watched

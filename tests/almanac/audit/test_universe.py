@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import almanac
-from almanac.audit.result import Audit
+from almanac.audit.report import Audit
 from almanac.command_line import main
 from almanac.database import Database
 from almanac.errors import InvalidArgument, UnknownName

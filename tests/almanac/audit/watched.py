@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import almanac
-from almanac.audit.result import Audit
+from almanac.audit.report import Audit
 from almanac.database import Database
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Known
