@@ -15,10 +15,18 @@ def test_the_dictionary_matches_the_declarations() -> None:
     )
 
 
-def test_every_table_view_and_macro_has_a_section_with_every_column() -> None:
+def test_every_table_view_and_macro_has_a_section_that_names_every_column() -> None:
     sections = {text.split("\n", 1)[0]: text for text in markdown().split("### ")[1:]}
-    declared = (*TABLES, *VIEWS, *MACROS)
     assert list(sections) == [table.name for table in (*TABLES, *MACROS, *VIEWS)]
-    for table in declared:
+    for table in (*TABLES, *VIEWS, *MACROS):
         for column in table.columns:
-            assert f"| `{column.name}` | {column.type} |" in sections[table.name]
+            assert f"`{column.name}`" in sections[table.name].partition("\n\n")[2]
+
+
+def test_every_column_is_described_once_or_in_the_section_of_its_table() -> None:
+    shared, *sections = markdown().partition("## Shared columns")[2].split("### ")
+    described = {text.split("\n", 1)[0]: text for text in sections}
+    for table in (*TABLES, *VIEWS, *MACROS):
+        for column in table.columns:
+            row = f"| {column.unit} | {column.meaning} |"
+            assert row in shared or row in described[table.name], f"{table.name}.{column.name}"

@@ -44,7 +44,7 @@ class EventField(Column):
     change: Change | None = "revised"
 
 
-EVENT_ID: Final = Column("event_id", "VARCHAR", "Identifier that the service gave the event.")
+EVENT_ID: Final = Column("event_id", "VARCHAR", "Identifier of the event.")
 
 FIELDS: Final = (
     EventField("slug", "VARCHAR", "Readable identifier; may change.", wire="slug"),
@@ -60,7 +60,7 @@ FIELDS: Final = (
     EventField(
         "date",
         INSTANT,
-        "When it happens. For an estimated event this is the deadline, never shown as its date.",
+        "Date of the event; for an estimated event, the deadline.",
         "UTC",
         wire="date",
         change="rescheduled",
@@ -68,7 +68,7 @@ FIELDS: Final = (
     EventField(
         "date_end",
         INSTANT,
-        "When it ends; NULL for a single instant.",
+        "End of the event; NULL if it has no duration.",
         "UTC",
         wire="dateEnd",
         change="rescheduled",
@@ -76,19 +76,19 @@ FIELDS: Final = (
     EventField(
         "date_type",
         "VARCHAR",
-        "Kind of date as the service names it, e.g. quarter.",
+        "Kind of date in the service's terms, e.g. quarter.",
         wire="dateType",
         change="date_text",
     ),
     EventField(
         "is_estimated",
         "BOOLEAN",
-        "Whether the date is a period that is still open.",
+        "Whether the date is a period or a deadline.",
         wire="isEstimated",
         change="estimate",
     ),
-    EventField("categories", TEXTS, "Names of its categories, sorted.", wire="categories"),
-    EventField("coins", TEXTS, "Slugs of the coins it concerns, sorted.", wire="coins"),
+    EventField("categories", TEXTS, "Category names, sorted.", wire="categories"),
+    EventField("coins", TEXTS, "Coin slugs, sorted.", wire="coins"),
     EventField("impact", "DOUBLE", "Impact score.", "0 to 10", wire="impact", change="rescored"),
     EventField(
         "impact_band",
@@ -97,24 +97,24 @@ FIELDS: Final = (
         wire="impactBand",
         change="rescored",
     ),
-    EventField("impact_summary", "VARCHAR", "Why it matters, in words.", wire="impactSummary"),
-    EventField("source_url", "VARCHAR", "Where it was announced.", wire="sourceUrl"),
-    EventField("snapshot_url", "VARCHAR", "Picture of the announcement.", wire="snapshotUrl"),
+    EventField("impact_summary", "VARCHAR", "Explanation of the impact.", wire="impactSummary"),
+    EventField("source_url", "VARCHAR", "URL of the announcement.", wire="sourceUrl"),
+    EventField(
+        "snapshot_url", "VARCHAR", "URL of a picture of the announcement.", wire="snapshotUrl"
+    ),
     EventField(
         "last_verified_at",
         INSTANT,
-        "When the service last checked it.",
+        "Last check by the service.",
         "UTC",
         wire="lastVerifiedAt",
         change=None,
     ),
-    EventField(
-        "created_at", INSTANT, "When the service says it added the event.", "UTC", wire="createdAt"
-    ),
+    EventField("created_at", INSTANT, "Creation, as the service states.", "UTC", wire="createdAt"),
     EventField(
         "updated_at",
         INSTANT,
-        "When the service says it last changed it.",
+        "Last change, as the service states.",
         "UTC",
         wire="updatedAt",
         change=None,
@@ -127,7 +127,7 @@ The service does not send `impactBand`: its JSON has score and band in `impact`.
 CONTENT: Final = (
     *FIELDS,
     Column("status", "VARCHAR", "scheduled, cancelled or withdrawn."),
-    Column("cancelled_at", INSTANT, "When it was cancelled; NULL unless it was.", "UTC"),
+    Column("cancelled_at", INSTANT, "Time of the cancellation, or NULL.", "UTC"),
 )
 """The content of an event: its fields and its status, `slug` to `cancelled_at`."""
 CONTENT_NAMED: Final = {column.name: column for column in CONTENT}
@@ -136,66 +136,66 @@ DATING: Final = (
     Column(
         "date_precision",
         "VARCHAR",
-        "How exact the date is: instant, day (an exact date at 00:00:00), month, quarter, year, or "
-        "deadline; NULL without a date.",
+        "instant, day (an exact date at 00:00:00), month, quarter, year or deadline; NULL "
+        "without a date.",
     ),
     Column(
         "earliest",
         INSTANT,
-        "The first instant at which it may take place, as known; NULL before a deadline.",
+        "Earliest possible start; NULL for a deadline.",
         "UTC",
     ),
     Column(
         "latest",
         INSTANT,
-        "The end of the time in which it may take place, as known; exclusive. NULL without a date.",
+        "End of the possible time, exclusive; NULL without a date.",
         "UTC",
     ),
-    Column("displayed_date_full", "VARCHAR", "The date as displayed, with its year."),
+    Column("displayed_date_full", "VARCHAR", "The displayed date with its year."),
 )
 """What is known of when an event takes place; it follows from the content."""
 DATE_PRECISION, EARLIEST, LATEST, DISPLAYED_DATE_FULL = DATING
-FIRST_SEEN_AT: Final = Column("first_seen_at", INSTANT, "When we first saw it.", "UTC")
-LAST_SEEN_AT: Final = Column("last_seen_at", INSTANT, "When a pull last showed it.", "UTC")
+FIRST_SEEN_AT: Final = Column("first_seen_at", INSTANT, "First observation.", "UTC")
+LAST_SEEN_AT: Final = Column("last_seen_at", INSTANT, "Last observation.", "UTC")
 MISSING_SINCE: Final = Column(
     "missing_since",
     INSTANT,
-    "Since when complete pulls that should show it have not; NULL while it is shown.",
+    "Start of its absence from complete pulls, or NULL.",
     "UTC",
 )
-CHANGED_AT: Final = Column("changed_at", INSTANT, "When this version became known.", "UTC")
-CONTENT_AT: Final = Column("content_at", INSTANT, "When the content was true.", "UTC")
+CHANGED_AT: Final = Column("changed_at", INSTANT, "Time at which this version became known.", "UTC")
+CONTENT_AT: Final = Column("content_at", INSTANT, "Time at which the content was true.", "UTC")
 VERSION: Final = Column(
     "version",
     "INTEGER",
-    "Number of the version: 1 is the first that was observed; those that are claimed end with 0.",
+    "Version number: 1 is the first observed; claimed versions are 0 and below.",
 )
 UNKNOWN: Final = (
     Column(
         "unknown_fields",
         TEXTS,
-        "Columns whose value no pull has shown, since the plan hides it. Not the same as NULL.",
+        "Columns whose value the plan hides. Not the same as NULL.",
     ),
-    Column("extra", "JSON", "Fields of the service that have no column."),
+    Column("extra", "JSON", "Fields without a column."),
 )
 SLUG: Final = Column("slug", "VARCHAR", "Identifier of the coin.")
 SYMBOL: Final = Column(
     "symbol",
     "VARCHAR",
-    "Ticker; not unique. Compared without regard to case: the catalog often has it in lower case.",
+    "Ticker; not unique, compared without case.",
     collation="NOCASE",
 )
-COIN: Final = Column("coin", "VARCHAR", "Slug of the coin, as in coins.")
+COIN: Final = Column("coin", "VARCHAR", "Coin slug.")
 COIN_NAME: Final = Column("name", "VARCHAR", "Name of the coin.")
-BATCH_ID: Final = Column("batch_id", "VARCHAR", "The batch that brought it, as in batches.")
-OBSERVED_AT: Final = Column("observed_at", INSTANT, "When we knew it.", "UTC")
+BATCH_ID: Final = Column("batch_id", "VARCHAR", "Batch, as in batches.")
+OBSERVED_AT: Final = Column("observed_at", INSTANT, "Time of the observation.", "UTC")
 OBSERVED_DATE: Final = Column("observed_date", "DATE", "The day of observation.", "UTC day")
 COIN_COUNTERS: Final = (
-    Column("upcoming_count", "INTEGER", "Upcoming events, within what the plan shows.", "events"),
+    Column("upcoming_count", "INTEGER", "Upcoming events that the plan shows.", "events"),
     Column(
         "major_count",
         "INTEGER",
-        "Upcoming events with an impact of 7.5 or more; NULL where the plan hides it.",
+        "Upcoming events with an impact of 7.5 or more; NULL if the plan hides it.",
         "events",
     ),
     Column("peak_impact", "DOUBLE", "Highest impact among upcoming events.", "0 to 10"),
@@ -203,19 +203,17 @@ COIN_COUNTERS: Final = (
 RANK: Final = Column(
     "rank",
     "INTEGER",
-    "Rank by market capitalisation; 1 is the largest. NULL is none, or not known.",
+    "Rank by market capitalisation; 1 is the largest. NULL if unknown.",
     "rank",
 )
-TRACKED: Final = Column("tracked", "BOOLEAN", "Whether the service still adds events for it.")
-PLAN: Final = Column("plan", "VARCHAR", "The plan under which it was seen.")
+TRACKED: Final = Column("tracked", "BOOLEAN", "Whether the service adds events for it.")
+PLAN: Final = Column("plan", "VARCHAR", "Plan of the observation.")
 FEED: Final = Column(
     "feed",
     "VARCHAR",
     "export, events, event, cancellations, coins, categories or deliveries.",
 )
-DATE_EXACT: Final = Column(
-    "date_exact", INSTANT, "When it happens; NULL unless the date is known to be exact.", "UTC"
-)
+DATE_EXACT: Final = Column("date_exact", INSTANT, "The date if it is exact, otherwise NULL.", "UTC")
 DISPLAYED_DATE: Final = CONTENT_NAMED["displayed_date"]
 TITLE: Final = CONTENT_NAMED["title"]
 IMPACT: Final = CONTENT_NAMED["impact"]

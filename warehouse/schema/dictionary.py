@@ -4,9 +4,10 @@
 """
 
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
-from warehouse.schema.columns import Column
+from warehouse.schema.columns import INSTANT, Column
 from warehouse.schema.tables import TABLES, Table
 from warehouse.schema.views import MACROS, VIEWS
 
@@ -15,40 +16,40 @@ _INTRODUCTION = """# Data dictionary
 Generated from `columns.py`, `tables.py` and `views.py` of `warehouse/schema`. To change this page,
 edit those files and run `python -m warehouse.schema.dictionary > docs/data-dictionary.md`.
 
-All tables and views are in the schema `main` of `warehouse.duckdb`. Instants are `TIMESTAMP WITH
-TIME ZONE`, in UTC. The file itself contains the same descriptions: `SELECT * FROM
-duckdb_columns()`.
+All tables and views are in the schema `main` of `warehouse.duckdb`. Timestamps are in UTC. The file
+contains the same descriptions: `SELECT * FROM duckdb_columns()`.
 
 ## Questions
 
-**Does 00:00 mean that no time is known?** Yes. An exact date at 00:00:00 UTC stands for the whole
-day (`date_precision` is `day`); `latest` is then the end of the day. The service has no other mark
-for it: an event that really happens at midnight looks the same.
+**Does 00:00 mean that no time is known?** Yes. An exact date at 00:00:00 UTC means the whole day
+(`date_precision` is `day`), and `latest` is the end of the day. An event at midnight looks the
+same.
 
-**What is estimated?** `is_estimated`: the service knows a period (`month`, `quarter`, `year`) or a
-deadline, and `date` is its end, never the date of the event. Show people `displayed_date_full`; ask
-`earliest` and `latest` whether it is still to come; `date_exact` of the views is NULL for it.
+**What does estimated mean?** The service knows only a period (`month`, `quarter`, `year`) or a
+deadline, and `date` is its end. Display `displayed_date_full`; compare `earliest` and `latest` with
+now. `date_exact` is NULL.
 
-**Why is an event that is over `scheduled`?** The service has no status for it: an event was
-published and not taken back. Compare `latest` with now, as `upcoming_events` does.
+**Why is a past event `scheduled`?** The service has no status for past events. Compare `latest`
+with now, as `upcoming_events` does.
 
-**Who gives the impact score?** The editors of the service, from 0 to 10, for one event at a time;
-it may come or change later (`score_history`). The bands: Low below 2.5, Mid below 5, High below
-7.5, Critical from 7.5 on. A plan may show the band alone, or neither: then `unknown_fields` names
-them.
+**Where does the impact score come from?** Editors of the service give a score from 0 to 10; it may
+come or change later (`score_history`). Bands: Low below 2.5, Mid below 5, High below 7.5, Critical
+from 7.5. A plan may hide the score or both; then `unknown_fields` names them.
 
-**What does `revealed` mean?** That Almanac saw the event, or a field of it, for the first time, and
-can't tell that it is new: the first pull, a new plan or a wider window shows what existed before. A
-first sighting is `created` only if a complete pull of its date came before its `createdAt`.
+**What does `revealed` mean?** Almanac saw the event or field for the first time, and it may have
+existed before. A first sighting is `created` only if a complete pull of its date was made before
+its `createdAt`.
 
-**When is an event missing, withdrawn or cancelled?** `missing_since`: complete pulls that should
-show it do not; that may be a fault of the service, and it is still `scheduled`. `withdrawn`: a 404
-for the event itself, or two complete exports without it, prove that the service took it back
-without a word. `cancelled`: the service says so. [history.md](history.md) has the rules.
+**When is an event missing, withdrawn or cancelled?** `missing_since`: complete pulls lack it, and
+it is still `scheduled`. `withdrawn`: a 404, or two complete exports without it. `cancelled`: the
+service says so. Rules: [history.md](history.md#the-fold).
 
-**What does NULL mean?** The service has no value; but in a column that `unknown_fields` names, no
-pull has shown the value, since the plan hides it.
+**What does NULL mean?** The service has no value. In a column that `unknown_fields` names, the plan
+hides the value.
 """
+
+_SHARED_BY = 3
+"""A column that so many tables declare alike is described once, at the top."""
 
 
 def markdown() -> str:
@@ -58,28 +59,44 @@ def markdown() -> str:
 
 def _lines() -> Iterator[str]:
     yield _INTRODUCTION
+    counted = Counter(c for table in (*TABLES, *MACROS, *VIEWS) for c in table.columns)
+    shared: dict[str, Column] = {}
+    for column, count in counted.items():
+        if count >= _SHARED_BY:
+            shared.setdefault(column.name, column)
+    yield "## Shared columns\n"
+    yield from _described(shared.values())
     for title, tables in (("Tables", TABLES), ("Macros", MACROS), ("Views", VIEWS)):
         yield f"## {title}\n"
         for table in tables:
-            yield from _section(table)
+            yield from _section(table, set(shared.values()))
 
 
-def _section(table: Table) -> Iterator[str]:
+def _section(table: Table, shared: set[Column]) -> Iterator[str]:
     yield f"### {table.name}\n"
     yield f"{table.grain[0].upper()}{table.grain[1:]}."
     if table.call:
         yield f"Called as `{table.call}`."
     if table.key:
-        yield f"Key: {', '.join(f'`{name}`' for name in table.key)}."
-    yield "\n| Column | Type | Unit | Meaning |"
-    yield "|---|---|---|---|"
-    for column in table.columns:
-        yield _row(column)
+        yield f"Key: {_listed(table.key)}."
+    if names := [column.name for column in table.columns if column in shared]:
+        yield f"Shared columns: {_listed(names)}."
     yield ""
+    if own := [column for column in table.columns if column not in shared]:
+        yield from _described(own)
 
 
-def _row(column: Column) -> str:
-    return f"| `{column.name}` | {column.type} | {column.unit} | {column.meaning} |"
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _described(columns: Iterable[Column]) -> Iterator[str]:
+    yield "| column | type | unit | meaning |"
+    yield "|---|---|---|---|"
+    for column in columns:
+        kind = column.type.replace(INSTANT, "TIMESTAMPTZ")
+        yield f"| `{column.name}` | {kind} | {column.unit} | {column.meaning} |"
+    yield ""
 
 
 if __name__ == "__main__":

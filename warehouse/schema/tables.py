@@ -77,7 +77,7 @@ class Table:
 
 _COINS: Final = Column("coins", TEXTS, "Coins requested; NULL is all.")
 _CATEGORIES: Final = Column("categories", TEXTS, "Categories requested; NULL is all.")
-_SINCE: Final = Column("since", INSTANT, "Cancellations requested from this instant on.", "UTC")
+_SINCE: Final = Column("since", INSTANT, "Cancellations requested from this time on.", "UTC")
 _WINDOW: Final = (
     Column("lower", INSTANT, "First event date requested; NULL is no bound.", "UTC"),
     Column("upper", INSTANT, "Last event date requested, inclusive; NULL is no bound.", "UTC"),
@@ -100,24 +100,22 @@ EVENTS: Final = Table(
 _KNOWN_BASIS: Final = Column(
     "known_basis", "VARCHAR", "observed in event_versions, claimed in event_claims."
 )
-_CHANGE_KINDS: Final = Column(
-    "change_kinds", TEXTS, "The kinds of change that made it, e.g. rescheduled."
-)
+_CHANGE_KINDS: Final = Column("change_kinds", TEXTS, "Kinds of change, e.g. rescheduled.")
 _CHANGED_FIELDS: Final = Column(
-    "changed_fields", TEXTS, "Columns that differ from the version before."
+    "changed_fields", TEXTS, "Columns that differ from the previous version."
 )
 EVENT_VERSIONS: Final = Table(
     "event_versions",
-    "one row per version of an event: what was known of it from one instant to another",
+    "one row per version of an event",
     ("event_id", "version"),
     (
         *(EVENT_ID, *CONTENT, *DATING, *UNKNOWN, FIRST_SEEN_AT, VERSION),
-        Column("known_from", INSTANT, "When this version became known; inclusive.", "UTC"),
+        Column("known_from", INSTANT, "Start of this version, inclusive.", "UTC"),
         Column(
             "known_to",
             INSTANT,
-            "When the next version became known; exclusive, NULL is current. Equal to known_from "
-            "if another version replaced it at the same instant: it was known at no time.",
+            "End of this version, exclusive; NULL for the current one. Equal to known_from if "
+            "another version replaced it at the same time.",
             "UTC",
         ),
         *(_KNOWN_BASIS, _CHANGE_KINDS, _CHANGED_FIELDS),
@@ -130,22 +128,22 @@ EVENT_VERSIONS: Final = Table(
 )
 EVENT_CLAIMS: Final = Table(
     "event_claims",
-    "one row per version that the service claims of the time before an event was first observed",
+    "one row per claimed version from the time before an event's first observation",
     ("event_id", "version"),
     (
         *(EVENT_ID, *CONTENT, *DATING, *UNKNOWN),
-        Column("first_seen_at", INSTANT, "Always NULL: it was not observed then.", "UTC"),
+        Column("first_seen_at", INSTANT, "Always NULL.", "UTC"),
         VERSION,
         Column(
             "known_from",
             INSTANT,
-            "An instant that the first observation names: created, last updated or cancelled.",
+            "A time that the first observation names: created, updated or cancelled.",
             "UTC",
         ),
         Column(
             "known_to",
             INSTANT,
-            "When the next claimed version began, or the first observed one; exclusive.",
+            "Start of the next version, exclusive.",
             "UTC",
         ),
         *(_KNOWN_BASIS, _CHANGE_KINDS),
@@ -157,15 +155,15 @@ EVENT_CLAIMS: Final = Table(
 )
 EVENT_ABSENCES: Final = Table(
     "event_absences",
-    "one row per event and instant at which it began to be missing, or was no longer",
+    "one row per start or end of an event's absence",
     ("event_id", "changed_at"),
     (
         *(OBSERVED_DATE, EVENT_ID),
-        Column("changed_at", INSTANT, "When we knew the change.", "UTC"),
+        Column("changed_at", INSTANT, "Time at which the change became known.", "UTC"),
         Column(
             "missing_since",
             INSTANT,
-            "Since when it was missing then; NULL: it was shown again, cancelled or withdrawn.",
+            "Start of the absence; NULL if it ended.",
             "UTC",
         ),
         BATCH_ID,
@@ -187,7 +185,7 @@ EVENT_CATEGORIES: Final = Table(
     ("event_id", "category"),
     (
         EVENT_ID,
-        Column("category_id", "VARCHAR", "As in categories; NULL for a name that is not there."),
+        Column("category_id", "VARCHAR", "As in categories; NULL for an unknown name."),
         Column("category", "VARCHAR", "Name of the category."),
     ),
     inputs=("everything",),
@@ -199,7 +197,7 @@ COINS: Final = Table(
     ("slug",),
     (
         *(SLUG, SYMBOL, COIN_NAME, RANK, TRACKED),
-        Column("icon_url", "VARCHAR", "Address of its icon."),
+        Column("icon_url", "VARCHAR", "URL of its icon."),
         *(*COIN_COUNTERS, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CONTENT_AT),
     ),
     inputs=("coins",),
@@ -218,7 +216,7 @@ CATEGORIES: Final = Table(
     "one row per editorial category",
     ("id",),
     (
-        Column("id", "VARCHAR", "Identifier, used as the value of the filter."),
+        Column("id", "VARCHAR", "Identifier, used in filters."),
         Column("name", "VARCHAR", "Name, as in events."),
         *(FIRST_SEEN_AT, LAST_SEEN_AT),
     ),
@@ -227,11 +225,11 @@ CATEGORIES: Final = Table(
 )
 CANCELLATIONS: Final = Table(
     "cancellations",
-    "one row per event listed as cancelled, whether or not the event itself was ever seen",
+    "one row per event listed as cancelled, seen or not",
     ("event_id",),
     (
         EVENT_ID,
-        Column("cancelled_at", INSTANT, "When the service says it was cancelled.", "UTC"),
+        Column("cancelled_at", INSTANT, "Cancellation, as the service states.", "UTC"),
         *(FIRST_SEEN_AT, LAST_SEEN_AT, BATCH_ID),
     ),
     inputs=("cancellations",),
@@ -239,12 +237,12 @@ CANCELLATIONS: Final = Table(
 )
 REJECTS: Final = Table(
     "rejects",
-    "one row per row of a batch that could not be read",
+    "one row per unreadable row of a batch",
     ("batch_id", "position"),
     (
         *(OBSERVED_DATE, BATCH_ID),
-        Column("position", "BIGINT", "Its position in the batch.", "rows"),
-        Column("reason", "VARCHAR", "Why it could not be read."),
+        Column("position", "BIGINT", "Position in the batch.", "rows"),
+        Column("reason", "VARCHAR", "Reason for the rejection."),
         Column("raw", "VARCHAR", "The row as received."),
     ),
     inputs=("rejects",),
@@ -256,36 +254,34 @@ BATCHES: Final = Table(
     ("batch_id",),
     (
         *(OBSERVED_DATE, BATCH_ID, FEED),
-        Column("status", "VARCHAR", "merged, or quarantined: landed and left out."),
-        Column("why", "VARCHAR", "Why it is quarantined."),
-        Column("flagged", "VARCHAR", "Why it made nothing missing, though complete."),
+        Column("status", "VARCHAR", "merged or quarantined."),
+        Column("why", "VARCHAR", "Reason for the quarantine."),
+        Column("flagged", "VARCHAR", "Reason for the flag: the batch makes no event missing."),
         Column("arrived", "BIGINT", "Rows that arrived.", "rows"),
-        Column("good", "BIGINT", "Rows that could be read, including duplicates.", "rows"),
-        Column("rejected", "BIGINT", "Rows that could not be read.", "rows"),
-        Column(
-            "duplicates", "BIGINT", "Rows of an event that occurred earlier in the batch.", "rows"
-        ),
-        Column("ignored", "BIGINT", "Rows without meaning here, e.g. test deliveries.", "rows"),
-        Column("stale", "BIGINT", "Rows older than what was already known.", "rows"),
-        Column("versions", "BIGINT", "Versions that it added.", "versions"),
+        Column("good", "BIGINT", "Readable rows, including duplicates.", "rows"),
+        Column("rejected", "BIGINT", "Unreadable rows.", "rows"),
+        Column("duplicates", "BIGINT", "Repeated events within the batch.", "rows"),
+        Column("ignored", "BIGINT", "Ignored rows, e.g. test deliveries.", "rows"),
+        Column("stale", "BIGINT", "Rows older than the known content.", "rows"),
+        Column("versions", "BIGINT", "Versions added.", "versions"),
         *(OBSERVED_AT, CONTENT_AT),
-        Column("landed_at", INSTANT, "When it was landed, by the machine's clock.", "UTC"),
+        Column("landed_at", INSTANT, "Time of landing, by the machine's clock.", "UTC"),
         PLAN,
-        Column("complete", "BOOLEAN", "Whether it holds all of its scope."),
-        Column("why_incomplete", "VARCHAR", "Why it is incomplete."),
+        Column("complete", "BOOLEAN", "Whether it contains all of its scope."),
+        Column("why_incomplete", "VARCHAR", "Reason for being incomplete."),
         Column(
             "attested",
             "BOOLEAN",
-            "Whether it was imported: its times are those that the user stated, not observed.",
+            "Whether it was imported, with times stated by the user.",
         ),
         Column(
             "date_doubt",
             "VARCHAR",
-            "Why the service's Date was not believed; NULL: observed_at is by that Date.",
+            "Reason for rejecting the service's Date, or NULL.",
         ),
-        Column("requests", "BIGINT", "Requests that it took.", "requests"),
-        Column("rows_claimed", "BIGINT", "Rows the service announced.", "rows"),
-        Column("bytes", "BIGINT", "Size of its bodies.", "bytes"),
+        Column("requests", "BIGINT", "Requests sent.", "requests"),
+        Column("rows_claimed", "BIGINT", "Rows announced by the service.", "rows"),
+        Column("bytes", "BIGINT", "Size of the response bodies.", "bytes"),
         *(*_WINDOW, _SINCE, _COINS, _CATEGORIES),
         Column("event_id", "VARCHAR", "The requested event, for a look-up."),
     ),
@@ -294,7 +290,7 @@ BATCHES: Final = Table(
 )
 COVERAGE: Final = Table(
     "coverage",
-    "one row per complete pull of events or cancellations: what was covered, and when",
+    "one row per complete pull of events or cancellations",
     ("batch_id",),
     (
         *(BATCH_ID, FEED, PLAN, *_WINDOW, _SINCE, _COINS, _CATEGORIES, OBSERVED_AT, CONTENT_AT),
@@ -305,20 +301,20 @@ COVERAGE: Final = Table(
 )
 REQUESTS: Final = Table(
     "requests",
-    "one row per attempt of a request to the service, from this machine's log",
+    "one row per request attempt, from this machine's log",
     (),
     (
-        Column("sent_at", INSTANT, "When it was sent.", "UTC"),
-        Column("path", "VARCHAR", "The path of the request."),
+        Column("sent_at", INSTANT, "Time of the request.", "UTC"),
+        Column("path", "VARCHAR", "Request path."),
         Column("status", "INTEGER", "HTTP status; NULL if there was no response."),
-        Column("seconds", "DOUBLE", "How long the response took.", "seconds"),
+        Column("seconds", "DOUBLE", "Duration of the response.", "seconds"),
         Column("bytes", "BIGINT", "Size of the response.", "bytes"),
-        Column("attempt", "INTEGER", "1 for the first try."),
-        Column("key_fingerprint", "VARCHAR", "Fingerprint of the key."),
-        Column("quota", "BIGINT", "Monthly quota by its headers; NULL is not stated.", "requests"),
-        Column("remaining", "BIGINT", "Left of the month by its headers.", "requests"),
-        Column("reset_at", INSTANT, "When the month ends by its headers.", "UTC"),
-        Column("request_id", "VARCHAR", "What the service calls it; only of errors."),
+        Column("attempt", "INTEGER", "Number of the attempt, from 1."),
+        Column("key_fingerprint", "VARCHAR", "Key fingerprint."),
+        Column("quota", "BIGINT", "Monthly quota in the headers, or NULL.", "requests"),
+        Column("remaining", "BIGINT", "Remaining requests in the headers.", "requests"),
+        Column("reset_at", INSTANT, "End of the month in the headers.", "UTC"),
+        Column("request_id", "VARCHAR", "The service's request id; for errors only."),
     ),
     inputs=("requests",),
     delta="local",
@@ -328,18 +324,16 @@ USAGE: Final = Table(
     "one row per reading of the monthly quota, from this machine's log",
     (),
     (
-        Column("read_at", INSTANT, "When it was read.", "UTC"),
-        Column("plan", "VARCHAR", "The plan of the key."),
-        Column("used", "BIGINT", "Requests spent this month.", "requests"),
-        Column(
-            "quota", "BIGINT", "Requests per month; NULL is not reported, or no limit.", "requests"
-        ),
+        Column("read_at", INSTANT, "Time of the reading.", "UTC"),
+        Column("plan", "VARCHAR", "Plan of the key."),
+        Column("used", "BIGINT", "Requests used this month.", "requests"),
+        Column("quota", "BIGINT", "Requests per month; NULL if not reported.", "requests"),
         Column("remaining", "BIGINT", "Requests left.", "requests"),
-        Column("reset_at", INSTANT, "When the month ends.", "UTC"),
-        Column("rate", "DOUBLE", "Requests per second that the key may send.", "1/s"),
-        Column("burst", "BIGINT", "Requests that the key may send at once.", "requests"),
-        Column("period_start", INSTANT, "When the month began, which may be any day.", "UTC"),
-        Column("period_end", INSTANT, "When the month ends, as a period.", "UTC"),
+        Column("reset_at", INSTANT, "End of the month.", "UTC"),
+        Column("rate", "DOUBLE", "Allowed requests per second.", "1/s"),
+        Column("burst", "BIGINT", "Allowed burst.", "requests"),
+        Column("period_start", INSTANT, "Start of the quota month.", "UTC"),
+        Column("period_end", INSTANT, "End of the quota month.", "UTC"),
     ),
     inputs=("usage",),
     delta="local",
@@ -352,7 +346,7 @@ TABLES: Final = (
 )
 PUBLISHED: Final = Table(
     "published",
-    "one row per day of the change log that this file was made from",
+    "one row per day of the change log in this file",
     ("day",),
     (
         Column("day", "DATE", "The day."),
@@ -365,7 +359,7 @@ PUBLISHED: Final = Table(
 )
 FACTS: Final = Table(
     "facts",
-    "one row per fact that the next publication has to know about this one",
+    "one row per fact for the next publication",
     ("name",),
     (Column("name", "VARCHAR", "What."), Column("value", "VARCHAR", "Its value.")),
     schema=INTERNAL_SCHEMA,

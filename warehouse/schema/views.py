@@ -46,77 +46,70 @@ from warehouse.schema.columns import (
 from warehouse.schema.tables import COVERAGE, INTERNAL_SCHEMA, Table
 
 _CATEGORY: Final = (
-    Column("category_id", "VARCHAR", "As in categories; NULL for a name that is not there."),
+    Column("category_id", "VARCHAR", "As in categories; NULL for an unknown name."),
     Column("category", "VARCHAR", "Name of the category."),
 )
-_EVENTS: Final = Column("events", "BIGINT", "All its events, whenever first seen.", "events")
+_EVENTS: Final = Column("events", "BIGINT", "All events.", "events")
 _WATCHED: Final = Column(
     "watched",
     "BIGINT",
-    "Of its events, those that were scheduled and not over when we first saw them. Of the others "
-    "only those that were not cancelled were ever shown.",
+    "Of events, those scheduled and not over at their first observation.",
     "events",
 )
 _DUE: Final = Column(
     "due",
     "BIGINT",
-    "Of watched, those whose date as first known was over by the last complete pull of events. The "
-    "others may still be moved or cancelled.",
+    "Of watched, those whose first known date was over by the last complete pull of events.",
     "events",
 )
 
 RESCHEDULES: Final = Table(
     "reschedules",
-    "one row per version with another date, end or interval than the version before it; versions "
-    "that were known at no time (known_from = known_to) do not count",
+    "one row per version with another date, end or period than the previous version",
     ("event_id", "version"),
     (
         *(EVENT_ID, TITLE),
-        Column("version", "INTEGER", "The version that has the new date."),
-        Column("known_from", INSTANT, "When the new date became known.", "UTC"),
+        Column("version", "INTEGER", "Version with the new date."),
+        Column("known_from", INSTANT, "Time at which the new date became known.", "UTC"),
         Column(
             "kind",
             "VARCHAR",
-            "end_only: the start is the same. time_only: another time of the same day, or another "
-            "date in the same period. refined or loosened: another precision, and the event may "
-            "begin only within, or also outside, the time in which it could begin before. slipped "
-            "or pulled_in: any other move to later or to earlier, between dates of another "
-            "precision by their ends. A deadline that moves is slipped or pulled_in, though a "
-            "later deadline contains an earlier one.",
+            "end_only: the start is the same. time_only: another time of the same day, or "
+            "another date in the same period. refined, loosened: another precision, within or "
+            "beyond the old period. slipped, pulled_in: any other move to later or earlier, "
+            "including a moved deadline.",
         ),
-        Column("old_displayed_date", "VARCHAR", "The date as shown before."),
-        Column("new_displayed_date", "VARCHAR", "The date as shown after."),
-        Column("old_displayed_date_full", "VARCHAR", "The same before, with its year."),
-        Column("new_displayed_date_full", "VARCHAR", "The same after, with its year."),
-        Column("old_date_exact", INSTANT, "The date before; NULL unless exact.", "UTC"),
-        Column("new_date_exact", INSTANT, "The date after; NULL unless exact.", "UTC"),
+        Column("old_displayed_date", "VARCHAR", "Displayed date before."),
+        Column("new_displayed_date", "VARCHAR", "Displayed date after."),
+        Column("old_displayed_date_full", "VARCHAR", "Displayed date before, with its year."),
+        Column("new_displayed_date_full", "VARCHAR", "Displayed date after, with its year."),
+        Column("old_date_exact", INSTANT, "Date before; NULL unless exact.", "UTC"),
+        Column("new_date_exact", INSTANT, "Date after; NULL unless exact.", "UTC"),
         Column("old_date_precision", "VARCHAR", "date_precision before."),
         Column("new_date_precision", "VARCHAR", "date_precision after."),
-        Column("old_earliest", INSTANT, "earliest before; NULL before a deadline.", "UTC"),
-        Column("new_earliest", INSTANT, "earliest after; NULL before a deadline.", "UTC"),
-        Column("old_latest", INSTANT, "latest before, with the end of the date.", "UTC"),
-        Column("new_latest", INSTANT, "latest after, with the end of the date.", "UTC"),
+        Column("old_earliest", INSTANT, "earliest before; NULL for a deadline.", "UTC"),
+        Column("new_earliest", INSTANT, "earliest after; NULL for a deadline.", "UTC"),
+        Column("old_latest", INSTANT, "latest before.", "UTC"),
+        Column("new_latest", INSTANT, "latest after.", "UTC"),
         Column(
             "least_shift_days",
             "DOUBLE",
-            "How far the start moved at the least, later is positive: between the first possible "
-            "day now and the last one before, in whole UTC days; between two instants exactly. "
-            "Before a deadline the first possible day is that of known_from, since it had not "
-            "begun then. NULL only without a date.",
+            "Least shift of the start, positive for later: from the last possible day before to "
+            "the first possible day after, in whole UTC days; exact between two times. A "
+            "deadline starts at known_from.",
             "days",
         ),
         Column(
             "most_shift_days",
             "DOUBLE",
-            "How far it moved at the most: between the last possible day now and the first one "
-            "before.",
+            "Greatest shift of the start, as above.",
             "days",
         ),
         Column(
             "shift_days",
             "DOUBLE",
-            "How far it moved, if known: least and most are equal, or else two deadlines, or the "
-            "starts of two periods of one kind. NULL otherwise: give beside a mean how many were.",
+            "Shift of the start if it is known: least and most are equal, or both dates are "
+            "deadlines or periods of one kind; otherwise NULL.",
             "days",
         ),
     ),
@@ -128,107 +121,100 @@ CATEGORY_STATS: Final = Table(
     (
         *(*_CATEGORY, _EVENTS),
         Column("upcoming", "BIGINT", "Of events, those in upcoming_events.", "events"),
-        Column("estimated", "BIGINT", "Of events, those whose date is estimated.", "events"),
-        Column("scored", "BIGINT", "Of events, those whose impact score is known.", "events"),
+        Column("estimated", "BIGINT", "Of events, those with an estimated date.", "events"),
+        Column("scored", "BIGINT", "Of events, those with a known score.", "events"),
         Column(
             "mean_impact",
             "DOUBLE",
-            "Mean score of scored: of events past and to come, whatever their status; NULL if that "
-            "is 0.",
+            "Mean score of scored events, past and future, of any status.",
             "0 to 10",
         ),
         _WATCHED,
         Column(
             "rescheduled",
             "BIGINT",
-            "Of watched, those with any row in reschedules; also before they are due, so in no "
-            "share.",
+            "Of watched, those in reschedules, also before they are due.",
             "events",
         ),
-        Column("slipped", "BIGINT", "Of watched, those with a row of kind slipped.", "events"),
+        Column("slipped", "BIGINT", "Of watched, those that slipped.", "events"),
         _DUE,
-        Column("rescheduled_due", "BIGINT", "Of due, those with any row in reschedules.", "events"),
+        Column("rescheduled_due", "BIGINT", "Of due, those in reschedules.", "events"),
         Column(
             "rescheduled_share",
             "DOUBLE",
-            "rescheduled_due / due: of the watched events whose date as first known is over; NULL "
-            "if that is 0.",
+            "rescheduled_due / due.",
             "0 to 1",
         ),
     ),
 )
 CANCELLATION_STATS: Final = Table(
     "cancellation_stats",
-    "one row per category of any event; the category NULL is there if an event was cancelled that "
-    "was never seen, and has such events alone",
+    "one row per category; the category NULL has only cancelled events that were never seen",
     ("category",),
     (
         *(*_CATEGORY, _EVENTS, _WATCHED, _DUE),
-        Column("cancelled", "BIGINT", "Of due, those that were cancelled.", "events"),
-        Column("withdrawn", "BIGINT", "Of due, those that were withdrawn.", "events"),
-        Column("missing", "BIGINT", "Of due, those that are scheduled and missing.", "events"),
+        Column("cancelled", "BIGINT", "Of due, the cancelled ones.", "events"),
+        Column("withdrawn", "BIGINT", "Of due, the withdrawn ones.", "events"),
+        Column("missing", "BIGINT", "Of due, the scheduled and missing ones.", "events"),
         Column(
             "share",
             "DOUBLE",
-            "cancelled / due: of the watched events whose date as first known is over; NULL if "
-            "that is 0.",
+            "cancelled / due.",
             "0 to 1",
         ),
         Column(
             "cancelled_not_due",
             "BIGINT",
-            "Of watched, those that were cancelled and are not due yet; in no share.",
+            "Of watched, cancelled ones that are not due; not in the share.",
             "events",
         ),
         Column(
             "cancelled_unwatched",
             "BIGINT",
-            "Of events, those that were cancelled and not watched; in no share.",
+            "Of events, cancelled ones that were not watched; not in the share.",
             "events",
         ),
         Column(
             "cancelled_unseen",
             "BIGINT",
-            "Events that were never observed as scheduled, as if announced and cancelled between "
-            "two pulls; in no share. Of cancelled_unwatched, those that were cancelled when first "
-            "seen. Where category is NULL: events that cancellations lists, cancelled after the "
-            "first complete pull of events, of which nothing else was ever seen; those outside of "
-            "what the pulls cover are among them.",
+            "Cancelled events that were never observed as scheduled; not in the share. For the "
+            "category NULL: events known only from cancellations, cancelled after the first "
+            "complete pull, including those outside the pulls' coverage.",
             "events",
         ),
     ),
 )
 ANNOUNCEMENT_LEAD_TIMES: Final = Table(
     "announcement_lead_times",
-    "one row per event of which it is known how it was announced",
+    "one row per event with a known announcement",
     ("event_id",),
     (
         *(EVENT_ID, TITLE),
-        Column("status", "VARCHAR", "As now known: scheduled, cancelled or withdrawn."),
+        Column("status", "VARCHAR", "Current status."),
         Column(
             "basis",
             "VARCHAR",
-            "observed: it was created while we watched, and its date is as first observed. "
-            "claimed: it was not updated before we first saw it, so by event_claims its date was "
-            "the same.",
+            "observed: created while watched, with its first observed date. claimed: not updated "
+            "before the first observation, so its announced date is the same.",
         ),
         *(CONTENT_NAMED["created_at"], FIRST_SEEN_AT),
-        Column("announced_displayed_date", "VARCHAR", "The date as announced, with its year."),
-        Column("announced_date_exact", INSTANT, "As announced; NULL unless exact.", "UTC"),
-        Column("announced_precision", "VARCHAR", "date_precision as announced."),
-        Column("announced_earliest", INSTANT, "earliest as announced.", "UTC"),
-        Column("announced_latest", INSTANT, "latest as announced.", "UTC"),
+        Column("announced_displayed_date", "VARCHAR", "Announced date with its year."),
+        Column("announced_date_exact", INSTANT, "Announced date; NULL unless exact.", "UTC"),
+        Column("announced_precision", "VARCHAR", "Announced date_precision."),
+        Column("announced_earliest", INSTANT, "Announced earliest.", "UTC"),
+        Column("announced_latest", INSTANT, "Announced latest.", "UTC"),
         Column(
             "least_lead_days",
             "DOUBLE",
-            "From created_at to the first day on which it could begin, in whole UTC days; to an "
-            "instant exactly. An estimated event is not taken to begin before it was announced: 0 "
-            "before a deadline, unless that was over.",
+            "From created_at to the first possible day, in whole UTC days; exact for a time of "
+            "day. 0 for a deadline that was not over.",
             "days",
         ),
-        Column("most_lead_days", "DOUBLE", "The same to the last day.", "days"),
-        Column("lead_days", "DOUBLE", "The same to an exact date; NULL if estimated.", "days"),
-        Column("moved", "BOOLEAN", "Whether its date has changed since: it is in reschedules."),
+        Column("most_lead_days", "DOUBLE", "From created_at to the last possible day.", "days"),
+        Column(
+            "lead_days", "DOUBLE", "From created_at to an exact date; NULL if estimated.", "days"
+        ),
+        Column("moved", "BOOLEAN", "Whether it is in reschedules."),
     ),
 )
 
@@ -240,47 +226,45 @@ def _outcome(name: str, meaning: str) -> tuple[Column, Column]:
         Column(
             f"{name}_share",
             "DOUBLE",
-            f"{name} / cohort: of the events upcoming at cohort_from.",
+            f"{name} / cohort.",
             "0 to 1",
         ),
     )
 
 
 _OUTCOMES: Final = (
-    _outcome("slipped", "those with a move of kind slipped in the time."),
-    _outcome("pulled_in", "those with a move of kind pulled_in."),
-    _outcome("refined", "those with a move of kind refined."),
-    _outcome("loosened", "those with a move of kind loosened."),
-    _outcome("cancelled", "those that were cancelled in the time."),
+    _outcome("slipped", "those that slipped within the horizon."),
+    _outcome("pulled_in", "those that were pulled in."),
+    _outcome("refined", "those that were refined."),
+    _outcome("loosened", "those that were loosened."),
+    _outcome("cancelled", "those that were cancelled."),
     _outcome("withdrawn", "those that were withdrawn."),
-    _outcome("held", "those with none of these; time or end may have changed, or it is missing."),
+    _outcome("held", "those with none of these changes, missing ones included."),
 )
 SLIP_RATES: Final = Table(
     "slip_rates",
-    "one row per category, distance band and precision of the events that were upcoming at an "
-    "instant: what became known of them within a horizon, which ends at or before the last "
-    "complete pull of events",
+    "one row per category, distance band and precision of events that were upcoming at "
+    "cohort_from: their changes within the horizon",
     ("category", "distance_from", "date_precision"),
     (
         Column(
             "category",
             "VARCHAR",
-            "Category as known at cohort_from; an event counts in each of its own. NULL is every "
-            "event, also without one.",
+            "Category as known at cohort_from; NULL is every event.",
         ),
         Column("distance_from", "INTEGER", "First day of the distance band.", "days"),
         Column(
             "distance",
             "VARCHAR",
-            "Whole UTC days from cohort_from to the exact date, or the last day of an estimated "
-            "one: 0-7 (also for an event in progress), 8-30, 31-90, 91-365, over 365.",
+            "Whole UTC days from cohort_from to the date, or to the last day of an estimated "
+            "date: 0-7, 8-30, 31-90, 91-365, over 365.",
         ),
         Column("date_precision", "VARCHAR", "As known at cohort_from."),
         Column(
             "cohort",
             "BIGINT",
-            "The events: scheduled, not missing and not over at cohort_from, as known then. One "
-            "that moved twice counts in both kinds.",
+            "Events that were scheduled, not missing and not over at cohort_from. An event can "
+            "count in several kinds.",
             "events",
         ),
         *(count for count, _ in _OUTCOMES),
@@ -296,14 +280,14 @@ _BAND: Final = CONTENT_NAMED["impact_band"]
 _DAYS_UNTIL: Final = Column(
     "days_until",
     "DOUBLE",
-    "From now to the date: whole UTC days if the date is a day (0 is today), negative for an event "
-    "in progress; NULL unless the date is exact.",
+    "Days to an exact date: whole UTC days if the date is a day (0 is today), negative for an "
+    "event in progress; otherwise NULL.",
     "days",
 )
 
 UPCOMING_EVENTS: Final = Table(
     "upcoming_events",
-    "one row per event that is scheduled, not missing, and not over at now()",
+    "one row per scheduled event that is not missing and not over",
     ("event_id",),
     (
         *(EVENT_ID, CONTENT_NAMED["slug"], TITLE, DISPLAYED_DATE, DISPLAYED_DATE_FULL),
@@ -314,12 +298,12 @@ UPCOMING_EVENTS: Final = Table(
 )
 COIN_CALENDAR: Final = Table(
     "coin_calendar",
-    "one row per coin and scheduled event that is not missing, past ones too",
+    "one row per coin and scheduled event that is not missing, past or future",
     ("coin", "event_id"),
     (
         *(COIN, SYMBOL, COIN_NAME, RANK, EVENT_ID, TITLE, DISPLAYED_DATE),
         *(DISPLAYED_DATE_FULL, DATE_EXACT, DATE_PRECISION, EARLIEST, LATEST),
-        Column("is_upcoming", "BOOLEAN", "Whether it is not over at now()."),
+        Column("is_upcoming", "BOOLEAN", "Whether it is not over."),
         *(IS_ESTIMATED, IMPACT, _BAND),
     ),
 )
@@ -327,13 +311,14 @@ _BEFORE_AND_AFTER: Final = (
     Column(
         "old_value",
         "VARCHAR",
-        "Before: the displayed date, the score or else the band, or the status; NULL for a first "
-        "version and for other kinds.",
+        "Displayed date, score (or band) or status before; NULL for a first version and for "
+        "other kinds.",
     ),
     Column(
         "new_value",
         "VARCHAR",
-        "After: as old_value; for other kinds the names of the changed fields.",
+        "Displayed date, score (or band) or status after; for other kinds, the names of the "
+        "changed fields.",
     ),
 )
 _EXACT: Final = (
@@ -346,86 +331,87 @@ CHANGES: Final = Table(
     ("event_id", "version", "kind"),
     (
         *(EVENT_ID, TITLE, _COINS),
-        Column("version", "INTEGER", "The version that the change made."),
-        Column("known_from", INSTANT, "When the change became known.", "UTC"),
-        Column("kind", "VARCHAR", "One of change_kinds of the version."),
+        Column("version", "INTEGER", "Version of the change."),
+        Column("known_from", INSTANT, "Time at which the change became known.", "UTC"),
+        Column("kind", "VARCHAR", "One of the version's change_kinds."),
         *(*_BEFORE_AND_AFTER, IMPACT, _BAND),
     ),
 )
 MISSING_EVENTS: Final = Table(
     "missing_events",
-    "one row per event that complete pulls should show and do not",
+    "one row per event that is missing from complete pulls",
     ("event_id",),
     (*_EXACT, MISSING_SINCE, LAST_SEEN_AT, IMPACT, _BAND),
 )
 TODAY: Final = Table(
     "today",
-    "one row per scheduled event with an exact date that is not missing and takes place on the UTC "
-    "day of now(), also if it is over or began before",
+    "one row per scheduled event with an exact date that takes place on the current UTC day",
     ("event_id",),
     (*_EXACT, IMPACT, _BAND),
 )
 UNDER_WAY: Final = Table(
     "under_way",
-    "one row per scheduled event with an exact date that is not missing, has begun and is not over "
-    "at now()",
+    "one row per scheduled event with an exact date that has begun and is not over",
     ("event_id",),
     (*_EXACT, IMPACT, _BAND),
 )
 CLUSTERS: Final = Table(
     "clusters",
-    "one row per coin and UTC day on which two or more of its upcoming events with an exact date "
-    "begin",
+    "one row per coin and UTC day with two or more upcoming events",
     ("coin", "day"),
     (
         *(COIN, SYMBOL, COIN_NAME),
         Column("day", "DATE", "The day.", "UTC day"),
-        Column("events", "BIGINT", "Its events that begin on the day.", "events"),
-        Column("sum_impact", "DOUBLE", "Sum of their scores that are known.", "0 to 10 each"),
-        Column("max_impact", "DOUBLE", "Highest of their scores that are known.", "0 to 10"),
-        Column("event_ids", TEXTS, "Their identifiers, sorted."),
+        Column("events", "BIGINT", "Events that begin on the day.", "events"),
+        Column("sum_impact", "DOUBLE", "Sum of the known scores.", "0 to 10 each"),
+        Column("max_impact", "DOUBLE", "Highest known score.", "0 to 10"),
+        Column("event_ids", TEXTS, "Event identifiers, sorted."),
     ),
 )
 SCORE_HISTORY: Final = Table(
     "score_history",
-    "one row per observed version that gave or changed the score or the band of its event",
+    "one row per observed version that set or changed the score or band",
     ("event_id", "version"),
     (
         *(EVENT_ID, TITLE),
-        Column("version", "INTEGER", "The version that has the new score."),
-        Column("old_impact", "DOUBLE", "The score before; NULL if there was none.", "0 to 10"),
+        Column("version", "INTEGER", "Version with the new score."),
+        Column("old_impact", "DOUBLE", "Score before, or NULL.", "0 to 10"),
         IMPACT,
-        Column("old_impact_band", "VARCHAR", "The band before; NULL if there was none."),
+        Column("old_impact_band", "VARCHAR", "Band before, or NULL."),
         _BAND,
-        Column("known_from", INSTANT, "When the score became known.", "UTC"),
-        Column("known_to", INSTANT, "When the next one did; exclusive, NULL is current.", "UTC"),
+        Column("known_from", INSTANT, "Time at which the score became known.", "UTC"),
+        Column(
+            "known_to",
+            INSTANT,
+            "Time at which the next score became known, exclusive; NULL for the current one.",
+            "UTC",
+        ),
         Column(
             "days_before",
             "DOUBLE",
-            "From known_from to the date as known then: whole UTC days if the date is a day; NULL "
-            "unless it was exact.",
+            "Days from known_from to the date known then; whole UTC days if the date is a day, "
+            "NULL unless exact.",
             "days",
         ),
     ),
 )
 DETECTION_LATENCY: Final = Table(
     "detection_latency",
-    "one row per observed version whose instant at the service is known",
+    "one row per observed version with a known time of change at the service",
     ("event_id", "version"),
     (
         EVENT_ID,
-        Column("version", "INTEGER", "The version that the change made."),
-        Column("kind", "VARCHAR", "created (while it was watched), cancelled or updated."),
+        Column("version", "INTEGER", "Version of the change."),
+        Column("kind", "VARCHAR", "created (while watched), cancelled or updated."),
         Column(
             "happened_at",
             INSTANT,
-            "By the service: created_at, cancelled_at, or updated_at, which is that of the last of "
-            "several updates.",
+            "created_at, cancelled_at or updated_at of the service; of several updates the last.",
             "UTC",
         ),
         Column("known_from", INSTANT, "When we knew it.", "UTC"),
         Column(
-            "latency_s", "DOUBLE", "From happened_at to known_from; negative: clocks differ.", "s"
+            "latency_s", "DOUBLE", "From happened_at to known_from; negative if clocks differ.", "s"
         ),
         *(FEED, PLAN),
     ),
@@ -442,26 +428,22 @@ VIEWS: Final = (
 _LAST_PULL_AT: Final = Column(
     "last_pull_at",
     INSTANT,
-    "When events were last pulled at or before the instant: nothing later is in the answer. NULL "
-    "before the first pull.",
+    "Last pull of events at or before ts; NULL before the first pull.",
     "UTC",
 )
 _COVERED: Final = {column.name: column for column in COVERAGE.columns}
 
 EVENTS_AS_OF: Final = Table(
     "events_as_of",
-    "one row per event known at an instant, as it was known then",
+    "one row per event known at ts, as it was known then",
     ("event_id",),
     (
         *(EVENT_ID, *CONTENT, *DATING),
-        Column(
-            "first_seen_at", INSTANT, "When we first saw it; NULL if it is only claimed.", "UTC"
-        ),
+        Column("first_seen_at", INSTANT, "First observation; NULL if only claimed.", "UTC"),
         Column(
             "missing_since",
             INSTANT,
-            "Since when complete pulls that should show it had not; NULL if they did, or if it is "
-            "only claimed.",
+            "Start of its absence from complete pulls, as of ts; otherwise NULL.",
             "UTC",
         ),
         *(CHANGED_AT, VERSION, *UNKNOWN, _LAST_PULL_AT),
@@ -470,75 +452,71 @@ EVENTS_AS_OF: Final = Table(
 )
 UPCOMING_AS_OF: Final = Table(
     "upcoming_as_of",
-    "one row per event that was scheduled, not missing, and not over at an instant, as it was "
-    "known then",
+    "one row per event that was upcoming at ts, as it was known then",
     ("event_id",),
     UPCOMING_EVENTS.columns,
     call="upcoming_as_of(ts)",
 )
 COINS_AS_OF: Final = Table(
     "coins_as_of",
-    "one row per coin known at an instant, as last observed then; symbol and name are current",
+    "one row per coin known at ts, as last observed then; symbol and name are current",
     ("coin",),
     (*(COIN, SYMBOL, COIN_NAME, RANK, TRACKED), *COIN_COUNTERS, OBSERVED_AT),
     call="coins_as_of(ts)",
 )
 EVENT_COINS_AS_OF: Final = Table(
     "event_coins_as_of",
-    "one row per event known at an instant and coin linked to it then; symbol and name are current",
+    "one row per event known at ts and coin linked to it then; symbol and name are current",
     ("event_id", "coin"),
     (EVENT_ID, COIN, SYMBOL, COIN_NAME, RANK),
     call="event_coins_as_of(ts)",
 )
 KNOWN_BEFORE: Final = Table(
     "known_before",
-    "one row per event whose last known date is exact, as it was known a time before that date; "
-    "events that were not known then are absent",
+    "one row per event with an exact last known date, as it was known at known_at",
     ("event_id",),
     (
         *EVENTS_AS_OF.columns,
-        Column("known_at", INSTANT, "The instant: date_final less the time.", "UTC"),
-        Column("date_final", INSTANT, "The date as last known.", "UTC"),
+        Column("known_at", INSTANT, "date_final minus lead.", "UTC"),
+        Column("date_final", INSTANT, "Last known date.", "UTC"),
     ),
     call="known_before(lead)",
 )
 CHANGES_SINCE: Final = Table(
     "changes_since",
-    "one row per observed version that became known after an instant and kind of change",
+    "one row per observed version that became known after ts, and kind of change",
     CHANGES.key,
     CHANGES.columns,
     call="changes_since(ts)",
 )
 COVERAGE_AT: Final = Table(
     "coverage_at",
-    "one row per feed, plan, window and filters: its last complete pull at or before an instant; a "
-    "window is the same if its dates are, or if they are as many days from the day of the pull",
+    "one row per feed, plan, window and filters: the last complete pull at or before ts. A "
+    "window that moves with the day has one row",
     ("batch_id",),
     (
         *(_COVERED[name] for name in ("feed", "plan", "lower", "upper", "coins", "categories")),
         *(_COVERED[name] for name in ("since", "observed_at", "content_at")),
-        Column("age_hours", "DOUBLE", "From the pull to the instant.", "hours"),
+        Column("age_hours", "DOUBLE", "Age of the pull at ts.", "hours"),
         *(_COVERED[name] for name in ("rows", "batch_id")),
     ),
     call="coverage_at(ts)",
 )
 COIN_LOOKUP: Final = Table(
     "coin_lookup",
-    "one row per coin that a text names, the best match first, then by rank; an error if there is "
-    "none",
+    "one row per coin that matches the text, best match first, then by rank; no match is an error",
     ("coin",),
     (
         *(COIN, SYMBOL, COIN_NAME, RANK, TRACKED),
         Column(
             "matched_by",
             "VARCHAR",
-            "What the text is: slug, symbol or name, in any case; or the prefix of one.",
+            "slug, symbol or name, without case; or a prefix of one.",
         ),
         Column(
             "is_ambiguous",
             "BOOLEAN",
-            "Whether the text is the slug, symbol or name of several coins. Then say which is "
-            "meant, as slug:bitcoin.",
+            "Whether the text matches several coins. Then write, for example, slug:bitcoin.",
         ),
     ),
     call="coin_lookup(wanted)",
