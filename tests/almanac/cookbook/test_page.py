@@ -67,11 +67,11 @@ class TestRunner:
 
 
 @pytest.mark.parametrize("number", range(1, QUESTIONS + 1))
-def test_a_question_says_when_one_asks_it_and_what_to_watch_for(number: int) -> None:
+def test_a_question_has_an_introduction_a_trap_and_all_blocks(number: int) -> None:
     section = PAGE.read_text("utf-8").split(f"\n## {number}. ")[1].split("\n## ")[0]
     title, first = section.split("\n\n")[:2]
     assert title.endswith("?")
-    assert first.startswith("Ask ")
+    assert first and not first.startswith("```")
     assert "\n**Trap:** " in section
     for language in ("sql", "python", "text"):
         assert f"\n```{language}\n" in section
