@@ -11,8 +11,7 @@ from typing import Final
 
 from catalog.contract.plans import PLANS
 from resources.errors import Defer
-from resources.feeds import OPTIONAL, Pulled, plan_lacks, pull
-from resources.session import LazySession
+from resources.session import OPTIONAL, LazySession, Pulled, plan_lacks, pull
 from warehouse.landing.batches import Feed, Manifest, feed_of
 from warehouse.landing.landing import Landing
 

@@ -26,9 +26,9 @@ from assets.partitions import (
     log_left_out,
     record_so_far,
 )
-from resources.deferrals import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
 from resources.errors import CatalogError
 from resources.inbox.landing import land_deliveries
+from resources.request_log import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
 from resources.session import LazySession
 from resources.waits import Wait, listening
 from warehouse.batch_problems import problems_of_landed

@@ -22,7 +22,7 @@ from almanac.forms import plain_line
 from assets.feed_day import FeedDay, feed_day_of
 from catalog.contract.bodies import delivery_body, list_body, single_body
 from resources.backfill.backfill import Backfill
-from resources.feeds import Pulled
+from resources.session import Pulled
 from warehouse import bounds
 from warehouse.batch_problems import BatchProblem, problems_of_landed, problems_of_record
 from warehouse.codecs import Unreadable, decoded, raw_text

@@ -16,17 +16,18 @@ from pydantic import Field
 from assets.layout import Layout
 from assets.metadata import log_problems, poll_metadata
 from assets.partitions import CATALOG_POOL
-from resources.deferrals import DeferredPulls, deferred_pull
 from resources.errors import CatalogError, Defer
-from resources.feeds import (
+from resources.ingest.scopes import PollWindow
+from resources.request_log import DeferredPulls, deferred_pull
+from resources.session import (
     NEAR_AFTER_DAYS,
     NEAR_BEFORE_DAYS,
+    CatalogSession,
+    LazySession,
     Poll,
     Pulled,
     poll_and_note,
 )
-from resources.ingest.scopes import PollWindow
-from resources.session import CatalogSession, LazySession
 from warehouse.batch_problems import problems_of_landed
 from warehouse.errors import WarehouseError
 from warehouse.home import Home

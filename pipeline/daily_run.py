@@ -22,8 +22,7 @@ from pipeline.home_location import locate_home
 from pipeline.runs.presence import announce
 from pipeline.session import OpenedSession
 from pipeline.settings import Settings
-from resources.feeds import pull
-from resources.session import LazySession
+from resources.session import LazySession, pull
 from warehouse.batch_problems import BatchProblem, problems_since
 from warehouse.errors import QUERY_INTERRUPTED
 from warehouse.history.change_log import ChangeLog

@@ -49,8 +49,8 @@ from warehouse.home import Home
 if TYPE_CHECKING:
     from catalog.sandbox.sandbox import Sandbox
     from catalog.sandbox.world_process import WorldProcess
+    from resources.http.answers import UsageAnswer
     from resources.http.client import CatalogClient
-    from resources.http.lookups import UsageAnswer
 
 
 def limiter_for(

@@ -4,10 +4,11 @@
     http/       the client: one request, one page, one list, one download; start at client.py
     ingest/     a feed pulled and landed as one batch, resumable; start at puller.py
     backfill/   a range of event dates, once: price, state, segments in parallel
+    inbox/      webhook deliveries between receipt and landing
 
-Beside them: session.py, an open session; feeds.py, what a daily job and a poll pull; waits.py, the
-line before a long wait; service_clock.py, the time of a service; errors.py, one tree of errors,
-sorted by what the caller does next. Does not belong here: what records mean (warehouse/), Dagster's
-assets (assets/), the environment (pipeline/settings.py). All instants are aware and UTC, all
-durations seconds.
+Beside them: session.py, an open session, and the feeds of a daily job and a poll; request_log.py,
+notes about requests; waits.py, retries and the report of each wait; service_clock.py, the service's
+time; errors.py, one tree of errors, sorted by what the caller does next. Does not belong here: the
+meaning of records (warehouse/), Dagster's assets (assets/), the environment (pipeline/settings.py).
+All times are aware and UTC, all durations seconds.
 """

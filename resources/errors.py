@@ -32,9 +32,9 @@ objects that it refers to.
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 NotDataKind = Literal["html", "json_error", "json", "empty", "bare_header", "content_type"]
 Reason = Literal["quota", "asked_to_wait", "failing"]
@@ -248,3 +248,15 @@ class CursorLoop(ContractBroken):
 
 class RunawayPaging(ContractBroken):
     """Pages continue past the total, or have no new row."""
+
+
+FAILED_EXPORT_AGAIN_AFTER: Final = timedelta(hours=3)
+"""The whole daily pull is repeated then, which costs requests."""
+
+
+def defer_failed_export(error: CatalogError, now: datetime) -> Defer:
+    """Return the deferral of an export that failed on every attempt."""
+    deferral = Defer(error.happened, resume_at=now + FAILED_EXPORT_AGAIN_AFTER, reason="failing")
+    deferral.attempts = error.attempts
+    deferral.left = error.left
+    return deferral

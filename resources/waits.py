@@ -1,14 +1,109 @@
-"""Reports each noticeable wait to whoever shows it: why the client waits, and until when.
+"""How often a call is attempted, how long the client waits, and the report of each wait.
 
-A command prints the waits on standard error. A run of Dagster logs them as events of the run
-(`assets/landed.py`).
+Full jitter is added to the service's Retry-After; attempts and time are both limited. Which
+failures are retried is an attribute of the error (`CatalogError.transient`). A command prints the
+reported waits on standard error; a run of Dagster logs them as events (`assets/landed.py`).
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from itertools import count
+from random import SystemRandom
+from threading import Event
+from typing import Final, TypeVar
+
+from resources.errors import CatalogError, RetryLater
+from warehouse.clock import utc_now
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ambient:
+    """Time and chance, given as arguments so that tests neither wait nor depend on chance.
+
+    `clock` gives aware UTC instants, `monotonic` seconds, `random` a number in [0, 1). While
+    `stop_retrying` is set nothing is retried, and a wait ends at once.
+    """
+
+    clock: Callable[[], datetime] = utc_now
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] | None = None
+    random: Callable[[], float] = SystemRandom().random
+    stop_retrying: Event = field(default_factory=Event)
+
+    def pause(self, seconds: float) -> None:
+        """Sleep; real time ends early if `stop_retrying` is set."""
+        if self.sleep is None:
+            self.stop_retrying.wait(seconds)
+        else:
+            self.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Limits of retrying. All times are in seconds."""
+
+    attempts: int = 6
+    export_attempts: int = 2
+    """An export is large, and its attempts are a minute apart: the rest of the day goes on."""
+    total_s: float = 180.0
+    """No further attempt begins after this time, waits included."""
+    base_s: float = 0.5
+    cap_s: float = 30.0
+    retry_after_max_s: float = 120.0
+    """A longer Retry-After is not waited for: it becomes a Defer."""
+    defer_max_s: float = 86_400.0
+    """The longest Defer for another wait than the quota's: after it a request is worth it."""
+    slow_after_s: float = 20.0
+    """A 500 that took this long is TooSlow (the service's own limit is 30 s)."""
+
+    def backoff_s(self, failures: int, chance: float) -> float:
+        """Return the wait with jitter after so many failures: from 0 to a limit that doubles."""
+        return float(chance * min(self.cap_s, self.base_s * 2 ** min(failures - 1, 60)))
+
+
+def with_retries(
+    attempt: Callable[[int], T],
+    *,
+    policy: RetryPolicy,
+    ambient: Ambient,
+    for_export: bool = False,
+) -> T:
+    """Call `attempt(number)` until it returns, and return that. A noticeable wait is reported.
+
+    Raises:
+        CatalogError: the first failure that is not transient, or the last transient one, with
+            `attempts` set to the requests sent.
+    """
+    began = ambient.monotonic()
+    attempts = policy.attempts
+    if for_export:
+        attempts = min(attempts, policy.export_attempts)
+    for number in count(1):
+        try:
+            return attempt(number)
+        except CatalogError as error:
+            # `attempts` is 0 in an error of the limiter: nothing was sent this time.
+            error.attempts += number - 1
+            if not error.transient or number >= attempts or ambient.stop_retrying.is_set():
+                raise
+            floor_s = error.wait_s if isinstance(error, RetryLater) else 0.0
+            wait_s = floor_s + policy.backoff_s(number, ambient.random())
+            if ambient.monotonic() - began + wait_s > policy.total_s:
+                raise
+            # The next export also waits for the interval, which the limiter reports.
+            if for_export or ambient.monotonic() - began + wait_s > NOTICED_S:
+                again = f"{error.happened}; then attempt {number + 1} of {attempts}"
+                report_wait(wait_s, again, now=ambient.clock())
+            ambient.pause(wait_s)
+            if ambient.stop_retrying.is_set():
+                raise
+    raise AssertionError("unreachable")
+
 
 NOTICED_S: Final = 2.0
 """A call that waits for less time in total reports nothing."""

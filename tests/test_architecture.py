@@ -71,12 +71,13 @@ FLOORS = {
         "news",
     ),
     "resources": (
-        "errors service_address service_clock waits",
+        "errors service_address service_clock",
+        "waits",
         "limits",
-        "deferrals http",
+        "http",
         "ingest request_log",
         "inbox session",
-        "backfill feeds",
+        "backfill",
     ),
     "assets": (
         "feed_day layout",

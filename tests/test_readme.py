@@ -18,7 +18,7 @@ import pytest
 from pipeline.cli.main import COMMANDS
 from pipeline.session import open_service
 from pipeline.settings import markdown
-from resources.feeds import pull
+from resources.session import pull
 from tests.free_ports import free_port
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes_in_days import settings_of

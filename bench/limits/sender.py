@@ -21,11 +21,11 @@ import httpx
 from bench.children import print_figures
 from resources.errors import CatalogError, Defer
 from resources.http.client import CatalogClient
-from resources.http.retries import RetryPolicy
 from resources.http.transport import DeadlineTransport
 from resources.limits.allowance import Pace, Share
 from resources.limits.ledger import Ledger
 from resources.limits.limiter import SharedLimiter
+from resources.waits import RetryPolicy
 
 
 class DelayedNetwork(httpx.BaseTransport):

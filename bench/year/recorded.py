@@ -22,8 +22,7 @@ from pipeline.home_location import locate_home
 from pipeline.instance import instance_of
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
-from resources.feeds import pull
-from resources.session import LazySession
+from resources.session import LazySession, pull
 
 DAILY, MERGE, PRUNE = "daily", "merge", "prune"
 FAILED, FAILED_DAILY = "failed merge", "failed daily"

@@ -30,8 +30,8 @@ from pipeline.automation.run_decisions import (
 from pipeline.polling.facts import PollFacts
 from pipeline.polling.planner import CancellationsPull, EventsPull, PlannerInputs, Pull, plan_polls
 from resources.backfill.state import BackfillState, BackfillStates
-from resources.deferrals import DeferredPull, DeferredPulls
 from resources.ingest.scopes import month_key, month_start
+from resources.request_log import DeferredPull, DeferredPulls
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.landing.batches import Feed

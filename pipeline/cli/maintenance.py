@@ -32,8 +32,7 @@ from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
 from resources.inbox.inbox_file import InboxReader
 from resources.inbox.landing import waiting_deliveries
-from resources.inbox.progress import settled_letters
-from resources.inbox.sqlite_files import inbox_folder
+from resources.inbox.progress import inbox_folder, settled_letters
 from resources.service_clock import NOTABLE, ServiceClock
 from warehouse.clock import utc_now
 from warehouse.errors import CheckUnfinished, WarehouseError

@@ -12,8 +12,8 @@ from typing import Final, Literal
 import msgspec
 
 from catalog.contract.plans import PLANS, day_end, day_start
-from resources.deferrals import RefusedFeed
-from resources.feeds import plan_lacks
+from resources.request_log import RefusedFeed
+from resources.session import plan_lacks
 from warehouse.history.change_log import ChangeLog, records_of
 from warehouse.home import Home
 from warehouse.landing.batches import FEEDS, Feed, Scope

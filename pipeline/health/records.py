@@ -13,10 +13,9 @@ from pipeline.health.quota import QuotaHealth
 from pipeline.health.waiting import Unmerged, Unpublished
 from pipeline.runs.history import RunHistory
 from resources.backfill.state import BackfillState, BackfillStates
-from resources.deferrals import DeferredPulls
 from resources.inbox.inbox_file import Refusals
 from resources.limits.allowance import Work
-from resources.request_log import ReportedUsage
+from resources.request_log import DeferredPulls, ReportedUsage
 from resources.service_clock import NOTABLE, ServiceClock, read_deprecation, read_http_date
 from warehouse.files.storage import Storage
 from warehouse.home import Home

@@ -31,8 +31,7 @@ from pipeline.health.waiting import find_unmerged, find_unpublished, published_o
 from pipeline.runs.history import with_errors
 from pipeline.secrecy import cautions_of, open_home, shareable
 from pipeline.settings import Settings
-from resources.deferrals import RefusedFeeds
-from resources.request_log import last_usage
+from resources.request_log import RefusedFeeds, last_usage
 from resources.service_clock import ServiceClock
 from warehouse.files.storage import Storage
 from warehouse.history.change_log import ChangeLog

@@ -27,12 +27,12 @@ from pipeline.polling.poll_windows import (
 )
 from pipeline.session import ledger_of, reserve_of
 from pipeline.settings import Settings
-from resources.feeds import NEAR_AFTER_DAYS, NEAR_BEFORE_DAYS
 from resources.inbox.inbox_file import InboxReader
 from resources.limits.allowance import UNKNOWN, UNLIMITED, WORKS, Allowance, next_reset
 from resources.limits.ledger import LedgerReader
 from resources.request_log import last_usage
 from resources.service_clock import ServiceClock
+from resources.session import NEAR_AFTER_DAYS, NEAR_BEFORE_DAYS
 from warehouse.errors import InboxUnusable
 from warehouse.files.storage import Storage
 from warehouse.home import Home

@@ -28,10 +28,10 @@ from resources.errors import (
     VersionGone,
 )
 from resources.http.network import Proxy, connection_error, proxy_refused
-from resources.http.retries import RetryPolicy
 from resources.limits.allowance import QuotaHeaders, next_reset
 from resources.limits.limiter import RATE_LIMITED_WAIT_S
 from resources.service_clock import read_http_date, retry_after_s
+from resources.waits import RetryPolicy
 from warehouse.codecs import kind_of
 
 BodyShape = Literal["json", "text", "html", "empty"]

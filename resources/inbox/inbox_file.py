@@ -22,14 +22,15 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from catalog.contract.constants import WEBHOOK_MEANINGS
-from resources.inbox.progress import check_one_inbox, read_progress
-from resources.inbox.sqlite_files import (
+from resources.inbox.progress import (
     SQL,
+    check_one_inbox,
     connected,
     inbox_folder,
     instant_of,
     micros,
     prepare,
+    read_progress,
     transaction,
     using,
 )

@@ -16,8 +16,13 @@ from typing import Final
 
 from catalog.contract.plans import PLANS
 from resources.inbox.inbox_file import InboxDelivery, InboxReader
-from resources.inbox.progress import LandingProgress, ProgressFile, check_one_inbox, read_progress
-from resources.inbox.sqlite_files import inbox_folder
+from resources.inbox.progress import (
+    LandingProgress,
+    ProgressFile,
+    check_one_inbox,
+    inbox_folder,
+    read_progress,
+)
 from resources.request_log import last_usage
 from warehouse.errors import HomeRefused, InboxUnusable
 from warehouse.files.locks import hold_lock

@@ -1,9 +1,12 @@
-"""What all pulls of a puller share: client, landing, plan, source and clocks.
+"""The context of all pulls of a puller: client, landing, plan, source, clocks, and the last look.
 
-A pull in progress is locked by its process, and the lock ends with the process: so no other process
-resumes a pull whose process is alive. Nothing else in resources/ uses files of the landing folder.
-Does not belong here: what is requested (scopes), what is received (paged_pull, export_pull).
-Instants are aware UTC.
+A process locks its pull, and the lock ends with the process: so no other process resumes a pull
+whose process is alive. Nothing else in resources/ uses files of the landing folder.
+
+If the service answers 304 to the validators of the last look, the pull lands a batch that refers to
+the same body: a complete look, observed when the 304 was sent, with the scope of the look before.
+That holds for feeds whose responses have an ETag for the whole scope: the export and the
+categories. Times are aware UTC.
 """
 
 import fcntl
@@ -11,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -20,10 +23,15 @@ from catalog.contract.constants import EXPORT_SNAPSHOT_MINUTE
 from catalog.contract.plans import PLANS, Plan, day_start
 from resources.errors import Defer
 from resources.http.client import CatalogClient
+from resources.http.lists import Validators
 from resources.service_clock import ServiceClock
 from warehouse.codecs import storable_text
+from warehouse.errors import DamagedBatch, LakeDamaged
+from warehouse.files.documents import sha256_of
 from warehouse.files.storage import make_folders
-from warehouse.landing.batches import Feed, Manifest, Scope
+from warehouse.history.change_log import ChangeLog
+from warehouse.home import Home
+from warehouse.landing.batches import Feed, Manifest, Scope, feed_of
 from warehouse.landing.journal import Intent, OpenPull
 from warehouse.landing.landing import Landing, Pull
 
@@ -198,3 +206,98 @@ def plan_of(name: str, usual: Plan) -> Plan:
     if name == usual.name:
         return usual
     return PLANS.get(name) or max(PLANS.values(), key=lambda plan: plan.freshness_s)
+
+
+_BACK: Final = timedelta(days=1)
+"""How many days back a look is searched, besides today: an older export has changed."""
+_CHARS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class NotModifiedAnswer:
+    """A 304. `content_at` is when its content is true, None if the answer does not say so."""
+
+    date: datetime
+    date_doubt: str
+    content_at: datetime | None
+    requests: int
+
+
+def last_look(context: PullContext, feed: Feed, scope: Scope) -> Manifest | None:
+    """Return the newest complete look of exactly this scope whose body can be used again.
+
+    It is of today or yesterday, of the same plan and source; None if there is none, or if the merge
+    has quarantined or flagged it: the service has to send the body again.
+    """
+    landing = context.room.landing
+    for manifest in _newest_first(landing, feed, context.service.now().date()):
+        is_same = (manifest.scope, manifest.plan, manifest.source) == (
+            *(scope, context.plan.name, context.source),
+        )
+        if is_same and manifest.complete and not manifest.attested:
+            is_usable = validators_of(manifest) is not None and not manifest.redacted
+            is_usable = is_usable and _is_whole(landing, manifest)
+            return manifest if is_usable and _is_accepted(landing, manifest) else None
+    return None
+
+
+def validators_of(manifest: Manifest) -> Validators | None:
+    """Return what to send so that the service can answer 304; None if it named nothing."""
+    if manifest.etag is None and manifest.last_modified is None:
+        return None
+    return Validators(manifest.etag, manifest.last_modified)
+
+
+def kept_validator(text: str | None) -> str | None:
+    """Return a header of an answer as it may be sent back, None if it may not."""
+    if text is None or not text.isascii() or not text.isprintable():
+        return None
+    return text if 0 < len(text) <= _CHARS else None
+
+
+def land_unchanged(context: PullContext, before: Manifest, answer: NotModifiedAnswer) -> Landed:
+    """Land a 304 as a look that refers to the body of the look before."""
+    content_at = answer.content_at or before.content_at
+    pull = context.describe_batch(
+        before.feed,
+        before.scope,
+        observed_at=answer.date,
+        content_at=max(content_at, before.content_at),
+        requests=answer.requests,
+        rows_claimed=before.rows_claimed,
+        date_doubt=answer.date_doubt,
+        etag=before.etag,
+        last_modified=before.last_modified,
+    )
+    manifest = context.room.landing.land_unchanged(pull, before)
+    warnings = (answer.date_doubt,) if answer.date_doubt else ()
+    return Landed(manifest, answer.requests, 0, warnings=warnings, unchanged=True)
+
+
+def _newest_first(landing: Landing, feed: Feed, today: date) -> Iterator[Manifest]:
+    for day in (today, today - _BACK):
+        ids = [batch_id for batch_id in landing.batch_ids(day=day) if feed_of(batch_id) == feed]
+        readable, _ = landing.readable(ids)
+        yield from sorted(readable, key=lambda manifest: manifest.observed_at, reverse=True)
+
+
+def _is_whole(landing: Landing, manifest: Manifest) -> bool:
+    """Whether the body is as it was landed: a 304 would be no use without it."""
+    try:
+        if manifest.stored_sha256 is not None:
+            return sha256_of(landing.body_path(manifest)) == manifest.stored_sha256
+        landing.check(manifest)
+    except (OSError, DamagedBatch):
+        return False
+    return True
+
+
+def _is_accepted(landing: Landing, manifest: Manifest) -> bool:
+    """Whether a merge has accepted the batch without a warning, or has not seen it yet."""
+    # The landing folder lies in its home.
+    log = ChangeLog.of(Home(landing.storage.root.parent))
+    try:
+        record = log.records_on(manifest.observed_at.date()).get(manifest.batch_id)
+    except LakeDamaged:
+        return False
+    return record is None or (record["status"] == "merged" and not record["flagged"])

@@ -16,7 +16,7 @@ import msgspec
 from catalog.contract import constants
 from catalog.contract.plans import END_OF_DAY, INSTANT_STEP, Plan, Window, day_end, day_start
 from resources.errors import PlanLacksAccess
-from resources.http.list_query import DateBound, DateRange, ListPart, bound_text, event_filters
+from resources.http.lists import DateBound, DateRange, ListPart, bound_text, event_filters
 from warehouse.landing.batches import Feed, Scope
 
 _YEAR: Final = timedelta(days=365)

@@ -27,15 +27,14 @@ from pydantic import SecretStr
 from assets.metadata import batch_preview
 from catalog.contract.plans import ENTERPRISE
 from resources.errors import CatalogError
-from resources.feeds import Poll, poll, pull
 from resources.http.calls import Timeouts
 from resources.http.client import CatalogClient
-from resources.http.retries import Ambient, RetryPolicy
 from resources.ingest.scopes import PollWindow
 from resources.limits.allowance import Pace
 from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
-from resources.session import CatalogSession
+from resources.session import CatalogSession, Poll, poll, pull
+from resources.waits import Ambient, RetryPolicy
 from tests.hostile_service.answers import Kind
 from tests.hostile_service.kinds_of_bytes import BODIES, EXPORT, HEADS, STATUSES, WIRES
 from tests.hostile_service.kinds_of_data import LISTS, ROWS, USAGE

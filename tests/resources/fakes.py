@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from resources.http.client import CatalogClient
-from resources.http.retries import Ambient
+from resources.waits import Ambient
 from tests.unlimited import Unlimited
 
 STARTS_AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)

@@ -14,7 +14,7 @@ from typing import Final
 
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
-from resources.feeds import pull
+from resources.session import pull
 from warehouse.history.merge import merge
 from warehouse.home import Home
 

@@ -18,14 +18,13 @@ from catalog.contract.plans import ENTERPRISE
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.world.world import World
 from resources.errors import CatalogError
-from resources.feeds import Poll, poll, pull
 from resources.http.client import CatalogClient
-from resources.http.retries import Ambient, RetryPolicy
 from resources.ingest.scopes import PollWindow
 from resources.limits.allowance import Pace
 from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
-from resources.session import CatalogSession
+from resources.session import CatalogSession, Poll, poll, pull
+from resources.waits import Ambient, RetryPolicy
 from tests.history.model.comparison import EVENT_COLUMNS, VERSION_COLUMNS, Rows, published
 from tests.history.model.observations import CONTENT_FIELDS, PLAN_RULES, Showing
 from tests.history.stories.cutting_upstream import CuttingUpstream

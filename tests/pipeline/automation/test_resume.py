@@ -18,7 +18,7 @@ from pipeline.automation.run_decisions import Decision, JobHistory
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
 from resources.backfill.state import BackfillState, BackfillStates
-from resources.deferrals import DeferredPull, DeferredPulls
+from resources.request_log import DeferredPull, DeferredPulls
 from tests.pipeline.homes_in_days import opened_session, run_assets, settings_of
 from warehouse.files.storage import Storage
 from warehouse.home import Home

@@ -22,9 +22,9 @@ from pipeline.health.records import Health, Warned
 from pipeline.health.report import health_of
 from pipeline.session import ledger_of
 from resources.backfill.state import BackfillState, BackfillStates
-from resources.deferrals import DeferredPull, DeferredPulls
 from resources.limits.allowance import ReportedLimits, hold, reconcile
 from resources.limits.ledger import Ledger
+from resources.request_log import DeferredPull, DeferredPulls
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import address_of
 from tests.pipeline.small_home import DAY, NOW, PULLED, SmallHome

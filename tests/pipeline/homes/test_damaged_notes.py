@@ -16,8 +16,7 @@ from pipeline.health.alerts import Alerts, Reported
 from pipeline.health.quota import sent_lately
 from pipeline.health.report import health_of
 from resources.backfill.state import BackfillState, BackfillStates
-from resources.deferrals import DeferredPull, DeferredPulls
-from resources.request_log import last_usage
+from resources.request_log import DeferredPull, DeferredPulls, last_usage
 from resources.service_clock import FILE, SavedClock, read_saved_clock
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from warehouse.files.documents import put_note

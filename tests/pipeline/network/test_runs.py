@@ -11,7 +11,7 @@ import pytest
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.session import open_service
 from pipeline.settings import read_settings
-from resources.feeds import pull
+from resources.session import pull
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes_in_days import NOW, address_of, settings_of
 from tests.pipeline.network.certificates import Authority, new_authority

@@ -28,12 +28,10 @@ from pipeline.polling.planner import (
 )
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
-from resources.deferrals import DeferredPulls, deferred_pull
 from resources.errors import Defer
-from resources.feeds import pull
 from resources.ingest.scopes import PollWindow
-from resources.request_log import last_usage
-from resources.session import LazySession
+from resources.request_log import DeferredPulls, deferred_pull, last_usage
+from resources.session import LazySession, pull
 from tests.pipeline.homes_in_days import QUIET, failure_of, run_sandbox_days, settings_of
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge

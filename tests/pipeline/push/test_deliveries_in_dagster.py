@@ -15,8 +15,7 @@ from pipeline.instance import instance_of
 from pipeline.settings import Settings
 from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter
 from resources.inbox.landing import Waiting, land_deliveries, waiting_deliveries
-from resources.inbox.progress import LandingProgress, ProgressFile
-from resources.inbox.sqlite_files import connected
+from resources.inbox.progress import LandingProgress, ProgressFile, connected
 from tests.pipeline.homes_in_days import (
     NOW,
     QUIET,

@@ -16,8 +16,7 @@ from pipeline.receiver.group_commit import GroupCommit
 from pipeline.receiver.upkeep import Upkeep
 from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter, Stored, inbox_path
 from resources.inbox.landing import land_deliveries
-from resources.inbox.progress import progress_path
-from resources.inbox.sqlite_files import connected
+from resources.inbox.progress import connected, progress_path
 from tests.pipeline.conftest import Almanac
 from tests.resources.inbox.deliveries import Clock, delivery
 from warehouse.home import Home

@@ -12,8 +12,7 @@ from pipeline.receiver import merging
 from pipeline.receiver.merging import MergeThread
 from resources.inbox.inbox_file import Arrival, InboxWriter
 from resources.inbox.landing import LOCK_NAME, waiting_deliveries
-from resources.inbox.progress import progress_path
-from resources.inbox.sqlite_files import inbox_folder
+from resources.inbox.progress import inbox_folder, progress_path
 from tests.resources.inbox.deliveries import Clock, delivery
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home

@@ -16,10 +16,10 @@ from resources.errors import (
     TruncatedBody,
     Unreachable,
 )
+from resources.http.answers import RawPage
 from resources.http.calls import Bounds, Timeouts
 from resources.http.client import CatalogClient
-from resources.http.pages import RawPage
-from resources.http.retries import RetryPolicy
+from resources.waits import RetryPolicy
 from tests.resources.fakes import KEY, Chunk, FakeTime, RawServer, chunked, head, raw_server
 from tests.unlimited import Unlimited
 

@@ -14,8 +14,8 @@ from pydantic import SecretStr
 
 from catalog.contract.plans import ENTERPRISE
 from resources.errors import ContractBroken, RunawayPaging, TooLarge
+from resources.http.answers import CURSOR_CHARS, ROWS_LEAST
 from resources.http.calls import Bounds
-from resources.http.pages import CURSOR_CHARS, ROWS_LEAST
 from resources.ingest.puller import Puller
 from resources.request_log import RequestLog, last_usage
 from tests.resources.fakes import KEY, mocked

@@ -16,8 +16,8 @@ from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.sandbox import Sandbox
 from resources import service_address
 from resources.errors import KeyRejected, PlanLacksAccess, RequestRejected, VersionGone
+from resources.http.answers import RawPage
 from resources.http.client import CatalogClient
-from resources.http.pages import RawPage
 from resources.http.transport import SentRequest
 from resources.limits.allowance import Pace, Share
 from resources.limits.ledger import Ledger

@@ -13,8 +13,8 @@ from catalog.contract.records import EVENT_FIELDS
 from catalog.sandbox.pytest_plugin import STANDS_AT
 from resources.errors import NotData, RequestRejected, TooLarge, TooSlow, TruncatedBody
 from resources.http.calls import Bounds
-from resources.http.export_download import ExportPull
-from resources.http.list_query import Validators
+from resources.http.client import ExportPull
+from resources.http.lists import Validators
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import answering, mocked
 

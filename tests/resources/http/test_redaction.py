@@ -20,8 +20,8 @@ from catalog.contract.plans import PLANS
 from resources.errors import CatalogError, RequestRejected, TruncatedBody
 from resources.http.client import CatalogClient
 from resources.http.redaction import Redactor
-from resources.http.retries import RetryPolicy
 from resources.ingest.puller import Puller
+from resources.waits import RetryPolicy
 from tests.resources.fakes import FakeTime, Handler, answering
 from tests.unlimited import Unlimited
 from warehouse.batch_problems import problems_of_landed

@@ -17,10 +17,10 @@ from resources.errors import (
     TooSlow,
     Unreachable,
 )
-from resources.http.retries import RetryPolicy
 from resources.http.transport import SentRequest
 from resources.limits.limiter import Limiter
 from resources.service_clock import RETRY_AFTER_CEILING_S, read_http_date, retry_after_s
+from resources.waits import RetryPolicy
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import STARTS_AT, FakeTime, FaultScript, answering, mocked
 

@@ -11,9 +11,9 @@ from pydantic import SecretStr
 
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
-from resources.http.retries import RetryPolicy
 from resources.http.transport import KeyTransport, SentRequest
 from resources.service_address import checked_key
+from resources.waits import RetryPolicy
 from tests.resources.fakes import KEY, FakeTime, answering, chunked, head, raw_server
 from tests.unlimited import Unlimited
 

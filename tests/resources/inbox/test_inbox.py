@@ -14,8 +14,7 @@ import pytest
 
 from resources.inbox.inbox_file import ID_REUSED, Arrival, InboxReader, InboxWriter, inbox_path
 from resources.inbox.landing import land_deliveries, waiting_deliveries
-from resources.inbox.progress import ProgressFile, read_progress
-from resources.inbox.sqlite_files import using
+from resources.inbox.progress import ProgressFile, read_progress, using
 from tests.resources.inbox.deliveries import Clock, delivery
 from warehouse.errors import InboxUnusable, LockHeld
 from warehouse.home import Home

@@ -27,13 +27,13 @@ from resources.errors import (
     ServiceFailing,
 )
 from resources.http.client import CatalogClient
-from resources.http.retries import Ambient, RetryPolicy
 from resources.limits.allowance import Pace, ReportedLimits
 from resources.limits.ledger import Ledger
 from resources.limits.limiter import Limiter, SharedLimiter
 from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
+from resources.waits import Ambient, RetryPolicy
 from tests.resources.conftest import MakeClient
 from tests.resources.limits.moved_clock import Machine
 from tests.resources.pulls import AT, SOURCE, puller_of

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from resources.http.pages import RawPage
-from resources.ingest.kept_pages import PagesInMemory
+from resources.http.answers import RawPage
+from resources.ingest.paged_pull import PagesInMemory
 from tests.resources.fakes import mocked
 
 FIRST = datetime(2026, 3, 1, tzinfo=UTC)

@@ -14,12 +14,12 @@ import pytest
 from catalog.sandbox.sandbox import Sandbox
 from resources.errors import Defer
 from resources.http.client import CatalogClient
-from resources.http.retries import Ambient
 from resources.ingest.context import Landed
 from resources.ingest.puller import Puller
 from resources.limits.allowance import Pace
 from resources.limits.ledger import Ledger
 from resources.limits.limiter import SharedLimiter
+from resources.waits import Ambient
 from tests.resources.ingest.test_puller import MARCH, MARCH_SCOPE
 from tests.resources.pulls import puller_of
 from tests.unlimited import Unlimited

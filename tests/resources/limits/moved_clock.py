@@ -4,10 +4,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from resources.http.retries import Ambient
 from resources.limits.allowance import Pace, ReportedLimits, Share
 from resources.limits.ledger import Ledger
 from resources.limits.limiter import SharedLimiter
+from resources.waits import Ambient
 
 MARCH = datetime(2026, 3, 10, tzinfo=UTC)
 RESET = datetime(2026, 4, 1, tzinfo=UTC)

@@ -16,10 +16,10 @@ import msgspec
 
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
-from resources.http.retries import RetryPolicy
 from resources.limits.allowance import Charged, Pace, Reservation
 from resources.limits.ledger import Entry, Ledger
 from resources.limits.limiter import SharedLimiter
+from resources.waits import RetryPolicy
 
 
 class Order(msgspec.Struct):

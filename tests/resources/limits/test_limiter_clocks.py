@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from catalog.sandbox.sandbox import Sandbox
 from resources.errors import Defer, QuotaUnknown
 from resources.http.client import CatalogClient
-from resources.http.retries import Ambient
 from resources.limits.allowance import Pace
 from resources.limits.limiter import SharedLimiter
+from resources.waits import Ambient
 from tests.resources.limits.moved_clock import RESET, Machine, with_usage
 
 PACE = Pace(2.0, 4)
