@@ -3,8 +3,7 @@
 import re
 from pathlib import Path
 
-from catalog.contract.decisions import ACCEPTED_FORMS
-
+from catalog.contract.constants import ACCEPTED_FORMS
 from pipeline.settings import described
 from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter
 from tests.deploy.page import PUSH_PAGE, blocks, blocks_of
