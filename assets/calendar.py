@@ -13,9 +13,9 @@ import duckdb
 from pydantic import Field
 
 from assets.landed import GROUP
-from assets.layout import Layout
+from assets.layout import CATALOG_POOL, Layout, step_failure, without_beta_warnings
 from assets.metadata import SQL, backfill_metadata, log_problems
-from assets.partitions import CATALOG_POOL, quiet_about_beta
+from assets.table_columns import LANDED_COLUMNS, column_schema
 from resources.backfill.backfill import Backfill, choose_price
 from resources.backfill.state import BackfillStates
 from resources.errors import CatalogError, Defer
@@ -25,6 +25,7 @@ from warehouse.batch_problems import problems_of_landed
 from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.home import Home
+from warehouse.landing.batches import FORMAT
 
 NAME: Final = "landed_calendar"
 FIRST_MONTH: Final = "2017-01-01"
@@ -72,13 +73,14 @@ def landed_calendar(layout: Layout) -> dg.AssetsDefinition:
     spec = dg.AssetSpec(
         layout.key(NAME),
         skippable=True,
-        group_name=layout.group(GROUP),
-        kinds={"json"},
         description="All events by the month in which they take place. Use it to pull them again, "
         "or if the plan has no export. Fails with the price if it would take more than "
         "`max_requests`.",
+        code_version=str(FORMAT),
+        metadata={"dagster/column_schema": column_schema(LANDED_COLUMNS["events"])},
+        **layout.attributes(GROUP, {"json"}),
     )
-    with quiet_about_beta():
+    with without_beta_warnings():
 
         @dg.multi_asset(
             name=layout.name(NAME),
@@ -87,6 +89,7 @@ def landed_calendar(layout: Layout) -> dg.AssetsDefinition:
             backfill_policy=dg.BackfillPolicy.single_run(),
             pool=layout.name(CATALOG_POOL),
             required_resource_keys=layout.names("home", "catalog_for_backfills"),
+            retry_policy=layout.retry_policy,
         )
         def calendar(
             context: dg.AssetExecutionContext, config: CalendarConfig
@@ -96,7 +99,7 @@ def landed_calendar(layout: Layout) -> dg.AssetsDefinition:
             try:
                 backfill_months(context, config, session, layout.resource(context, "home"), months)
             except (CatalogError, WarehouseError) as error:
-                raise dg.Failure(str(error), allow_retries=False) from error
+                raise step_failure(error) from error
             yield from ()
 
     return calendar

@@ -14,19 +14,21 @@ import dagster as dg
 
 from assets.calendar import NAME as LANDED_CALENDAR
 from assets.landed import LANDED
-from assets.layout import Layout
-from assets.metadata import Metadata, day_metadata, log_problems, merge_metadata
-from assets.partitions import WAREHOUSE_POOL, YESTERDAY, day_asset, days_of
+from assets.layout import FRESHNESS, WAREHOUSE_POOL, Layout, day_asset, days_of, step_failure
+from assets.metadata import SQL, Metadata, day_metadata, log_problems, merge_metadata
 from assets.polled import POLLED
+from assets.table_columns import CHANGES_COLUMNS, changes_lineage, column_schema
 from resources.session import LazySession
 from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note, read_note
-from warehouse.history.change_log import ChangeLog
+from warehouse.history.change_log import NORMALISER, ChangeLog
 from warehouse.history.merge import MergeReport, merge
 from warehouse.home import Home
 
 CHANGES: Final = "event_changes"
+ONE_ROW_PER_VERSION: Final = "one_row_per_version"
 _RECORDED: Final = "recorded_days.json"
+_YESTERDAY: Final = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
 
 
 def event_changes(layout: Layout) -> dg.AssetsDefinition:
@@ -36,18 +38,33 @@ def event_changes(layout: Layout) -> dg.AssetsDefinition:
         layout,
         CHANGES,
         group="lake",
-        pool=WAREHOUSE_POOL,
         kinds={"parquet", "duckdb"},
+        pool=WAREHOUSE_POOL,
         description="The changes of the day: versions of events that became known on it. Today's "
         "partition merges new batches. A past partition refolds from that day to the newest, "
         "without a request.",
         deps=[
             *layout.keys([*LANDED, *POLLED.values()]),
             dg.AssetDep(layout.key(LANDED_CALENDAR), partition_mapping=dg.AllPartitionMapping()),
-            dg.AssetDep(layout.key(CHANGES), partition_mapping=YESTERDAY),
+            dg.AssetDep(layout.key(CHANGES), partition_mapping=_YESTERDAY),
+        ],
+        code_version=str(NORMALISER),
+        freshness_policy=FRESHNESS,
+        metadata={
+            "dagster/column_schema": column_schema(CHANGES_COLUMNS),
+            "dagster/column_lineage": changes_lineage(layout),
+        },
+        check_specs=[
+            dg.AssetCheckSpec(
+                ONE_ROW_PER_VERSION,
+                asset=layout.key(CHANGES),
+                blocking=True,
+                description="The file of the day has each (event_id, version) once, only versions "
+                "that became known on the day, and as many as its batches added.",
+            )
         ],
     )
-    def changes(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def changes(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
         return record_changes(
             context, layout.resource(context, "catalog"), layout.resource(context, "home")
         )
@@ -67,12 +84,40 @@ def record_changes(
     try:
         report = fold(home, days, today=catalog.today())
     except WarehouseError as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
+        raise step_failure(error) from error
     log_problems(context.log, report.problems)
     for day in days:
         context.add_asset_metadata(_metadata_of(home, day, report), partition_key=day.isoformat())
     record_other_days(context, context.asset_key, home, report, recorded=days)
-    return dg.MaterializeResult(data_version=_version_of(home, days))
+    return dg.MaterializeResult(
+        data_version=_version_of(home, days), check_results=[check_days(home, days)]
+    )
+
+
+def check_days(home: Home, days: Collection[date]) -> dg.AssetCheckResult:
+    """Check the files of some days of the change log, as the blocking check says."""
+    wrong = list[str]()
+    versions = 0
+    with home.connect() as connection:
+        for day_file in ChangeLog.of(home).days():
+            if day_file.day not in days:
+                continue
+            facts = {"file": str(day_file.path), "day": day_file.day}
+            ((rows, different, others),) = connection.execute(
+                SQL["check_day_file"], facts
+            ).fetchall()
+            added = sum(record["versions"] for record in day_file.batches().values())
+            versions += rows
+            if not rows == different == added or others:
+                wrong.append(
+                    f"{day_file.day}: {rows} rows, {different} different versions, {others} of "
+                    f"other days, {added} added by batches"
+                )
+    metadata: Metadata = {"versions": versions}
+    if wrong:
+        metadata["wrong days"] = "\n".join(wrong)
+        metadata["next step"] = "almanac verify --deep, then almanac replay"
+    return dg.AssetCheckResult(passed=not wrong, check_name=ONE_ROW_PER_VERSION, metadata=metadata)
 
 
 def _version_of(home: Home, days: list[date]) -> dg.DataVersion:
@@ -133,11 +178,11 @@ def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
     past = [day for day in days if day < today]
     if not past:
         return merge(home, publishing=False)
-    missing = [day for day in past if not home.landing.batch_ids(day=day)]
-    if missing:
+    landed = [day for day in past if home.landing.batch_ids(day=day)]
+    if not landed:
         raise WarehouseError(
-            f"Nothing was landed on {missing[0]}"
-            + (f" and {len(missing) - 1} more of these days" if len(missing) > 1 else "")
+            f"Nothing was landed on {past[0]}"
+            + (f" and {len(past) - 1} more of these days" if len(past) > 1 else "")
             + ", so there is nothing to refold. The lake was not changed."
         )
-    return merge(home, publishing=False, refold_from=past[0])
+    return merge(home, publishing=False, refold_from=landed[0])

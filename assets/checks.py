@@ -1,25 +1,27 @@
 """Asset checks of the published tables.
 
-The first four were already checked before publication; here they run on the file that readers
-open. The others are warnings for people. They run with every publication (published.py), whether
-or not their table changed: a step of their own would be skipped with a table that did not.
+Errors block the assets downstream in the same run; warnings are for people. All run with every
+publication (published.py), whether or not their table changed: a separate step would be skipped if
+the table did not change.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import Any, Final
 
 import dagster as dg
 import duckdb
+from almanac.forms.plain_text import plain_line
 
-from assets.layout import Layout
+from assets.layout import FRESH_WITHIN, Layout
 from assets.metadata import SQL, single
-from assets.partitions import FRESH_WITHIN
 from resources.session import LazySession
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
 from warehouse.queries import connected
 
 _REJECTED_MAX: Final = 0.01
+_NEW_FOR: Final = timedelta(days=7)
 CheckResult = tuple[bool, dict[str, Any]]
 
 _MUST_BE_ZERO: Final = {
@@ -38,8 +40,12 @@ _MUST_BE_ZERO: Final = {
     ),
 }
 """Counts that must be zero: table and check, statement and meaning."""
-_OTHER_CHECKS: Final = {
+_OTHER_BLOCKING: Final = {
     ("event_versions", "all_of_the_lake"): "The file contains every day and version of the lake.",
+}
+_WARNINGS: Final = {
+    ("events", "no_new_fields"): "In the last 7 days the service began to send no field that has "
+    "no column. Such fields are kept as JSON in `extra`.",
     ("batches", "none_quarantined"): "No batch is quarantined.",
     ("rejects", "few_rejects"): "At most 1 % of the newest day's rows could not be read.",
     (
@@ -47,15 +53,19 @@ _OTHER_CHECKS: Final = {
         "recently_looked",
     ): "The newest complete pull of events is not older than 36 hours.",
 }
-_WARNINGS: Final = frozenset({"none_quarantined", "few_rejects", "recently_looked"})
 
 
 def check_specs(layout: Layout) -> list[dg.AssetCheckSpec]:
     """Return the checks of the published tables."""
-    meanings = {key: meaning for key, (_, meaning) in _MUST_BE_ZERO.items()} | _OTHER_CHECKS
+    blocking = {key: meaning for key, (_, meaning) in _MUST_BE_ZERO.items()} | _OTHER_BLOCKING
     return [
-        dg.AssetCheckSpec(name, asset=layout.key(table), description=meaning)
-        for (table, name), meaning in meanings.items()
+        dg.AssetCheckSpec(
+            name,
+            asset=layout.key(table),
+            description=meaning,
+            blocking=(table, name) in blocking,
+        )
+        for (table, name), meaning in (blocking | _WARNINGS).items()
     ]
 
 
@@ -78,7 +88,7 @@ def check_results(
                 check_name=key.name,
                 passed=passed,
                 severity=dg.AssetCheckSeverity.WARN
-                if key.name in _WARNINGS
+                if check in _WARNINGS
                 else dg.AssetCheckSeverity.ERROR,
                 metadata=metadata,
             )
@@ -97,6 +107,7 @@ def _check(
     others: dict[str, Callable[[], CheckResult]] = {
         "all_of_the_lake": lambda: all_of_the_lake(connection, home),
         "none_quarantined": lambda: none_quarantined(connection, home),
+        "no_new_fields": lambda: no_new_fields(connection, catalog),
         "few_rejects": lambda: few_rejects(connection),
         "recently_looked": lambda: recently_looked(connection, catalog),
     }
@@ -131,6 +142,12 @@ def none_quarantined(connection: duckdb.DuckDBPyConnection, home: Home) -> Check
         )
         metadata["newest"] = f"{rows[0][0]}: {rows[0][1]}"
     return not rows, metadata
+
+
+def no_new_fields(connection: duckdb.DuckDBPyConnection, catalog: LazySession) -> CheckResult:
+    rows = connection.execute(SQL["find_new_fields"]).fetchall()
+    new = [name for name, first_seen_at in rows if catalog.now() - first_seen_at < _NEW_FOR]
+    return not new, {"new fields": ", ".join(map(plain_line, new)) or "none"}
 
 
 def few_rejects(connection: duckdb.DuckDBPyConnection) -> CheckResult:

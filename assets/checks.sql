@@ -48,3 +48,21 @@ WHERE observed_date = (SELECT max(observed_date) FROM batches)
 -- Grain: one row, the observed time of the newest merged complete pull of events; NULL for none.
 -- Run twice: the same row.
 SELECT max(observed_at) FROM coverage WHERE feed IN ('export', 'events')
+
+-- name: check_day_file
+-- Grain: one row for the file of a day of the change log: its rows, its different versions, and its
+-- versions of other days. Parameters: $file, $day. Run twice: the same row.
+SELECT
+    count(*),
+    count(DISTINCT (event_id, version)),
+    count(*) FILTER (known_from::DATE <> $day)
+FROM read_parquet($file, hive_partitioning = false)
+
+-- name: find_new_fields
+-- Grain: one row per field without a column that the service began to send, with the instant at
+-- which it was first seen. Fields of the first day are not new. Run twice: the same rows.
+SELECT field, min(known_from) AS first_seen_at
+FROM (SELECT unnest(json_keys(extra)) AS field, known_from FROM event_versions WHERE extra IS NOT NULL)
+GROUP BY field
+HAVING min(known_from) >= (SELECT min(known_from) + INTERVAL 1 DAY FROM event_versions)
+ORDER BY first_seen_at, field

@@ -16,16 +16,18 @@ from typing import Final
 import dagster as dg
 
 from assets.feed_day import FROM_INBOX, NEVER_PULLED, USUAL, DayNotLanded, FeedDay, pull_or_reuse
-from assets.layout import Layout
-from assets.metadata import Metadata, log_problems, pull_metadata
-from assets.partitions import (
+from assets.layout import (
     CATALOG_POOL,
+    FRESHNESS,
     INBOX_POOL,
+    Layout,
     day_asset,
     days_of,
-    log_left_out,
-    record_so_far,
+    record_days,
+    step_failure,
 )
+from assets.metadata import Metadata, log_problems, pull_metadata
+from assets.table_columns import LANDED_COLUMNS, column_schema
 from resources.errors import CatalogError
 from resources.inbox.landing import land_deliveries
 from resources.request_log import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
@@ -36,7 +38,7 @@ from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.home import Home
-from warehouse.landing.batches import Feed
+from warehouse.landing.batches import FORMAT, Feed
 
 GROUP: Final = "landing"
 
@@ -44,23 +46,38 @@ GROUP: Final = "landing"
 def land(
     feed: Feed, context: dg.AssetExecutionContext, catalog: LazySession, home: Home
 ) -> dg.MaterializeResult[None]:
-    """Pull or reuse a feed on every day of the run; each day has its own metadata."""
+    """Pull or reuse a feed on every day of the run; each day has its own metadata.
+
+    Raises:
+        dg.Failure: a pull failed, or some days of the run were never landed. The other days stay
+            recorded.
+    """
     metadata_of_days: dict[date, Metadata] = {}
+    not_landed: list[DayNotLanded] = []
     days = days_of(context)
     arrived = _land_inbox(context, catalog, home, days) if feed in NEVER_PULLED else {}
     for day in days:
         try:
             with _log_waits(context.log):
                 feed_day = pull_or_reuse(feed, day, catalog, home.landing, alone=len(days) == 1)
-        except (CatalogError, DayNotLanded, WarehouseError) as error:
-            record_so_far(context, metadata_of_days)
-            raise dg.Failure(str(error), allow_retries=False) from error
+        except DayNotLanded as error:
+            not_landed.append(error)
+            continue
+        except (CatalogError, WarehouseError) as error:
+            record_days(context, metadata_of_days)
+            raise step_failure(error) from error
         _record_deferral(feed_day, catalog, home)
         _record_refusal(feed_day, catalog, home)
         log_problems(context.log, problems_of_landed(feed_day.manifests))
         if feed_day.outcome not in USUAL:
             context.log.info("%s, %s: %s", feed, day, feed_day.outcome)
         metadata_of_days[day] = _metadata_of(feed_day, catalog, home, arrived)
+    if not_landed:
+        record_days(context, metadata_of_days)
+        more = f" {len(not_landed) - 1} more days of the range have none, too." * (
+            len(not_landed) > 1
+        )
+        raise step_failure(DayNotLanded(f"{not_landed[0]}{more}")) from not_landed[0]
     for day, metadata in metadata_of_days.items():
         context.add_asset_metadata(metadata, partition_key=day.isoformat())
     return dg.MaterializeResult()
@@ -97,8 +114,8 @@ def _land_inbox(
             for day in sorted(arrived.keys() - set(days))
         }
     except (WarehouseError, OSError) as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
-    record_so_far(
+        raise step_failure(error) from error
+    record_days(
         context,
         {day: _metadata_of(found, catalog, home, arrived) for day, found in others.items()},
     )
@@ -201,16 +218,21 @@ def landed_assets(layout: Layout) -> list[dg.AssetsDefinition]:
 
 
 def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.AssetsDefinition:
+    is_pulled = feed not in NEVER_PULLED
+
     @day_asset(
         layout,
         asset_of(feed),
         group=GROUP,
-        pool=INBOX_POOL if feed in NEVER_PULLED else CATALOG_POOL,
         kinds={kind},
+        pool=CATALOG_POOL if is_pulled else INBOX_POOL,
         description=description,
+        code_version=str(FORMAT),
+        retry_policy=layout.retry_policy,
+        freshness_policy=FRESHNESS if is_pulled else None,
+        metadata={"dagster/column_schema": column_schema(LANDED_COLUMNS[feed])},
     )
     def landed(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        log_left_out(context, layout)
         catalog, home = layout.resource(context, "catalog"), layout.resource(context, "home")
         return land(feed, context, catalog, home)
 

@@ -1,40 +1,60 @@
-"""Where the definitions of a home stand in a deployment: keys, groups, names, first day, executor.
+"""How the definitions of a home fit into a deployment: keys, groups, names, partitions, retries.
 
-Belongs here: every key and name that Dagster sees, and the partitions by observed day. Does not:
-the assets and jobs themselves. A deployment may hold several homes, and definitions of others, so
-nothing else composes a key or a name.
+A deployment may hold several homes, and definitions of others, so every key and name that Dagster
+sees is composed here.
 """
 
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import date, timedelta
 from functools import cached_property
 from typing import Any, Final
 
 import dagster as dg
 
+from resources.errors import CatalogError, RetryLater
+
 FIRST_DAY: Final = date(2017, 1, 1)
-"""The first observed day where no home says otherwise: the catalog is not older."""
+"""The first observed day if no home gives one: the catalog is not older."""
+FRESH_WITHIN: Final = timedelta(hours=36)
+"""The largest accepted age of the newest pull of events, and of the published file."""
+FRESHNESS: Final = dg.FreshnessPolicy.time_window(
+    fail_window=FRESH_WITHIN, warn_window=timedelta(hours=26)
+)
+"""The policy of all assets that each daily pull materialises."""
+CATALOG_POOL: Final = "catalog"
+"""Pulls of a home run one after the other, since they share one rate."""
+INBOX_POOL: Final = "inbox"
+"""Deliveries are landed by one run at a time, and never wait for a pull."""
+WAREHOUSE_POOL: Final = "warehouse"
+"""Merges of a home run one after the other; each holds the merge lock."""
+RETRIES: Final = dg.RetryPolicy(
+    max_retries=4, delay=15, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
+)
+"""Four more attempts within about four minutes, in addition to those of the HTTP client."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Prefixes of keys, groups and names, and the observed days that are partitions.
+    """Prefixes of keys, groups and names, and the first and last day that are partitions.
 
     `name_prefix` is for what shares one namespace in a deployment: jobs, schedules, sensors, ops,
-    pools and resources. `not_landed` are past days without a batch, which can never be pulled: they
-    are no partitions, and a range of days leaves them out. Dagster counts partitions by the
-    machine's day; `days_to_come` are those that have not ended there, its today among them.
+    pools and resources. Dagster counts partitions by the machine's day; `days_ahead` is how many
+    days the service may be ahead of it.
     """
 
     key_prefix: tuple[str, ...] = ()
     group_prefix: str = ""
     name_prefix: str = ""
     first_day: date = FIRST_DAY
-    not_landed: tuple[date, ...] = ()
-    days_to_come: int = 4
+    days_ahead: int = 3
     executor: dg.ExecutorDefinition | None = dg.in_process_executor
     """How the steps of a run are executed; None as the deployment says."""
+    retry_policy: dg.RetryPolicy | None = RETRIES
+    """When a step that pulls is retried."""
+    owners: tuple[str, ...] = ("team:almanac",)
     is_on: Callable[[str], bool] = lambda name: True
     """Whether a schedule or sensor is on at first, by its name without prefix."""
 
@@ -87,13 +107,67 @@ class Layout:
 
     @cached_property
     def observed_days(self) -> dg.DailyPartitionsDefinition:
-        """The landed days, and those to the service's today.
-
-        By default only ended days are partitions, so the offset adds today. A day that has not
-        begun for the service is refused when it is asked for.
-        """
+        """The observed days from the first to the service's today, in UTC."""
+        # By default only ended days are partitions, so the offset adds today.
         return dg.DailyPartitionsDefinition(
-            self.first_day.isoformat(),
-            end_offset=self.days_to_come,
-            exclusions=[datetime.combine(day, time(), UTC) for day in self.not_landed],
+            self.first_day.isoformat(), end_offset=1 + self.days_ahead
         )
+
+    def attributes(self, group: str, kinds: set[str]) -> Mapping[str, Any]:
+        """Return the arguments that the assets of a group share, for `dg.asset` or a spec."""
+        return {
+            "group_name": self.group(group),
+            "kinds": kinds,
+            "owners": self.owners,
+            "tags": {"domain": "crypto-events", "layer": group},
+        }
+
+
+def day_asset(
+    layout: Layout, name: str, *, group: str, kinds: set[str], pool: str, **given: Any
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """Return a decorator for an asset with a partition for each observed day.
+
+    Its function gets `home` and `catalog` by `layout.resource`. A range of days is one run, since a
+    refold from a day also folds all days after it. `given` are further arguments of `dg.asset`.
+    """
+    with without_beta_warnings():
+        decorate: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.asset(
+            key=layout.key(name),
+            partitions_def=layout.observed_days,
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            pool=layout.name(pool),
+            required_resource_keys=layout.names("home", "catalog"),
+            **layout.attributes(group, kinds),
+            **given,
+        )
+    return decorate
+
+
+def days_of(context: dg.AssetExecutionContext) -> list[date]:
+    """Return the observed days of a run, in order."""
+    return [date.fromisoformat(key) for key in sorted(context.partition_keys)]
+
+
+def record_days(
+    context: dg.AssetExecutionContext, metadata_of_days: Mapping[date, dict[str, Any]]
+) -> None:
+    """Record days before the step ends, so that a failure after them does not lose them."""
+    for day, metadata in metadata_of_days.items():
+        context.log_event(
+            dg.AssetMaterialization(context.asset_key, partition=day.isoformat(), metadata=metadata)
+        )
+
+
+def step_failure(error: Exception) -> dg.Failure:
+    """Return the failure of a step; it is retried only if the error may end without a change."""
+    may_end = isinstance(error, CatalogError) and (isinstance(error, RetryLater) or error.transient)
+    return dg.Failure(str(error), allow_retries=may_end)
+
+
+@contextmanager
+def without_beta_warnings() -> Iterator[None]:
+    """Hide Dagster's warnings that a parameter is beta: users can't act on them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        yield

@@ -13,9 +13,9 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
-from assets.layout import Layout
+from assets.layout import CATALOG_POOL, Layout, step_failure
 from assets.metadata import log_problems, poll_metadata
-from assets.partitions import CATALOG_POOL
+from assets.table_columns import LANDED_COLUMNS, column_schema
 from resources.errors import CatalogError, Defer
 from resources.ingest.scopes import PollWindow
 from resources.request_log import DeferredPulls, deferred_pull
@@ -31,7 +31,7 @@ from resources.session import (
 from warehouse.batch_problems import problems_of_landed
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
-from warehouse.landing.batches import Feed
+from warehouse.landing.batches import FORMAT, Feed
 from warehouse.news import find_news
 
 GROUP: Final = "landing"
@@ -80,11 +80,12 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
             dg.AssetSpec(
                 layout.key(name),
                 description=description,
-                group_name=layout.group(GROUP),
-                kinds={"json"},
                 skippable=True,
+                code_version=str(FORMAT),
+                metadata={"dagster/column_schema": column_schema(LANDED_COLUMNS[feed])},
+                **layout.attributes(GROUP, {"json"}),
             )
-            for name, description in _FEEDS.values()
+            for feed, (name, description) in _FEEDS.items()
         ],
         can_subset=True,
         pool=layout.name(CATALOG_POOL),
@@ -143,7 +144,7 @@ def poll_feeds(
         deferrals.note(deferred_pull("polls", "events", error, catalog.now()))
         context.log.warning("Deferred before it started: %s", error)
     except (CatalogError, WarehouseError) as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
+        raise step_failure(error) from error
 
 
 def version_of(batches: Collection[str]) -> dg.DataVersion:

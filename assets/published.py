@@ -7,7 +7,6 @@ materialises each table that was selected for it: it counts others as failed.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from typing import Any, Final
 
 import dagster as dg
@@ -16,12 +15,13 @@ import duckdb
 from assets.calendar import record_covered_months
 from assets.changes import CHANGES, record_other_days
 from assets.checks import check_results, check_specs
-from assets.layout import Layout
+from assets.layout import FRESHNESS, WAREHOUSE_POOL, Layout, step_failure
 from assets.metadata import log_problems, merge_metadata, table_preview
-from assets.partitions import FRESH_WITHIN, WAREHOUSE_POOL
+from assets.table_columns import column_schema, table_lineage
 from warehouse.errors import WarehouseError
 from warehouse.history.merge import MergeReport, merge
 from warehouse.home import Home
+from warehouse.publish.publish import hash_form
 from warehouse.queries import connected
 from warehouse.schema import tables
 from warehouse.schema.tables import Table
@@ -30,44 +30,39 @@ GROUP: Final = "warehouse"
 _LOCAL: Final = (tables.REQUESTS, tables.USAGE)
 """Tables made from this machine's logs, not from the catalog."""
 PUBLISHED: Final = tuple(table for table in tables.TABLES if table not in _LOCAL)
-_STALE_AFTER: Final = timedelta(hours=26)
+_CHANGED_DAILY: Final = (tables.BATCHES, tables.COIN_SNAPSHOTS, tables.COVERAGE)
+"""Tables that each daily pull changes. The others may rightly stay unchanged for weeks, and are not
+materialised then, so a freshness policy would report them."""
+DATA_VERSION: Final = "dagster/data_version"
+CODE_VERSION: Final = "dagster/code_version"
+Versions = tuple[str | None, str | None]
 _BACKFILL_TAG: Final = "dagster/backfill"
 """The tag that Dagster gives to each run of a backfill."""
 
 
-def spec_of(layout: Layout, table: Table) -> dg.AssetSpec:
-    """Return the asset spec of a published table, with its columns and their meaning."""
-    columns = [
-        dg.TableColumn(column.name, column.type, description=column.meaning)
-        for column in table.columns
-    ]
+def code_version() -> str:
+    """Return the version of the declarations and statements that make the tables."""
+    return hash_form()[:12]
+
+
+def table_spec(layout: Layout, table: Table) -> dg.AssetSpec:
+    """Return the asset spec of a published table, with its columns and where they come from."""
     return dg.AssetSpec(
         layout.key(table.name),
-        deps=[_changes(layout)],
+        deps=[dg.AssetDep(layout.key(CHANGES), partition_mapping=dg.AllPartitionMapping())],
         description=f"{table.grain[0].upper()}{table.grain[1:]}.",
-        group_name=layout.group(GROUP),
-        kinds={"duckdb"},
         metadata={
-            "dagster/column_schema": dg.TableSchema(columns=columns),
+            "dagster/table_name": f"warehouse.{table.qualified}",
+            "dagster/storage_kind": "duckdb",
+            "dagster/column_schema": column_schema(table.columns),
+            "dagster/column_lineage": table_lineage(layout, table),
             "key": ", ".join(table.key),
         },
-        freshness_policy=dg.FreshnessPolicy.time_window(
-            fail_window=FRESH_WITHIN, warn_window=_STALE_AFTER
-        )
-        if table is tables.COVERAGE
-        else None,
+        freshness_policy=FRESHNESS if table in _CHANGED_DAILY else None,
+        code_version=code_version(),
         skippable=True,
+        **layout.attributes(GROUP, {"duckdb"}),
     )
-
-
-def _changes(layout: Layout) -> dg.AssetDep:
-    """Return the dependency on the change log.
-
-    On its first day alone, as Dagster has it: with each new day it would show every table that did
-    not change as outdated.
-    """
-    first = dg.SpecificPartitionsPartitionMapping([layout.first_day.isoformat()])
-    return dg.AssetDep(layout.key(CHANGES), partition_mapping=first)
 
 
 def published_tables(layout: Layout) -> dg.AssetsDefinition:
@@ -75,7 +70,7 @@ def published_tables(layout: Layout) -> dg.AssetsDefinition:
 
     @dg.multi_asset(
         name=layout.name("published_tables"),
-        specs=[spec_of(layout, table) for table in PUBLISHED],
+        specs=[table_spec(layout, table) for table in PUBLISHED],
         can_subset=True,  # a single table may be selected; all are published together anyway
         pool=layout.name(WAREHOUSE_POOL),
         required_resource_keys=layout.names("home", "catalog"),
@@ -104,12 +99,12 @@ def _publish(
     try:
         report = merge(home)
     except WarehouseError as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
+        raise step_failure(error) from error
     log_problems(context.log, report.problems)
     record_other_days(context, layout.key(CHANGES), home, report)
     assert report.published is not None
     contents, unchanged = report.published.contents, list[str]()
-    recorded = dict[dg.AssetKey, str | None]()
+    recorded = dict[dg.AssetKey, Versions]()
     if _BACKFILL_TAG not in context.run.tags:
         recorded = recorded_versions(context.instance, [*context.selected_asset_keys])
     with connected(home.warehouse, own_files=True) as connection:
@@ -117,7 +112,7 @@ def _publish(
             key = layout.key(table.name)
             if key not in context.selected_asset_keys:
                 continue
-            if contents[table.name] == recorded.get(key):
+            if recorded.get(key) == (contents[table.name], code_version()):
                 unchanged.append(table.name)
                 continue
             yield dg.MaterializeResult(
@@ -135,18 +130,21 @@ def _publish(
 
 def recorded_versions(
     instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey]
-) -> dict[dg.AssetKey, str | None]:
-    """Return the data version of the newest materialisation of each asset that has been
-    materialised, None if that materialisation has no version."""
+) -> dict[dg.AssetKey, Versions]:
+    """Return the versions of the newest materialisation of each asset that has been materialised.
+
+    They are the data version and the code version, None if the materialisation has none.
+    """
     newest = {
         record.asset_entry.asset_key: record.asset_entry.last_materialization
         for record in instance.get_asset_records(keys)
     }
-    return {
-        key: (event.asset_materialization.tags or {}).get("dagster/data_version")
-        for key, event in newest.items()
-        if event is not None and event.asset_materialization is not None
-    }
+    found = dict[dg.AssetKey, Versions]()
+    for key, event in newest.items():
+        if event is not None and event.asset_materialization is not None:
+            tags = event.asset_materialization.tags or {}
+            found[key] = (tags.get(DATA_VERSION), tags.get(CODE_VERSION))
+    return found
 
 
 def table_metadata(

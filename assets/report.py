@@ -15,13 +15,18 @@ from assets.feed_day import DayNotLanded, landed_feed_day
 from assets.landed import FEEDS_LANDED, asset_of
 from assets.layout import Layout
 from assets.metadata import day_metadata, pull_metadata
-from assets.published import PUBLISHED, recorded_versions, table_metadata
+from assets.published import (
+    CODE_VERSION,
+    DATA_VERSION,
+    PUBLISHED,
+    code_version,
+    recorded_versions,
+    table_metadata,
+)
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
 from warehouse.publish.published import read_published
 from warehouse.queries import connected
-
-_VERSION = "dagster/data_version"
 
 
 def unrecorded(
@@ -74,7 +79,7 @@ def _changes(
                 key,
                 partition=partition,
                 metadata=day_metadata(list(log.records_on(day_file.day).values())),
-                tags={_VERSION: day_file.sha256},
+                tags={DATA_VERSION: day_file.sha256},
             )
 
 
@@ -87,10 +92,12 @@ def _tables(
     with connected(home.warehouse, own_files=True) as connection:
         for table in PUBLISHED:
             key, content = layout.key(table.name), published.contents.get(table.name)
-            if key in recorded and content in (None, recorded[key]):
+            if key in recorded and content in (None, recorded[key][0]):
                 continue
             yield dg.AssetMaterialization(
                 key,
                 metadata=table_metadata(connection, table, home),
-                tags={} if content is None else {_VERSION: content},
+                tags={}
+                if content is None
+                else {DATA_VERSION: content, CODE_VERSION: code_version()},
             )

@@ -1,20 +1,23 @@
 """Builds the Dagster definitions and resources from settings.
 
-Nothing is opened here: the first asset of a run that needs the service opens the session.
-Resources are plain objects, so that none of their values is in a config, page or log.
+Nothing is opened here: the first asset of a run that needs the service opens the session. The
+fields of a resource are shown in Dagster, so they never include the key.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from contextlib import contextmanager
+from datetime import date, datetime, timedelta
 from functools import partial
+from math import ceil
 from typing import Any, Final
 
 import dagster as dg
+from pydantic import Field
 
 from assets.calendar import landed_calendar
 from assets.changes import event_changes
 from assets.landed import landed_assets
-from assets.layout import Layout
+from assets.layout import Layout, without_beta_warnings
 from assets.polled import polled_assets
 from assets.published import published_tables
 from pipeline.automation.alerts import alert_sensors
@@ -31,7 +34,8 @@ from pipeline.runs.presence import announce
 from pipeline.session import open_service
 from pipeline.settings import Settings, SettingsError
 from resources.limits.allowance import Work
-from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, service_time
+from resources.service_address import checked_base_url
+from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, read_saved_clock, service_time
 from resources.session import NEAR_DAYS, LazySession
 from warehouse.clock import utc_now
 from warehouse.files.storage import Storage
@@ -83,14 +87,18 @@ def build_definitions(
     names = {schedule.name for schedule in schedules} | {sensor.name for sensor in sensors}
     sensors.append(health_sensor(layout, settings, home, clock, names))
     _check_automation(settings, {*names, sensors[-1].name})
+    with without_beta_warnings():
+        assets = dg.with_source_code_references(
+            [
+                *landed_assets(layout),
+                polled_assets(layout),
+                landed_calendar(layout),
+                event_changes(layout),
+                published_tables(layout),
+            ]
+        )
     return dg.Definitions(
-        assets=[
-            *landed_assets(layout),
-            polled_assets(layout),
-            landed_calendar(layout),
-            event_changes(layout),
-            published_tables(layout),
-        ],
+        assets=assets,
         asset_checks=[health_check(layout, settings, home, clock)],
         jobs=[jobs.daily, jobs.poll, jobs.deliveries, jobs.calendar, jobs.merge, pruning],
         schedules=schedules,
@@ -113,40 +121,26 @@ def _check_automation(settings: Settings, names: Iterable[str]) -> None:
 def layout_of(
     settings: Settings, home: Home, service_now: datetime, *, first_day: date | None = None
 ) -> Layout:
-    """Return where the definitions of a home stand, with its landed days.
+    """Return the layout of a home, whose days begin with the first landed one.
 
-    The days from `first_day` on are still to be pulled, and always those from the service's today
-    on. Dagster counts partitions by this machine's clock, so days to come are counted from that.
+    Days from `first_day` on are still to be pulled. Dagster counts partitions by this machine's
+    clock, so days to come are counted from that.
     """
-    now, today = utc_now(), service_now.date()
-    machine_today = now.date()
+    now, landed = utc_now(), home.landing.days()
     # Without a Date of the service so far, its day may be any within the accepted skew.
-    offset = ServiceClock(utc_now, state=Storage(home.state)).offset
-    slack = MAX_SKEW.days if settings.base_url is not None and offset is None else 0
-    landed = home.landing.days()
-    pulled_from = min(first_day or today, today - timedelta(days=slack))
-    first = min([pulled_from, *landed[:1]])
-    not_landed = tuple(sorted(set(_days(first, pulled_from)) - set(landed)))
-    # The definitions may stay loaded until the machine's day ends; then it is later at the service.
-    day_ends = datetime.combine(machine_today + timedelta(days=1), time(), UTC) - NOTABLE
-    latest = (day_ends + (service_now - now)).date()
-    last = max(today + timedelta(days=slack), machine_today, latest)
-    to_come = _days(machine_today, last + timedelta(days=1))
+    is_known = settings.base_url is None or read_saved_clock(home.state_storage).ahead_s is not None
+    slack = timedelta(0) if is_known else MAX_SKEW
+    ahead = service_now - now + slack - NOTABLE
     return Layout(
         key_prefix=settings.key_prefix,
         group_prefix=settings.group_prefix,
         name_prefix=settings.name_prefix,
-        first_day=first,
-        days_to_come=sum(day not in not_landed for day in to_come),
-        not_landed=not_landed,
+        first_day=min([first_day or date.max, (service_now - slack).date(), *landed[:1]]),
+        days_ahead=max(0, ceil(ahead / timedelta(days=1))),
         executor=_EXECUTORS[settings.executor],
+        owners=settings.owners,
         is_on=settings.is_on,
     )
-
-
-def _days(first: date, end: date) -> list[date]:
-    """Return the days from the first to before the end."""
-    return [first + timedelta(days=number) for number in range((end - first).days)]
 
 
 def build_resources(
@@ -158,10 +152,10 @@ def build_resources(
         ValueError: an override names an unknown resource.
     """
     resources: dict[str, Any] = {
-        "home": dg.ResourceDefinition(_home(settings)),
-        "catalog": dg.ResourceDefinition(_session(settings, clock, "daily")),
-        "catalog_for_polls": dg.ResourceDefinition(_session(settings, clock, "polls")),
-        "catalog_for_backfills": dg.ResourceDefinition(_session(settings, clock, "backfill")),
+        "home": _home(settings),
+        "catalog": _catalog(settings, clock, "daily"),
+        "catalog_for_polls": _catalog(settings, clock, "polls"),
+        "catalog_for_backfills": _catalog(settings, clock, "backfill"),
     }
     unknown = overrides.keys() - resources.keys()
     if unknown:
@@ -171,29 +165,55 @@ def build_resources(
     return {layout.name(name): value for name, value in {**resources, **overrides}.items()}
 
 
-def _home(settings: Settings) -> Callable[..., Iterator[Any]]:
-    def home(context: dg.InitResourceContext) -> Iterator[Home]:
-        found = locate_home(settings)
-        # With another executor this is the process of a step, and the run outlives it.
-        if context.run is not None and settings.executor == "in_process":
-            announce(found, context.run.run_id)
-        yield found
+def _home(settings: Settings) -> dg.ConfigurableResource[Home]:
+    class HomeResource(dg.ConfigurableResource[Home]):
+        """The home: the folder of landing, lake and warehouse."""
 
-    return home
+        folder: str = Field(description="The setting ALMANAC_HOME.")
+
+        def create_resource(self, context: dg.InitResourceContext) -> Home:
+            home = locate_home(settings)
+            # With another executor this is the process of a step, and the run outlives it.
+            if context.run is not None and settings.executor == "in_process":
+                announce(home, context.run.run_id)
+            return home
+
+    return HomeResource(folder=str(settings.home))
 
 
-def _session(
+def _catalog(
     settings: Settings, clock: Callable[[], datetime], work: Work
-) -> Callable[..., Iterator[Any]]:
-    """Return the function of a resource."""
+) -> dg.ConfigurableResource[LazySession]:
+    opening = partial(open_service, settings, work=work)
 
-    def catalog(context: dg.InitResourceContext) -> Iterator[LazySession]:
-        service_clock = ServiceClock(clock, state=Storage(settings.home / "state"))
-        # Without a Date of the service so far, its day may be any within the accepted skew.
-        is_known = service_clock.offset is not None or settings.base_url is None
-        near_days = NEAR_DAYS if is_known else MAX_SKEW.days
-        opening = partial(open_service, settings, work=work)
-        with LazySession(opening, clock=service_clock.now, near_days=near_days) as session:
-            yield session
+    class CatalogResource(dg.ConfigurableResource[LazySession]):
+        """A session with the service, opened when a step first needs it."""
 
-    return catalog
+        base_address: str = Field(description="The address of the service.")
+        plan: str = Field(description="The plan of the key, if a setting gives it.")
+        work: str = Field(description="The kind of work, which decides its share of the quota.")
+
+        @contextmanager
+        def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[LazySession]:
+            service_clock = ServiceClock(clock, state=Storage(settings.home / "state"))
+            # Without a Date of the service so far, its day may be any within the accepted skew.
+            is_known = service_clock.offset is not None or settings.base_url is None
+            near_days = NEAR_DAYS if is_known else MAX_SKEW.days
+            with LazySession(opening, clock=service_clock.now, near_days=near_days) as session:
+                yield session
+
+    return CatalogResource(
+        base_address=_base_address(settings),
+        plan=settings.plan or "as the service reports it",
+        work=work,
+    )
+
+
+def _base_address(settings: Settings) -> str:
+    """Return the address to show; one that can't be used may contain a password."""
+    if settings.base_url is None:
+        return "the embedded sandbox"
+    try:
+        return checked_base_url(settings.base_url)
+    except ValueError:
+        return "ALMANAC_BASE_URL can't be used: see `almanac doctor`"

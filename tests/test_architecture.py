@@ -81,7 +81,7 @@ FLOORS = {
     ),
     "assets": (
         "feed_day layout",
-        "metadata partitions",
+        "metadata table_columns",
         "checks landed polled",
         "calendar",
         "changes",

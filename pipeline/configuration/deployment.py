@@ -6,7 +6,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, Field, PrivateAttr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from pipeline.configuration.types import CommaList, KeyPrefix, NamePrefix, Place
+from pipeline.configuration.types import CommaList, KeyPrefix, NamePrefix, Owners, Place
 
 Executor = Literal["in_process", "multiprocess", "deployment"]
 EVERYTHING_ON: Final = "all"
@@ -33,6 +33,11 @@ class DeploymentSettings(BaseModel):
         description="How steps of a run are executed: `in_process`; `multiprocess`, each step in a "
         "process of its own, which takes seconds to start; or `deployment`, as the definitions say "
         "with which these are merged. Only with the first are killed runs noticed at once.",
+    )
+    owners: Owners = Field(
+        default=("team:almanac",),
+        description="The owners of all assets, separated by commas: e-mail addresses, or names of "
+        "teams such as `team:data`. Default: `team:almanac`.",
     )
     automation: CommaList = Field(
         default=(EVERYTHING_ON,),

@@ -16,6 +16,7 @@ LEAST_POLL_INTERVAL_S: Final = 900
 """The default least interval between two polls."""
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_OWNER: Final = re.compile(r"team:[A-Za-z0-9_-]+|[\w.+-]+@[\w-]+(\.[\w-]+)+", re.ASCII)
 _NAME_TEXT: Final = "expected a letter, then letters, digits and underscores"
 
 
@@ -158,8 +159,16 @@ def _name_prefix(value: str) -> str:
     return value
 
 
+def _known_owners(owners: tuple[str, ...]) -> tuple[str, ...]:
+    for owner in owners:
+        if not _OWNER.fullmatch(owner):
+            raise ValueError(f"{owner!r} is no owner; expected an e-mail address or team:NAME")
+    return owners
+
+
 SignatureForms = Annotated[tuple[AcceptedForm, ...], NoDecode, BeforeValidator(_signature_forms)]
 CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Owners = Annotated[CommaList, AfterValidator(_known_owners)]
 Place = Annotated[Path, AfterValidator(_expanded)]
 ProxyAddress = Annotated[SecretStr, AfterValidator(checked_proxy)]
 Hook = Annotated[SecretStr, AfterValidator(checked_hook)]

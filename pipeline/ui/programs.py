@@ -3,7 +3,7 @@
 Each runs under `attached`, which ends it with the process that started it, and holds a lock with
 its process id while it lives. The lock identifies an orphan: its id can't be another program's.
 No program is restarted here: if one exits, all end, and the supervisor of the command (systemd, a
-container) decides. Only the code server is started again when its partitions changed.
+container) decides.
 """
 
 import os
@@ -14,7 +14,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import date, datetime, timedelta
 from pathlib import Path
 from time import monotonic, sleep
 from typing import IO, Final
@@ -24,7 +23,6 @@ import yaml
 
 from pipeline.console import fail, warnings
 from pipeline.runs.place import place_of
-from pipeline.runs.presence import presence
 from pipeline.runs.store import check
 from pipeline.ui.alive import faults_of
 from pipeline.ui.attached import ATTACHED
@@ -38,7 +36,6 @@ from pipeline.ui.names import (
     PagesAddress,
     lock_of,
 )
-from resources.service_clock import service_time
 from warehouse.clock import utc_now
 from warehouse.errors import LockHeld, RunRecordsBusy, RunRecordsUnusable
 from warehouse.files.locks import holder, holder_text, is_held
@@ -52,7 +49,6 @@ _START_S: Final = 120.0
 _STOP_DAEMON_S: Final = 3.0
 _STOP_S: Final = 8.5
 _KILLED_S: Final = 1.0
-_LOOK_EVERY_S: Final = 60.0
 _SILENT_AFTER_S: Final = 600
 _ORPHANS_S: Final = 10.0
 """An orphan ends by itself within some seconds; after this time it is killed."""
@@ -225,43 +221,6 @@ def _free_within(seconds: float, lock: Path) -> bool:
     return True
 
 
-class LandedDays:
-    """Whether other past days are landed than when the definitions were loaded.
-
-    Partitions by observed day are made when the code server starts. They go wrong when an older day
-    is imported, or when a day ends without a pull.
-    """
-
-    def __init__(
-        self,
-        home: Home,
-        now: Callable[[], datetime],
-        monotonic_s: Callable[[], float] = monotonic,
-    ) -> None:
-        self._home, self._now, self._monotonic_s = home, now, monotonic_s
-        self.note()
-
-    def note(self) -> None:
-        """Note the days as they are, at a start of the code server."""
-        self._noted, self._looked_at = self._past_days(), self._monotonic_s()
-
-    def differ(self) -> bool:
-        """Return whether they differ from the noted ones; reads the folder once a minute."""
-        if self._monotonic_s() - self._looked_at < _LOOK_EVERY_S:
-            return False
-        self._looked_at = self._monotonic_s()
-        return self._past_days() != self._noted
-
-    def _past_days(self) -> tuple[date | None, frozenset[date]]:
-        """Return the first landed day, and the days after it that ended without a batch."""
-        landed = self._home.landing.days()
-        if not landed:
-            return None, frozenset()
-        past = (self._now().date() - landed[0]).days
-        all_days = {landed[0] + timedelta(days=number) for number in range(past)}
-        return landed[0], frozenset(all_days.difference(landed))
-
-
 Stopped = Callable[[float], bool]
 """Waits so many seconds, or until a signal; returns whether one came."""
 
@@ -277,7 +236,6 @@ class DagsterPrograms:
         self._code_server = code_server
         self._clients = clients
         self._programs = [code_server, *clients]
-        self._days = LandedDays(home, service_time(home.state, utc_now))
         self._stopped = stopped
 
     def start(self, socket_path: Path, pages: PagesAddress | None) -> bool:
@@ -308,8 +266,6 @@ class DagsterPrograms:
         """
         while not self._stopped(0.5):
             self._fail_if_ended()
-            if self._days.differ() and not presence(self._home).alive:
-                self._reload()
 
     def stop(self) -> None:
         """End all programs and what they started: in at most ten seconds."""
@@ -348,15 +304,6 @@ class DagsterPrograms:
         with suppress(RunRecordsBusy):
             return not faults_of(self._home, utc_now())
         return False
-
-    def _reload(self) -> None:
-        self._code_server.log.say("other days are landed: loading the definitions again")
-        self._code_server.signal(signal.SIGTERM)
-        if not self._code_server.wait(monotonic() + _STOP_S):
-            self._code_server.signal(signal.SIGKILL)
-            self._code_server.wait(monotonic() + _KILLED_S)
-        self._days.note()
-        self._code_server.start()
 
 
 def code_server_arguments(socket_path: Path, log_format: str) -> list[str]:

@@ -20,7 +20,7 @@ from pipeline.instance import instance_of
 from resources.ingest.scopes import month_key
 from resources.session import LazySession
 from tests.pipeline.conftest import Almanac
-from tests.pipeline.homes_in_days import land_empty_list, run_assets, settings_of
+from tests.pipeline.homes_in_days import failure_of, land_empty_list, run_assets, settings_of
 from warehouse.home import Home
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -150,22 +150,19 @@ def test_the_schedule_requests_the_service_day(hours: float) -> None:
     assert request.partition_key == service_now.date().isoformat()
 
 
-def test_a_day_that_was_not_landed_is_no_partition_and_a_range_leaves_it_out(
-    tmp_path: Path,
-) -> None:
+def test_a_day_that_was_not_landed_is_a_missing_partition(tmp_path: Path) -> None:
     home, now = Home(tmp_path), datetime.now(UTC)
+    landed = [(now - ago * DAY).date() for ago in (5, 4, 2)]
     for ago in (5, 4, 2):
         land_empty_list(home, now - ago * DAY)
     settings = settings_of(tmp_path)
     layout = layout_of(settings, home, now)
-    expected = [(now - ago * DAY).date().isoformat() for ago in (5, 4, 2, 0)]
-    assert layout.observed_days.get_partition_keys() == expected
+    assert layout.observed_days.get_partition_keys() == [
+        (now - ago * DAY).date().isoformat() for ago in range(5, -1, -1)
+    ]
     with instance_of(home) as instance:
-        span = ((now - 5 * DAY).date(), (now - 2 * DAY).date())
+        span = (landed[0], landed[-1])
         result = run_assets(settings, instance, "landed_events", span=span, layout=layout)
         recorded = instance.get_materialized_partitions(dg.AssetKey("landed_events"))
-        messages = [entry.user_message for entry in instance.all_logs(result.run_id)]
-    assert result.success
-    assert recorded == set(expected[:3])
-    left_out = (now - 3 * DAY).date().isoformat()
-    assert any("Left out" in message and message.endswith(left_out) for message in messages)
+    assert recorded == {day.isoformat() for day in landed}
+    assert f"No events batch was landed on {(now - 3 * DAY).date()}" in failure_of(result)

@@ -224,7 +224,7 @@ class _Publication:
         fill_tables(staged, inputs, self.local)
         check(staged, inputs, everything=True)
         report = PublishReport("full", why_full=why, contents=contents_of(staged))
-        facts = {"signature": _signature(), "local": self.local.fingerprint}
+        facts = {"signature": hash_form(), "local": self.local.fingerprint}
         return self._put(staged, report, None, {**facts, **_made_from(inputs)})
 
     def _apply(self, staged: Staged) -> PublishReport:
@@ -258,7 +258,7 @@ class _Publication:
         return self._put(staged, PublishReport("delta", contents=contents), months, new_facts)
 
     def _refuse_misfit(self, facts: dict[str, str]) -> None:
-        if facts["signature"] != _signature():
+        if facts["signature"] != hash_form():
             raise DoesNotFit("another version of Almanac or DuckDB made it")
         if not contents_in(facts):
             raise DoesNotFit("an older Almanac made it and did not hash its tables")
@@ -325,7 +325,7 @@ def _rows(staged: Staged) -> dict[str, int]:
 
 
 @cache
-def _signature() -> str:
+def hash_form() -> str:
     """Return a hash of the file's form: the declarations and the SQL that fills it.
 
     Contents are sums of DuckDB's `hash`, which another version may compute otherwise.

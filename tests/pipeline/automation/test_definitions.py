@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from pydantic import SecretStr
 
 from assets.layout import Layout
 from assets.published import PUBLISHED
@@ -74,6 +75,81 @@ def test_every_table_is_an_asset_and_every_asset_has_a_description(tmp_path: Pat
         assert node.description
         assert node.group_name in ("landing", "lake", "warehouse")
         assert node.kinds
+        assert list(node.owners) == ["team:almanac"]
+        assert node.tags["domain"] == "crypto-events"
+        assert node.code_version
+        assert node.metadata["dagster/code_references"]
+        schema = node.metadata["dagster/column_schema"]
+        assert all(column.description for column in schema.columns)
+
+
+def test_every_source_of_a_column_is_a_column_of_an_asset(tmp_path: Path) -> None:
+    graph = build_definitions(settings_of(tmp_path)).resolve_asset_graph()
+    nodes = {key: graph.get(key) for key in graph.get_all_asset_keys()}
+    columns = {
+        key: {column.name for column in node.metadata["dagster/column_schema"].columns}
+        for key, node in nodes.items()
+    }
+    traced = set()
+    for key, node in nodes.items():
+        if (lineage := node.metadata.get("dagster/column_lineage")) is None:
+            continue
+        for name, sources in lineage.deps_by_column.items():
+            traced.add((key.to_user_string(), name))
+            assert name in columns[key]
+            assert all(source.column_name in columns[source.asset_key] for source in sources)
+    assert {("events", "title"), ("event_versions", "known_to"), ("coins", "rank")} <= traced
+    assert {("event_changes", "title"), ("event_coins", "symbol")} <= traced
+
+
+def test_every_table_depends_on_all_days_of_the_change_log(tmp_path: Path) -> None:
+    graph = build_definitions(settings_of(tmp_path)).resolve_asset_graph()
+    for table in PUBLISHED:
+        mapping = graph.get_partition_mapping(dg.AssetKey(table.name), dg.AssetKey("event_changes"))
+        assert isinstance(mapping, dg.AllPartitionMapping)
+
+
+def test_every_pulled_feed_has_a_freshness_policy_and_retries(tmp_path: Path) -> None:
+    definitions = build_definitions(settings_of(tmp_path))
+    graph = definitions.resolve_asset_graph()
+    fresh = {
+        key.to_user_string()
+        for key in graph.get_all_asset_keys()
+        if graph.get(key).freshness_policy is not None
+    }
+    pulled = {f"landed_{feed}" for feed in ("export", "events", "cancellations", "coins")}
+    assert pulled | {"event_changes", "batches", "coverage", "coin_snapshots"} <= fresh
+    nodes = {node.name: node for node in definitions.resolve_job_def("daily").nodes}
+    for name in pulled:
+        policy = nodes[name].definition.retry_policy
+        assert policy is not None and policy.max_retries == 4
+
+
+def test_checks_of_rows_block_and_warnings_do_not(tmp_path: Path) -> None:
+    graph = build_definitions(settings_of(tmp_path)).resolve_asset_graph()
+    blocking = {
+        (key.asset_key.to_user_string(), key.name): graph.get_check_spec(key).blocking
+        for key in graph.asset_check_keys
+    }
+    assert blocking["event_changes", "one_row_per_version"]
+    assert blocking["event_versions", "unique_versions"]
+    assert not blocking["batches", "none_quarantined"]
+
+
+def test_resources_show_their_fields_and_no_key(tmp_path: Path) -> None:
+    address = {"base_url": "https://catalog.example", "api_key": SecretStr("secret-key")}
+    settings = settings_of(tmp_path, plan="elite", **address)
+    repository = build_definitions(settings).get_repository_def()
+    shown = {
+        name: resource.config_schema.as_field().default_value
+        for name, resource in repository.get_top_level_resources().items()
+    }
+    assert shown["home"] == {"folder": str(tmp_path)}
+    assert shown["catalog"]["base_address"] == "https://catalog.example"
+    assert shown["catalog_for_polls"]["work"] == "polls"
+    assert "secret-key" not in str(shown)
+    wrong = settings_of(tmp_path, **{**address, "base_url": "https://me:pass@catalog.example"})
+    assert "pass@" not in str(build_definitions(wrong).resources)
 
 
 PREFIXES = {"key_prefix": ("market", "events"), "group_prefix": "cal_", "name_prefix": "cal_"}

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,7 @@ import typer
 from pipeline.ui import programs as ui_programs
 from pipeline.ui.logs import ProgramLog
 from pipeline.ui.names import CODE_SERVER, DAEMON
-from pipeline.ui.programs import DagsterPrograms, LandedDays, Program
-from tests.pipeline.homes_in_days import land_empty_list
+from pipeline.ui.programs import DagsterPrograms, Program
 from warehouse.clock import utc_now
 from warehouse.home import Home
 
@@ -145,31 +143,3 @@ def test_a_poll_in_a_session_of_its_own_has_ended_when_all_is_stopped(
     programs.watch()
     programs.stop()
     assert has_ended(int(child.read_text()))
-
-
-class TestLandedDays:
-    def test_an_older_day_and_a_day_that_ended_without_a_batch_are_noticed(
-        self, tmp_path: Path
-    ) -> None:
-        home, times = Home(tmp_path), {"now": datetime(2026, 3, 2, 9, tzinfo=UTC), "s": 0.0}
-        days = LandedDays(home, lambda: times["now"], lambda: times["s"])
-
-        def differ_after(seconds: float) -> bool:
-            times["s"] += seconds
-            found = days.differ()
-            if found:
-                days.note()
-            return found
-
-        assert not differ_after(61)
-        land_empty_list(home, times["now"])
-        assert not differ_after(30), "it looks once a minute"
-        assert differ_after(31), "the first day of a home"
-        land_empty_list(home, times["now"])
-        assert not differ_after(61), "another batch of a landed day"
-        land_empty_list(home, times["now"] - timedelta(days=3))
-        assert differ_after(61), "an imported day"
-        times["now"] += timedelta(days=1)
-        assert not differ_after(61), "a day that has just begun"
-        times["now"] += timedelta(days=1)
-        assert differ_after(61), "a day that ended without a batch"

@@ -184,11 +184,11 @@ def test_another_form_a_damaged_file_or_a_bloated_file_causes_a_full_build(
 ) -> None:
     more = [*PLANS, Plan((Op(4, seed=1),))]
     with monkeypatch.context() as patched:
-        patched.setattr(publish_module, "_signature", lambda: "another")
+        patched.setattr(publish_module, "hash_form", lambda: "another")
         assert "another version of Almanac" in str(renewed.publish().why_full)
     with monkeypatch.context() as patched:
         patched.setattr(publish_module.duckdb, "__version__", "9.9.9")
-        patched.setattr(publish_module, "_signature", publish_module._signature.__wrapped__)
+        patched.setattr(publish_module, "hash_form", publish_module.hash_form.__wrapped__)
         assert "another version of Almanac or DuckDB" in str(renewed.publish().why_full)
     renewed.warehouse.write_bytes(b"no database at all")
     assert renewed.publish().mode == "full"
