@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import dagster as dg
 import duckdb
-from almanac.forms.plain_text import plain_line
 
+from almanac.forms import plain_line
 from assets.layout import FRESH_WITHIN, Layout
 from assets.metadata import SQL, single
 from resources.session import LazySession

@@ -6,7 +6,7 @@ Belongs here: the instants, running them, the summary. Does not: how it is shown
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from time import monotonic
 from typing import Any, Final, Literal
@@ -145,7 +145,10 @@ def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.J
 
     session = LazySession(ready, clock=service.clock)
     session.service()
-    layout = layout_of(settings, locate_home(settings), service.now(), first_day=first_day)
+    layout = replace(
+        layout_of(settings, locate_home(settings), service.now(), first_day=first_day),
+        retry_policy=None,  # a person waits, and can run the command again
+    )
     definitions = build_definitions(settings, clock=service.clock, layout=layout, catalog=session)
     return definitions.resolve_job_def(layout.name(DAILY))
 

@@ -24,7 +24,7 @@ from pipeline.automation.run_decisions import (
     SensorState,
     double_wait,
     find_run_in_progress,
-    has_succeeded,
+    has_run,
     read_job_history,
 )
 from pipeline.polling.facts import PollFacts
@@ -46,6 +46,7 @@ _SEARCHED: Final = timedelta(days=100)
 _FIRST_POLL_WAIT: Final = timedelta(minutes=1)
 _FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=6)
+_LONGEST_DAILY_WAIT: Final = timedelta(hours=1)
 _NOTHING_PULLED: Final = "Nothing was pulled yet, and the plan is not known. Run: almanac run."
 
 
@@ -320,25 +321,32 @@ class FirstPullState(SensorState, frozen=True, kw_only=True):
 
 
 def first_pull(layout: Layout, home: Home, clock: Clock, service_now: Clock) -> dg.SensorDefinition:
-    """Return the sensor of the first daily pull: a new deployment does not wait for 00:20."""
+    """Return the sensor of daily pulls that can't wait for the next 00:20.
+
+    They are the first pull of a deployment, and the retry of a failed one on the same day.
+    """
 
     @dg.sensor(
         name=layout.name("first_pull"),
         job_name=layout.name(DAILY),
         minimum_interval_seconds=600,
-        description="Requests the pull of today at the first start, if that day is not landed. "
-        "From then on the daily schedule pulls.",
+        description="Requests the pull of today at the first start, if that day is not landed, and "
+        "again after a failed run. The daily schedule pulls all other days.",
         default_status=layout.sensor_status("first_pull"),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         at_service, state = service_now(), FirstPullState.of_cursor(context.cursor)
-        job, day = layout.name(DAILY), at_service.date()
+        instance, job, day = context.instance, layout.name(DAILY), at_service.date()
+        failed = has_run(instance, job, day, dg.DagsterRunStatus.FAILURE)
+        # A person who cancels the run of a day wants no retry.
+        ended = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED)
         return decide_first_pull(
             at_service,
             state,
             now=clock(),
-            was_pulled=not state.is_done
-            and (was_day_pulled(home, day) or has_succeeded(context.instance, job, day)),
+            was_pulled=(failed or not state.is_done)
+            and (was_day_pulled(home, day) or has_run(instance, job, day, *ended)),
+            has_failed=failed,
             running=find_run_in_progress(context.instance, [job]),
             last=read_job_history(context.instance, job),
         ).result(context)
@@ -352,33 +360,34 @@ def decide_first_pull(
     *,
     now: datetime,
     was_pulled: bool,
+    has_failed: bool,
     running: str | None,
     last: JobHistory,
 ) -> Decision:
-    """Decide whether to request the pull of the service's day.
+    """Decide whether to request the pull of the service's day: the first pull, or a retry.
 
     The run key is that of the attempt, so that two daemons request one run.
     """
     day = at_service.date()
-    if state.is_done or was_pulled:
+    if was_pulled or (state.is_done and not has_failed):
         done = FirstPullState(is_done=True, attempts=state.attempts)
         return Decision("Done: the schedule pulls each day.", state=done)
     if at_service < datetime.combine(day, EXPORT_IS_OUT_AT, UTC):
         return Decision(f"The schedule pulls {day} at {EXPORT_IS_OUT_AT:%H:%M} UTC.")
     if running is not None:
         return Decision(f"Run {running[:8]} is in progress. Next decision after that run.")
-    if state.attempts and last.newest_at is not None:
-        wait = double_wait(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_WAIT)
+    if (state.attempts or has_failed) and last.newest_at is not None:
+        wait = double_wait(_FIRST_WAIT, last.failures - 1, longest=_LONGEST_DAILY_WAIT)
         if now < last.newest_at + wait:
             return Decision(
-                f"The first pull failed; the next attempt is at {last.newest_at + wait:%H:%M} UTC. "
-                "The page of the run shows the reason."
+                f"The pull of {day} failed; the next attempt is at "
+                f"{last.newest_at + wait:%H:%M} UTC. The page of the run shows the reason."
             )
     attempts = state.attempts + 1
     return Decision(
         f"Nothing was pulled on {day} yet; requesting the pull.",
         dg.RunRequest(run_key=f"{day}-{attempts}", partition_key=day.isoformat()),
-        FirstPullState(attempts=attempts),
+        FirstPullState(is_done=state.is_done, attempts=attempts),
     )
 
 

@@ -102,12 +102,12 @@ def find_run_in_progress(instance: dg.DagsterInstance, job_names: Iterable[str])
     return None
 
 
-def has_succeeded(instance: dg.DagsterInstance, job_name: str, day: date) -> bool:
-    """Whether a run of a job succeeded for a day."""
+def has_run(
+    instance: dg.DagsterInstance, job_name: str, day: date, *statuses: dg.DagsterRunStatus
+) -> bool:
+    """Whether a run of a job for a day has one of the statuses."""
     filters = dg.RunsFilter(
-        job_name=job_name,
-        tags={PARTITION_TAG: day.isoformat()},
-        statuses=[dg.DagsterRunStatus.SUCCESS],
+        job_name=job_name, tags={PARTITION_TAG: day.isoformat()}, statuses=list(statuses)
     )
     return bool(instance.get_runs(filters=filters, limit=1))
 

@@ -20,7 +20,13 @@ EARLY = datetime(2026, 3, 2, 0, 19, tzinfo=UTC)
 
 
 def decide(state: FirstPullState, now: datetime = NOW, **given: Any) -> Decision:
-    facts = {"was_pulled": False, "running": None, "last": JobHistory(), **given}
+    facts = {
+        "was_pulled": False,
+        "has_failed": False,
+        "running": None,
+        "last": JobHistory(),
+        **given,
+    }
     return decide_first_pull(now, state, now=now, **facts)
 
 
@@ -102,6 +108,47 @@ def test_a_failed_pull_is_requested_again_after_a_wait_that_doubles() -> None:
         assert (request is not None) is is_requested
     assert request is not None
     assert request.run_key == "2026-03-02-3"
+
+
+def test_a_day_whose_run_failed_is_pulled_again_until_it_succeeds() -> None:
+    state, last = FirstPullState(is_done=True, attempts=1), JobHistory(NOW, failures=1)
+    assert decide(state, NOW + DAY, last=last).request is None
+    soon = decide(state, NOW + timedelta(minutes=9), last=last, has_failed=True)
+    assert soon.request is None
+    assert "the next attempt is at 12:10 UTC" in soon.reason
+    later = decide(state, NOW + timedelta(minutes=10), last=last, has_failed=True)
+    assert later.request is not None
+    assert later.request.run_key == "2026-03-02-2"
+    assert decide(state, NOW + DAY / 4, last=last, has_failed=True, was_pulled=True).request is None
+    often = JobHistory(NOW, failures=8)
+    assert decide(state, NOW + timedelta(hours=1), last=often, has_failed=True).request is not None
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [
+        ((dg.DagsterRunStatus.FAILURE,), True),
+        ((dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS), False),
+        ((dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED), False),
+        ((), False),
+    ],
+)
+def test_the_sensor_retries_the_failed_run_of_a_day_in_a_started_home(
+    small: SmallHome,
+    instance: dg.DagsterInstance,
+    statuses: tuple[dg.DagsterRunStatus, ...],
+    expected: bool,
+) -> None:
+    small.land()
+    started = tick(small, instance)
+    # Dagster dates the runs by the clock of this machine.
+    noon = datetime.now(UTC).replace(hour=12) + DAY
+    job = build_definitions(small.settings).resolve_job_def("daily")
+    for status in statuses:
+        tags = {"dagster/partition": noon.date().isoformat()}
+        instance.create_run_for_job(job, status=status, tags=tags)
+    result = tick(small, instance, started.cursor, now=noon)
+    assert bool(result.run_requests) is expected
 
 
 @pytest.mark.parametrize(
