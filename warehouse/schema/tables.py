@@ -79,8 +79,8 @@ _COINS: Final = Column("coins", TEXTS, "Coins requested; NULL is all.")
 _CATEGORIES: Final = Column("categories", TEXTS, "Categories requested; NULL is all.")
 _SINCE: Final = Column("since", INSTANT, "Cancellations requested from this time on.", "UTC")
 _WINDOW: Final = (
-    Column("lower", INSTANT, "First event date requested; NULL is no bound.", "UTC"),
-    Column("upper", INSTANT, "Last event date requested, inclusive; NULL is no bound.", "UTC"),
+    Column("lower", INSTANT, "First event date requested; NULL if unbounded.", "UTC"),
+    Column("upper", INSTANT, "Last event date requested, inclusive; NULL if unbounded.", "UTC"),
 )
 
 EVENTS: Final = Table(

@@ -165,13 +165,13 @@ CANCELLATION_STATS: Final = Table(
         Column(
             "cancelled_not_due",
             "BIGINT",
-            "Of watched, cancelled ones that are not due; not in the share.",
+            "Of watched, cancelled but not due; not in the share.",
             "events",
         ),
         Column(
             "cancelled_unwatched",
             "BIGINT",
-            "Of events, cancelled ones that were not watched; not in the share.",
+            "Of events, cancelled but not watched; not in the share.",
             "events",
         ),
         Column(
