@@ -53,6 +53,7 @@ check: style types
 style: tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python .ci/prose.py
 
 types: tools
 	$(BIN)/mypy

@@ -32,7 +32,7 @@ class DeploymentSettings(BaseModel):
         default="in_process",
         description="How steps of a run are executed: `in_process`; `multiprocess`, each step in a "
         "process of its own, which takes seconds to start; or `deployment`, as the definitions say "
-        "with which these are merged. Only with the first are killed runs noticed at once.",
+        "with which these are merged. Only with the first are killed runs noticed immediately.",
     )
     owners: Owners = Field(
         default=("team:almanac",),
@@ -42,7 +42,7 @@ class DeploymentSettings(BaseModel):
     automation: CommaList = Field(
         default=(EVERYTHING_ON,),
         description="The schedules and sensors that are on at first, by their names without "
-        "prefix, separated by commas; `all` or `none`. Dagster's pages switch each on and off.",
+        "prefix, separated by commas; `all` or `none`. The Dagster UI switches each on and off.",
     )
     _dagster_home: Path | None = PrivateAttr(default=None)
 
