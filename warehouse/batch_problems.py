@@ -18,8 +18,6 @@ _REPEATED: Final = (
 )
 FAILED: Final = "reading or folding it failed: "
 """How the reason begins if a batch failed as a whole. A release would only repeat the failure."""
-_FAILED_EARLIER: Final = "reading it failed: "
-"""The same in days that an earlier Almanac merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class EmptyBatch(BatchProblem):
 def problems_of_record(record: Mapping[str, Any]) -> list[BatchProblem]:
     """Return the problems of a merged batch, from its record in the change log."""
     batch_id, feed = record["batch_id"], record["feed"]
-    # Days that an earlier Almanac merged record neither.
+    # A day that is not refolded yet after an upgrade may record neither.
     others = [
         *_repeated(batch_id, feed, record.get("redacted", 0)),
         *_undated(batch_id, feed, record.get("date_doubt")),
@@ -95,7 +93,7 @@ def problems_of_record(record: Mapping[str, Any]) -> list[BatchProblem]:
 
 def has_failed(batch_id: str, why: str) -> bool:
     """Whether a batch failed as a whole; `why` is the reason of its quarantine."""
-    return why.startswith((FAILED, _FAILED_EARLIER, f"batch {batch_id}: "))
+    return why.startswith((FAILED, f"batch {batch_id}: "))
 
 
 def problems_of_landed(manifests: Iterable[Manifest]) -> list[BatchProblem]:

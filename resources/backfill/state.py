@@ -6,7 +6,6 @@ The state of a backfill is stored before its first request and removed when all 
 What it has follows from the batches landed since it began, so nothing landed is requested again.
 """
 
-import fcntl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from catalog.contract.plans import INSTANT_STEP
 from resources.errors import BackfillInProgress
 from resources.ingest.scopes import single_requests
 from warehouse.files.documents import put_note, read_notes
-from warehouse.files.locks import is_held
+from warehouse.files.locks import is_held, try_lock
 from warehouse.files.storage import Storage, make_folders
 from warehouse.landing.batches import Manifest, Scope
 from warehouse.landing.landing import Landing
@@ -127,13 +126,11 @@ class BackfillStates:
         path = self._state.path(_LOCK)
         make_folders(path.parent)
         with path.open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+            if not try_lock(lock):
                 raise BackfillInProgress(
                     "another process runs a backfill of this home, and both would pay for the "
                     "same pages. No request was sent"
-                ) from error
+                )
             yield
 
     def is_running(self) -> bool:

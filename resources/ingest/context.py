@@ -9,7 +9,6 @@ That holds for feeds whose responses have an ETag for the whole scope: the expor
 categories. Times are aware UTC.
 """
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -28,6 +27,7 @@ from resources.service_clock import ServiceClock
 from warehouse.codecs import storable_text
 from warehouse.errors import DamagedBatch, LakeDamaged
 from warehouse.files.documents import sha256_of
+from warehouse.files.locks import try_lock
 from warehouse.files.storage import make_folders
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
@@ -60,9 +60,7 @@ class LandingRoom:
         path = self._storage.path(f"journal/{pull_id}.lock")
         make_folders(path.parent)
         with path.open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not try_lock(lock):
                 yield False
                 return
             if not _is_at(lock.fileno(), path):

@@ -17,7 +17,7 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from time import monotonic, sleep
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import msgspec
 
@@ -129,7 +129,7 @@ def _acquire(lock: IO[bytes], path: Path, what: str, wait_s: float, wait_setting
     return waited
 
 
-def try_lock(lock: IO[bytes] | int, *, shared: bool = False) -> bool:
+def try_lock(lock: IO[Any] | int, *, shared: bool = False) -> bool:
     """Lock an open file or folder without a wait; return whether it is locked."""
     try:
         fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

@@ -24,7 +24,7 @@ from warehouse.errors import LakeDamaged
 from warehouse.files import lake_paths
 from warehouse.files.documents import damage, formatted, read_sealed, sealed, sha256_of
 from warehouse.files.storage import Storage
-from warehouse.history.checkpoints import Checkpoints, worth_keeping
+from warehouse.history.checkpoints import worth_keeping
 from warehouse.home import Home
 from warehouse.landing.batches import Feed
 from warehouse.publish import lake_events
@@ -48,9 +48,9 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     folded_to: tuple[str, str, int, str] | None
     """The fold key of the last observation."""
     checkpoint: str | None
-    files: dict[str, str] | None = None
-    """The sha256 of the other files of the day, by their names in the lake; None if an older
-    Almanac wrote the day and did not record them."""
+    files: dict[str, str] = {}
+    """The sha256 of the other files of the day, by their names in the lake. Days with another
+    `normaliser` may lack it; they are refolded."""
     normaliser: int = NORMALISER
     format: int = FORMAT
 
@@ -205,17 +205,12 @@ class ChangeLog:
 
 
 def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
-    """Return the records of the batches folded on some days, read through one connection.
+    """Return the records of the batches folded on some days.
 
     Raises:
         LakeDamaged: a file can't be read.
     """
-    texts = [_read_account(day_file.path) for day_file in days]
-    return [
-        record
-        for text in texts
-        for record in msgspec.json.decode(text, type=dict[str, Any])["batches"]
-    ]
+    return [record for day_file in days for record in day_file.meta["batches"]]
 
 
 def first_break(days: list[DayFile]) -> date | None:
@@ -354,8 +349,7 @@ def doubtful_from(lake: Storage, days: list[DayFile]) -> date | None:
     except LakeDamaged:
         return None if newest is None else newest.day
     if head is None:
-        # An older Almanac wrote the lake; or the head is missing, and the day may have changed.
-        return None if newest is None or newest.head.files is None else newest.day
+        return None if newest is None else newest.day
     if head.unfinished_from is not None:
         return head.unfinished_from
     if head.day is None or (newest is not None and newest.sha256 == head.sha256):
@@ -373,10 +367,6 @@ class LakeFiles:
     hashes: dict[str, str | None]
     sealed: tuple[str, ...]
     """Files that contain their own hash."""
-
-    @property
-    def unrecorded(self) -> int:
-        return sum(sha256 is None for sha256 in self.hashes.values())
 
     def damaged(self, lake: Storage) -> Iterator[str]:
         """Yield a line for each file that is missing, changed, or does not belong to the lake."""
@@ -402,25 +392,26 @@ def files_of(lake: Storage, days: list[DayFile]) -> LakeFiles:
     kept = worth_keeping([day_file.day for day_file in days])
     for day_file in days:
         hashes[day_file.name] = day_file.sha256
-        hashes.update(_of_day(lake, day_file, keeps_checkpoint=day_file.day in kept))
-    months = lake_events.recorded(lake)
+        hashes |= {
+            name: sha256
+            for name, sha256 in day_file.head.files.items()
+            if day_file.day in kept or not name.startswith(f"{lake_paths.CHECKPOINTS}/")
+        }
     unsettled = lake_events.unsettled_months(lake)
-    if months is None:
-        hashes.update(dict.fromkeys(lake_events.names(lake)))
-    else:
-        hashes.update(
-            {
-                lake_paths.month_name(month): None if month in unsettled else sha256
-                for month, sha256 in months.items()
-            }
-        )
+    hashes |= {
+        lake_paths.month_name(month): sha256
+        for month, sha256 in lake_events.recorded(lake).items()
+        if month not in unsettled
+    }
+    names = map(lake_paths.month_name, unsettled)
+    hashes |= {name: None for name in names if lake.exists(name)}
     own = (lake_paths.HEAD, lake_paths.EVENTS_HASHES, lake_paths.EVENTS_MARKER)
     return LakeFiles(hashes, own)
 
 
 def is_whole(lake: Storage, day_file: DayFile) -> bool:
     """Whether the files of a day are unchanged, by hash: the index compares only size and times."""
-    files = day_file.head.files or {}
+    files = day_file.head.files
     beside = (lake_paths.coins_name(day_file.day), lake_paths.absences_name(day_file.day))
     wrong = (
         damage(lake, day_file.name, {day_file.name: day_file.sha256}),
@@ -456,24 +447,6 @@ def remove_surplus(home: Home) -> None:
     for name in _there(home.lake):
         if name not in files.hashes and name not in files.sealed:
             home.lake.remove(name)
-
-
-def _of_day(lake: Storage, day_file: DayFile, *, keeps_checkpoint: bool) -> dict[str, str | None]:
-    files = day_file.head.files
-    if files is not None:
-        return {
-            name: sha256
-            for name, sha256 in files.items()
-            if keeps_checkpoint or not name.startswith(f"{lake_paths.CHECKPOINTS}/")
-        }
-    # An older Almanac wrote the day: return the files that it would have written.
-    named = day_file.head.checkpoint if keeps_checkpoint else None
-    checkpoint = [] if named is None else Checkpoints(lake).files(named)
-    kinds = (lake_paths.REJECTS, lake_paths.COIN_SNAPSHOTS, lake_paths.EVENT_ABSENCES)
-    beside = [
-        name for kind in kinds for name in lake.names(lake_paths.day_folder(kind, day_file.day))
-    ]
-    return dict.fromkeys([*checkpoint, *beside])
 
 
 def _there(lake: Storage) -> list[str]:

@@ -130,7 +130,7 @@ class DayWriter:
             file = {"file": literal(self._lake.path(name))}
             connection.execute(_SQL["load_snapshot"], file)
         name = absences_name(so_far.day)
-        if name in (so_far.head.files or ()):
+        if name in so_far.head.files:
             file = {"file": literal(self._lake.path(name))}
             connection.execute(_SQL["load_day_absences"], file)
         kept = [
@@ -139,10 +139,6 @@ class DayWriter:
             if record["rejected"]
         ]
         recorded = so_far.head.files
-        if recorded is None:  # An older Almanac wrote the day and recorded no hashes.
-            recorded = {
-                name: sha256_of(self._lake.path(name)) for name in kept if self._lake.exists(name)
-            }
         return {name: recorded[name] for name in kept if name in recorded}
 
     def _write_rejects(self, day: date, outcome: Outcome) -> dict[str, str]:

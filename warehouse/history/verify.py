@@ -413,17 +413,13 @@ def _check_bodies(home: Home, manifests: list[Manifest]) -> Finding:
 def _check_lake_files(home: Home, days: list[DayFile]) -> Finding:
     """Check every file of the lake."""
     check = "every file of the lake matches its hash"
+    if folded_by_other_rules(days):
+        return Finding(check, 0, notes=(_AFTER_REFOLD,))
     try:
         files = files_of(home.lake, days)
     except LakeDamaged as error:
         return Finding(check, 0, (str(error),))
-    notes: tuple[str, ...] = ()
-    if files.unrecorded:
-        notes = (
-            f"the hashes of {files.unrecorded} files are not recorded, since an older version of "
-            "Almanac wrote them; `almanac replay` records them",
-        )
-    return Finding(check, len(files.hashes), tuple(files.damaged(home.lake)), notes)
+    return Finding(check, len(files.hashes), tuple(files.damaged(home.lake)))
 
 
 def _check_head(home: Home, days: list[DayFile]) -> Finding:
@@ -435,8 +431,8 @@ def _check_head(home: Home, days: list[DayFile]) -> Finding:
         return Finding(check, 1, (str(error),))
     newest = days[-1] if days else None
     if found is None:
-        is_lost = newest is not None and newest.head.files is not None
         wrong = (f"{HEAD} of the lake is missing; `almanac merge` makes it again",)
+        is_lost = newest is not None and not folded_by_other_rules(days)
         return Finding(check, 0, wrong if is_lost else ())
     if found.unfinished_from is not None:
         wrong = (f"a merge from {found.unfinished_from} on was interrupted; run `almanac merge`",)

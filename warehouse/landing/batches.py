@@ -96,7 +96,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     date_doubt: str | None = None
     """Why `observed_at` is not the service's own Date; None if it is."""
     stored_sha256: str | None = None
-    """Of the compressed file; None if an older Almanac landed it."""
+    """Of the compressed file; manifests of format 1 do not have it."""
     etag: str | None = None
     last_modified: str | None = None
     """How the service recognises the answer, as it sent it: a later look may be answered 304."""

@@ -26,7 +26,6 @@ RESUMED_WITHIN = timedelta(minutes=15)
 _ID_DIGITS = 12
 _LEVEL = 1
 """Pages are stored only until their pull ends."""
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _HEAD_BYTES = 1 << 20
 
 
@@ -189,13 +188,7 @@ class Journal:
 
 
 def _unpacked(page: bytes) -> bytes:
-    """Decompress a page; a plain page of an earlier version is returned as it is.
-
-    Raises:
-        ZstdError: damaged, or larger than a page can be.
-    """
-    if not page.startswith(_ZSTD_MAGIC):
-        return page
+    """Raises ZstdError: it is damaged, or larger than a page can be."""
     size = zstandard.frame_content_size(page)
     if not 0 <= size <= bounds.PAGE_BYTES + _HEAD_BYTES:
         raise zstandard.ZstdError(f"{size} bytes decompressed; expected at most a page")

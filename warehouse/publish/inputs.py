@@ -40,10 +40,7 @@ class LakeDay(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Some days of the lake, and the state after the newest day.
-
-    `hashes` are the sha256 of the files of the state; none if an older Almanac wrote them.
-    """
+    """Some days of the lake, and the state after the newest day, with the sha256 of its files."""
 
     days: tuple[LakeDay, ...]
     state: dict[str, str]
@@ -94,10 +91,11 @@ def _files_of_kind(lake: Storage, days: Sequence[LakeDay], kind: str) -> list[st
     """Return the files of one kind that days have in addition to their changes."""
     found: list[str] = []
     for day_file in days:
-        recorded = day_file.meta.get("files")
+        recorded = day_file.meta["files"]
         folder = lake_paths.day_folder(kind, day_file.day)
-        names = lake.names(folder) if recorded is None else recorded
-        found += [_checked_file(lake, name, recorded) for name in names if name.startswith(folder)]
+        found += [
+            _checked_file(lake, name, recorded) for name in recorded if name.startswith(folder)
+        ]
     return found
 
 
@@ -108,7 +106,7 @@ def _state(lake: Storage, newest: LakeDay) -> dict[str, str]:
             f"the newest day of the change log, {newest.day}, names no checkpoint, so the state "
             "after it is not known. The published warehouse is kept; run `almanac replay`."
         )
-    files = newest.meta.get("files")
+    files = newest.meta["files"]
     return {
         name: _checked_file(lake, lake_paths.checkpoint_table(checkpoint, name), files)
         for name in STATE
@@ -116,7 +114,7 @@ def _state(lake: Storage, newest: LakeDay) -> dict[str, str]:
 
 
 def _state_hashes(newest: LakeDay) -> dict[str, str]:
-    recorded = newest.meta.get("files") or {}
+    recorded = newest.meta["files"]
     names = {name: lake_paths.checkpoint_table(newest.meta["checkpoint"], name) for name in STATE}
     return {name: recorded[file] for name, file in names.items() if file in recorded}
 

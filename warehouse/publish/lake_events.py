@@ -50,13 +50,11 @@ def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
     try:
         known = recorded(lake)
     except LakeDamaged:
-        known, months = {}, None  # It is not known which of them are unchanged.
+        known = {}
+    if not known:
+        months = None  # It is not known which of them are unchanged.
     filled = {month for (month,) in staged.run(_SQL["list_months"])}
     touched = months if months is not None else filled | _existing_months(lake)
-    if known is None:
-        # An older Almanac wrote them and recorded no hashes.
-        paths = {month: lake.path(lake_paths.month_name(month)) for month in _existing_months(lake)}
-        known = {month: sha256_of(path) for month, path in paths.items() if path.is_file()}
     lake.put(lake_paths.EVENTS_MARKER, msgspec.json.encode(sorted(touched)))
     for month in touched - filled:
         lake.remove_folder(lake_paths.month_folder(month))
@@ -67,15 +65,15 @@ def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
     return len(touched)
 
 
-def recorded(lake: Storage) -> dict[str, str] | None:
-    """Return the sha256 of each month's file, None if none is recorded.
+def recorded(lake: Storage) -> dict[str, str]:
+    """Return the sha256 of each month's file; none if none is recorded.
 
     Raises:
         LakeDamaged: the record changed after it was written.
     """
     path = lake.path(lake_paths.EVENTS_HASHES)
     if not path.exists():
-        return None
+        return {}
     try:
         return read_sealed(path.read_bytes(), _Recorded).months
     except (OSError, ValueError) as error:
@@ -113,12 +111,6 @@ def _write_months(staged: Staged, lake: Storage, months: list[str]) -> dict[str,
 
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         return dict(zip(months, pool.map(write, months), strict=True))
-
-
-def names(lake: Storage) -> list[str]:
-    """Return the names of the existing files of all months."""
-    found = (lake_paths.month_name(month) for month in sorted(_existing_months(lake)))
-    return [name for name in found if lake.exists(name)]
 
 
 def _existing_months(lake: Storage) -> set[str]:

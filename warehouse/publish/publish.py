@@ -235,8 +235,7 @@ class _Publication:
         self._refuse_misfit(facts)
         first_day = _first_changed(staged.run(_SQL["list_published_chain"]), self.chain)
         same = first_day is None and facts["local"] == self.local.fingerprint
-        # A file of an older Almanac does not say when it was published.
-        if same and PUBLISHED_AT in facts and not lake_events.unsettled_months(self.lake):
+        if same and not lake_events.unsettled_months(self.lake):
             return PublishReport("none", rows=_rows(staged), contents=contents_in(facts))
         months: set[str] = set()
         contents = contents_in(facts)
@@ -260,8 +259,6 @@ class _Publication:
     def _refuse_misfit(self, facts: dict[str, str]) -> None:
         if facts["signature"] != hash_form():
             raise DoesNotFit("another version of Almanac or DuckDB made it")
-        if not contents_in(facts):
-            raise DoesNotFit("an older Almanac made it and did not hash its tables")
         if not self.chain:
             raise DoesNotFit("the lake is empty")
         size = self.warehouse.stat().st_size

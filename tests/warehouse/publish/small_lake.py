@@ -81,8 +81,6 @@ class SmallLake:
         self.storage = Storage(home / "lake")
         self.warehouse = home / "warehouse.duckdb"
         self.chain: list[Day] = []
-        self.has_hashes = True
-        """Whether a day records its files with their hashes, as an older Almanac did not."""
         self._hashes: dict[str, str] = {}
 
     def copied(self, home: Path) -> "SmallLake":
@@ -90,7 +88,6 @@ class SmallLake:
         shutil.copytree(self.home, home, dirs_exist_ok=True)
         other = SmallLake(home)
         other.chain = [*self.chain]
-        other.has_hashes = self.has_hashes
         return other
 
     def set_plans(self, plans: Sequence[Plan]) -> None:
@@ -105,8 +102,7 @@ class SmallLake:
             # Only the newest checkpoint is read.
             self._hashes = {}
             self._write_state(connection, state, self.chain[-1].meta["checkpoint"])
-            if self.has_hashes:
-                self.chain[-1].meta["files"] |= self._hashes
+            self.chain[-1].meta["files"] |= self._hashes
         for name in old.keys() - {item.name for item in self.chain}:
             self.storage.remove(name)
         connection.close()
@@ -154,7 +150,7 @@ class SmallLake:
             self._write(connection, f"rejects/{folder}/{export}.parquet", "rejects", rejects)
         else:
             self.storage.remove(f"rejects/{folder}/{export}.parquet")
-        recorded = {"files": dict(self._hashes)} if self.has_hashes else {}
+        recorded = {"files": dict(self._hashes)}
         name = f"event_changes/{folder}/changes.parquet"
         sha256 = self._write(connection, name, "changes", versions, json.dumps(meta))
         self.chain.append(Day(day, sha256, name, {**meta, **recorded}))

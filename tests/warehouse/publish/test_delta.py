@@ -79,7 +79,6 @@ histories = given(
     after=st.lists(plans, min_size=1, max_size=3),
     whole_above=st.sampled_from([0, 10_000]),
     sorted_above=st.sampled_from([0, 8]),
-    hashed=st.sampled_from([(True, True), (True, True), (True, False), (False, True)]),
 )
 
 
@@ -92,10 +91,9 @@ def test_a_delta_equals_a_full_build_even_after_days_are_refolded(
     after: list[Plan],
     whole_above: int,
     sorted_above: int,
-    hashed: tuple[bool, bool],
 ) -> None:
     home = tmp_path_factory.mktemp("home")
-    check_history(home, before, kept, after, whole_above, sorted_above, hashed)
+    check_history(home, before, kept, after, whole_above, sorted_above)
 
 
 @pytest.mark.long
@@ -109,10 +107,9 @@ def test_a_delta_equals_a_full_build_for_many_histories(
     after: list[Plan],
     whole_above: int,
     sorted_above: int,
-    hashed: tuple[bool, bool],
 ) -> None:
     home = tmp_path_factory.mktemp("home")
-    check_history(home, before, kept, after, whole_above, sorted_above, hashed)
+    check_history(home, before, kept, after, whole_above, sorted_above)
 
 
 def check_history(
@@ -122,13 +119,10 @@ def check_history(
     after: list[Plan],
     whole_above: int,
     sorted_above: int,
-    hashed: tuple[bool, bool],
 ) -> None:
     lake = SmallLake(home)
-    lake.has_hashes = hashed[0]
     lake.set_plans(before)
     lake.publish()
-    lake.has_hashes = hashed[1]
     lake.set_plans([*before[:kept], *after])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(publish_contents, "ROWS_ALWAYS", whole_above)
@@ -188,22 +182,6 @@ def test_links_have_the_new_names_of_coins_that_only_events_name(tmp_path: Path)
     after = lake.publish().contents
     assert after["coins"] == before["coins"]
     assert after["event_coins"] != before["event_coins"]
-    check_against_full(lake, tmp_path / "delta.duckdb")
-
-
-def test_a_checkpoint_is_compared_if_the_last_publication_knew_no_hashes_of_its_files(
-    tmp_path: Path,
-) -> None:
-    lake = SmallLake(tmp_path)
-    history = [Plan((Op(0, seed=1),), coins=2)]
-    lake.set_plans(history)
-    lake.publish()
-    lake.has_hashes = False
-    lake.set_plans([*history, Plan((Op(0, "see"),), coins=2, names=1)])
-    renamed = lake.publish().contents["coins"]
-    lake.has_hashes = True
-    lake.set_plans([*history, Plan((Op(0, seed=3),))])
-    assert lake.publish().contents["coins"] != renamed
     check_against_full(lake, tmp_path / "delta.duckdb")
 
 
