@@ -1,11 +1,8 @@
 """Makes and repairs `.venv`: `python .ci/environment.py requirements.lock`, or more locks.
 
-Belongs here: the environment of a checkout, from its hashed locks. Does not: which versions; that
-is `make lock`. `make` runs this with the Python for the environment, with the standard library.
-
-What is installed already costs a look at some hashes, and no network. An environment that was left
-half changed (by a kill, or a full disk), moved, or made with another Python is made anew. Of two
-processes the second waits.
+`make` runs this with the Python for the environment and the standard library. What is installed
+already costs a look at some hashes, and no network. An environment that is half changed (by a kill,
+or a full disk), was moved, or has another Python is made anew. Of two processes the second waits.
 """
 
 import fcntl
@@ -16,237 +13,162 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-Run = Callable[[Sequence[str], Mapping[str, str]], int]
-"""Runs a command with more variables of the environment, and returns its exit code."""
-
 INSTALLER: Final = "requirements-setup.lock"
-PROJECT: Final = "pyproject.toml"
-COMMAND: Final = "pipeline/almanac"
-_SET_FOR_PIP: Final = re.compile(r"(?::env:|global|install)\.([\w-]+)='(.*)'")
-_NAME_FOR_UV: Final = {
-    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
-    "PIP_PROXY": "ALL_PROXY",
-    "PIP_CERT": "SSL_CERT_FILE",
+PROJECTS: Final = ("pyproject.toml", "application/pyproject.toml")
+VENV: Final = Path(".venv")
+PYTHON: Final = VENV / "bin" / "python"
+RECORD: Final = VENV / ".record.json"
+UNFINISHED: Final = VENV / ".unfinished"
+"""Is there during a change, with the time of the last change of the packages before it."""
+NAME_FOR_UV: Final = {
+    "index_url": "UV_DEFAULT_INDEX",
+    "proxy": "ALL_PROXY",
+    "cert": "SSL_CERT_FILE",
 }
-"""The variables of uv, by those that pip has for its settings."""
 
 
 class SetUpFailed(Exception):
     """A step failed. The text says which, and what to do."""
 
 
-class Environment:
-    """The folder `.venv` of a checkout.
-
-    `.record.json` in it says what is installed. `.unfinished` is there during a change, and has the
-    time at which the folder of packages was last changed before it.
-    """
-
-    def __init__(self, root: Path, run: Run) -> None:
-        self._root = root
-        self._run = run
-        self.folder = root / ".venv"
-        self._python = self.folder / "bin" / "python"
-        self._record = self.folder / ".record.json"
-        self._unfinished = self.folder / ".unfinished"
-
-    def bring_up_to_date(self, locks: Sequence[str]) -> None:
-        """Install what the locks name, and the packages and the command of the checkout.
-
-        Raises:
-            SetUpFailed: a step failed; the next call goes on from what is whole.
-        """
-        record = self._read_record()
-        if record is None:
-            record = self._make_anew()
-        for lock in (INSTALLER, *locks):
-            if record.get(lock) != (digest := self._digest(lock)):
-                _say(f"Installing the packages of {lock} ...")
-                self._change("--require-hashes", "-r", lock)
-                self._write_record(record, lock, digest)
-        if record.get(PROJECT) != (digest := self._digest(PROJECT, COMMAND)):
-            self._change("--no-deps", "--no-build-isolation", "-e", ".")
-            # In place of the command of the wheel, which has the same name.
-            self._replace(self.folder / "bin" / "almanac", (self._root / COMMAND).read_text())
-            self._write_record(record, PROJECT, digest)
-
-    def _read_record(self) -> dict[str, str] | None:
-        """Return what is installed, or None if the environment has to be made anew."""
-        try:
-            record: dict[str, str] = dict(json.loads(self._record.read_text()))
-            changed_before = self._unfinished.read_text() if self._unfinished.exists() else None
-        except (OSError, ValueError):
-            return None
-        made = {name: record.get(name) for name in ("python", "root")}
-        if made != self._identity():
-            return None
-        if changed_before not in (None, self._changed_at()):
-            return None
-        # The link leads nowhere if its Python was removed from the machine.
-        return record if self._python.exists() else None
-
-    def _make_anew(self) -> dict[str, str]:
-        pip = _pip_of_the_standard_library()
-        _say("Setting up .venv; the first time fetches about 150 MB ...")
-        if self.folder.is_dir() and not self.folder.is_symlink():
-            shutil.rmtree(self.folder)
-        else:
-            self.folder.unlink(missing_ok=True)
-        # The pip that Python has in it runs as it is. To install it first would take seconds.
-        self._try(sys.executable, "-m", "venv", *(["--without-pip"] if pip else []), ".venv")
-        uv_alone = self.folder / "uv.lock"
-        uv_alone.write_text(_pin_of("uv", (self._root / INSTALLER).read_text()))
-        self._try(
-            *(*self._pip, "install", "--quiet", "--no-compile", "--disable-pip-version-check"),
-            *("--retries", "2", "--require-hashes", "-r", str(uv_alone)),
-        )
-        record = self._identity()
-        self._replace(self._record, json.dumps(record, indent=1))
-        return record
-
-    @cached_property
-    def _pip(self) -> tuple[str, ...]:
-        pip = _pip_of_the_standard_library()
-        return (str(self._python), *((str(pip / "pip"),) if pip else ("-m", "pip")))
-
-    def _change(self, *what: str) -> None:
-        """Install with uv. A failure before it changed the packages leaves them trusted."""
-        self._unfinished.write_text(self._changed_at())
-        uv = (str(self.folder / "bin" / "uv"), "pip", "install", "--quiet")
-        self._try(*uv, "--python", str(self._python), *what, more=self._settings_for_uv)
-        self._unfinished.unlink()
-
-    def _try(self, *command: str, more: Mapping[str, str] | None = None) -> None:
-        if code := self._run(command, more or {}):
-            step = " ".join(command[-2:])
-            raise SetUpFailed(
-                f"the step `... {step}` ended with {code}; its reason is above. Packages come from "
-                "the index that pip is set up with, so the first make needs a network"
-            )
-
-    @cached_property
-    def _settings_for_uv(self) -> dict[str, str]:
-        """Return pip's index, proxy and certificates as uv's, for what is not set for uv.
-
-        Raises:
-            SetUpFailed: pip can't read its settings; without them uv would ask another index.
-        """
-        asked = subprocess.run(
-            [*self._pip, "config", "list"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if asked.returncode:
-            # What it printed may quote a line of the settings, with a password.
-            raise SetUpFailed(
-                "`pip config list` failed, so the index, proxy and certificates of pip are not "
-                "known. Run it to see which of pip's settings can't be read"
-            )
-        found = {
-            _NAME_FOR_UV[name]: value
-            for key, value in _SET_FOR_PIP.findall(asked.stdout)
-            if (name := f"PIP_{key.replace('-', '_').upper()}") in _NAME_FOR_UV
-        }
-        if "UV_INDEX_URL" in os.environ:
-            found.pop("UV_DEFAULT_INDEX", None)
-        return {name: value for name, value in found.items() if name not in os.environ}
-
-    def _identity(self) -> dict[str, str]:
-        return {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", "root": str(self._root)}
-
-    def _changed_at(self) -> str:
-        """Return when a package was last put in or taken out, in ns."""
-        packages = self.folder / "lib" / f"python{self._identity()['python']}" / "site-packages"
-        return str(packages.stat().st_mtime_ns)
-
-    def _digest(self, *names: str) -> str:
-        return hashlib.sha256(
-            b"".join((self._root / name).read_bytes() for name in names)
-        ).hexdigest()
-
-    def _write_record(self, record: dict[str, str], name: str, digest: str) -> None:
-        record[name] = digest
-        self._replace(self._record, json.dumps(record, indent=1))
-
-    @staticmethod
-    def _replace(path: Path, text: str) -> None:
-        new = path.with_name(f"{path.name}.new")
-        new.write_text(text)
-        new.chmod(0o755 if path.parent.name == "bin" else 0o644)
-        new.replace(path)
+def bring_up_to_date(locks: Iterable[str]) -> None:
+    """Install what the locks name, and the projects of the checkout in the current folder."""
+    record = read_record() or make_anew()
+    installs = [((lock,), ("--require-hashes", "-r", lock)) for lock in locks]
+    options = ("--no-deps", "--no-build-isolation", "-e", ".", "-e", "application")
+    for files, what in [*installs, (PROJECTS, options)]:
+        if record.get(files[0]) == (digest := digest_files(*files)):
+            continue
+        say(f"Installing {files[0]} ...")
+        UNFINISHED.write_text(changed_at())
+        uv = (VENV / "bin" / "uv", "pip", "install", "--quiet", "--python", PYTHON)
+        run(*uv, *what, more=read_settings_for_uv())
+        UNFINISHED.unlink()
+        record[files[0]] = digest
+        write_record(record)
 
 
-def _pin_of(name: str, lock: str) -> str:
-    """Return the lines of one package, with its hashes."""
-    found = re.search(rf"^{name}==.*\n(?:\s.*\n)*", lock, re.MULTILINE)
-    if found is None:
-        raise SetUpFailed(f"{INSTALLER} has no {name}; `make lock` writes it")
-    return found[0]
-
-
-def _pip_of_the_standard_library() -> Path | None:
-    """Return the wheel of pip that `ensurepip` installs, or None if it is elsewhere.
-
-    Raises:
-        SetUpFailed: this Python has no `ensurepip`.
-    """
-    import sysconfig
-
+def read_record() -> dict[str, str] | None:
+    """Return what is installed, or None if the environment has to be made anew."""
     try:
-        import ensurepip
-    except ModuleNotFoundError as error:
+        record: dict[str, str] = dict(json.loads(RECORD.read_text()))
+        # A failure before the packages changed leaves them trusted.
+        is_whole = not UNFINISHED.exists() or UNFINISHED.read_text() == changed_at()
+    except (OSError, ValueError):
+        return None
+    # The link leads nowhere if its Python was removed from the machine.
+    is_same = record.items() >= identity().items() and PYTHON.exists()
+    return record if is_whole and is_same else None
+
+
+def make_anew() -> dict[str, str]:
+    """Make an environment that has the installer alone; return its record."""
+    if find_spec("ensurepip") is None:
         raise SetUpFailed(
-            f"{sys.executable} has no module ensurepip. On Debian and Ubuntu: "
-            "apt-get install python3-venv"
-        ) from error
+            f"{sys.executable} has no ensurepip. On Debian and Ubuntu: apt-get install python3-venv"
+        )
+    say("Setting up .venv; the first time fetches about 150 MB ...")
+    if VENV.is_dir() and not VENV.is_symlink():
+        shutil.rmtree(VENV)
+    else:
+        VENV.unlink(missing_ok=True)
+    run(sys.executable, "-m", "venv", VENV)
+    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(PYTHON, *pip, "--require-hashes", "-r", INSTALLER)
+    write_record(identity())
+    return identity()
 
-    name = f"pip-{ensurepip.version()}-py3-none-any.whl"
-    kept = sysconfig.get_config_var("WHEEL_PKG_DIR")
-    folders = [Path(ensurepip.__file__).parent / "_bundled", *([Path(kept)] if kept else [])]
-    return next((folder / name for folder in folders if (folder / name).exists()), None)
+
+def read_settings_for_uv() -> dict[str, str]:
+    """Return pip's index, proxy and certificates as uv's, for what is not set for uv."""
+    asked = subprocess.run([PYTHON, "-m", "pip", "config", "list"], capture_output=True, text=True)
+    if asked.returncode:  # Without them uv would ask another index. The output may have a password.
+        raise SetUpFailed(
+            "`pip config list` failed; run it to see what is wrong with pip's settings"
+        )
+    set_for_pip = re.findall(r"(?::env:|global|install)\.([\w-]+)='(.*)'", asked.stdout)
+    given = {name.replace("-", "_"): value for name, value in set_for_pip}
+    found = {uv: given[pip] for pip, uv in NAME_FOR_UV.items() if pip in given}
+    if "UV_INDEX_URL" in os.environ:
+        found.pop("UV_DEFAULT_INDEX", None)
+    return {name: value for name, value in found.items() if name not in os.environ}
 
 
-@contextmanager
-def alone(root: Path) -> Iterator[None]:
-    """Hold the lock of a checkout; it ends with the process, however that ends."""
-    folder = os.open(root, os.O_RDONLY)
+def run(*command: str | Path, more: Mapping[str, str] | None = None) -> None:
+    """Run a step, with more variables of the environment."""
+    done = subprocess.run(command, env=os.environ | (more or {}), check=False)
+    if done.returncode:
+        step = " ".join(map(str, command[-2:]))
+        raise SetUpFailed(
+            f"the step `... {step}` ended with {done.returncode}; its reason is above. Packages "
+            "come from the index of pip's settings, so the first make needs a network"
+        )
+
+
+def identity() -> dict[str, str]:
+    """Return what makes an environment another one."""
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    return {"python": python, "root": str(Path.cwd()), INSTALLER: digest_files(INSTALLER)}
+
+
+def digest_files(*names: str) -> str:
+    return hashlib.sha256(b"".join(Path(name).read_bytes() for name in names)).hexdigest()
+
+
+def changed_at() -> str:
+    """Return when a package was last put in or taken out, in ns."""
+    packages = VENV / "lib" / f"python{identity()['python']}" / "site-packages"
+    return str(packages.stat().st_mtime_ns)
+
+
+def write_record(record: Mapping[str, str]) -> None:
+    new = RECORD.with_suffix(".new")
+    new.write_text(json.dumps(record, indent=1))
+    new.replace(RECORD)
+
+
+def lock_folder() -> int:
+    """Lock the checkout until this process ends, however it ends; return the open folder."""
+    folder = os.open(".", os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _say("Another make works on .venv; waiting for it ...")
-            fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say("Another make works on .venv; waiting for it ...")
+        fcntl.flock(folder, fcntl.LOCK_EX)
+    return folder
 
 
-def _run(command: Sequence[str], more: Mapping[str, str]) -> int:
-    return subprocess.run(command, env={**os.environ, **more}, check=False).returncode
+def warn_of_private_python() -> None:
+    """Say it if root's Python can't be run by the account of a service."""
+    python = Path(sys.executable).resolve()
+    closed = [part for part in (python, *python.parents) if not part.stat().st_mode & 0o001]
+    if os.geteuid() == 0 and closed:
+        say(
+            f"Note: only root can run {python} ({closed[-1]} is closed to others). For a service "
+            "of another account, name the system's Python: make setup PYTHON=/usr/bin/python3"
+        )
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def main(locks: Sequence[str]) -> int:
-    root = Path(__file__).resolve().parents[1]
-    os.chdir(root)
+def main(locks: Iterable[str]) -> int:
+    os.chdir(Path(__file__).resolve().parents[1])
+    warn_of_private_python()
     try:
-        with alone(root):
-            Environment(root, _run).bring_up_to_date(locks)
+        lock_folder()
+        bring_up_to_date(locks)
     except SetUpFailed as error:
-        _say(f"\n.venv is not complete: {error}.\nRun make again: it goes on from what is whole.")
+        say(f"\n.venv is not complete: {error}.\nRun make again: it goes on from what is whole.")
         return 1
     except KeyboardInterrupt:
-        _say("Interrupted; run make again to finish .venv.")
+        say("Interrupted; run make again to finish .venv.")
         return 130
     return 0
 

@@ -1,3 +1,3 @@
-from pipeline.cli.main import main
+from almanac.command_line import main
 
 main()

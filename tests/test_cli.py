@@ -17,8 +17,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from pipeline import console
-from pipeline.cli.main import app
+from almanac import console
+from almanac.command_line import app
 from tests.in_process import own_process
 from tests.server.webhooks.receiver import Receiver
 

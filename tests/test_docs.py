@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli.main import COMMANDS
+from almanac.command_line import commands
 from pipeline.settings import PREFIX, Settings
 from warehouse.sql import statements_in
 
@@ -59,7 +59,7 @@ def makefile_targets() -> frozenset[str]:
 def command_names() -> frozenset[str]:
     """Return the names of commands; those of a group have its name in front."""
     found = set()
-    for name, place in COMMANDS.items():
+    for name, place in commands().items():
         found.add(name)
         found |= {f"{name} {inner}" for inner in getattr(place.load(name), "commands", ())}
     return frozenset(found)

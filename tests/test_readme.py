@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline.cli.main import COMMANDS
+from almanac.command_line import commands
 from pipeline.session import open_service
 from pipeline.settings import markdown
 from resources.session import pull
@@ -302,7 +302,7 @@ def test_every_command_and_make_target_that_is_named_exists() -> None:
     for target in re.findall(r"(?:`|^)make ([a-z-]+)", pages, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     for name in re.findall(r"(?:`|bin/)almanac ([a-z]+)", pages):
-        assert name in COMMANDS, name
+        assert name in commands(), name
 
 
 def test_the_page_of_commands_lists_each_command() -> None:
@@ -310,7 +310,7 @@ def test_the_page_of_commands_lists_each_command() -> None:
     listed = {
         name for row in rows for name in re.findall(r"`(?:almanac )?([a-z]+)", row.split("|")[1])
     }
-    assert set(COMMANDS) <= listed
+    assert set(commands()) <= listed
 
 
 def test_the_readme_has_at_most_700_words() -> None:

@@ -8,13 +8,12 @@ bytes, times in seconds.
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -193,44 +192,6 @@ class QueryWatch:
             return 0 if self._answer is None else self._answer.stat().st_size
         except FileNotFoundError:
             return 0  # The file does not exist yet.
-
-
-@contextmanager
-def held_signals(numbers: Sequence[int]) -> Iterator[Callable[[], bool]]:
-    """Hold back signals, for code during which no Python handler runs.
-
-    Yields a function that returns in any thread whether a signal has arrived. If one has,
-    KeyboardInterrupt is raised at the end, after the handlers are restored. For the main thread.
-    """
-    arrived = threading.Event()
-    reader, writer = os.pipe()
-    for end in (reader, writer):
-        os.set_blocking(end, False)
-
-    def has_arrived() -> bool:
-        with suppress(BlockingIOError):
-            if not arrived.is_set() and set(numbers).intersection(os.read(reader, 4096)):
-                arrived.set()
-        return arrived.is_set()
-
-    # Python writes the number of an arriving signal there, whatever code runs.
-    wakeup_fd_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    handlers = {
-        number: signal.signal(number, lambda *_: arrived.set())
-        for number in numbers
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield has_arrived
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(wakeup_fd_before)
-        is_interrupted = has_arrived()
-        for end in (reader, writer):
-            os.close(end)
-        if is_interrupted:
-            raise KeyboardInterrupt
 
 
 PROGRAM_BYTES: Final = 1_000_000_000

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from almanac.console import Column, Table, fail, people
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import PLANS, Plan
 from catalog.server.accounts import JsonFileError, KeyBook, KeyBookError, StoredKey
@@ -20,7 +21,7 @@ from catalog.server.webhooks import endpoints
 from catalog.server.webhooks.delivery import TargetRefused
 from catalog.server.webhooks.endpoints import Endpoint, EndpointBook, EndpointError
 from catalog.server.webhooks.outbox import NotDead, Outbox, OutboxDelivery, OutboxUnreadable
-from pipeline.console import Column, Table, errors_as_messages, fail, folded, people, print_json
+from pipeline.console import errors_as_messages, folded, print_json
 from pipeline.settings import read_settings
 from warehouse.clock import utc_now
 

@@ -1,11 +1,13 @@
-"""`almanac doctor`, `verify` and `prune`: diagnose problems, check all data, delete old files.
+"""`almanac doctor`, `verify`, `prune` and `dagster report`.
 
-Prune never deletes landing or history.
+They diagnose problems, check all data, delete old files (never landing or history), and record a
+home in a new Dagster instance.
 """
 
 import os
 import platform
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -17,10 +19,10 @@ from typing import Annotated
 
 import typer
 
+from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people
 from almanac.reading.published import set_aside_foreign_wal
 from almanac.reading.temporary import own_folder
-from pipeline.cli.options import JsonOption
-from pipeline.console import EXIT_ERROR, Table, fail, people, print_json, quota_left
+from pipeline.console import print_json, quota_left
 from pipeline.health.report import LEAST_FREE_BYTES
 from pipeline.health.run_checks import checked_runs
 from pipeline.home_location import locate_existing_home, locate_home
@@ -359,3 +361,50 @@ def _show(findings: list[Finding]) -> None:
             people.print(f"{finding.check}: {wrong}", soft_wrap=True)
         for note in finding.notes:
             people.print(f"Note: {note}", soft_wrap=True)
+
+
+dagster_app = typer.Typer(no_args_is_help=True)
+
+
+@dagster_app.callback()
+def dagster() -> None:
+    """Record the contents of a home in a new Dagster instance."""
+
+
+@dagster_app.command()
+def report(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count what would be recorded.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Record in an instance that is new what is landed, merged and published. Sends no request.
+
+    What the instance has recorded already is left out: a second report records nothing.
+    """
+    settings, home = read_settings(), locate_existing_home()
+    # Imported here, since importing Dagster takes longer than most commands.
+    from assets.report import unrecorded
+    from pipeline.build import layout_of
+    from pipeline.instance import instance_of
+
+    recorded: Counter[str] = Counter()
+    layout = layout_of(settings, home, utc_now())
+    # Two reports at once, or a run beside it, would record the same twice.
+    with home.run_lock(), instance_of(home) as instance:
+        for event in unrecorded(layout, home, instance):
+            if not dry_run:
+                instance.report_runless_asset_event(event)
+            recorded[event.asset_key.to_user_string()] += 1
+        folder = instance.root_directory
+    if as_json:
+        print_json({"instance": folder, "recorded": dict(recorded)})
+        return
+    people.print(f"Instance: {folder}", soft_wrap=True)
+    if not recorded:
+        people.print("Nothing to record: it has all of the home.")
+        return
+    table = Table("Asset", "To record" if dry_run else "Recorded")
+    for asset, count in recorded.items():
+        table.add_row(asset, f"{count:,}")
+    people.print(table)

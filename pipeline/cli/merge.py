@@ -7,20 +7,21 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from almanac.errors import InvalidArgument
-from almanac.user_files import refuse_hidden_records
-from catalog.contract.plans import PLANS
-from pipeline.cli.options import JsonOption, date_option, instant_option, local_file
-from pipeline.console import (
+from almanac.console import (
     EXIT_ERROR,
     EXIT_USAGE,
     Column,
+    JsonOption,
     Table,
     fail,
+    local_file,
     people,
-    print_json,
-    show_problems,
 )
+from almanac.errors import InvalidArgument
+from almanac.user_files import refuse_hidden_records
+from catalog.contract.plans import PLANS
+from pipeline.cli.options import date_option, instant_option
+from pipeline.console import print_json, show_problems
 from pipeline.home_location import locate_existing_home
 from pipeline.settings import read_settings
 from resources.inbox.landing import LandedDeliveries, land_deliveries

@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from pipeline.console import (
+from almanac.console import (
     EXIT_INTERRUPTED,
-    Progress,
     Table,
     fail,
     interruptible,
     people,
-    print_json,
-    progress,
-    show_problems,
     show_rows,
     warnings,
 )
+from pipeline.console import Progress, print_json, progress, show_problems
 from pipeline.home_location import locate_home
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError, Defer

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from almanac.command_line import stop_by_signals, wait_until
+from almanac.console import EXIT_INTERRUPTED, Table, fail, people
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.sandbox.faults import FAULTS, FaultError
-from pipeline.cli.options import stop_by_signals, wait_until
-from pipeline.console import EXIT_INTERRUPTED, Table, errors_as_messages, fail, people, print_json
+from pipeline.console import errors_as_messages, print_json
 from pipeline.settings import read_settings
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from typing import Annotated, Final
 
 import typer
 
-from pipeline.cli.options import stop_by_signals
-from pipeline.console import EXIT_INTERRUPTED, EXIT_USAGE, fail, people, print_json, warnings
+from almanac.command_line import stop_by_signals
+from almanac.console import EXIT_INTERRUPTED, EXIT_USAGE, fail, people, warnings
+from pipeline.console import print_json
 from pipeline.home_location import locate_home
 from pipeline.settings import read_settings
 from pipeline.ui.alive import faults_of, heartbeats, last_heartbeat
@@ -64,7 +65,7 @@ def ui(
     print_logs: PrintLogs = False,
     as_json: JsonOutput = False,
 ) -> None:
-    """Start Dagster on the home: pages, schedules and sensors."""
+    """Start Dagster on the home: UI, schedules and sensors."""
     pages = PagesAddress(
         host=host.strip("[]"),
         port=port,
@@ -95,9 +96,7 @@ def daemon(
     print_logs: PrintLogs = False,
     as_json: JsonOutput = False,
 ) -> None:
-    """Start Dagster's schedules and sensors on the home, without pages. `--check` says if it is
-    well.
-    """
+    """Start Dagster's schedules and sensors on the home, without the UI. `--check` is a probe."""
     if check:
         _check(as_json=as_json)
     else:

@@ -30,7 +30,7 @@ REMEDIES: Final = {
     "calendar": "`almanac backfill` continues it, or re-execute the run in `almanac ui`",
     "poll": "`almanac run` pulls now",
     "alert": "`almanac status --alert` posts again; check ALMANAC_ALERT_URL",
-    "digest": "`almanac changes --post` posts again; check ALMANAC_DIGEST_URL",
+    "digest": "`almanac digest` posts again; check ALMANAC_DIGEST_URL",
     "prune": "`almanac prune` repeats it",
 }
 """What helps after a failed run of a job, by the job's name without a prefix."""

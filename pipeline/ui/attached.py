@@ -48,7 +48,7 @@ def _run(program: str, arguments: list[str]) -> int:
         if not isinstance(ended.code, str):
             return ended.code or 0
         # Imported here: rich takes memory, and the programs print nothing else.
-        from pipeline.console import warnings
+        from almanac.console import warnings
 
         warnings.print(ended.code, soft_wrap=True)
         return 1

@@ -21,7 +21,7 @@ from typing import IO, Final
 import httpx
 import yaml
 
-from pipeline.console import fail, warnings
+from almanac.console import fail, warnings
 from pipeline.runs.place import place_of
 from pipeline.runs.store import check
 from pipeline.ui.alive import faults_of

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from pipeline.cli.main import COMMANDS
+from almanac.command_line import commands
 from tests.test_cli import ROOT
 
 DEPLOY: Final = ROOT / "deploy"
@@ -51,7 +51,7 @@ def almanac_commands(line: str) -> Iterator[list[str]]:
     for number, word in enumerate(words):
         before = words[number - 1] if number else ""
         follows = words[number + 1 : number + 2]
-        if (word.rsplit("/", 1)[-1] == "almanac") and follows and follows[0] in COMMANDS:
+        if (word.rsplit("/", 1)[-1] == "almanac") and follows and follows[0] in commands():
             ends = [at for at, other in enumerate(words) if other in _SEPARATORS and at > number]
             yield words[number + 1 : min(ends, default=len(words))]
             assert before not in ("-C",), line
@@ -63,7 +63,7 @@ def parse(words: Sequence[str]) -> None:
     Raises:
         click.UsageError: an option, an argument or a command does not exist.
     """
-    _parse(COMMANDS[words[0]].load(words[0]), words[0], list(words[1:]))
+    _parse(commands()[words[0]].load(words[0]), words[0], list(words[1:]))
 
 
 def _parse(command: Any, name: str, words: list[str]) -> None:

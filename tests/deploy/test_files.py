@@ -101,8 +101,9 @@ def test_the_image_gets_no_file_but_what_runs() -> None:
     assert "*" in lines
     assert all((ROOT / name).exists() for name in allowed)
     assert allowed == {
-        *("almanac", "assets", "catalog", "pipeline", "resources", "warehouse"),
-        *("deploy/backup", "deploy/metrics.py", "requirements.lock"),
+        *("almanac", "application", "assets", "catalog", "pipeline", "resources", "warehouse"),
+        *("deploy/backup", "deploy/metrics.py", "requirements.lock", "requirements-setup.lock"),
+        *("LICENSE", "README.md", "pyproject.toml"),
     }
 
 

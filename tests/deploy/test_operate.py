@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from almanac.command_line import commands
 from pipeline.automation.jobs import EXPORT_IS_OUT_AT
 from pipeline.automation.retention import AT_NIGHT
-from pipeline.cli.main import COMMANDS
 from pipeline.settings import read_settings
 from tests.deploy.page import (
     DEPLOY,
@@ -152,7 +152,7 @@ def check(line: str) -> None:
     """Check program, files, units and `almanac` of a command."""
     program, first, *_ = line.split()
     assert program in PROGRAMS, line
-    assert program != "almanac" or first in COMMANDS, line
+    assert program != "almanac" or first in commands(), line
     for path in re.findall(r"(?<![\w/])deploy/[\w./*-]*", line):
         assert list(ROOT.glob(path.rstrip("/"))), f"{line}: {path}"
     for unit in re.findall(r"almanac-[\w-]+\.(?:service|timer)\b", line):
@@ -178,7 +178,7 @@ def test_a_command_that_does_not_exist_is_noticed() -> None:
 def test_commands_in_the_text_of_the_page_exist(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     for code in re.findall(r"`([^`\n]+)`", text):
-        assert not code.startswith("almanac ") or code.split()[1] in COMMANDS, code
+        assert not code.startswith("almanac ") or code.split()[1] in commands(), code
         for words in almanac_commands(code):
             if "…" not in code:
                 parse(words)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipeline import console, instance
-from pipeline.cli.main import app
+from almanac import console
+from almanac.command_line import app
+from pipeline import instance
 from pipeline.settings import described
 from tests.in_process import own_process
 from tests.pipeline import empty_stores

@@ -3,11 +3,11 @@
 import fcntl
 import importlib.util
 import os
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -34,7 +34,6 @@ class Machine:
     """A checkout, and what the commands of the set-up do to it."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
         self.packages = root / ".venv" / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
         self.ran: list[str] = []
         self.fails_at = ""
@@ -43,36 +42,30 @@ class Machine:
         self.after_changes = False
         """Whether packages are put in before it fails."""
         for lock in LOCKS:
-            (root / lock).write_text(
-                "pip==26 \\\n    --hash=sha256:0\nuv==1 \\\n    --hash=sha256:1\n"
-            )
-        (root / "pyproject.toml").write_text("")
-        (root / "pipeline").mkdir()
-        (root / "pipeline" / "almanac").write_text("#!/bin/sh\n")
+            (root / lock).write_text("pip==26 \\\n    --hash=sha256:0\n")
+        (root / "application").mkdir()
+        for project in environment.PROJECTS:
+            (root / project).write_text("")
 
-    def run(self, command: Sequence[str], more: Mapping[str, str]) -> int:
-        text = " ".join(command)
-        self.ran.append(self.kind_of(text))
-        if " -m venv " in text:
+    def run(self, *command: str | Path, more: Any = None) -> None:
+        text = " ".join(map(str, command))
+        kind = next((lock for lock in LOCKS if text.endswith(lock)), "checkout")
+        kind = "venv" if " -m venv " in text else kind
+        self.ran.append(kind)
+        if kind == "venv":
             self.packages.mkdir(parents=True)
-            (self.root / ".venv" / "bin").mkdir()
-            (self.root / ".venv" / "bin" / "python").symlink_to(sys.executable)
-        fails = bool(self.fails_at) and self.kind_of(text) == self.fails_at
+            Path(".venv/bin").mkdir()
+            Path(".venv/bin/python").symlink_to(sys.executable)
+        fails = bool(self.fails_at) and kind == self.fails_at
         if not fails or self.after_changes:
             (self.packages / f"package_{len(list(self.packages.iterdir()))}").mkdir()
-        if fails and self.is_killed:
-            raise Killed
-        return 2 if fails else 0
-
-    def kind_of(self, text: str) -> str:
-        if " -m venv " in text:
-            return "venv"
-        return next((lock for lock in (*LOCKS, "uv.lock") if text.endswith(lock)), "checkout")
+        if fails:
+            raise Killed if self.is_killed else environment.SetUpFailed("it failed")
 
     def make(self, *locks: str) -> list[str]:
         """Return what was run."""
         self.ran = []
-        environment.Environment(self.root, self.run).bring_up_to_date(locks or LOCKS[1:2])
+        environment.bring_up_to_date(locks or LOCKS[1:2])
         return self.ran
 
     def fail(self, at: str, *locks: str, killed: bool = False, changed: bool = False) -> None:
@@ -82,13 +75,17 @@ class Machine:
         self.fails_at, self.is_killed, self.after_changes = "", False, False
 
 
-COLD: Final = ["venv", "uv.lock", "requirements-setup.lock", "requirements.lock", "checkout"]
+COLD: Final = ["venv", "requirements-setup.lock", "requirements.lock", "checkout"]
+FOLDER: Final = Path(".venv")
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(environment.Environment, "_settings_for_uv", {})
-    return Machine(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    machine = Machine(tmp_path)
+    monkeypatch.setattr(environment, "read_settings_for_uv", dict)
+    monkeypatch.setattr(environment, "run", machine.run)
+    return machine
 
 
 def test_the_first_make_installs_the_application_and_a_second_runs_nothing(
@@ -96,9 +93,6 @@ def test_the_first_make_installs_the_application_and_a_second_runs_nothing(
 ) -> None:
     assert machine.make() == COLD
     assert machine.make() == []
-    command = machine.root / ".venv" / "bin" / "almanac"
-    assert command.read_text() == "#!/bin/sh\n"
-    assert os.access(command, os.X_OK)
 
 
 def test_the_tests_add_their_packages_and_the_application_takes_none_away(machine: Machine) -> None:
@@ -108,19 +102,12 @@ def test_the_tests_add_their_packages_and_the_application_takes_none_away(machin
     assert machine.make(*LOCKS[1:]) == []
 
 
-def test_a_changed_lock_alone_is_installed(machine: Machine) -> None:
+def test_a_changed_lock_or_project_alone_is_installed(machine: Machine) -> None:
     machine.make(*LOCKS[1:])
-    (machine.root / "requirements.lock").write_text("duckdb==2.0.1\n")
+    Path("requirements.lock").write_text("duckdb==2.0.1\n")
     assert machine.make(*LOCKS[1:]) == ["requirements.lock"]
-    (machine.root / "pipeline" / "almanac").write_text("#!/bin/bash\n")
+    Path("application/pyproject.toml").write_text("[project]\n")
     assert machine.make() == ["checkout"]
-
-
-def test_pip_installs_uv_alone_from_its_pin(machine: Machine) -> None:
-    machine.make()
-    assert (machine.root / ".venv" / "uv.lock").read_text() == "uv==1 \\\n    --hash=sha256:1\n"
-    (machine.root / "requirements-setup.lock").write_text("uv==2 \\\n    --hash=sha256:2\n")
-    assert machine.make() == ["requirements-setup.lock"]
 
 
 @pytest.mark.parametrize("at", COLD)
@@ -150,15 +137,17 @@ def test_a_disk_that_is_full_in_the_middle_makes_the_next_make_begin_anew(
     assert machine.make() == COLD
 
 
-def test_a_moved_checkout_or_a_python_that_is_gone_makes_the_environment_anew(
+def test_another_folder_python_or_installer_makes_the_environment_anew(
     machine: Machine, tmp_path: Path
 ) -> None:
     machine.make()
-    (machine.root / ".venv" / "bin" / "python").unlink()
-    (machine.root / ".venv" / "bin" / "python").symlink_to(tmp_path / "gone")
+    Path("requirements-setup.lock").write_text("uv==2\n")
     assert machine.make() == COLD
-    record = machine.root / ".venv" / ".record.json"
-    record.write_text(record.read_text().replace(str(machine.root), "/elsewhere"))
+    (FOLDER / "bin" / "python").unlink()
+    (FOLDER / "bin" / "python").symlink_to(tmp_path / "gone")
+    assert machine.make() == COLD
+    record = FOLDER / ".record.json"
+    record.write_text(record.read_text().replace(str(tmp_path), "/elsewhere"))
     assert machine.make() == COLD
 
 
@@ -167,7 +156,7 @@ def test_an_environment_that_make_did_not_make_or_whose_record_is_damaged_is_mad
     record: str | None, machine: Machine
 ) -> None:
     machine.make()
-    path = machine.root / ".venv" / ".record.json"
+    path = FOLDER / ".record.json"
     path.unlink() if record is None else path.write_text(record)
     assert machine.make() == COLD
 
@@ -178,16 +167,16 @@ def test_a_folder_of_packages_that_is_a_link_elsewhere_is_not_emptied(
     elsewhere = tmp_path / "of-another-project"
     elsewhere.mkdir()
     (elsewhere / "file").touch()
-    (machine.root / ".venv").symlink_to(elsewhere)
+    FOLDER.symlink_to(elsewhere)
     assert machine.make() == COLD
     assert (elsewhere / "file").exists()
 
 
 def test_a_second_make_waits_for_the_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    first = os.open(tmp_path, os.O_RDONLY)
+    first = os.open(".", os.O_RDONLY)
     real = fcntl.flock
 
     def flock(file: int, how: int) -> None:
@@ -198,57 +187,56 @@ def test_a_second_make_waits_for_the_first(
 
     real(first, fcntl.LOCK_EX)
     monkeypatch.setattr(fcntl, "flock", flock)
-    with environment.alone(tmp_path):
-        assert asked == [fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_EX]
+    os.close(environment.lock_folder())
+    assert asked == [fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_EX]
     assert "waiting for it" in capsys.readouterr().err
 
 
-def test_uv_takes_the_index_proxy_and_certificates_of_pip_unless_it_has_its_own(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine.make()
-    monkeypatch.undo()
+@pytest.fixture
+def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The pip of this environment, without settings."""
+    monkeypatch.setattr(environment, "PYTHON", Path(sys.executable))
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "ALL_PROXY", "SSL_CERT_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_INDEX_URL", "https://packages.example/simple")
-    monkeypatch.setenv("PIP_PROXY", "http://proxy.example:3128")
-    monkeypatch.setenv("PIP_CERT", "/etc/own.pem")
-    made = environment.Environment(machine.root, machine.run)
-    index = {"UV_DEFAULT_INDEX": "https://packages.example/simple"}
-    assert made._settings_for_uv == {
-        **index,
+    return monkeypatch
+
+
+def test_uv_takes_the_index_proxy_and_certificates_of_pip_unless_it_has_its_own(
+    pip: pytest.MonkeyPatch,
+) -> None:
+    pip.setenv("PIP_INDEX_URL", "https://packages.example/simple")
+    pip.setenv("PIP_PROXY", "http://proxy.example:3128")
+    pip.setenv("PIP_CERT", "/etc/own.pem")
+    assert environment.read_settings_for_uv() == {
+        "UV_DEFAULT_INDEX": "https://packages.example/simple",
         "ALL_PROXY": "http://proxy.example:3128",
         "SSL_CERT_FILE": "/etc/own.pem",
     }
-    monkeypatch.setenv("SSL_CERT_FILE", "/etc/other.pem")
-    monkeypatch.setenv("UV_INDEX_URL", "https://other.example/simple")
-    made = environment.Environment(machine.root, machine.run)
-    assert made._settings_for_uv == {"ALL_PROXY": "http://proxy.example:3128"}
+    pip.setenv("SSL_CERT_FILE", "/etc/other.pem")
+    pip.setenv("UV_INDEX_URL", "https://other.example/simple")
+    assert environment.read_settings_for_uv() == {"ALL_PROXY": "http://proxy.example:3128"}
 
 
 def test_settings_of_pip_that_can_not_be_read_are_an_error_and_no_other_index_is_asked(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    pip: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    machine.make()
-    monkeypatch.undo()
     broken = tmp_path / "pip.conf"
     broken.write_text("index-url = https://user:canary@packages.example/simple")
-    monkeypatch.setenv("PIP_CONFIG_FILE", str(broken))
-    made = environment.Environment(machine.root, machine.run)
-    ran = len(machine.ran)
+    pip.setenv("PIP_CONFIG_FILE", str(broken))
     with pytest.raises(environment.SetUpFailed, match="pip config list") as failed:
-        made._change("-r", "requirements.lock")
+        environment.read_settings_for_uv()
     assert "canary" not in str(failed.value)
-    assert len(machine.ran) == ran
 
 
 def test_a_failure_says_what_is_missing_and_that_make_goes_on(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(environment, "_run", lambda command, more: 2)
-    monkeypatch.setattr(environment, "__file__", str(machine.root / ".ci" / "environment.py"))
-    monkeypatch.chdir(machine.root)
+    monkeypatch.chdir(tmp_path)
+    Machine(tmp_path)
+    failed = subprocess.CompletedProcess([], 2)
+    monkeypatch.setattr(environment.subprocess, "run", lambda *args, **kwargs: failed)
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / ".ci" / "environment.py"))
     assert environment.main(["requirements.lock"]) == 1
     printed = capsys.readouterr().err
     assert ".venv is not complete" in printed
@@ -259,9 +247,27 @@ def test_a_failure_says_what_is_missing_and_that_make_goes_on(
 def test_a_python_without_ensurepip_is_refused_before_anything_is_removed(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (machine.root / ".venv").mkdir()
-    (machine.root / ".venv" / "file").touch()
-    monkeypatch.setitem(sys.modules, "ensurepip", None)
+    FOLDER.mkdir()
+    (FOLDER / "file").touch()
+    monkeypatch.setattr(environment, "find_spec", lambda name: None)
     with pytest.raises(environment.SetUpFailed, match="apt-get install python3-venv"):
         machine.make()
-    assert (machine.root / ".venv" / "file").exists()
+    assert (FOLDER / "file").exists()
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_a_python_that_root_alone_can_run_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    mode: int,
+) -> None:
+    python = tmp_path / "closed" / "python3"
+    python.parent.mkdir()
+    python.touch(0o755)
+    python.parent.chmod(mode)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    environment.warn_of_private_python()
+    is_named = f"only root can run {python}" in capsys.readouterr().err
+    assert is_named or mode == 0o755

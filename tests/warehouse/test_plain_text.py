@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from almanac.forms import escaped_in_json, plain, plain_line, without_formulas
+from almanac.forms import escaped_in_json, plain, plain_line
+from almanac.reading.answers import without_formulas, write_answer
 from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
-from warehouse.queries import write_answer
 
 ANY = st.text(st.characters(codec=None), max_size=60) | st.sampled_from(sorted(HOSTILE.values()))
 

@@ -16,20 +16,14 @@ import duckdb
 import pytest
 
 from almanac.reading import answers, published
+from almanac.reading.answers import FileForm, write_answer
 from almanac.reading.connections import DUCKDB_MAJOR
 from almanac.reading.query_limits import QueryLimits
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.unclosable import BLOCKED_S, Refusing, Unclosable, opening
 from warehouse.errors import WarehouseError
-from warehouse.queries import (
-    FileForm,
-    QueryRefused,
-    connect,
-    connected,
-    run_sql,
-    write_answer,
-)
+from warehouse.queries import QueryRefused, connect, connected, run_sql
 from warehouse.sql import open_spilling
 
 ROOT = Path(__file__).parents[2]
@@ -308,7 +302,7 @@ INTERRUPTED = """
 import random, sys
 from contextlib import suppress
 from pathlib import Path
-from almanac.reading import query_limits
+from almanac.reading import answers, query_limits
 from warehouse import queries
 sql, warehouse, answer = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 query_limits._ANSWER_BYTES_MIN, query_limits.LEFT_FREE_BYTES = 1_000_000, 1 << 60
@@ -316,7 +310,7 @@ for _ in range(500):
     limits = query_limits.QueryLimits(timeout_s=random.uniform(0.05, 0.5))
     with suppress(queries.QueryRefused):
         form = random.choice(("csv", "csv", "json", "parquet"))
-        queries.write_answer(warehouse, sql, answer, form, limits=limits)
+        answers.write_answer(warehouse, sql, answer, form, limits=limits)
 """
 
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 
 from almanac.reading import published
+from almanac.reading.answers import write_answer
 from almanac.reading.query_limits import QueryLimits
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
@@ -33,7 +34,6 @@ from warehouse.queries import (
     connect,
     connected,
     run_sql,
-    write_answer,
 )
 
 FOLDER = Path(__file__).parent

@@ -74,16 +74,15 @@ def opening(
 
 def main() -> None:
     # Imported here since Dagster takes long to import.
-    from pipeline.cli import main as cli
-    from pipeline.cli.questions import sql as sql_cli
+    from almanac import command_line, commands
 
     grace_s = float(sys.argv.pop(1))
-    limits = sql_cli._limits
-    setattr(sql_cli, "_limits", lambda settings: replace(limits(settings), grace_s=grace_s))  # noqa: B010
+    choose = commands._choose_limits
+    setattr(commands, "_choose_limits", lambda *given: replace(choose(*given), grace_s=grace_s))  # noqa: B010
     opened = opening(Deadlocked, [])
     for module in (published, answers):
         setattr(module, "open_published", opened)  # noqa: B010
-    cli.main()
+    command_line.main()
 
 
 if __name__ == "__main__":

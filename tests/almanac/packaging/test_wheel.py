@@ -49,7 +49,7 @@ def test_the_wheel_has_the_package_and_nothing_else(files: set[str]) -> None:
     }
     assert package == wanted
     assert "almanac/py.typed" in package
-    assert {Path(name).suffix for name in package} == {".py", ".sql", ".typed"}
+    assert {Path(name).suffix for name in package} == {".html", ".py", ".sql", ".typed"}
     beside = {Path(name).name for name in files - package}
     assert beside == {"METADATA", "RECORD", "WHEEL", "LICENSE", "entry_points.txt"}
 
@@ -60,7 +60,7 @@ def test_the_metadata_names_the_few_dependencies_and_no_address(metadata: Messag
     assert metadata["License-Expression"] == "Apache-2.0"
     needed = {name.replace(" ", "").replace("'", '"') for name in metadata.get_all("Requires-Dist")}
     assert needed == {
-        *("duckdb>=1.4", "pandas>=2.2", "pyarrow>=17"),
+        *("duckdb>=1.4", "jinja2>=3.1", "pandas>=2.2", "pyarrow>=17", "rich>=14", "typer>=0.20"),
         'polars>=1.0;extra=="polars"',
         *('matplotlib>=3.9;extra=="study"', 'scipy>=1.13;extra=="study"'),
     }
@@ -115,6 +115,11 @@ def test_questions_are_answered_beside_modules_of_the_user(unpacked: Path, tmp_p
         "    print(db.upcoming(as_of='2026-03-02', within='90d').df()['title'].tolist())\n"
     )
     assert run(code, folder, unpacked) == "['a title']\n"
-    code = "import sys; from almanac.command_line import main; sys.exit(main(sys.argv[1:]))"
+    code = (
+        "import sys\n"
+        "from almanac import command_line\n"
+        "command_line.extension = command_line.Extension\n"  # Here the application is installed.
+        "sys.exit(command_line.main(sys.argv[1:]))\n"
+    )
     words = ("--home", ".", "--since", "2026-02-28", "--kinds", "revealed")
     assert "a title" in run(code, folder, unpacked, "changes", *words)

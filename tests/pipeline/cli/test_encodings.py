@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli.main import COMMANDS
-from pipeline.console import PlainConsole, Table, progress
+from almanac.command_line import commands
+from almanac.console import PlainConsole, Table
+from pipeline.console import progress
 from pipeline.ui.logs import ProgramLog
 from pipeline.ui.names import DAEMON
 from pipeline.ui.programs import Program
@@ -28,7 +29,7 @@ ENCODINGS = {
 }
 FORMS = ("table", "vertical", "tsv", "csv", "json")
 RUNS = [
-    *([name, "--help"] for name in COMMANDS),
+    *([name, "--help"] for name in commands()),
     *(["sql", "SELECT title, description, extra FROM events", "-F", form] for form in FORMS),
     *(["sql", f"SELECT '{TEXT}' AS \"{TEXT}\"", "-F", form] for form in ("table", "json")),
     ["sql", "SELECT $text AS text", "--param", f"text={TEXT}", "-F", "json"],
@@ -54,7 +55,7 @@ RUNS = [
 ]
 DRIVER = """
 import json, sys, traceback
-from pipeline.cli import main as program
+from almanac import command_line as program
 program.exit_without_teardown = lambda code: None
 ends = []
 for words in json.loads(sys.argv[1]):

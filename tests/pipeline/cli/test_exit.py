@@ -27,7 +27,7 @@ def ended(tmp_path: Path, program: str) -> subprocess.CompletedProcess[str]:
 def test_the_exit_code_is_that_of_the_command(tmp_path: Path, code: str, expected: int) -> None:
     done = ended(
         tmp_path,
-        f"from pipeline.cli.main import exit_without_teardown\nexit_without_teardown({code})",
+        f"from almanac.command_line import exit_without_teardown\nexit_without_teardown({code})",
     )
     assert (done.returncode, done.stderr) == (expected, "")
 
@@ -36,7 +36,7 @@ def test_exit_flushes_output_waits_for_threads_and_runs_exit_handlers(tmp_path: 
     done = ended(
         tmp_path,
         "import atexit, threading, time\n"
-        "from pipeline.cli.main import exit_without_teardown\n"
+        "from almanac.command_line import exit_without_teardown\n"
         "atexit.register(print, 'handler')\n"
         "def late():\n"
         "    time.sleep(0.2)\n"
@@ -52,7 +52,7 @@ def test_exit_flushes_output_waits_for_threads_and_runs_exit_handlers(tmp_path: 
 def test_no_object_is_destroyed_at_exit(tmp_path: Path) -> None:
     done = ended(
         tmp_path,
-        "from pipeline.cli.main import exit_without_teardown\n"
+        "from almanac.command_line import exit_without_teardown\n"
         "class Held:\n"
         "    def __del__(self): print('taken apart')\n"
         "held = Held()\n"
@@ -64,7 +64,7 @@ def test_no_object_is_destroyed_at_exit(tmp_path: Path) -> None:
 def test_an_exit_code_that_is_a_text_is_left_to_the_interpreter(tmp_path: Path) -> None:
     done = ended(
         tmp_path,
-        "from pipeline.cli.main import exit_without_teardown\n"
+        "from almanac.command_line import exit_without_teardown\n"
         "exit_without_teardown('no')\nraise SystemExit('no')",
     )
     assert (done.returncode, done.stderr) == (1, "no\n")

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 BEGIN = """
 import logging, os, signal, sys, time
-from pipeline.cli.options import interrupt_by_signals
+from almanac.command_line import interrupt_by_signals
 interrupt_by_signals()
 """
 
@@ -65,14 +65,14 @@ BEFORE_A_COMMAND = {
         "import typer.main as m; name = 'get_install_completion_arguments'"
     ),
     "while the words are parsed": "m = main.PlainGroup; name = 'parse_args'",
-    "before the command": "m = main; name = 'warn_of_secrets'",
+    "before the command": "import pipeline.secrecy as m; name = 'cautions_of'",
 }
 
 
 @pytest.mark.parametrize("moment", BEFORE_A_COMMAND)
 def test_a_signal_before_a_command_runs_ends_in_one_line(moment: str) -> None:
     done = ended(
-        "import pipeline.cli.main as main\n"
+        "import almanac.command_line as main\n"
         f"{BEFORE_A_COMMAND[moment]}\n"
         "def interrupted(*args, **kwargs): os.kill(os.getpid(), signal.SIGTERM); time.sleep(20)\n"
         "setattr(m, name, interrupted)\n"
@@ -86,13 +86,14 @@ def test_a_signal_before_a_command_runs_ends_in_one_line(moment: str) -> None:
 def test_a_signal_while_a_class_is_made_ends_in_one_line() -> None:
     """As during an import: Python 3.11 wraps what an attribute raises there."""
     done = ended(
-        "import pipeline.cli.main as main\n"
+        "import almanac.command_line as main\n"
         "class Attribute:\n"
         "    def __set_name__(self, owner, name):\n"
         "        os.kill(os.getpid(), signal.SIGTERM); time.sleep(20)\n"
         "def interrupted():\n"
         "    class Made: attribute = Attribute()\n"
-        "main.warn_of_secrets = interrupted\n"
+        "import pipeline.secrecy\n"
+        "pipeline.secrecy.cautions_of = lambda settings: interrupted()\n"
         "sys.argv = ['almanac', 'status']\n"
         "main.main()\n"
     )
@@ -115,7 +116,7 @@ def test_a_signal_that_does_not_interrupt_the_wait_still_ends_it() -> None:
     """As one does that arrives just before the main thread waits, or in another thread."""
     done = ended(
         "import threading\n"
-        "from pipeline.cli.options import stop_by_signals, wait_until\n"
+        "from almanac.command_line import stop_by_signals, wait_until\n"
         "stop = threading.Event()\n"
         "stop_by_signals(stop.set)\n"
         "def send():\n"

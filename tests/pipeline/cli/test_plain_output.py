@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from almanac.console import Table, people
 from catalog.contract.plans import PLANS
 from catalog.server.state_dir import ServiceDir
-from pipeline.console import Table, folded, people, print_json
+from pipeline.console import folded, print_json
 from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.small_home import NOW, SmallHome

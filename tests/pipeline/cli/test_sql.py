@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from almanac import console
 from almanac.forms import rounded
-from pipeline import console
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac
 from tests.test_cli import ALMANAC, environment, on_terminal
@@ -24,11 +24,10 @@ WITH_LITTLE_GRACE = [
     sys.executable,
     "-c",
     "from dataclasses import replace\n"
-    "from pipeline.cli import main as cli\n"
-    "from pipeline.cli.questions import sql as sql_cli\n"
-    "limits = sql_cli._limits\n"
-    "sql_cli._limits = lambda settings: replace(limits(settings), grace_s=0.1)\n"
-    "cli.main()\n",
+    "from almanac import command_line, commands\n"
+    "choose = commands._choose_limits\n"
+    "commands._choose_limits = lambda *given: replace(choose(*given), grace_s=0.1)\n"
+    "command_line.main()\n",
 ]
 """The command with a short grace for queries that ignore an interrupt."""
 MANY = "SELECT range AS a, repeat('x', 100) AS b FROM range(20000)"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from pipeline.cli.main import COMMANDS
+from almanac.command_line import commands
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.small_home import SmallHome
 from tests.test_cli import environment
@@ -34,7 +34,7 @@ SHOWING_MODULES = (
 )
 EACH = (
     "import json, sys\n"
-    "from pipeline.cli.main import app\n"
+    "from almanac.command_line import app\n"
     "found = {}\n"
     "for words in json.loads(sys.argv[1]):\n"
     "    code = None\n"
@@ -47,7 +47,7 @@ EACH = (
 )
 """Runs commands one after the other. The last line is the exit code of each, and the slow modules
 that are imported after it."""
-START = "from pipeline.cli.main import main\nmain()\n"
+START = "from almanac.command_line import main\nmain()\n"
 
 
 def started(
@@ -84,18 +84,18 @@ def test_the_list_of_commands_imports_no_command_and_no_settings(home: Path) -> 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", commands())
 def test_the_help_lists_each_command_with_the_first_line_of_its_own_help(name: str) -> None:
-    command = COMMANDS[name].load(name)
+    command = commands()[name].load(name)
     assert command.name == name
     first = inspect.cleandoc(command.help).partition("\n\n")[0]
-    assert " ".join(first.split()) == COMMANDS[name].summary
+    assert " ".join(first.split()) == commands()[name].summary
 
 
 def test_every_command_of_a_module_is_listed() -> None:
-    listed = {place.name for place in COMMANDS.values()}
-    for place in COMMANDS.values():
-        module = sys.modules[f"pipeline.cli.{place.module}"]
+    listed = {place.name for place in commands().values()}
+    for place in commands().values():
+        module = sys.modules[place.module]
         groups = {name for name, value in vars(module).items() if isinstance(value, typer.Typer)}
         assert groups <= listed
 

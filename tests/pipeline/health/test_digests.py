@@ -322,11 +322,11 @@ class TestCommand:
         self, almanac: Almanac, tmp_path: Path, receiver: Receiver, published: list[Path]
     ) -> None:
         publish(SmallHome(tmp_path / "data"), published[3])
-        first = almanac("changes", "--post", digest_url=receiver.url)
+        first = almanac("digest", digest_url=receiver.url)
         assert first.stdout == (
             "Posted: 2026-03-01 12:00 to 2026-03-02 12:00 UTC: 1 rescheduled.\n"
         )
-        second = almanac("changes", "--post", digest_url=receiver.url)
+        second = almanac("digest", digest_url=receiver.url)
         assert second.stdout == "Nothing to post: no pull was published since the last digest.\n"
         assert len(receiver.bodies) == 1
 
@@ -335,11 +335,9 @@ class TestCommand:
     ) -> None:
         publish(SmallHome(tmp_path / "data"), published[3])
         receiver.status = 500
-        failed = almanac("changes", "--post", code=1, digest_url=receiver.url)
+        failed = almanac("digest", code=1, digest_url=receiver.url)
         assert failed.stderr == (
             "almanac: The digest was not posted: the response was 500, expected 2xx. It will be "
             "retried.\n"
         )
-        assert "ALMANAC_DIGEST_URL" in almanac("changes", "--post", code=2).stderr
-        mixed = almanac("changes", "--post", "--coins", "a", code=2, digest_url=receiver.url)
-        assert "--post takes no other option" in mixed.stderr
+        assert "ALMANAC_DIGEST_URL" in almanac("digest", code=2).stderr

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import duckdb
 import pytest
 
+from almanac.console import people
 from catalog.contract.plans import PLANS
-from pipeline.cli.questions.status import show
-from pipeline.console import people
+from pipeline.cli.status import show
 from pipeline.health import report as health_module
 from pipeline.health.coverage import lost_cancellations
 from pipeline.health.freshness import Seen

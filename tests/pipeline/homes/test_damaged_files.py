@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.cli.main import app
+from almanac.command_line import app
 from tests.in_process import own_process
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.conftest import CopyTo

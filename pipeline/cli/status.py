@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pipeline.cli.options import JsonOption
-from pipeline.console import EXIT_ERROR, Table, fail, people, print_json, quota_left
+from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people
+from pipeline.console import print_json, quota_left
 from pipeline.health.coverage import Gap
 from pipeline.health.freshness import FeedHealth
 from pipeline.health.quota import QuotaHealth
 from pipeline.health.records import DeferredWork, Health, PushHealth
 from pipeline.health.report import health_of, sizes_of
-from pipeline.home_location import locate_home
+from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.settings import Settings, SettingsError, read_settings
 from warehouse.clock import utc_now
 from warehouse.home import Home
@@ -200,3 +200,23 @@ def _alerted(settings: Settings, home: Home, now: datetime) -> "tuple[Changes, s
         return post_changes(settings, home, now), ""
     except AlertNotPosted as error:
         return Changes(), str(error)
+
+
+def digest() -> None:
+    """Post the changes since the last digest to ALMANAC_DIGEST_URL."""
+    settings = read_settings()
+    if not settings.digests:
+        raise SettingsError("a digest needs ALMANAC_DIGEST_URL, which is not set.")
+    home = locate_existing_home()
+    # Imported here, since only a post needs the HTTP library.
+    from pipeline.health.digests import DigestNotPosted, post_digest
+
+    try:
+        posted = post_digest(settings, home, datetime.now(UTC))
+    except DigestNotPosted as error:
+        fail(str(error))
+    if posted is None:
+        people.print("Nothing to post: no pull was published since the last digest.")
+        return
+    period = f"{posted.since:%Y-%m-%d %H:%M} to {posted.until:%Y-%m-%d %H:%M} UTC"
+    people.print(f"Posted: {period}: {posted.summary}.", soft_wrap=True)

@@ -1,0 +1,162 @@
+"""The terminal: texts and tables for people, errors in one line, exit codes, shared options.
+
+Everything is printed as text, never as markup, and control characters are escaped: most texts come
+from a service. Values for programs are written as bytes or JSON by the commands.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from almanac.errors import InvalidArgument
+from almanac.forms import cell, fitted, plain, plain_line
+from almanac.user_files import local_path
+
+__all__ = ["Column", "Table"]
+
+EXIT_ERROR: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+INTERRUPTED: Final = "interrupted. Finished work is kept; run the command again to resume."
+_QUERY_INTERRUPTED: Final = "Query interrupted"
+"""Text of the RuntimeError that DuckDB raises if a signal interrupts a query."""
+_NAME_PARTS: Final = re.compile(r"[^_]*_+|[^_]+")
+
+
+class PlainConsole(Console):
+    """A console that prints every text unchanged, also in table cells."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        shown = {**options, "emoji": False, "markup": False, "highlight": False}
+        return super().render_str(fitted(plain(text), self.encoding), **shown)
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def local_file(given: Path | None) -> Path | None:
+    """Return a path of a command line.
+
+    Raises:
+        typer.BadParameter: it is an address such as `https://`.
+    """
+    try:
+        return None if given is None else local_path(given, "the path")
+    except InvalidArgument as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+people = PlainConsole(highlight=False)
+warnings = PlainConsole(stderr=True, highlight=False)
+
+
+def fail(message: str, *, code: int = EXIT_ERROR) -> NoReturn:
+    """Print a message on standard error, and end with an exit code."""
+    warnings.print(f"almanac: {message}", soft_wrap=True)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt for a signal that arrives as a RuntimeError.
+
+    DuckDB raises one for Ctrl-C in a query. Python 3.11 wraps an exception that is raised while a
+    class is made, as during an import.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) != _QUERY_INTERRUPTED and not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        raise KeyboardInterrupt from error
+
+
+def print_text(text: str) -> None:
+    """Write a text unchanged, except for characters that would act on a terminal."""
+    sys.stdout.write(plain(text))
+    sys.stdout.flush()
+
+
+def show_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, vertical: bool | None
+) -> None:
+    """Print rows as a table or, vertically, one value a line; nothing is cut.
+
+    With `vertical` None they are vertical if a row does not fit the width. Texts may be broken at
+    blanks to fit; a word, such as an id, never is.
+    """
+    names = [fitted(plain_line(name), people.encoding) for name in columns]
+    cells = [[fitted(cell(value), people.encoding) for value in row] for row in rows]
+    widths = _fit_widths(names, cells)
+    if vertical or (vertical is None and widths is None):
+        _show_vertically(names, cells)
+        return
+    table = Table()
+    for number, name in enumerate(names):
+        width = None if widths is None else widths[number]
+        header = Text(name if width is None else "\n".join(_break_name(name, width)))
+        table.add_column(header, width=width, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    # A table that must be one and does not fit is as wide as it is: the terminal wraps its lines.
+    natural = people.measure(table).maximum if widths is None else None
+    people.print(table, width=natural, crop=False, soft_wrap=natural is not None)
+
+
+def _show_vertically(names: Sequence[str], cells: Iterable[Sequence[str]]) -> None:
+    longest = max(map(cell_len, names), default=0)
+    for number, row in enumerate(cells, 1):
+        people.print(f"-[ row {number} ]".ljust(longest + 12, "-"), soft_wrap=True)
+        for name, text in zip(names, row, strict=True):
+            people.print(f"{name}{' ' * (longest - cell_len(name))}  {text}", soft_wrap=True)
+
+
+_BORDER: Final = 3
+"""The width of a table column's border; the table has one more."""
+_LINES_MAX: Final = 3
+"""A table row has at most so many lines, else rows are shown vertically."""
+
+
+def _fit_widths(names: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int] | None:
+    """Return the width of each column so that a table fits; None if it can't."""
+    columns = [(name, [row[number] for row in cells]) for number, name in enumerate(names)]
+    room = people.width - _BORDER * len(columns) - 1
+    wanted = [max(cell_len(text) for text in (name, *texts)) for name, texts in columns]
+    if sum(wanted) <= room:
+        return wanted
+    widths = [
+        max(cell_len(part) for text in (*_break_name(name, 0), *texts) for part in text.split(" "))
+        for name, texts in columns
+    ]
+    while (spare := room - sum(widths)) > 0:
+        narrow = [n for n, width in enumerate(widths) if width < wanted[n]]
+        for number in narrow[:spare]:
+            widths[number] += 1
+    tallest = max(
+        (
+            -(-cell_len(text) // max(1, width))
+            for row in cells
+            for text, width in zip(row, widths, strict=True)
+        ),
+        default=1,
+    )
+    return widths if spare == 0 and tallest <= _LINES_MAX else None
+
+
+def _break_name(name: str, width: int) -> list[str]:
+    """Return a name in lines of at most this width, broken after `_` only."""
+    lines = [""]
+    for part in _NAME_PARTS.findall(name):
+        if lines[-1] and cell_len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return lines

@@ -1,0 +1,162 @@
+"""The application's part of the program `almanac`: its commands, settings and errors.
+
+`almanac.command_line` loads `APPLICATION` by the entry point of the distribution
+`crypto-almanac-application` (application/pyproject.toml). This module imports no settings, so that
+the list of commands is shown fast.
+"""
+
+import gc
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from almanac.command_line import QUESTIONS, CommandPlace, Extension, signals_held
+from almanac.console import EXIT_ERROR, EXIT_USAGE, warnings
+
+if TYPE_CHECKING:
+    from almanac.reading.query_limits import QueryLimits
+
+_COLLECTED_AFTER: Final = (50_000, 20, 50)
+"""Objects, then collections of the younger generation, before the garbage collector runs. By
+default it walks the modules of Dagster again and again while they are imported."""
+
+
+def _place(module: str, name: str, summary: str) -> CommandPlace:
+    return CommandPlace(f"pipeline.cli.{module}", name, summary)
+
+
+COMMANDS: Final = {
+    "run": _place(
+        "run", "run", "Pull today's catalog, merge it into history, publish, and print a summary."
+    ),
+    "budget": _place(
+        *("backfill", "budget"),
+        "Show the poll plan, its cost until the quota resets, and the price of a backfill.",
+    ),
+    "backfill": _place(
+        *("backfill", "backfill"),
+        "Pull all events in a range of event dates, month by month, and merge them.",
+    ),
+    "status": _place(
+        *("status", "status"),
+        "Show freshness by feed, waiting and missing work, disk and quota. Sends no request.",
+    ),
+    "digest": _place(
+        "status", "digest", "Post the changes since the last digest to ALMANAC_DIGEST_URL."
+    ),
+    "merge": _place(
+        *("merge", "merge"),
+        "Merge landed batches into the lake and publish the warehouse. Sends no request.",
+    ),
+    "replay": _place(
+        "merge", "replay", "Rebuild lake and warehouse from landing. Sends no request."
+    ),
+    "import": _place(
+        "merge",
+        "import_file",
+        "Land an archived export at its place in history; `almanac merge` then merges it.",
+    ),
+    "verify": _place(
+        *("maintenance", "verify"),
+        "Check that landing, lake and tables agree. Exits with 1 if they do not.",
+    ),
+    "doctor": _place(
+        *("maintenance", "doctor"),
+        "Check settings, home, disk, versions, connection, key and plan. Sends one or two "
+        "requests.",
+    ),
+    "prune": _place(
+        *("maintenance", "prune"),
+        "Delete old runs, logs and files that were set aside, and files left by killed processes.",
+    ),
+    "ui": _place("ui", "ui", "Start Dagster on the home: UI, schedules and sensors."),
+    "daemon": _place(
+        *("ui", "daemon"),
+        "Start Dagster's schedules and sensors on the home, without the UI. `--check` is a probe.",
+    ),
+    "dagster": _place(
+        *("maintenance", "dagster_app"), "Record the contents of a home in a new Dagster instance."
+    ),
+    "sandbox": _place(
+        *("sandbox", "sandbox"),
+        "Start the sandbox: the same interface over a synthetic catalog that keeps changing.",
+    ),
+    "receive": _place(
+        "push", "receive", "Receive webhooks: verify, store durably, then acknowledge."
+    ),
+    "inbox": _place(
+        "push", "inbox_app", "List and show received webhooks; replay or dismiss dead letters."
+    ),
+    "batches": _place("merge", "batches_app", "List, show and release landed batches."),
+    "keys": _place(
+        "accounts", "keys_app", "Create, list, revoke and rotate API keys of the server."
+    ),
+    "endpoints": _place("accounts", "endpoints_app", "Webhook endpoints and their deliveries."),
+}
+"""The application's commands, in the order of the help."""
+
+
+def _begin(command: str) -> None:
+    """Prepare the process for a command, and warn once if a secret could leak."""
+    gc.set_threshold(*_COLLECTED_AFTER)
+    with signals_held():
+        # Imported here, since the list of commands needs no settings.
+        from pipeline.console import show_waits
+        from pipeline.secrecy import begin_private, cautions_of
+        from pipeline.settings import SettingsError, read_settings
+
+    if command not in QUESTIONS:  # They write only files that a person names.
+        begin_private()
+    show_waits()
+    try:
+        cautions = cautions_of(read_settings())
+    except SettingsError:
+        return  # A command that needs the settings reports this itself.
+    for caution in cautions:
+        warnings.print(f"almanac: warning: {caution}", soft_wrap=True)
+
+
+def _find_warehouse() -> Path:
+    from pipeline.home_location import locate_existing_home
+
+    return locate_existing_home().warehouse
+
+
+def _query_limits() -> "QueryLimits":
+    from almanac.reading.query_limits import QueryLimits
+    from pipeline.settings import read_settings
+
+    settings = read_settings()
+    return QueryLimits(
+        memory_bytes=settings.sql_memory,
+        threads=settings.sql_threads,
+        timeout_s=settings.sql_timeout_s,
+        memory_name="ALMANAC_SQL_MEMORY",
+        timeout_name="ALMANAC_SQL_TIMEOUT_S",
+    )
+
+
+def _explain(error: Exception) -> tuple[str, int] | None:
+    """Return message and exit code for a wrong setting, an unusable file or a full disk."""
+    from pipeline.settings import SettingsError
+
+    if isinstance(error, SettingsError):
+        return str(error), EXIT_USAGE
+    if isinstance(error, OSError):
+        where = "" if error.filename is None else f"{error.filename}: "
+        return (
+            f"{where}{error.strerror or error}. Finished work is kept. Make the path readable and "
+            "writable, or choose another one; ALMANAC_HOME names the home."
+        ), EXIT_ERROR
+    # Not imported: the code that raised it has done so.
+    duckdb = sys.modules.get("duckdb")
+    if duckdb is not None and isinstance(error, duckdb.IOException):
+        return (
+            f"{(str(error).splitlines() or ['the disk failed'])[0]}. Finished work is kept, and "
+            "the warehouse is as last published. Check the free space of the disk, its permissions "
+            "and the limit of file sizes (`ulimit -f`), then run the command again."
+        ), EXIT_ERROR
+    return None
+
+
+APPLICATION: Final = Extension(COMMANDS, _begin, _find_warehouse, _query_limits, _explain)

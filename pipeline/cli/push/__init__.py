@@ -1,1 +1,0 @@
-"""Push on the command line: `almanac receive`, and `almanac inbox` on what was received."""

@@ -1,1 +1,0 @@
-"""Commands that only read a home, and send no request to the service."""
