@@ -37,7 +37,7 @@ class ServiceSettings(BaseModel):
     burst: int | None = Field(
         default=None,
         ge=1,
-        description="Burst: requests that this machine may send together. Default: as for the rate.",
+        description="Requests that this machine may send together. Default: as for the rate.",
     )
     monthly_quota: int | None = Field(
         default=None,
