@@ -11,7 +11,7 @@ statements.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any, Final
@@ -22,6 +22,7 @@ from almanac.errors import QueryRefused
 from almanac.reading.connections import DUCKDB_MAJOR
 
 _FOLDERS: Final = frozenset({"sql", "views"})
+_SHARED: Final = re.compile(r"\{shared (\w+)\}")
 _NAMED: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
@@ -61,7 +62,13 @@ class NamedStatements:
         return found
 
     def _prepared(self, text: str) -> str:
-        return text
+        return _SHARED.sub(lambda found: _shared_parts()[f"shared_{found[1]}"], text)
+
+
+@cache
+def _shared_parts() -> dict[str, str]:
+    file = resources.files("almanac.reading") / "sql" / "shared.sql"
+    return dict(statements_in(file.read_text("utf-8")))
 
 
 def statements_in(text: str) -> list[tuple[str, str]]:

@@ -37,12 +37,7 @@ WHERE database_name = current_database()
 SELECT *
 FROM events_as_of($at::TIMESTAMPTZ, basis := $basis)
 WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND (
-        $categories::VARCHAR[] IS NULL
-        OR list_has_any(
-            list_transform(categories, lambda name: lower(name)), $categories::VARCHAR[]
-        )
-    )
+    AND {shared has_category}
     AND ($statuses::VARCHAR[] IS NULL OR list_contains($statuses::VARCHAR[], status))
     AND (
         $lower::TIMESTAMPTZ IS NULL
@@ -59,11 +54,7 @@ WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
             ELSE $upper_day::TIMESTAMPTZ
         END
     )
-    AND (
-        $min_impact::DOUBLE IS NULL
-        OR impact >= $min_impact::DOUBLE
-        OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
-    )
+    AND {shared has_impact}
 ORDER BY earliest NULLS LAST, latest, event_id
 
 -- name: upcoming
@@ -74,17 +65,8 @@ ORDER BY earliest NULLS LAST, latest, event_id
 SELECT *
 FROM upcoming_as_of($at::TIMESTAMPTZ)
 WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND (
-        $categories::VARCHAR[] IS NULL
-        OR list_has_any(
-            list_transform(categories, lambda name: lower(name)), $categories::VARCHAR[]
-        )
-    )
-    AND (
-        $min_impact::DOUBLE IS NULL
-        OR impact >= $min_impact::DOUBLE
-        OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
-    )
+    AND {shared has_category}
+    AND {shared has_impact}
     AND coalesce(earliest, $at::TIMESTAMPTZ) < $until::TIMESTAMPTZ
     AND ($estimated OR date_precision IN ('instant', 'day'))
 ORDER BY earliest NULLS LAST, latest, event_id
@@ -99,11 +81,7 @@ FROM changes_since($since::TIMESTAMPTZ)
 WHERE known_from <= $until::TIMESTAMPTZ
     AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], kind))
     AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-    AND (
-        $min_impact::DOUBLE IS NULL
-        OR impact >= $min_impact::DOUBLE
-        OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
-    )
+    AND {shared has_impact}
 ORDER BY known_from, event_id, version, kind
 
 -- name: history
@@ -122,12 +100,7 @@ ORDER BY version
 SELECT k.*, 'observed' AS known_basis
 FROM known_before($lead::INTERVAL) AS k
 WHERE k.known_at <= $now::TIMESTAMPTZ
-    AND (
-        $categories::VARCHAR[] IS NULL
-        OR list_has_any(
-            list_transform(k.categories, lambda name: lower(name)), $categories::VARCHAR[]
-        )
-    )
+    AND {shared has_category}
 UNION ALL BY NAME
 SELECT
     c.* EXCLUDE (

@@ -14,16 +14,7 @@
 -- the last instant of interest; $categories, names in small letters, or NULL; $min_impact and $bands
 -- as in events. Run twice: the same rows.
 WITH shown AS (
-    SELECT
-        event_id, missing_since, changed_us AS shown_us,
-        lead(changed_us, 1, $last_us::BIGINT + 1) OVER (
-            PARTITION BY event_id ORDER BY changed_us
-        ) AS hidden_us
-    FROM (
-        SELECT event_id, epoch_us(changed_at) AS changed_us, missing_since FROM event_absences
-        UNION ALL
-        SELECT DISTINCT event_id, -9223372036854775807, NULL FROM event_absences
-    )
+    {shared presence}
 ),
 dated AS (
     SELECT
@@ -37,17 +28,8 @@ dated AS (
         AND date_precision IN ('instant', 'day')
         AND begun_us > $first_us::BIGINT
         AND date_us - $horizon_us::BIGINT <= $last_us::BIGINT
-        AND (
-            $categories::VARCHAR[] IS NULL
-            OR list_has_any(
-                list_transform(categories, lambda name: lower(name)), $categories::VARCHAR[]
-            )
-        )
-        AND (
-            $min_impact::DOUBLE IS NULL
-            OR impact >= $min_impact::DOUBLE
-            OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
-        )
+        AND {shared has_category}
+        AND {shared has_impact}
 ),
 spans AS (
     SELECT
@@ -121,16 +103,7 @@ FROM event_versions
 -- Parameters: $at_us, $before_us, $after_us; $coins, a list or NULL; $categories, $min_impact, $bands
 -- as in events. Run twice: the same rows.
 WITH shown AS (
-    SELECT
-        event_id, missing_since, changed_us AS shown_us,
-        lead(changed_us, 1, 9223372036854775807) OVER (
-            PARTITION BY event_id ORDER BY changed_us
-        ) AS hidden_us
-    FROM (
-        SELECT event_id, epoch_us(changed_at) AS changed_us, missing_since FROM event_absences
-        UNION ALL
-        SELECT DISTINCT event_id, -9223372036854775807, NULL FROM event_absences
-    )
+    {shared presence}
 ),
 dated AS (
     SELECT
@@ -143,17 +116,8 @@ dated AS (
     FROM event_versions
     WHERE status = 'scheduled'
         AND date_precision IN ('instant', 'day')
-        AND (
-            $categories::VARCHAR[] IS NULL
-            OR list_has_any(
-                list_transform(categories, lambda name: lower(name)), $categories::VARCHAR[]
-            )
-        )
-        AND (
-            $min_impact::DOUBLE IS NULL
-            OR impact >= $min_impact::DOUBLE
-            OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
-        )
+        AND {shared has_category}
+        AND {shared has_impact}
 ),
 known AS (
     SELECT

@@ -20,17 +20,8 @@ SELECT
         date_precision IN ('instant', 'day')
         AND ($statuses::VARCHAR[] IS NULL OR list_contains($statuses::VARCHAR[], status))
         AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
-        AND (
-            $categories::VARCHAR[] IS NULL
-            OR list_has_any(
-                list_transform(categories, lambda name: lower(name)), $categories::VARCHAR[]
-            )
-        )
-        AND (
-            $min_impact::DOUBLE IS NULL
-            OR impact >= $min_impact::DOUBLE
-            OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
-        ),
+        AND {shared has_category}
+        AND {shared has_impact},
         false
     ) AS is_selected,
     greatest(

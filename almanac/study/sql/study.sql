@@ -31,17 +31,8 @@ dated AS (
     FROM versions
     WHERE date BETWEEN $lower::TIMESTAMPTZ AND $upper::TIMESTAMPTZ
         AND list_has_any(coins, $coins::VARCHAR[])
-        AND (
-            $categories::VARCHAR[] IS NULL
-            OR list_has_any(
-                list_transform(categories, lambda name: lower(name)), $categories::VARCHAR[]
-            )
-        )
-        AND (
-            $min_impact::DOUBLE IS NULL
-            OR impact >= $min_impact::DOUBLE
-            OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
-        )
+        AND {shared has_category}
+        AND {shared has_impact}
 ),
 absences AS (
     SELECT event_id, changed_at, max(missing_since) AS missing_since
@@ -107,15 +98,6 @@ FROM (SELECT e.*, e.changed_at AS known_from FROM events AS e)
 WHERE status = 'scheduled'
     AND date BETWEEN $lower::TIMESTAMPTZ AND $upper::TIMESTAMPTZ
     AND list_has_any(coins, $coins::VARCHAR[])
-    AND (
-        $categories::VARCHAR[] IS NULL
-        OR list_has_any(
-            list_transform(categories, lambda name: lower(name)), $categories::VARCHAR[]
-        )
-    )
-    AND (
-        $min_impact::DOUBLE IS NULL
-        OR impact >= $min_impact::DOUBLE
-        OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
-    )
+    AND {shared has_category}
+    AND {shared has_impact}
 ORDER BY date, event_id

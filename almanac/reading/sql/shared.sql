@@ -1,0 +1,31 @@
+-- Parts of statements, which `{shared name}` puts into a statement of any room.
+
+-- name: shared_has_category
+-- Whether a row has one of $categories, names in small letters. NULL selects every row.
+(
+    $categories::VARCHAR[] IS NULL
+    OR list_has_any(list_transform(categories, lambda name: lower(name)), $categories::VARCHAR[])
+)
+
+-- name: shared_has_impact
+-- Whether a row has at least $min_impact; without a score, a band in $bands, which lie above it as a
+-- whole. NULL selects every row.
+(
+    $min_impact::DOUBLE IS NULL
+    OR impact >= $min_impact::DOUBLE
+    OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
+)
+
+-- name: shared_presence
+-- Grain: one row per event and time [shown_us, hidden_us) in which it was present, with a NULL
+-- missing_since, or missing. Events that were never missing have no row.
+SELECT
+    event_id, missing_since, changed_us AS shown_us,
+    lead(changed_us, 1, 9223372036854775807) OVER (
+        PARTITION BY event_id ORDER BY changed_us
+    ) AS hidden_us
+FROM (
+    SELECT event_id, epoch_us(changed_at) AS changed_us, missing_since FROM event_absences
+    UNION ALL
+    SELECT DISTINCT event_id, -9223372036854775807, NULL FROM event_absences
+)
