@@ -1,11 +1,11 @@
-"""Almanac for analysts: crypto-market events as they were known at any instant.
+"""Almanac for analysts: crypto-market events as they were known at any time.
 
     import almanac
 
     with almanac.open("data") as db:
         print(db.upcoming(coins="slug:bitcoin", within="7d").df())
 
-The package reads a published `warehouse.duckdb` and nothing else. All instants are UTC unless
+The package reads a published `warehouse.duckdb` and nothing else. All timestamps are UTC unless
 `open` names another zone.
 """
 

@@ -1,7 +1,8 @@
-"""Coins by the names that people use: slug, ticker or name.
+"""Finds the coin that a text names: a slug, ticker, name or trading pair such as `BTC/USDT`.
 
-Belongs here: finding the one coin that a text names, or refusing to guess. Tickers are not unique,
-and the slug of one coin may be the ticker of another: such a text is an error that lists them.
+Tickers are not unique, and the slug of one coin may be the ticker of another: an ambiguous text is
+an error that lists the coins. In a pair, names do not count. A text that may be a slug, such as
+`true-usd`, is never a pair.
 """
 
 import re
@@ -44,12 +45,6 @@ def resolve_coin(reader: Reader, wanted: str | Coin, *, by_name: bool = True) ->
 
     Args:
         by_name: whether names count, too.
-
-    Raises:
-        AmbiguousCoin: the text stands for several coins: the slug of one coin may be the ticker of
-            another. The message lists them as `slug:…`.
-        UnknownName: none has it; the message names similar ones.
-        InvalidArgument: it is no text.
     """
     if isinstance(wanted, Coin):
         return wanted
@@ -66,11 +61,7 @@ def resolve_coin(reader: Reader, wanted: str | Coin, *, by_name: bool = True) ->
 def resolve_coins(
     reader: Reader, wanted: Iterable[str], *, by_name: bool = True
 ) -> dict[str, Coin]:
-    """Return the coin of each text as `resolve_coin`, with one query; leave out what is no coin.
-
-    Raises:
-        AmbiguousCoin: a text stands for several coins; the message lists their slugs.
-    """
+    """Return the coin of each text as `resolve_coin`, with one query; leave out what is no coin."""
     found = find_coins(reader, wanted, by_name=by_name)
     for text, coins in found.items():
         if len(coins) > 1:
@@ -129,11 +120,7 @@ def _are_slugs(found: dict[str, list[dict[str, Any]]], count: int) -> bool:
 
 
 def resolve_each(reader: Reader, wanted: Sequence[str | Coin]) -> list[Coin]:
-    """Return the coin of each as `resolve_coin`, with one query for all texts that are coins.
-
-    Raises:
-        AmbiguousCoin, UnknownName, InvalidArgument: as `resolve_coin`.
-    """
+    """Return the coin of each as `resolve_coin`, with one query for all texts that are coins."""
     texts = [text for text in wanted if isinstance(text, str)]
     found = resolve_coins(reader, texts) if len(texts) > 1 else {}
     return [
@@ -143,11 +130,7 @@ def resolve_each(reader: Reader, wanted: Sequence[str | Coin]) -> list[Coin]:
 
 
 def slugs_of(reader: Reader, coins: str | Coin | Iterable[str | Coin] | None) -> list[str] | None:
-    """Return the slugs of the coins of a filter; None stays None, which selects every event.
-
-    Raises:
-        AmbiguousCoin, UnknownName: as `resolve_coin`.
-    """
+    """Return the slugs of the coins of a filter; None stays None, which selects every event."""
     if coins is None:
         return None
     if isinstance(coins, (str, Coin)) or not isinstance(coins, Iterable):
@@ -216,12 +199,7 @@ def tickers_of_pair(text: str) -> list[str]:
 
 
 def resolve_pair(reader: Reader, text: str, coins: LabelledCoins | None = None) -> Coin:
-    """Return the coin of a pair, a ticker or a slug. `coins` goes first: what the caller names.
-
-    Raises:
-        AmbiguousCoin: several coins have the ticker.
-        UnknownName: none has it. A coin whose name, not ticker, is this text does not count.
-    """
+    """Return the coin of a pair, a ticker or a slug. `coins` goes first: what the caller names."""
     if coins and (label := named_label(text, coins)) is not None:
         return resolve_coin(reader, coins[label])
     if found := _only(_found(reader, [text], by_name=False)):
@@ -239,10 +217,6 @@ def resolve_pairs(
     """Return the coin of each text that is a slug, ticker, name or pair; leave out the others.
 
     `coins` goes first: the coins of texts, or of their tickers, that the caller names.
-
-    Raises:
-        AmbiguousCoin: several coins have a ticker or name; the message lists their slugs.
-        UnknownName: a coin that the caller names does not exist.
     """
     return _only(find_pairs(reader, wanted, coins))
 
@@ -250,11 +224,7 @@ def resolve_pairs(
 def resolve_each_pair(
     reader: Reader, wanted: Iterable[str | Coin], coins: LabelledCoins | None = None
 ) -> list[Coin]:
-    """Return the coin of each, as `resolve_pairs`.
-
-    Raises:
-        AmbiguousCoin, UnknownName, InvalidArgument: one is not one coin.
-    """
+    """Return the coin of each, as `resolve_pairs`."""
     each = list(wanted)
     found = resolve_pairs(reader, [coin for coin in each if isinstance(coin, str)], coins)
     listed = []
@@ -273,11 +243,7 @@ def resolve_each_pair(
 def find_pairs(
     reader: Reader, wanted: Iterable[str], coins: LabelledCoins | None = None
 ) -> dict[str, tuple[Coin, ...]]:
-    """Return the coins that each text may mean, as `resolve_pairs`: several if it is ambiguous.
-
-    Raises:
-        AmbiguousCoin, UnknownName: a coin that the caller names is not one coin.
-    """
+    """Return the coins that each text may mean, as `resolve_pairs`: several if it is ambiguous."""
     texts = list(dict.fromkeys(wanted))
     labels = {text: named_label(text, coins) for text in texts} if coins else {}
     said = {

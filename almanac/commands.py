@@ -30,7 +30,7 @@ from almanac.forms import cell, fitted, text_table
 from almanac.instants import refuse_misread
 from almanac.reader import Reader, find_file
 from almanac.reading.answers import FileForm, NoFolder, write_answer
-from almanac.reading.published import connected, run_sql
+from almanac.reading.attached_file import connected, run_sql
 from almanac.reading.query_limits import QueryHooks, QueryLimits, bound_memory, end_process
 
 HomeOption = Annotated[

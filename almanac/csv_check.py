@@ -3,8 +3,6 @@
 A parser takes a quote that opens by accident as the start of a field that reaches to the next
 quote, or to the end of the file: the records between them vanish. Here each record is counted, and
 a file in which records may have vanished is refused, with the line.
-
-Belongs here: bytes, lines, quotes, the number of records. Does not: values (tables).
 """
 
 import codecs

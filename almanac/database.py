@@ -1,8 +1,4 @@
-"""The database: every question of an analyst is a method here.
-
-Belongs here: the public methods, their documentation and defaults. Does not: how they are answered
-(events, coins, coverage and the other modules).
-"""
+"""The public database object: each question of an analyst is a method."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo

@@ -1,8 +1,4 @@
-"""What became known in a period: the changes of each kind, the important ones first.
-
-Belongs here: which changes, their order and number, how old the knowledge is. Does not: how a
-digest looks (texts, messages), to whom it is sent.
-"""
+"""A digest of what became known in a period: as text, Markdown, JSON and a Slack message."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -164,11 +160,6 @@ def digest_of(
     Before the first pull nothing was known, so a period may begin before it. `limit` is the most
     events of a kind that have an entry; None is all. Events that were only revealed have none if
     they are many, unless `kinds` names them.
-
-    Raises:
-        InvalidArgument: an argument is wrong, or an instant is still to come.
-        UnknownName, AmbiguousCoin: a coin does not exist, or is not unique.
-        WarehouseError: the file can't be read.
     """
     with reader.pinned():
         after, before = known_at(reader, since, "since"), known_at(reader, until, "until")

@@ -1,8 +1,4 @@
-"""Questions about events, as known at an instant.
-
-Belongs here: events, upcoming events, changes, the history of one event, events before their date;
-the arguments that they share. Does not: joins with the caller's rows (joins).
-"""
+"""Queries for events, coverage and history, as known at a timestamp."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -156,11 +152,7 @@ def known_before(
 
 
 def known_at(reader: Reader, given: Instant | None, name: str) -> datetime:
-    """Return the instant of a question; None is now, by the clock or the last pull if later.
-
-    Raises:
-        InvalidArgument: it is no instant, or still to come.
-    """
+    """Return the instant of a question; None is now, by the clock or the last pull if later."""
     now = reader.now()
     if given is None:
         return now
@@ -176,11 +168,7 @@ def known_at(reader: Reader, given: Instant | None, name: str) -> datetime:
 def check_observed(
     reader: Reader, at: datetime, name: str, given: Instant | None, advice: str = ""
 ) -> None:
-    """Check that anything was pulled at or before the instant of a question.
-
-    Raises:
-        QueryRefused: nothing was; the message names the argument and the first pull.
-    """
+    """Check that anything was pulled at or before the instant of a question."""
     first = reader.query(_SQL["first_pull"]).to_pylist()[0]["first_at"]
     if first is None:
         raise QueryRefused(
@@ -202,9 +190,6 @@ def window_values(
 
     `lower` and `upper` are for dates that are instants; `lower_day` and `upper_day` for those that
     are days and periods, which have no zone.
-
-    Raises:
-        InvalidArgument: it is no window, or an empty one.
     """
     if window is None:
         return dict.fromkeys(("lower", "upper", "lower_day", "upper_day"))
@@ -226,11 +211,7 @@ def window_values(
 
 
 def category_names(reader: Reader, categories: Names | None) -> list[str] | None:
-    """Return the categories of a filter in small letters.
-
-    Raises:
-        UnknownName: there is no such category; the message names similar ones.
-    """
+    """Return the categories of a filter in small letters."""
     if categories is None:
         return None
     given = _words(categories)
@@ -257,22 +238,14 @@ def _words(given: Names) -> list[str]:
 
 
 def one_of(given: str, name: str, allowed: Sequence[str]) -> str:
-    """Return a word that is one of those allowed.
-
-    Raises:
-        InvalidArgument: it is another; the message lists them.
-    """
+    """Return a word that is one of those allowed."""
     if not isinstance(given, str) or given not in allowed:
         raise InvalidArgument(f"{name}={given!r}; expected {', '.join(allowed)}")
     return given
 
 
 def impact_values(min_impact: float | None) -> dict[str, Any]:
-    """Return the values of the filter for impact: a score, and the bands wholly above it.
-
-    Raises:
-        InvalidArgument: it is no score.
-    """
+    """Return the values of the filter for impact: a score, and the bands wholly above it."""
     least = number(min_impact, "min_impact")
     if least is not None and not 0 <= least <= _MOST:
         raise InvalidArgument(f"min_impact={min_impact!r}; expected a score from 0 to {_MOST}")
@@ -329,11 +302,7 @@ class Coverage:
 
 
 def coverage_at(reader: Reader, at: Instant | None) -> Coverage:
-    """Return what had been pulled by an instant, now by default. Before the first pull: nothing.
-
-    Raises:
-        InvalidArgument: it is no instant, or still to come.
-    """
+    """Return what had been pulled by an instant, now by default. Before the first pull: nothing."""
     with reader.pinned():
         now = reader.now()
         moment = now if at is None else instant(at, "at", reader.tz, now=now)

@@ -1,8 +1,4 @@
-"""Frames of the caller: pandas, Polars or Arrow; their columns in, new columns out.
-
-Belongs here: reading a column of instants or of texts, adding columns to a frame of its kind. Does
-not: what the columns mean (joins, audit). The caller's frame is never changed.
-"""
+"""Columns of the user's frames: pandas, Polars or Arrow in, new columns out."""
 
 from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
@@ -39,11 +35,7 @@ class Moments:
 
 
 def kind_of(frame: Any) -> Kind:
-    """Return what kind of frame it is.
-
-    Raises:
-        InvalidArgument: it is none that is understood.
-    """
+    """Return what kind of frame it is."""
     room, name = type(frame).__module__.partition(".")[0], type(frame).__name__
     if room == "polars" and name == "LazyFrame":
         raise InvalidArgument(
@@ -73,9 +65,6 @@ def column_of(frame: Any, name: str | None, argument: str) -> Any:
     """Return a column as a pandas Series or an Arrow array. None is the index of a pandas frame.
 
     In a pandas frame a level of the index may be named, too.
-
-    Raises:
-        InvalidArgument: there is no such column, or there are several.
     """
     kind, names = kind_of(frame), column_names(frame)
     if kind == "pandas":
@@ -98,10 +87,6 @@ def moments_of(values: Any, name: str, tz: tzinfo, first_row: int = 0) -> Moment
 
     Accepts timestamps with or without a zone, dates, and ISO 8601 texts. Of two instants that a
     change of clocks gives the same name it is the first; one that is skipped is the last before.
-
-    Raises:
-        InvalidArgument: a value is no instant; the message gives its row, of which the first is
-            `first_row`.
     """
     import pyarrow as pa
 
@@ -123,11 +108,7 @@ def moments_of(values: Any, name: str, tz: tzinfo, first_row: int = 0) -> Moment
 
 
 def arrow_array(values: Any, name: str) -> "pa.Array":
-    """Return a column as one Arrow array; objects that are not alike become texts.
-
-    Raises:
-        InvalidArgument: Arrow has no form for its values.
-    """
+    """Return a column as one Arrow array; objects that are not alike become texts."""
     import pyarrow as pa
 
     if isinstance(values, pa.ChunkedArray):
@@ -150,11 +131,7 @@ def arrow_array(values: Any, name: str) -> "pa.Array":
 
 
 def texts_of(values: Any, name: str) -> "pa.DictionaryArray":
-    """Return a column of texts as codes and their distinct texts.
-
-    Raises:
-        InvalidArgument: it holds other values than texts.
-    """
+    """Return a column of texts as codes and their distinct texts."""
     import pyarrow as pa
 
     array = arrow_array(values, name)
@@ -170,11 +147,7 @@ def texts_of(values: Any, name: str) -> "pa.DictionaryArray":
 
 
 def with_columns(frame: Any, added: "pa.Table", prefix: str) -> Any:
-    """Return a frame of the same kind with more columns after its own.
-
-    Raises:
-        InvalidArgument: it has a column of such a name.
-    """
+    """Return a frame of the same kind with more columns after its own."""
     added = added.rename_columns([prefix + name for name in added.column_names])
     names = column_names(frame)
     if clashing := [name for name in added.column_names if name in names]:

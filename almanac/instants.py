@@ -1,10 +1,8 @@
-"""Instants and durations as people write them, read in one way.
+"""Reads timestamps, durations and time zones that a user writes.
 
-Belongs here: reading an instant, a duration and a zone. Does not: columns of frames (frames).
-An instant without a zone is of the zone that the database was opened with, which is UTC unless
-another was named; it is never the zone of the machine, which would be look-ahead by some hours.
-A zone is never read from an abbreviation: `CST` is Chicago or China, 14 hours apart. The macro
-`_almanac.instant` of the warehouse has the same rules.
+A timestamp without a zone is in the zone of the database: UTC, unless `open` names another. It is
+never in the zone of the machine, which could be look-ahead of some hours. A zone abbreviation is
+refused: `CST` is Chicago or China, 14 hours apart. The macro `_almanac.instant` has the same rules.
 """
 
 import re

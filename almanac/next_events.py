@@ -1,10 +1,8 @@
-"""Spans of time as step functions: what holds at an instant, found for a million rows at once.
+"""The next event of a coin as known at many timestamps, by step functions.
 
-Belongs here: the steps of spans, and where an instant lies in them. Does not: what a span means
-(known, blackouts). Instants are whole microseconds, keys small whole numbers.
-
-DuckDB's ASOF join picks any row where several have the same instant (duckdb issue 25536). Here each
-key has one step for an instant, so that an answer depends on the spans alone.
+For a coin, the answer stays the same until knowledge changes, an event comes within the horizon, or
+one begins. The steps are built once; each row finds its own. DuckDB's ASOF join picks any row if
+several have the same timestamp (duckdb issue 25536). Here each key has one step for a timestamp.
 """
 
 from collections.abc import Mapping

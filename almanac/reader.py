@@ -1,7 +1,4 @@
-"""Frames of the caller as tables of SQL: no row, column or index is lost in silence.
-
-Belongs here: what DuckDB would drop, rename or read only once. Does not: registering it (reader).
-"""
+"""Reads the published file: finds it, opens it, follows publications, registers frames."""
 
 import re
 import threading
@@ -16,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import duckdb
 
 from almanac.errors import InvalidArgument, QueryRefused, WarehouseError
+from almanac.reading.attached_file import connect, explained
 from almanac.reading.connections import close_within
 from almanac.reading.named_sql import NamedStatements, reading_relation
-from almanac.reading.published import connect, explained
 from almanac.reading.query_limits import QueryHooks, QueryLimits, QueryWatch
 from almanac.results import Result
 from almanac.user_files import local_path

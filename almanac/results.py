@@ -1,7 +1,4 @@
-"""The first and last rows of an answer: text for a terminal, HTML for a notebook.
-
-Belongs here: which columns fit, what is left out and how that is said. Does not: reading the rows.
-"""
+"""The result of a query: rows as frames, files, text and HTML."""
 
 import shutil
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,4 @@
-"""Rows that are read and written in batches: Parquet, CSV, Arrow readers and datasets.
-
-Belongs here: opening a source, slices of a bounded number of rows, a file of such slices, how many
-rows are done. Does not: frames in memory (frames), what the columns mean (joins, audit).
-"""
+"""Reads and writes rows in batches: Parquet, CSV, Arrow readers and datasets."""
 
 import os
 import time
@@ -39,11 +35,7 @@ class Stream:
     read: Callable[[list[str]], "Iterable[pa.RecordBatch | pa.Table]"]
 
     def slices(self, columns: list[str], rows: int = SLICE_ROWS) -> "Iterator[pa.Table]":
-        """Yield tables of `rows` rows, the last one shorter; one without rows if there are none.
-
-        Raises:
-            InvalidArgument: the source can't be read any further.
-        """
+        """Yield tables of `rows` rows, the last one shorter; one without rows if there are none."""
         import pyarrow as pa
 
         try:
@@ -100,9 +92,6 @@ def open_stream(source: Any, argument: str = "signals") -> Stream | None:
 
     A path is a Parquet or CSV file, a folder of Parquet files, or a pattern such as
     `bars/*.parquet`. `argument` names the source in messages.
-
-    Raises:
-        InvalidArgument: there is no such file, or it can't be read.
     """
     import pyarrow as pa
 
@@ -130,11 +119,7 @@ def of_table(table: "pa.Table") -> Stream:
 
 
 def check_target(target: str | Path, source: Any) -> Path:
-    """Return the path of a Parquet file to write.
-
-    Raises:
-        InvalidArgument: it is no such path, its folder is not there, or it is the source itself.
-    """
+    """Return the path of a Parquet file to write."""
     path = local_path(target, "to")
     if path.suffix.lower() not in PARQUET:
         raise InvalidArgument(f"to={str(target)!r}: expected a path that ends in .parquet")
@@ -152,9 +137,6 @@ def write_parquet(tables: "Iterable[pa.Table]", schema: "pa.Schema", target: Pat
     """Write a Parquet file with a row group for each table; return how many rows.
 
     It has its name only once it is complete, and then replaces a file of this name.
-
-    Raises:
-        OSError: it can't be written.
     """
     import pyarrow.parquet as pq
 

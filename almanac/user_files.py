@@ -1,7 +1,4 @@
-"""Paths as people give them: local files, and no addresses.
-
-Belongs here: reading an argument that names a file or a folder. Does not: opening it.
-"""
+"""The user's paths, and CSV and Parquet files: kind, header, records."""
 
 import bz2
 import codecs

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from almanac.reading.published import abandoned_links
+from almanac.reading.attached_file import abandoned_links
 from almanac.reading.temporary import leftovers
 from pipeline.runs.place import LOCATION, place_of
 from pipeline.runs.store import BACKFILL_TAG, BESIDE, INDEX, REPOSITORY_TAG, STORES

@@ -1,6 +1,6 @@
 """Queries of a published file: activity, rejected deliveries.
 
-`connect`, `connected` and `run_sql` are those of almanac.reading.published. Timestamps are UTC.
+`connect`, `connected` and `run_sql` are those of almanac.reading.attached_file. Timestamps are UTC.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import Final
 import duckdb
 
 from almanac.errors import QueryRefused
-from almanac.reading.published import QueryAnswer, connect, connected, run_sql
+from almanac.reading.attached_file import QueryAnswer, connect, connected, run_sql
 from catalog.contract import constants
 from warehouse.errors import WarehouseError
 from warehouse.sql import Statements

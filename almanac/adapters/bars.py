@@ -1,8 +1,4 @@
-"""What the adapters have in common: bars, coins of labels, features in the rows of the caller.
-
-Belongs here: checks of an index of bars, the coin of a pair, the import of a framework. Does not:
-any framework's own form (one module for each).
-"""
+"""Shared by the adapters: bars, coins of labels, features in the user's rows."""
 
 from collections.abc import Hashable, Iterable
 from datetime import timedelta
@@ -47,12 +43,7 @@ def features_of(
     as_of: Any = "bar_close",
     **wanted: Unpack[FeatureOptions],
 ) -> dict[Hashable, "pd.DataFrame"]:
-    """Return the features of each label: a frame with the rows and the index of the caller.
-
-    Raises:
-        InvalidArgument: the index is none of bars of this length.
-        AmbiguousCoin, UnknownName: as `Database.resolve`.
-    """
+    """Return the features of each label: a frame with the rows and the index of the caller."""
     check_bars(index, bar)
     labels = list(coins)
     # A label may be a number; the names of the query are texts.
@@ -70,9 +61,6 @@ def check_bars(index: Any, bar: Duration) -> None:
 
     If bars were longer than the time to the next one, a row would have what became known after the
     next bar opened: look-ahead.
-
-    Raises:
-        InvalidArgument: it is no index of instants, is not increasing, or its bars overlap.
     """
     import pandas as pd
 
@@ -97,8 +85,6 @@ def coin_of_pair(db: "Database", pair: str, coins: LabelledCoins | None = None) 
     """Return the coin of a pair such as `BTC/USDT`, `BTC/USDT:USDT`, `BTC-USD`, a ticker or slug.
 
     `coins` goes first: the coins of the pairs, or of their tickers, that the caller names.
-
-    Raises: as `resolve_pair`.
     """
     return resolve_pair(db.reader, pair, coins)
 
@@ -111,11 +97,7 @@ def coins_of_labels(
 
 
 def framework(name: str, package: str) -> Any:
-    """Import a module of a framework, which the caller has installed.
-
-    Raises:
-        InvalidArgument: it is not installed; the message says how to install it.
-    """
+    """Import a module of a framework, which the caller has installed."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

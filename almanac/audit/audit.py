@@ -1,7 +1,7 @@
-"""Events that a rule selects at each decision and the table lacks, and the reverse.
+"""The look-ahead audit: its steps, the comparison with a universe rule, and its command.
 
 A table may be filtered by what is known today. Each of its rows can be clean; only the missing
-events show the filter. Belongs here: the rule, the comparison. Does not: the verdicts (judge).
+events show the filter. `compare_universe` finds them.
 """
 
 import sys
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.audit.fields import GROUPS
+from almanac.audit.findings import HELD_BYTES, RowStore, unjudged_limit
 from almanac.audit.judge import JudgedRows, judge
 from almanac.audit.places import SQL, Pulls, pulls_of
 from almanac.audit.report import Audit, as_text, headline
-from almanac.audit.result import HELD_BYTES, RowStore, unjudged_limit
-from almanac.audit.signals import Signals, read_signals
+from almanac.audit.user_rows import Signals, read_signals
 from almanac.coins import slugs_of
 from almanac.errors import InvalidArgument
 from almanac.events import STATUSES, category_names, impact_values, listed
@@ -48,12 +48,7 @@ class UniverseRule:
 
 
 def universe_rule(reader: Reader, given: Mapping[str, Any]) -> UniverseRule:
-    """Return a rule from the caller's filters.
-
-    Raises:
-        InvalidArgument: a filter is wrong, or there is not one of `within` and `lead`.
-        UnknownName, AmbiguousCoin: a coin or category does not exist, or is not unique.
-    """
+    """Return a rule from the caller's filters."""
     unknown = [name for name in given if name not in KEYS]
     if unknown:
         raise InvalidArgument(
@@ -158,9 +153,6 @@ def audit(
     """Return the verdicts on rows, which are judged `rows_max` at a time.
 
     Findings above `held_bytes` are kept in a temporary file.
-
-    Raises:
-        InvalidArgument: the rows can't be read, or lack a column.
     """
     if basis not in _BASES:
         raise InvalidArgument(f"basis={basis!r}; expected {', '.join(_BASES)}")
@@ -266,9 +258,6 @@ def run_audit(warehouse: Path, given: AuditOptions, write: Callable[[str], objec
     """Audit a file, write the answer, return the exit code.
 
     It is 1 if the audit is not clean, and is strict or has a limit or a required field.
-
-    Raises:
-        AlmanacError: the file or the warehouse can't be read, or an option is wrong.
     """
     if given.signals.suffix.lower() == ".html":
         raise InvalidArgument(f"{given.signals} is a page; the rows to audit are CSV or Parquet")
@@ -313,11 +302,7 @@ def run_audit(warehouse: Path, given: AuditOptions, write: Callable[[str], objec
 
 
 def _unjudged(given: str) -> float:
-    """Return a number of rows, or a share of them as a fraction.
-
-    Raises:
-        InvalidArgument: it is neither.
-    """
+    """Return a number of rows, or a share of them as a fraction."""
     text = given.strip()
     try:
         limit = (

@@ -1,7 +1,4 @@
-"""What is judged, and how: the fields of an event, the verdicts.
-
-Belongs here: declarations. Does not: reading the caller's rows (signals), judging them (judge).
-"""
+"""The fields that an audit judges, and its verdicts."""
 
 from dataclasses import dataclass
 from typing import Final, Literal

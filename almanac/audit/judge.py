@@ -1,9 +1,6 @@
-"""Judging: each value used against what was known at the decision, and before, and later.
+"""Compares each value of a row with what was known at its decision, before it and after it.
 
-Belongs here: the order of the statements, the tables between them. Does not: which event a row
-means (places), the answer (result).
-
-The caller's rows stay in Arrow; every statement joins whole tables on unique keys.
+The user's rows stay in Arrow; every statement joins whole tables on unique keys.
 """
 
 from collections.abc import Callable
@@ -31,7 +28,7 @@ from almanac.audit.places import (
     used_keys,
     with_slugs,
 )
-from almanac.audit.signals import Signals
+from almanac.audit.user_rows import Signals
 from almanac.reader import Reader
 from almanac.reading.named_sql import quoted
 
@@ -70,11 +67,7 @@ def judge(
     claimed: bool,
     progress: Callable[[str], None],
 ) -> JudgedRows:
-    """Return the verdicts on rows under one basis: what was observed, or also what is claimed.
-
-    Raises:
-        InvalidArgument: a column has a type that can't be read.
-    """
+    """Return the verdicts on rows under one basis: what was observed, or also what is claimed."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

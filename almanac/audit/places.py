@@ -1,8 +1,4 @@
-"""The caller's values as instants and as keys, which are equal for equal values.
-
-Belongs here: choosing the statement by the type of a column. Does not: what is compared with what
-(judge).
-"""
+"""Finds the event that each row means, and the event version that was known at its decision."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.audit.fields import COIN, EVENT, FIELDS, JudgedField
-from almanac.audit.signals import DECIDED_AT, Signals, is_next_event, is_set
+from almanac.audit.user_rows import DECIDED_AT, Signals, is_next_event, is_set
 from almanac.coins import find_pairs
 from almanac.errors import InvalidArgument
 from almanac.reader import Reader
@@ -32,11 +28,7 @@ _NEAR: Final = {
 
 
 def read_instants(reader: Reader, given: "pa.Table", name: str) -> "pa.Table":
-    """Return `given` with its column `value` read: instant, is_empty, is_naive, is_day, midnight.
-
-    Raises:
-        InvalidArgument: the column holds numbers.
-    """
+    """Return `given` with `value` read: instant, is_empty, is_naive, is_day, midnight."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -65,11 +57,7 @@ def read_instants(reader: Reader, given: "pa.Table", name: str) -> "pa.Table":
 def used_keys(
     reader: Reader, field: JudgedField, given: "pa.Table", name: str
 ) -> tuple["pa.Table", int]:
-    """Return `given` with its column `value` as key and is_read; and how many name no zone.
-
-    Raises:
-        InvalidArgument: the column has a type that can't be one of this field.
-    """
+    """Return `given` with its column `value` as key and is_read; and how many name no zone."""
     import pyarrow.compute as pc
 
     if field.kind != "instant":
@@ -98,9 +86,6 @@ def near_values(
     """Return the versions that say nearly the value used: use, place, known_from, is_exact.
 
     None if values of this kind are near nothing.
-
-    Raises:
-        InvalidArgument: the column has a type that can't be one of this field.
     """
     statement = _NEAR.get(field.kind)
     if statement is None:
@@ -156,11 +141,7 @@ def _with_texts(given: "pa.Table") -> "pa.Table":
 
 
 def joined_lists(column: Any) -> "pa.ChunkedArray":
-    """Return lists of texts as texts with commas; NULL stays NULL.
-
-    Raises:
-        pa.ArrowInvalid: the entries are no texts.
-    """
+    """Return lists of texts as texts with commas; NULL stays NULL."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -213,11 +194,7 @@ def pulls_of(reader: Reader) -> Pulls:
 
 
 def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> Places:
-    """Return the uses of all rows and the versions that were known at their decisions.
-
-    Raises:
-        InvalidArgument: a column has a type that can't be read.
-    """
+    """Return the uses of all rows and the versions that were known at their decisions."""
     import numpy
     import pyarrow as pa
     import pyarrow.compute as pc

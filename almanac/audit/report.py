@@ -1,7 +1,4 @@
-"""An audit for people and programs: text and JSON.
-
-Belongs here: wording, order, escapes. Does not: the page (page), counting (result).
-"""
+"""An audit as text, JSON and HTML."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -10,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from almanac.audit.fields import EVENT, NO_EVENT, VERDICTS
-from almanac.audit.result import AuditFindings, StoredRows, count_rows
+from almanac.audit.findings import AuditFindings, StoredRows, count_rows
 from almanac.errors import LookAhead
 from almanac.forms import cut_line, plain_line, render_html
 from almanac.user_files import local_path

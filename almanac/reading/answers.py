@@ -18,9 +18,9 @@ import duckdb
 
 from almanac.errors import QueryRefused
 from almanac.forms import escaped, escaped_in_json
+from almanac.reading.attached_file import explained, open_published
 from almanac.reading.connections import close_within
 from almanac.reading.named_sql import NamedStatements, lists_names, reading_relation
-from almanac.reading.published import explained, open_published
 from almanac.reading.query_limits import QueryHooks, QueryLimits, QueryWatch
 from almanac.reading.temporary import own_folder
 

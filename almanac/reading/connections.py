@@ -1,8 +1,4 @@
-"""Opening and closing DuckDB: in memory, on UTC, each connection with its own database.
-
-Belongs here: opening a connection and closing it. Does not: attaching the published file
-(attaching), what users' SQL may use and touch (query_limits).
-"""
+"""Opening and closing DuckDB: in memory, on UTC, each connection with its own database."""
 
 import logging
 import threading
@@ -43,9 +39,6 @@ def close_within(connection: duckdb.DuckDBPyConnection, grace_s: float) -> None:
     signal stops. The answer is complete by then, so a connection that stays open only costs memory
     and threads until the process ends. Do not interrupt the connection after this call: that would
     be a use after free.
-
-    Raises:
-        duckdb.Error: DuckDB refused to close it.
     """
     refused: list[duckdb.Error] = []
 

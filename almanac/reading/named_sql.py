@@ -1,12 +1,12 @@
-"""Named statements: the `.sql` files beside the modules of a package.
+"""Named SQL statements in `.sql` files, and the check that a user's statement only reads.
 
     -- name: next_event
     -- Grain: one row per row of the frame …
     SELECT …
 
-A file is one step and has its statements in the order in which they run. Values are bound by name;
-only identifiers are put into the text, quoted. Belongs here: reading the files, quoting. Does not:
-statements.
+A file is one step, with its statements in execution order. Values are bound by name. The check
+is needed since `EXPLAIN ANALYZE` runs its statement, DuckDB types a PIVOT inside a COPY as PIVOT,
+and a SELECT may have a COPY or an INSERT in its WITH.
 """
 
 import re
@@ -33,11 +33,7 @@ class NamedStatements:
         self._package = package
 
     def __getitem__(self, name: str) -> str:
-        """Return the text of a statement.
-
-        Raises:
-            KeyError: the package has no statement of this name.
-        """
+        """Return the text of a statement."""
         try:
             return self.texts[name]
         except KeyError:
@@ -45,11 +41,7 @@ class NamedStatements:
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """All statements by name, in the order of their files.
-
-        Raises:
-            ValueError: two statements have the same name, or one can't be prepared.
-        """
+        """All statements by name, in the order of their files."""
         found: dict[str, str] = {}
         for file in _files(resources.files(self._package)):
             for name, text in statements_in(file.read_text("utf-8")):
@@ -212,12 +204,7 @@ _SQL_CHARACTERS_MAX: Final = 1_000_000
 def reading_relation(
     connection: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Any]
 ) -> duckdb.DuckDBPyRelation:
-    """Return the rows of one reading statement, which runs when they are fetched.
-
-    Raises:
-        QueryRefused: it is not one statement, would write, or lacks a value.
-        duckdb.Error: it can't be parsed or planned.
-    """
+    """Return the rows of one reading statement, which runs when they are fetched."""
     if len(sql) > _SQL_CHARACTERS_MAX:
         raise QueryRefused(f"it has {len(sql):,} characters; the limit is {_SQL_CHARACTERS_MAX:,}")
     check_text(sql)
@@ -242,11 +229,7 @@ def reading_relation(
 
 
 def check_text(sql: str) -> None:
-    """Refuse a statement that is no text: bytes that are not UTF-8 are half surrogates in Python.
-
-    Raises:
-        QueryRefused: it is not; the message says where.
-    """
+    """Refuse a statement with bytes that are not UTF-8, which are half surrogates in Python."""
     try:
         sql.encode()
     except UnicodeEncodeError as error:

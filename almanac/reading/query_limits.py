@@ -1,9 +1,7 @@
-"""The limits of a query: memory, threads, disk and time; no file, address or variable.
+"""Limits of a query: memory, threads, disk and time; no file, address or variable.
 
-A connection is in one of two phases. While a statement runs, a `QueryWatch` may interrupt it; after
-the watch has exited, nothing interrupts it, and it may be closed. Belongs here: restricting a
-connection, and stopping its query. Does not: which statements are allowed (queries). Sizes are in
-bytes, times in seconds.
+While a statement runs, a `QueryWatch` may interrupt it. After the watch has exited, nothing
+interrupts the connection, and it may be closed.
 """
 
 import os

@@ -3,8 +3,7 @@
     <temporary folder>/almanac-process-…/
 
 The process holds an OS lock on its folder until it ends. A folder whose lock is free was left by a
-killed process; the next process of the same user removes it. Belongs here: making and removing
-that folder. Does not: its content.
+killed process; the next process of the same user removes it.
 """
 
 import atexit

@@ -1,9 +1,7 @@
-"""The layouts in which prices come: long, wide, or bars (OHLCV) of one coin.
+"""Finds the timestamps, coins and prices in a frame: long, wide, or bars (OHLCV) of one coin.
 
-Belongs here: which column has the timestamps, the coins, the prices. Does not: reading files,
-parsing timestamps, the grid of bars (prices). Names of columns are compared without case, spaces
-and punctuation. A column with the name of a price field is never taken for a coin, unless the
-caller says so: coins have tickers such as OPEN and HIGH.
+Column names are compared without case, spaces and punctuation. A column with the name of a price
+field is a coin only if the user says so: coins have tickers such as OPEN and HIGH.
 """
 
 from collections.abc import Iterable, Mapping
@@ -82,9 +80,6 @@ def frame_of_rows(given: Any, name: str) -> pd.DataFrame | None:
     """Return lists of numbers, as ccxt and exchanges give bars, as a frame; None if it is no list.
 
     A row is ts, open, high, low, close, and maybe volume and more.
-
-    Raises:
-        InvalidArgument: the rows are not in this order.
     """
     if isinstance(given, Mapping) and isinstance(given.get("prices"), list):
         return pd.DataFrame(given["prices"], columns=["ts", "price"])  # CoinGecko.
@@ -98,12 +93,7 @@ def frame_of_rows(given: Any, name: str) -> pd.DataFrame | None:
 
 
 def arrange(frame: pd.DataFrame, name: str, coins: Coins | None) -> PriceColumns:
-    """Return prices by what they are.
-
-    Raises:
-        InvalidArgument: they are bars of one coin and `coins` does not name it, or a column may be
-            a coin or a field; the message says how to tell which.
-    """
+    """Return prices by what they are."""
     if frame.index.nlevels > 1:
         frame = frame.reset_index()
     if frame.columns.nlevels > 1:

@@ -1,9 +1,4 @@
-"""The prices that the user brings, as arrays of bars and coins.
-
-Belongs here: reading a frame, Parquet or CSV, the grid of bars, what is done with gaps and bad
-prices. Does not: which column is what (layouts), returns (returns), events (selection). A bar is
-half open: it covers its start, not its end. Instants are microseconds since 1970, UTC.
-"""
+"""Reads the user's prices into arrays of bars and coins."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,10 +84,6 @@ def read_prices(
 
     Bars (OHLCV) of one coin may also be lists of numbers, and of several coins a mapping of them;
     `coins` says whose bars they are, and which columns are coins though they are named as fields.
-
-    Raises:
-        InvalidArgument: it has no instants or prices, it does not say of which coin they are, a
-            coin has two prices of one bar, or an instant is not on the grid of bars.
     """
     close, opened, beside = _close_and_open(given, name, coins, tz)
     instants = _microseconds(close.index)
@@ -117,9 +108,6 @@ def read_market(given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo) -> Floa
     """Return the closes of a market series on the bars of the prices; NaN where it has none.
 
     `given` is the name of a coin in the prices, a Series, or a frame with one column of prices.
-
-    Raises:
-        InvalidArgument: it is none of these.
     """
     if isinstance(given, str) and given in prices.coins:
         return prices.close[:, prices.coins.index(given)]
@@ -184,9 +172,6 @@ def read_frame(given: Any, name: str, texts: Sequence[str] | None = None) -> pd.
     """Return what the caller gave as a pandas frame: a frame, rows, or a Parquet or CSV file.
 
     `texts` are columns of names of coins; None is where prices have them.
-
-    Raises:
-        InvalidArgument: it is none of these, or can't be read.
     """
     if isinstance(given, str | Path):
         path = local_path(given, name)

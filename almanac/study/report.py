@@ -14,8 +14,7 @@ from markupsafe import Markup
 from almanac.errors import InvalidArgument
 from almanac.events import Names, one_of
 from almanac.forms import render_html
-from almanac.study.prices import Prices
-from almanac.study.results import (
+from almanac.study.estimates import (
     Comparison,
     Control,
     Draws,
@@ -27,6 +26,7 @@ from almanac.study.results import (
     headline_of,
     weigh,
 )
+from almanac.study.prices import Prices
 from almanac.study.returns import Returns
 from almanac.study.significance import Verdict
 from almanac.study.windows import REASONS, StudyRows

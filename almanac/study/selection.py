@@ -1,8 +1,4 @@
-"""The coins that the names in prices, events and arguments of a study stand for.
-
-Belongs here: names that no coin has, and tickers of several coins, which do not stop a study. Does
-not: what a slug, a ticker or a pair is (almanac.coins).
-"""
+"""Selects the events, coins and markets of a study."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,11 +38,7 @@ class CoinNames:
 
 
 def name_coins(reader: Reader, names: Iterable[str], said: NamedCoins) -> CoinNames:
-    """Return the coins of names: what the caller says, else slugs, tickers, names or pairs.
-
-    Raises:
-        AmbiguousCoin, UnknownName: what the caller says is not one coin.
-    """
+    """Return the coins of names: what the caller says, else slugs, tickers, names or pairs."""
     texts = list(dict.fromkeys(names))
     found = find_pairs(reader, texts, said)
     return CoinNames(
@@ -73,21 +65,13 @@ def listed_coins(coins: Coins | None) -> list[str | Coin] | None:
 
 
 def selected_slugs(reader: Reader, coins: Coins | None) -> list[str] | None:
-    """Return the slugs of the coins that an argument selects, None if it selects every coin.
-
-    Raises:
-        AmbiguousCoin, UnknownName, InvalidArgument: a coin is not one.
-    """
+    """Return the slugs of the coins that an argument selects, None if it selects every coin."""
     wanted = listed_coins(coins)
     return None if wanted is None else [coin.slug for coin in resolve_each_pair(reader, wanted)]
 
 
 def refuse_same_coin(reader: Reader, coin: str, beside: Sequence[str], said: NamedCoins) -> None:
-    """Refuse bars of one coin beside a column of the same coin.
-
-    Raises:
-        InvalidArgument: there is one.
-    """
+    """Refuse bars of one coin beside a column of the same coin."""
     of = name_coins(reader, (coin, *beside), said).slugs
     same = [name for name in beside if name in of and of[name] == of.get(coin)]
     if same:
@@ -123,10 +107,6 @@ def read_markets(
     """Return the market of each column of the prices.
 
     `given` is a market as `read_market` takes it, None, or a mapping from coins to these.
-
-    Raises:
-        InvalidArgument: a market can't be read, a coin of the mapping has no prices, or the prices
-            have one coin and no market.
     """
     is_each = isinstance(given, Mapping) and not isinstance(given.get("prices"), list)
     # Names are looked up only if there are any.
@@ -226,11 +206,7 @@ class SelectedEvents:
 
 
 def price_columns(names: CoinNames, columns: tuple[str, ...]) -> dict[str, int]:
-    """Return the column of each slug in the prices.
-
-    Raises:
-        InvalidArgument: two names are one coin.
-    """
+    """Return the column of each slug in the prices."""
     found: dict[str, int] = {}
     for column, name in enumerate(columns):
         slug = names.slugs.get(name)
@@ -249,12 +225,7 @@ def select(
     filters: EventFilters,
     span: tuple[datetime, datetime],
 ) -> tuple[SelectedEvents, SelectedEvents]:
-    """Return the events as known at entry, and those of today's table; by the coins of the prices.
-
-    Raises:
-        InvalidArgument, UnknownName: a filter is wrong.
-        AmbiguousCoin: a filter is, or each name in the prices that is a coin at all.
-    """
+    """Return the events as known at entry, and those of today's table."""
     with reader.pinned():
         named = name_coins(reader, names, said_coins(filters.coins))
         columns = price_columns(named, names)
@@ -331,9 +302,6 @@ def select_given(
 
     `coin` is a name as in the prices, or another name of the same coin. An event enters at its date
     less the lead if it was known by then; one without a `known_from` counts as known.
-
-    Raises:
-        InvalidArgument: a column is missing or can't be read, or an event has a coin twice.
     """
     frame = read_frame(events, "events", texts=("coin",))
     missing = [name for name in ("event_id", "coin", "date") if name not in frame.columns]

@@ -1,7 +1,6 @@
-"""Tests over rows: cross-sectional t, Patell, BMP, adjusted BMP, sign, two-way clusters.
+"""Significance tests: parametric, rank and calendar-time tests.
 
-Each test takes one number a row (a cumulated abnormal return) and returns a `Verdict`. Belongs
-here: formulas of the papers over plain arrays. Does not: ranks (ranks), days and blocks (calendar).
+A parametric test takes one number a row (a cumulated abnormal return) and returns a `Verdict`.
 """
 
 from collections.abc import Iterable, Iterator

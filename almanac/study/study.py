@@ -13,9 +13,7 @@ from almanac.errors import InvalidArgument
 from almanac.events import Basis, Coins, Names, one_of
 from almanac.instants import Duration, duration
 from almanac.reader import Reader
-from almanac.study.prices import MICROSECOND, Bars, Prices, Stamp, read_prices
-from almanac.study.report import Study, require, some_names
-from almanac.study.results import (
+from almanac.study.estimates import (
     Draws,
     Weighting,
     Weights,
@@ -23,6 +21,8 @@ from almanac.study.results import (
     naive_table,
     weigh,
 )
+from almanac.study.prices import MICROSECOND, Bars, Prices, Stamp, read_prices
+from almanac.study.report import Study, require, some_names
 from almanac.study.returns import Kind, Model, Returns, Steps, returns_of
 from almanac.study.selection import (
     EventFilters,

@@ -22,8 +22,8 @@ from rich.table import Table
 
 import almanac
 from almanac.reader import Reader
+from almanac.study.estimates import Draws, figures_of, naive_table
 from almanac.study.prices import Floats, Prices
-from almanac.study.results import Draws, figures_of, naive_table
 from almanac.study.returns import Model, returns_of
 from almanac.study.selection import EventFilters, SelectedEvents, select
 from almanac.study.windows import Spans, place

@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 
 from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people
-from almanac.reading.published import set_aside_foreign_wal
+from almanac.reading.attached_file import set_aside_foreign_wal
 from almanac.reading.temporary import own_folder
 from pipeline.console import print_json, quota_left
 from pipeline.health.report import LEAST_FREE_BYTES

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import almanac
 from almanac.adapters import freqtrade, nautilus
 from almanac.command_line import main
-from almanac.joins import attach_known
+from almanac.database import Database
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.almanac.test_database import NOW, at
 from tests.warehouse.answers.handmade import Known
@@ -241,15 +241,9 @@ def test_a_column_that_is_read_in_parts_is_judged_by_all_of_its_texts(
     with pytest.raises(almanac.AmbiguousCoin):
         db.attach_known(frame)
     table = pa.Table.from_pandas(frame)
-    options: dict[str, Any] = {
-        "prefix": "",
-        "categories": None,
-        "min_impact": None,
-        "unknown": "raise",
-    }
-    found = attach_known(
-        db.reader, table.to_reader(), ts="ts", coin="coin", horizon="7d", rows_max=4, **options
-    )
+    sliced = Database(db.reader)
+    sliced._rows_max = 4
+    found = sliced.attach_known(table.to_reader())
     with pytest.raises(almanac.AmbiguousCoin):
         found.read_all()
 

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from almanac.reading import answers, published
+from almanac.reading import answers, attached_file
 from almanac.reading.answers import FileForm, write_answer
 from almanac.reading.connections import DUCKDB_MAJOR
 from almanac.reading.query_limits import QueryLimits
@@ -318,7 +318,7 @@ for _ in range(500):
 def unclosable(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Unclosable]]:
     opened: list[Unclosable] = []
     replacement = opening(Unclosable, opened)
-    for module in (published, answers):
+    for module in (attached_file, answers):
         monkeypatch.setattr(module, "open_published", replacement)
     yield opened
     for connection in opened:
@@ -364,7 +364,7 @@ def test_a_stopped_answer_gives_the_reason_even_if_its_connection_does_not_close
 
 def test_an_error_of_closing_is_passed_on(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replacement = opening(Refusing, [])
-    for module in (published, answers):
+    for module in (attached_file, answers):
         monkeypatch.setattr(module, "open_published", replacement)
     with pytest.raises(duckdb.IOException, match="the disk is gone"), connected(warehouse):
         pass

@@ -22,7 +22,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from almanac.reading import published
+from almanac.reading import attached_file
 from almanac.reading.answers import write_answer
 from almanac.reading.query_limits import QueryLimits
 from tests.hangs import HANGS_AFTER_S
@@ -260,7 +260,7 @@ def test_a_file_without_a_hard_link_is_read_and_a_writing_with_is_refused(
     def refuse(*_: object) -> None:
         raise PermissionError("no links here")
 
-    monkeypatch.setattr(published.os, "link", refuse)
+    monkeypatch.setattr(attached_file.os, "link", refuse)
     with connected(untouched.warehouse) as connection:
         assert run_sql(connection, "FROM events").count == 2
         for sql in SECTIONS["write"]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from almanac.reading import answers, published
+from almanac.reading import answers, attached_file
 
 BLOCKED_S = 30.0
 """How long `close` blocks in a test, which must not wait for it."""
@@ -63,7 +63,7 @@ def opening(
     kind: type[Unclosable], opened: list[Unclosable]
 ) -> Callable[..., duckdb.DuckDBPyConnection]:
     """Return a replacement of `open_published` that returns connections of this kind."""
-    usual = published.open_published
+    usual = attached_file.open_published
 
     def open_one(*arguments: Any) -> Any:
         opened.append(kind(usual(*arguments)))
@@ -80,7 +80,7 @@ def main() -> None:
     choose = commands._choose_limits
     setattr(commands, "_choose_limits", lambda *given: replace(choose(*given), grace_s=grace_s))  # noqa: B010
     opened = opening(Deadlocked, [])
-    for module in (published, answers):
+    for module in (attached_file, answers):
         setattr(module, "open_published", opened)  # noqa: B010
     command_line.main()
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import duckdb
 
-from almanac.reading.published import attach_published
+from almanac.reading.attached_file import attach_published
 from warehouse.batch_problems import BatchProblem, problems_of_damaged, problems_of_record
 from warehouse.errors import BatchFailed, DamagedBatch, LakeDamaged, UnknownBatch
 from warehouse.files.storage import Storage

@@ -16,7 +16,7 @@ from typing import Final
 
 import duckdb
 
-from almanac.reading.published import attach_published
+from almanac.reading.attached_file import attach_published
 from almanac.reading.temporary import own_folder
 from warehouse.errors import (
     CheckUnfinished,

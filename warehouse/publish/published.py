@@ -13,8 +13,8 @@ from typing import Final
 
 import duckdb
 
+from almanac.reading.attached_file import attach_published
 from almanac.reading.connections import open_memory
-from almanac.reading.published import attach_published
 from warehouse.publish.contents import contents_in
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS

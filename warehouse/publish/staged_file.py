@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from almanac.reading.published import remove_abandoned_links, set_aside_foreign_wal
+from almanac.reading.attached_file import remove_abandoned_links, set_aside_foreign_wal
 from warehouse.files.documents import formatted, read_sealed, sealed, sha256_of
 from warehouse.files.file_modes import close_for_writing
 from warehouse.files.storage import Storage, make_folders, sync

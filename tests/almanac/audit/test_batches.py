@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from almanac.audit.audit import audit
+from almanac.audit.findings import RowStore
 from almanac.audit.places import as_text
 from almanac.audit.report import Audit
-from almanac.audit.result import RowStore
-from almanac.audit.signals import read_signals
+from almanac.audit.user_rows import read_signals
 from almanac.command_line import main
 from almanac.database import Database
 from almanac.errors import InvalidArgument

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import almanac
-from almanac.audit.signals import suggested_fields
+from almanac.audit.user_rows import suggested_fields
 from almanac.command_line import main
 from almanac.database import Database
 from almanac.errors import InvalidArgument

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import almanac
+from almanac.database import Database
 from almanac.errors import InvalidArgument, UnknownName
-from almanac.joins import attach_known, features
 from tests.almanac.joins.test_attach_known import (
     ABSENCES,
     ADDED,
@@ -71,8 +71,15 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[almanac.Database]:
         yield opened
 
 
-def attached(db: almanac.Database, source: Any, **options: Any) -> Any:
-    return attach_known(db.reader, source, **{**OPTIONS, **options})
+def in_slices(db: Database, rows_max: int) -> Database:
+    """Return the same database, which answers at most so many rows at a time."""
+    found = Database(db.reader)
+    found._rows_max = rows_max
+    return found
+
+
+def attached(db: almanac.Database, source: Any, rows_max: int = 1_000_000, **options: Any) -> Any:
+    return in_slices(db, rows_max).attach_known(source, **{**OPTIONS, **options})
 
 
 @settings(max_examples=10, deadline=None)
@@ -202,17 +209,15 @@ def test_a_failure_leaves_the_file_that_was_there(db: almanac.Database, tmp_path
 KILLED = """
 import os, signal, sys
 import pyarrow as pa
-from almanac.joins import attach_known
-from almanac.reader import Reader
-from pathlib import Path
-from tests.almanac.joins.test_slices import OPTIONS, ROWS
+import almanac
+from tests.almanac.joins.test_slices import OPTIONS, ROWS, in_slices
 
 def batches():
     yield pa.RecordBatch.from_pylist(ROWS)
     os.kill(os.getpid(), signal.SIGKILL)
 
 rows = pa.RecordBatchReader.from_batches(pa.Table.from_pylist(ROWS).schema, batches())
-attach_known(Reader(Path(sys.argv[1])), rows, to=sys.argv[2], rows_max=10, **OPTIONS)
+in_slices(almanac.open(sys.argv[1]), 10).attach_known(rows, to=sys.argv[2], **OPTIONS)
 """
 
 
@@ -301,12 +306,10 @@ def test_features_in_slices_give_the_answer_of_one(
         "categories": None,
         "min_impact": None,
     }
-    expected = features(db.reader, index, **options)
-    pd.testing.assert_frame_equal(
-        features(db.reader, index, rows_max=rows_max, **options), expected
-    )
+    expected, slices = db.features(index, **options), in_slices(db, rows_max)
+    pd.testing.assert_frame_equal(slices.features(index, **options), expected)
     target = tmp_path_factory.mktemp("features") / "out.parquet"
-    assert features(db.reader, index, rows_max=rows_max, to=target, **options) == len(expected)
+    assert slices.features(index, to=target, **options) == len(expected)
     written = pq.read_table(target)
     assert written.column_names == ["ts", "symbol", *expected.columns]
     assert written["ts"].to_pylist() == [ts.to_pydatetime() for ts, _ in expected.index]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from almanac.study.results import Draws, Group, Weights, compared, equal, headline_of
+from almanac.study.estimates import Draws, Group, Weights, compared, equal, headline_of
 from almanac.study.returns import Model, returns_of
 from almanac.study.significance import cross_sectional
 from almanac.study.windows import Spans, fit

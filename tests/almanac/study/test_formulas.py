@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from almanac.study import significance
+from almanac.study.estimates import adjusted
 from almanac.study.prices import Floats
-from almanac.study.results import adjusted
 from almanac.study.returns import Returns, returns_of
 from almanac.study.significance import (
     _ranked,

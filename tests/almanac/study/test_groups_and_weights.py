@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from almanac.study.results import (
+from almanac.study.estimates import (
     Comparison,
     Draws,
     Group,

@@ -10,7 +10,7 @@ from time import time
 
 import pytest
 
-from almanac.reading.published import set_aside_foreign_wal
+from almanac.reading.attached_file import set_aside_foreign_wal
 from catalog.sandbox.sandbox import Sandbox
 from catalog.server.app import ServerOptions
 from pipeline.runs.store import Damage, set_aside

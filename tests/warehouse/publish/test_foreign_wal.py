@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from almanac.reading.published import set_aside_foreign_wal
+from almanac.reading.attached_file import set_aside_foreign_wal
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.queries import connected, run_sql
 

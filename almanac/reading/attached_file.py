@@ -1,10 +1,8 @@
-"""The published file, attached for reading.
+"""Attaches the published file for reading.
 
 It is attached through a hard link in a folder that is removed before the first query. DuckDB lets
 SQL read and write every attached file and the `.wal` beside it, even if external access is off;
-SQL can't open a name that no longer exists. A `.wal` that another program left beside the file
-does not block readers either. Belongs here: attaching, and setting such a `.wal` aside. Does not:
-what a query may do (query_limits).
+SQL can't open a name that no longer exists. A foreign `.wal` does not block readers either.
 """
 
 import logging
@@ -35,11 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 def attach_published(connection: duckdb.DuckDBPyConnection, warehouse: Path, alias: str) -> None:
-    """Attach a published file read-only; a foreign `.wal` is set aside first.
-
-    Raises:
-        duckdb.Error: it can't be opened. The text names the file, not our link to it.
-    """
+    """Attach a published file read-only; a foreign `.wal` is set aside first."""
     set_aside_foreign_wal(warehouse)
     with _linked(warehouse) as path:
         # No value can be bound in it.
@@ -158,9 +152,6 @@ def connect(
     Add a data frame with `connection.register("name", frame)`. `own_files` allows everything that
     DuckDB can access, as `FROM 'mine.csv'` and `FROM frame`, without limits: use it for your own
     SQL, not for others'.
-
-    Raises:
-        WarehouseError: there is no warehouse, or it can't be opened.
     """
     return open_published(warehouse, () if not own_files else None, limits)
 
@@ -189,10 +180,6 @@ def run_sql(
     """Run one reading statement; return all of its rows, or the first `rows_max`.
 
     `values` has the texts for the named parameters of the statement, such as `$ts`.
-
-    Raises:
-        QueryRefused: it is not one statement, would write, takes too long, or fails; the message
-            says how.
     """
     with explained(QueryWatch(connection, limits, program)):
         relation = reading_relation(connection, sql, values)

@@ -1,4 +1,4 @@
-"""The verdicts of an audit: findings in memory or in a temporary Parquet file, and their counts."""
+"""The findings of an audit: in memory or in a temporary Parquet file, with their counts."""
 
 import os
 from collections import Counter
@@ -10,7 +10,7 @@ from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from almanac.audit.fields import COIN, EVENT, GROUPS, JUDGED, NO_EVENT, SEVERITY
-from almanac.audit.signals import suggested_fields
+from almanac.audit.user_rows import suggested_fields
 from almanac.errors import InvalidArgument, WarehouseError
 from almanac.reading.temporary import own_folder
 from almanac.results import FIRST, LAST, Result
@@ -43,11 +43,7 @@ class RowStore:
         self.counts: Counter[tuple[str, ...]] = Counter()
 
     def append(self, table: "pa.Table") -> None:
-        """Add rows.
-
-        Raises:
-            WarehouseError: the disk of the temporary folder is full.
-        """
+        """Add rows."""
         self._schema = self._schema or table.schema
         for row in table.group_by(self._keys).aggregate([([], "count_all")]).to_pylist():
             self.counts[tuple(row[key] for key in self._keys)] += row["count_all"]
@@ -163,12 +159,7 @@ class StoredRows(Result):
         return Result(last)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the rows to a Parquet file. A complete file replaces an existing one.
-
-        Raises:
-            InvalidArgument: `path` is not a path.
-            OSError: the file can't be written.
-        """
+        """Write the rows to a Parquet file. A complete file replaces an existing one."""
         import pyarrow as pa
 
         tables = (pa.Table.from_batches([batch]) for batch in self.reader())
@@ -309,11 +300,7 @@ class AuditFindings:
         return suggested_fields(self.ignored)
 
     def failures(self, max_unjudged: float | None = None, require: Iterable[str] = ()) -> list[str]:
-        """Return why this is not clean, a sentence each; the arguments are those of `assert_clean`.
-
-        Raises:
-            InvalidArgument: an argument is wrong.
-        """
+        """Return why this is not clean, a sentence each; arguments as in `assert_clean`."""
         groups, found = self.groups, []
         if groups["leak"]:
             found.append(f"{count_rows(groups['leak'])} used something that was not known")
@@ -352,11 +339,7 @@ class AuditFindings:
 
 
 def unjudged_limit(given: float, rows: int) -> float:
-    """Return how many of the rows may not be judged: a number of rows, or a share of them.
-
-    Raises:
-        InvalidArgument: it is neither.
-    """
+    """Return how many of the rows may not be judged: a number of rows, or a share of them."""
     if isinstance(given, float) and 0 <= given <= 1:
         return given * rows
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:

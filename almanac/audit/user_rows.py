@@ -1,7 +1,4 @@
-"""Columns with other names: those of `attach_known` and `features`, and lookalikes of fields.
-
-Belongs here: names. Does not: reading the columns (signals).
-"""
+"""Reads the rows that the user audits, and finds the field that each column holds."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -64,9 +61,6 @@ def written_columns(names: list[str], given: Mapping[str, str | None]) -> dict[s
     """Return the field of each column that `attach_known` or `features` wrote, with its prefix.
 
     Empty if the rows name their events in another way.
-
-    Raises:
-        InvalidArgument: several prefixes are there.
     """
     by_letters = {plain_name(name): name for name in names}
     named = [plain_name(column) for column, field in given.items() if field == EVENT]
@@ -185,10 +179,6 @@ def read_signals(
     """Open rows: a frame (pandas, Polars, Arrow), a list of dicts, a reader, a dataset, or a file.
 
     A batch has at most `rows_max` rows.
-
-    Raises:
-        InvalidArgument: it can't be read, or lacks a column; the message lists what it has. Reading
-            the batches raises it, too.
     """
     if isinstance(source, (str, Path)) and Path(source).name.lower().endswith(TEXT):
         return _open_csv(local_path(source, "signals"), decided_at, fields, rows_max)

@@ -1,7 +1,4 @@
-"""What each row counts in a mean: each row the same, or each event the same.
-
-Belongs here: the share of a row, and means over the rows of one event. Does not: tests.
-"""
+"""Estimates of a study: weights, mean returns by bar, tests, groups and their comparison."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
