@@ -23,13 +23,12 @@ import pyarrow as pa
 import pytest
 
 from almanac.reading import attached_file
-from almanac.reading.answers import write_answer
+from almanac.reading.answers import FileForm, write_answer
 from almanac.reading.query_limits import QueryLimits
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.run_apart import DATA_BYTES_MAX
 from warehouse.queries import (
-    FileForm,
     QueryRefused,
     connect,
     connected,
