@@ -8,7 +8,6 @@
     │   ├── QuotaUnknown       the service has not reported the rest of the month
     │   └── TooSlow            a 500 after a long wait: request less, then retry
     ├── Defer                  quota used up, or a long wait requested: resume at `resume_at`
-    ├── SkipRecord             one record can't be read: leave it out, count it, continue
     └── Stop                   the same call would fail again
         ├── AccessDenied       401, 402, 403
         │   ├── KeyRejected    the key is missing, unknown or revoked
@@ -149,12 +148,6 @@ class Defer(CatalogError):
         self.reason: Reason = reason
         self.estimated = estimated
         self.period: Period = period
-
-
-class SkipRecord(CatalogError):
-    """One record can't be read."""
-
-    next_step = "The record is left out and counted; the others continue"
 
 
 class Stop(CatalogError):

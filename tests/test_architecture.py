@@ -52,7 +52,7 @@ FLOORS = {
     "catalog.server": (
         "accounts docs_page hosting request_guard store",
         "exchange gating memory_view",
-        "gateway routes webhooks",
+        "routes webhooks",
         "app state_dir",
     ),
     "catalog.sandbox": (
@@ -247,7 +247,7 @@ def test_only_the_settings_read_the_environment() -> None:
 
 
 def test_the_gateway_shares_no_code_with_a_client() -> None:
-    for name in ("gateway", "accounts"):
+    for name in ("app", "accounts"):
         names = imports_of(ROOT / "catalog/server" / f"{name}.py")
         assert not [imported for imported in names if imported.startswith("resources")]
 

@@ -1,18 +1,27 @@
-"""The ASGI application: layers from the outside in, then the routes, and the server's metrics.
+"""The ASGI application: its layers from the outside in, then the routes, and its metrics.
 
-entry (time and headers of every answer) → metrics → CORS → gateway → gzip → routes
+    entry (time and headers of every response) → metrics → CORS → gateway → gzip → routes
+
+The gateway checks sizes, retired paths, key, quota, rate and time limit. Each request that passes
+counts once against the quota. A request that the gateway refuses does not (interface 5, 7, 8.1;
+decisions on keys, limits and what counts).
 """
 
 import asyncio
+import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
@@ -20,12 +29,237 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from catalog.contract import constants
-from catalog.server.accounts import KeyRing, UsageBook
-from catalog.server.exchange import Exchange, attach, dated, exchange_of
-from catalog.server.gateway import Gateway
+from catalog.contract import constants, errors
+from catalog.contract.errors import ApiError
+from catalog.contract.records import instant_text
+from catalog.contract.token_bucket import TokenBucket
+from catalog.server.accounts import Grant, KeyRing, UsageBook, quota_period
+from catalog.server.exchange import Exchange, attach, dated, error_answer, exchange_of
 from catalog.server.routes import CatalogRoutes, CursorSigner, ExportRoute
 from catalog.server.store import CatalogStore
+
+_NS_PER_S = 1_000_000_000
+
+
+class RateLimiter:
+    """Lets up to `burst` requests pass, and `rate_per_s` more each second.
+
+    It divides a nanosecond into ticks, so that the interval of a token is a whole number of ticks.
+    """
+
+    __slots__ = ("_bucket", "_full_at", "_ticks_per_ns")
+
+    def __init__(self, *, rate_per_s: float, burst: int) -> None:
+        rate = Fraction(str(rate_per_s))
+        self._ticks_per_ns = rate.numerator
+        self._bucket = TokenBucket(rate.denominator * _NS_PER_S, burst)
+        self._full_at = 0
+
+    def take(self, now_ns: int) -> bool:
+        """Take one token if there is one."""
+        now = now_ns * self._ticks_per_ns
+        full_at, valid_at = self._bucket.take(self._full_at, now)
+        if valid_at > now:
+            return False
+        self._full_at = full_at
+        return True
+
+
+class ExportLimiter:
+    """Lets one export a key pass in each interval, whatever rate and burst allow."""
+
+    def __init__(self, *, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._last_ns: dict[str, int] = {}
+
+    def wait_s(self, grant: Grant, now_ns: int) -> float:
+        """Return how long the key has to wait for its next export; 0 is now."""
+        last_ns = self._last_ns.get(grant.meter_id)
+        if last_ns is None:
+            return 0.0
+        interval_s = self._interval_s
+        if grant.export_interval_s is not None:
+            interval_s = grant.export_interval_s
+        return max(0.0, interval_s - (now_ns - last_ns) / _NS_PER_S)
+
+    def passed(self, grant: Grant, now_ns: int) -> None:
+        self._last_ns[grant.meter_id] = now_ns
+
+
+log = logging.getLogger(__name__)
+
+OPEN_PATHS = frozenset({"/", constants.OPENAPI_PATH, "/docs", "/healthz", "/metrics"})
+"""Paths that need no key and count against no quota."""
+_RETIRED = re.compile(r"/v1(/.*)?|/(events|coins|categories)(/.*)?", re.DOTALL)
+_BEARER = "bearer "
+
+
+class Gateway:
+    """ASGI layer that passes a request on or answers it with an error."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        keys: KeyRing,
+        usage: UsageBook,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+        time_limit_s: float = constants.REQUEST_TIMEOUT_S,
+        export_interval_s: float = constants.EXPORT_INTERVAL_S,
+    ) -> None:
+        self._app = app
+        self._keys = keys
+        self._usage = usage
+        self._monotonic_ns = monotonic_ns
+        self._time_limit_s = time_limit_s
+        self._exports = ExportLimiter(interval_s=export_interval_s)
+        self._limiters: dict[str, tuple[tuple[float, int], RateLimiter]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = False
+
+        async def send_noting_start(message: Message) -> None:
+            nonlocal began
+            if message["type"] == "http.response.start":
+                began = True
+                message["headers"] = [*message["headers"], *self._quota_headers(scope)]
+            await send(message)
+
+        try:
+            self._admit(scope)
+            await self._within_time(scope, receive, send_noting_start)
+        except ApiError as error:
+            failure = error
+        except HTTPException as error:
+            failure = _as_api_error(error)
+        except Exception:
+            exchange = exchange_of(scope)
+            log.exception(
+                "%s %s failed: request=%s", scope["method"], exchange.route, exchange.request_id
+            )
+            failure = errors.InternalError()
+        else:
+            return
+        if began:
+            # Part of the body is sent: only a broken connection shows the client the failure.
+            raise ConnectionAbortedError("the response failed after it had started") from failure
+        await error_answer(failure, scope)(scope, receive, send_noting_start)
+
+    def _admit(self, scope: Scope) -> None:
+        path: str = scope["path"]
+        if len(path) > constants.PATH_LENGTH_MAX:
+            raise errors.UriTooLong(f"The path is longer than {constants.PATH_LENGTH_MAX}")
+        if len(scope["query_string"]) > constants.QUERY_LENGTH_MAX:
+            raise errors.UriTooLong(f"The query is longer than {constants.QUERY_LENGTH_MAX}")
+        if sum(len(k) + len(v) for k, v in scope["headers"]) > constants.HEADERS_BYTES_MAX:
+            raise errors.HeadersTooLarge(
+                f"The headers are larger than {constants.HEADERS_BYTES_MAX} bytes"
+            )
+        if path in OPEN_PATHS:
+            return
+        if _RETIRED.fullmatch(path):
+            raise errors.VersionRetired()
+        exchange = exchange_of(scope)
+        grant = self._keys.find(presented_key(scope))
+        if grant is None:
+            raise errors.Forbidden()
+        exchange.grant = grant
+        # A plan without the export is answered by the route that it has none.
+        exports = path == constants.EXPORT_PATH and grant.plan.export
+        self._charge(grant, exchange, exports=exports)
+
+    def _charge(self, grant: Grant, exchange: Exchange, *, exports: bool) -> None:
+        """Count the request; one that is refused takes from no limiter and no quota."""
+        if self._usage.exhausted(grant, exchange.now):
+            wait = quota_period(exchange.now).end - exchange.now
+            raise errors.QuotaExceeded(headers={"Retry-After": str(ceil(wait.total_seconds()))})
+        now_ns = self._monotonic_ns()
+        wait_s = self._exports.wait_s(grant, now_ns) if exports else 0.0
+        if wait_s > 0:
+            raise errors.RateLimited(headers={"Retry-After": str(ceil(wait_s))})
+        if not self._limiter(grant).take(now_ns):
+            raise errors.RateLimited(headers={"Retry-After": "1"})
+        if exports:
+            self._exports.passed(grant, now_ns)
+        self._usage.charge(grant, exchange.now)
+
+    def _quota_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        """Return what is left of the month, for an answer to a valid key (decisions)."""
+        exchange = exchange_of(scope)
+        if exchange.grant is None:
+            return []
+        grant, now = exchange.grant, exchange.now
+        headers = [(b"x-ratelimit-reset", _reset_of(now.year, now.month))]
+        limit = grant.monthly_quota
+        if limit is not None:
+            remaining = max(0, limit - self._usage.used(grant, now))
+            headers += [
+                (b"x-ratelimit-limit", b"%d" % limit),
+                (b"x-ratelimit-remaining", b"%d" % remaining),
+            ]
+        return headers
+
+    def _limiter(self, grant: Grant) -> RateLimiter:
+        limits = (grant.rate_per_s, grant.burst)
+        known = self._limiters.get(grant.meter_id)
+        if known is None or known[0] != limits:
+            limiter = RateLimiter(rate_per_s=grant.rate_per_s, burst=grant.burst)
+            known = self._limiters[grant.meter_id] = (limits, limiter)
+        return known[1]
+
+    async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the routes; the time limit applies until the first byte of the answer."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._time_limit_s) as limit:
+
+                async def send_in_time(message: Message) -> None:
+                    if message["type"] == "http.response.start":
+                        # Work that never awaits can't be interrupted, but it is late too.
+                        if loop.time() > (limit.when() or 0):
+                            raise TimeoutError
+                        limit.reschedule(None)
+                    await send(message)
+
+                await self._app(scope, receive, send_in_time)
+        except TimeoutError as error:
+            raise errors.RequestTimeout() from error
+
+
+@lru_cache(maxsize=64)
+def _reset_of(year: int, month: int) -> bytes:
+    """Return the text of the reset; made once a month, since each answer has it."""
+    return instant_text(quota_period(datetime(year, month, 1, tzinfo=UTC)).end).encode()
+
+
+def presented_key(scope: Scope) -> str:
+    """Return the key of the request, from either header (interface 5.2 and 5.3).
+
+    Raises:
+        Forbidden: no key, or two different ones.
+    """
+    found: set[str] = set()
+    for name, value in scope["headers"]:
+        if name == b"x-api-key":
+            found.add(value.decode("latin-1").strip())
+        elif name == b"authorization":
+            text = value.decode("latin-1").strip()
+            if text[: len(_BEARER)].lower() == _BEARER:
+                found.add(text[len(_BEARER) :].strip())
+    if len(found) != 1:
+        raise errors.Forbidden()
+    return found.pop()
+
+
+def _as_api_error(error: HTTPException) -> ApiError:
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        return errors.MethodNotAllowed(headers=headers)
+    return errors.NotFound("No such path", headers=headers)
+
 
 _GZIP_LEVEL = 5
 _GZIP_FROM_BYTES = 1_000

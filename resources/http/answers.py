@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
-from catalog.contract.bodies import ListBody, ListShape, is_wrapped, list_body, single_body
+from catalog.contract.bodies import ListBody, list_body, single_body
 from resources.errors import NotData, NotDataKind, TooLarge, TruncatedBody, VersionGone
 from resources.http.calls import Answer
 from resources.http.responses import BodyShape, looks_like_html, read_error_body
@@ -32,14 +32,13 @@ _KEY_CHARS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class RawPage:
-    """A page as the service sent it, with its request and its headers.
+    """A page as the service sent it, with its parameters and its headers.
 
-    `body` is decompressed, `wire_bytes` is its size as sent. `total`, `limit` and `cursor_out` are
-    None if the page has none. `ids` has a key for every row, in order. `date` is the service's
-    time, `date_doubt` why it is not the Date of the answer. `attempts` counts the requests sent.
+    `body` is decompressed. `total`, `limit` and the cursors are None if the page has none. `ids`
+    has a key for every row, in order. `date` is the service's time, `date_doubt` the reason if it
+    is not the Date of the response. `attempts` counts the requests sent.
     """
 
-    path: str
     params: Mapping[str, str]
     cursor_in: str | None
     cursor_out: str | None
@@ -47,18 +46,10 @@ class RawPage:
     ids: tuple[str, ...] = field(repr=False)
     total: int | None
     limit: int | None
-    shape: ListShape
-    status: int
     headers: dict[str, str] = field(repr=False)
     date: datetime
     date_doubt: str
-    received_at: datetime
     attempts: int
-    wire_bytes: int
-
-    @property
-    def date_known(self) -> bool:
-        return not self.date_doubt
 
     @property
     def rows(self) -> int:
@@ -85,7 +76,6 @@ def read_page(
     meta = found.meta or {}
     _check_rows(len(found.rows), params, call)
     return RawPage(
-        path=path,
         params=params,
         cursor_in=cursor,
         cursor_out=_cursor(meta.get("cursor")),
@@ -93,14 +83,10 @@ def read_page(
         ids=tuple(row_key(row, key_fields) for row in found.rows),
         total=_count(meta.get("total")),
         limit=_count(meta.get("limit")),
-        shape=found.shape,
-        status=answer.status,
         headers=answer.headers,
         date=answer.date,
         date_doubt=answer.date_doubt,
-        received_at=answer.received_at,
         attempts=answer.attempts,
-        wire_bytes=answer.wire_bytes,
     )
 
 
@@ -203,68 +189,50 @@ EVENT_STATUSES: Final = frozenset({200, 404, 410})
 _PLAN_CHARS: Final = 200
 _PERIOD_MAX: Final = timedelta(days=366)
 _YEARS: Final = range(1900, 2201)
-_NAMES: Final = ("plan", "period", "used", "limit", "remaining", "resetAt", "rate", "burst")
 
 
 @dataclass(frozen=True, slots=True)
 class EventAnswer:
-    """The answer for one event: `found`, `gone` (410, cancelled) or `not_found` (404).
+    """The response for one event: `found`, `gone` (410, cancelled) or `not_found` (404).
 
-    `shape` is that of the body: a `not_found` in `html` may be from a gateway and not from the
-    catalog, so it is no evidence of a withdrawal. `wrapped` is a body inside `data`.
+    `shape` is that of the body: a `not_found` in `html` may come from a gateway and not from the
+    catalog, so it is no evidence of a withdrawal.
     """
 
     event_id: str
     status: EventStatus
     body: bytes = field(repr=False)
     shape: BodyShape
-    wrapped: bool
-    cancelled_at: datetime | None
     date: datetime
     date_doubt: str
-    received_at: datetime
     attempts: int
 
 
 def read_event(answer: Answer, *, event_id: str, call: str) -> EventAnswer:
-    """Read the answer to a single look-up (interface 4.4, decisions).
+    """Read the response to a single look-up (interface 4.4, decisions).
 
     Raises:
         TruncatedBody, NotData: a 200 that is no JSON object.
         VersionGone: a 410 that is about the interface, not the event.
     """
+    status: EventStatus = "found"
+    shape: BodyShape = "json"
     if answer.status == 200:
-        content = decoded_json(answer, call)
-        if not isinstance(content, dict):
+        if not isinstance(decoded_json(answer, call), dict):
             raise _not_an_object(answer, call)
-        return _event_answer(answer, event_id, "found", "json", wrapped=is_wrapped(content))
-    error_body = read_error_body(answer.body, answer.headers.get("content-type", ""))
-    if error_body.code == "version_retired":
-        raise VersionGone(f"{call} was answered {answer.status}")
-    status: EventStatus = "gone" if answer.status == 410 else "not_found"
-    cancelled_at = read_instant((error_body.fields or {}).get("cancelledAt"))
-    return _event_answer(answer, event_id, status, error_body.shape, cancelled_at=cancelled_at)
-
-
-def _event_answer(
-    answer: Answer,
-    event_id: str,
-    status: EventStatus,
-    shape: BodyShape,
-    *,
-    wrapped: bool = False,
-    cancelled_at: datetime | None = None,
-) -> EventAnswer:
+    else:
+        error_body = read_error_body(answer.body, answer.headers.get("content-type", ""))
+        if error_body.code == "version_retired":
+            raise VersionGone(f"{call} was answered {answer.status}")
+        status = "gone" if answer.status == 410 else "not_found"
+        shape = error_body.shape
     return EventAnswer(
         event_id=event_id,
         status=status,
         body=answer.body,
         shape=shape,
-        wrapped=wrapped,
-        cancelled_at=cancelled_at,
         date=answer.date,
         date_doubt=answer.date_doubt,
-        received_at=answer.received_at,
         attempts=answer.attempts,
     )
 
@@ -313,7 +281,8 @@ def read_coin(answer: Answer, *, slug: str, call: str) -> CoinAnswer:
 class UsageAnswer:
     """The usage of the month that the service reports; None is not reported.
 
-    `limit` None with `"limit" in named` is no quota (Enterprise). `extra` has the unknown names.
+    `is_unlimited`: the service reports that there is no quota (Enterprise), and does not just leave
+    it out.
     """
 
     plan: str | None
@@ -325,16 +294,9 @@ class UsageAnswer:
     period_end: datetime | None
     rate: float | None
     burst: int | None
-    named: frozenset[str]
-    extra: Mapping[str, Any]
-    body: bytes = field(repr=False)
+    is_unlimited: bool
     date: datetime
     received_at: datetime
-
-    @property
-    def is_unlimited(self) -> bool:
-        """Whether the service reports that there is no quota, and does not just leave it out."""
-        return self.limit is None and "limit" in self.named
 
     @property
     def account(self) -> ReportedLimits | None:
@@ -368,16 +330,14 @@ def read_usage(answer: Answer, *, call: str) -> UsageAnswer:
     return UsageAnswer(
         plan=storable_text(plan[:_PLAN_CHARS].lower()) if isinstance(plan, str) else None,
         used=_integer(content.get("used")),
-        limit=_integer(content.get("limit")),
+        limit=(limit := _integer(content.get("limit"))),
         remaining=_integer(content.get("remaining")),
         reset_at=read_instant(content.get("resetAt")),
         period_start=read_instant(span.get("start")),
         period_end=read_instant(span.get("end")),
         rate=_number(content.get("rate")),
         burst=_integer(content.get("burst")),
-        named=frozenset(content),
-        extra={name: v for name, v in content.items() if name not in _NAMES},
-        body=answer.body,
+        is_unlimited=limit is None and "limit" in content,
         date=answer.date,
         received_at=answer.received_at,
     )

@@ -230,17 +230,12 @@ class Opened:
     received_at: datetime
     attempts: int
 
-    @property
-    def date_known(self) -> bool:
-        return not self.date_doubt
-
 
 @dataclass(frozen=True, slots=True)
 class Answer(Opened):
-    """An answer that is read: `body` decompressed, `wire_bytes` as it was sent."""
+    """A response that is read: `body` is decompressed."""
 
     body: bytes = field(repr=False, default=b"")
-    wire_bytes: int = 0
 
     def evidence(self) -> Evidence:
         return replace(evidence_of(self), body=self.body)
@@ -298,8 +293,7 @@ class Caller:
 
         def whole_body(response: httpx.Response, opened: Opened) -> T:
             body = BodyReader(response, max_bytes=max_bytes, max_ratio=self.bounds.ratio)
-            content = body.read()
-            return read(Answer(**_fields(opened), body=content, wire_bytes=body.wire_bytes))
+            return read(Answer(**_fields(opened), body=body.read()))
 
         return self.stream(
             path, params, whole_body, statuses=statuses, for_usage=for_usage, headers=headers

@@ -12,7 +12,6 @@ better how many rows to expect. The file is kept in both cases.
 """
 
 import csv
-import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -68,38 +67,21 @@ _STATUSES: Final = frozenset({200, 304})
 
 @dataclass(frozen=True, slots=True)
 class ExportPull:
-    """A pulled export. `rows` leaves the header out; `bytes` and `sha256` are of the file.
+    """A pulled export. `rows` leaves the header out.
 
-    With `not_modified` (304) the copy with the given ETag is still valid, and nothing was written.
-    `suspicions` are the reasons why it looks truncated. `last_modified` is None if absent.
+    With `not_modified` (304) the copy with the given validators is still valid, and nothing was
+    written. `suspicions` are the reasons why it looks truncated. `last_modified` is None if absent.
     """
 
-    file: Path
     not_modified: bool
-    bytes: int
-    wire_bytes: int
-    sha256: str
     rows: int
-    rows_expected: int | None
-    columns: tuple[str, ...] = field(repr=False)
     etag: str | None
     last_modified: datetime | None
-    content_type: str
-    content_encoding: str
     date: datetime
     date_doubt: str
-    received_at: datetime
     headers: dict[str, str] = field(repr=False)
     attempts: int
     suspicions: tuple[str, ...]
-
-    @property
-    def date_known(self) -> bool:
-        return not self.date_doubt
-
-    @property
-    def looks_truncated(self) -> bool:
-        return bool(self.suspicions)
 
 
 def pull_export(
@@ -154,21 +136,16 @@ class _Pull:
         self._opened = opened
         self._rows_expected = rows_expected
         self._counter = RecordCounter()
-        self._sha256 = hashlib.sha256()
         self._head = b""
-        self._bytes = self._wire_bytes = 0
 
     def write(self, body: BodyReader) -> None:
         with self._into.open("wb") as file:
             for piece in body:
                 file.write(piece)
-                self._sha256.update(piece)
                 self._counter.feed(piece)
-                self._bytes += len(piece)
                 if len(self._head) < _HEAD_BYTES:
                     self._head += piece[: _HEAD_BYTES - len(self._head)]
         self._counter.finish()
-        self._wire_bytes = body.wire_bytes
 
     def check(self) -> None:
         """Raise if it is no CSV of events, or certainly truncated."""
@@ -191,21 +168,12 @@ class _Pull:
     def result(self) -> ExportPull:
         opened = self._opened
         return ExportPull(
-            file=self._into,
             not_modified=opened.status == 304,
-            bytes=self._bytes,
-            wire_bytes=self._wire_bytes,
-            sha256=self._sha256.hexdigest() if opened.status == 200 else "",
             rows=self._rows,
-            rows_expected=self._rows_expected,
-            columns=self._columns(),
             etag=opened.headers.get("etag"),
             last_modified=read_http_date(opened.headers.get("last-modified")),
-            content_type=opened.headers.get("content-type", ""),
-            content_encoding=opened.headers.get("content-encoding", ""),
             date=opened.date,
             date_doubt=opened.date_doubt,
-            received_at=opened.received_at,
             headers=opened.headers,
             attempts=opened.attempts,
             suspicions=self._suspicions() if opened.status == 200 else (),
@@ -363,29 +331,19 @@ class CatalogClient:
         *,
         coins: Sequence[str] | None = None,
         categories: Sequence[str] | None = None,
-        keyword: str | None = None,
-        impact_min: float | None = None,
-        sort_by: str | None = None,
         limit: int = constants.EVENTS_LIMIT_MAX,
-        cursor: str | None = None,
-        known_ids: Iterable[str] = (),
     ) -> Paginator:
         """Return a paginator of the events between two inclusive bounds (interface 4.3).
 
         Without bounds the service uses today and the plan's horizon. More than a hundred coins
-        or categories become several lists. `cursor` continues inside one list.
+        or categories become several lists.
 
         Raises:
-            ValueError: a naive instant, an empty filter, or a cursor for several lists.
+            ValueError: a naive time, or an empty filter.
         """
         span = DateRange(from_, to)
-        filters = event_filters(
-            coins, categories, keyword=keyword, impact_min=impact_min, sort_by=sort_by
-        )
-        parts = tuple(ListPart(filter, span, cursor) for filter in filters)
-        if cursor is not None and len(parts) > 1:
-            raise ValueError("a cursor belongs to one list; use resume_events() for several")
-        return self.resume_events(parts, limit=limit, known_ids=known_ids)
+        parts = [ListPart(filter, span) for filter in event_filters(coins, categories)]
+        return self.resume_events(parts, limit=limit)
 
     def resume_events(
         self,
@@ -414,16 +372,12 @@ class CatalogClient:
     def coins_pages(
         self,
         *,
-        q: str | None = None,
-        tracked: bool | None = None,
         limit: int = constants.COINS_LIMIT_MAX,
         cursor: str | None = None,
         known_ids: Iterable[str] = (),
     ) -> Paginator:
         """Return a paginator of the coins, top-ranked first (interface 4.1)."""
-        named = {"q": q, "tracked": None if tracked is None else str(tracked).lower()}
-        filters = {name: value for name, value in named.items() if value is not None}
-        parts = (ListPart(filters, cursor=cursor),)
+        parts = (ListPart(cursor=cursor),)
         return self._paginator(constants.COINS_PATH, parts, ("slug",), limit, known_ids)
 
     def categories(self, validators: Validators | None = None) -> Paginator:

@@ -128,10 +128,6 @@ class ListQuery:
 def event_filters(
     coins: Sequence[str] | None = None,
     categories: Sequence[str] | None = None,
-    *,
-    keyword: str | None = None,
-    impact_min: float | None = None,
-    sort_by: str | None = None,
 ) -> Iterator[dict[str, str]]:
     """Yield the filters of one or more lists that together are what is requested.
 
@@ -140,15 +136,10 @@ def event_filters(
     Raises:
         ValueError: an empty sequence, which would filter out nothing; None means all.
     """
-    rest = {
-        "keyword": keyword,
-        "impactMin": None if impact_min is None else f"{impact_min:g}",
-        "sortBy": sort_by,
-    }
     coin_batches = _batches("coins", coins, constants.COIN_SLUGS_MAX)
     category_batches = _batches("categories", categories, constants.CATEGORY_IDS_MAX)
     for coin_batch, category_batch in product(coin_batches, category_batches):
-        named = {"coins": coin_batch, "categories": category_batch, **rest}
+        named = {"coins": coin_batch, "categories": category_batch}
         yield {name: value for name, value in named.items() if value is not None}
 
 
@@ -167,7 +158,6 @@ GROWTH: Final = 1.1
 """How much a catalog may grow beyond its first total while it is paged."""
 LEAST_LIMIT: Final = 5
 PAGES_MAX: Final = 100_000
-_NAMED_DUPLICATES: Final = 100
 _BOUNDS: Final = ("from", "to")
 
 
@@ -184,15 +174,10 @@ class PartProgress:
     total_first: int | None = None
     total_last: int | None = None
 
-    def take(self, page: RawPage) -> list[str]:
-        """Count a page of this part, and return the ids that it repeats."""
+    def take(self, page: RawPage) -> int:
+        """Count a page of this part, and return how many rows it repeats."""
         known = len(self.ids)
-        duplicates: list[str] = []
-        for row_id in page.ids:
-            if row_id in self.ids:
-                duplicates.append(row_id)
-            else:
-                self.ids.add(row_id)
+        self.ids.update(page.ids)
         self.rows += page.rows
         self.pages_without_new_ids = 0 if len(self.ids) > known else self.pages_without_new_ids + 1
         if self.total_first is None:
@@ -201,7 +186,7 @@ class PartProgress:
         if page.cursor_in is not None:
             self.cursors.add(page.cursor_in)
         self.cursor = page.cursor_out
-        return duplicates
+        return page.rows - (len(self.ids) - known)
 
     def missing(self) -> int:
         """Return how many rows that both totals promised did not arrive."""
@@ -237,8 +222,8 @@ class ListProgress:
         """The part that is paged now; None at the end."""
         return self._open[0] if self._open else None
 
-    def take(self, page: RawPage) -> list[str]:
-        """Count a page of the current part, and return the ids that it repeats."""
+    def take(self, page: RawPage) -> int:
+        """Count a page of the current part, and return how many rows it repeats."""
         self.rows += page.rows
         self.pages += 1
         duplicates = self._open[0].take(page)
@@ -324,21 +309,17 @@ class ListReport:
 
     `total_first` and `total_last` are `meta.total` of the first and last page, summed over the
     parts of a split list (an event can be in two of them); None if a part has none. `missing` rows
-    were promised by both totals and did not arrive. `duplicate_ids` has the first hundred.
-    `first_date` and `last_date` are the service's time of the first and last page.
+    were promised by both totals and did not arrive.
     """
 
     rows_unique: int
     rows_arrived: int
     duplicates: int
-    duplicate_ids: tuple[str, ...]
     missing: int
     total_first: int | None
     total_last: int | None
     pages: int
     requests: int
-    first_date: datetime | None
-    last_date: datetime | None
     complete: bool
     why_incomplete: str
 
@@ -358,9 +339,6 @@ class Paginator:
         self._resumed_blind = not self._ids and any(part.cursor for part in query.parts)
         self._progress = ListProgress(query.parts, known_ids=self._ids)
         self._requests = self._duplicates = self._bytes = 0
-        self._duplicate_ids: list[str] = []
-        self._first_date: datetime | None = None
-        self._last_date: datetime | None = None
         self._failure = ""
 
     def __iter__(self) -> Iterator[RawPage]:
@@ -401,14 +379,11 @@ class Paginator:
             rows_unique=len(self._ids),
             rows_arrived=progress.rows,
             duplicates=self._duplicates,
-            duplicate_ids=tuple(self._duplicate_ids),
             missing=progress.missing,
             total_first=progress.total_first,
             total_last=progress.total_last,
             pages=progress.pages,
             requests=self._requests,
-            first_date=self._first_date,
-            last_date=self._last_date,
             complete=not why,
             why_incomplete=why,
         )
@@ -468,14 +443,10 @@ class Paginator:
             raise unexpected from error
 
     def _note(self, page: RawPage) -> None:
-        duplicates = self._progress.take(page)
-        self._duplicates += len(duplicates)
-        self._duplicate_ids += duplicates[: _NAMED_DUPLICATES - len(self._duplicate_ids)]
+        self._duplicates += self._progress.take(page)
         self._ids.update(page.ids)
         self._bytes += len(page.body)
         self._requests += page.attempts
-        self._first_date = self._first_date or page.date
-        self._last_date = page.date
 
     def _check(self, part: PartProgress) -> None:
         """Check the next cursor, and how much was received already."""

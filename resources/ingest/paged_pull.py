@@ -284,9 +284,7 @@ class JournaledPages:
 
     def _read_back(self, note: PageNote, body: bytes) -> None:
         bounds = {"from": note.lower, "to": note.upper}
-        answer = Answer(
-            *(200, {}, note.date, note.date_doubt, note.received_at, 1), body, len(body)
-        )
+        answer = Answer(200, {}, note.date, note.date_doubt, note.received_at, 1, body)
         try:
             page = read_page(
                 answer,

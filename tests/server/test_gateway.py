@@ -26,9 +26,8 @@ from catalog.server.accounts import (
     UsageCounts,
     key_digest,
 )
-from catalog.server.app import ServerOptions
+from catalog.server.app import Gateway, RateLimiter, ServerOptions
 from catalog.server.exchange import Exchange, attach
-from catalog.server.gateway import Gateway, RateLimiter
 from catalog.server.memory_view import MemoryView
 from tests.server.small_catalog import NOW, ManualClock, Service, event, grant, serving, view
 

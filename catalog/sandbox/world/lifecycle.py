@@ -12,14 +12,20 @@ from math import exp
 from random import Random
 from typing import NamedTuple, cast
 
-from catalog.sandbox.world import wording
 from catalog.sandbox.world.announcements import (
     HORIZON_DAYS,
     MAX_COINS,
     PERIODS,
     Content,
+    Draw,
+    Slots,
     announced_in,
     coin_pick,
+    draw_description,
+    draw_impact_summary,
+    draw_snapshot_url,
+    draw_source_url,
+    draw_title,
     span_days,
     time_of_day_s,
 )
@@ -74,9 +80,7 @@ class Editor:
 
     __slots__ = ("by_slug", "coins", "r")
 
-    def __init__(
-        self, r: wording.Draw, coins: list[ListedCoin], by_slug: dict[str, ListedCoin]
-    ) -> None:
+    def __init__(self, r: Draw, coins: list[ListedCoin], by_slug: dict[str, ListedCoin]) -> None:
         self.r = r
         self.coins = coins
         self.by_slug = by_slug
@@ -133,22 +137,22 @@ class Editor:
     def revise(self, now: Content, at: int) -> Content:
         """Change the title, text, coins, categories, sources or the words of the date."""
         coin = self.by_slug[now["coins"][0]]
-        slots, part = wording.Slots(self.r, coin), self.r()
+        slots, part = Slots(self.r, coin), self.r()
         if part < 0.15:
-            return {"title": wording.title(self.r, slots, now["categories"][0])}
+            return {"title": draw_title(self.r, slots, now["categories"][0])}
         if part < 0.4:
-            return {"description": wording.description(self.r, slots, now["title"])}
+            return {"description": draw_description(self.r, slots, now["title"])}
         if part < 0.55:
             return self._relink(now, at)
         if part < 0.65:
             return self._recategorise(now)
         if part < 0.75 and now["impact"] is not None:
-            return {"impact_summary": wording.impact_summary(self.r, slots)}
+            return {"impact_summary": draw_impact_summary(self.r, slots)}
         if part < 0.85 and now["is_estimated"]:
             return {"displayed_date": _other_words(now)}
         return {
-            "source_url": wording.source_url(self.r, coin),
-            "snapshot_url": wording.snapshot_url(self.r, now["id"]),
+            "source_url": draw_source_url(self.r, coin),
+            "snapshot_url": draw_snapshot_url(self.r, now["id"]),
         }
 
     def verify(self, now: Content, at: int) -> Content:

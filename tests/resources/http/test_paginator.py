@@ -91,7 +91,8 @@ class TestLoops:
 
     def test_the_first_cursor_counts_for_a_loop(self) -> None:
         with pytest.raises(CursorLoop):
-            list(paginator_of(lambda _: page(["x"], "a"), cursor="a"))
+            parts = [ListPart(cursor="a")]
+            list(mocked(lambda _: page(["x"], "a")).resume_events(parts))
 
 
 class TestRunaways:
@@ -122,7 +123,7 @@ class TestReport:
         paginator = client.events_pages(*MARCH, limit=50)
         pages = list(paginator)
         report = paginator.report
-        assert report.duplicates == len(pages) - 1 == len(report.duplicate_ids)
+        assert report.duplicates == len(pages) - 1
         assert report.rows_arrived == report.rows_unique + report.duplicates
         assert report.complete
 
@@ -380,10 +381,9 @@ class TestQueries:
 
         client = mocked(handle)
         list(client.events_pages(datetime(2026, 3, 1, 1, tzinfo=UTC), coins=["a", "b", "a"],
-             categories=["c"], keyword="k", impact_min=7.5, sort_by="impact_desc"))  # fmt: skip
+             categories=["c"]))  # fmt: skip
         assert json.loads(json.dumps(requested)) == [
-            {"coins": "a,b", "categories": "c", "keyword": "k", "impactMin": "7.5",
-             "sortBy": "impact_desc", "from": "2026-03-01T01:00:00Z", "limit": "100"}
+            {"coins": "a,b", "categories": "c", "from": "2026-03-01T01:00:00Z", "limit": "100"}
         ]  # fmt: skip
 
 
