@@ -11,7 +11,7 @@ from typing import Final
 
 from catalog.contract.plans import PLANS
 from resources.errors import Defer
-from resources.session import OPTIONAL, LazySession, Pulled, plan_lacks, pull
+from resources.session import OPTIONAL, FeedPull, LazySession, plan_lacks, pull
 from warehouse.landing.batches import Feed, Manifest, feed_of
 from warehouse.landing.landing import Landing
 
@@ -71,7 +71,7 @@ def pull_or_reuse(
         if session.is_today(day):
             return feed_day_of(pull(feed, session.service()), day)
     except Defer as error:
-        return feed_day_of(Pulled(feed, why_nothing=f"deferred: {error}", deferred=error), day)
+        return feed_day_of(FeedPull(feed, why_nothing=f"deferred: {error}", deferred=error), day)
     if day > (today := session.today()):
         raise DayNotLanded(
             f"{day} has not begun for the service, whose day is {today}. No request was sent and "
@@ -80,7 +80,7 @@ def pull_or_reuse(
     return _reused(feed, day, landing, alone=alone)
 
 
-def feed_day_of(pulled: Pulled, day: date) -> FeedDay:
+def feed_day_of(pulled: FeedPull, day: date) -> FeedDay:
     """Return the result of a pull as a feed day."""
     outcome = pulled.why_nothing or "pulled"
     if pulled.landed and all(landed.unchanged for landed in pulled.landed):

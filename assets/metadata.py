@@ -22,7 +22,7 @@ from almanac.forms import plain_line
 from assets.feed_day import FeedDay, feed_day_of
 from catalog.contract.bodies import delivery_body, list_body, single_body
 from resources.backfill.backfill import Backfill
-from resources.session import Pulled
+from resources.session import FeedPull
 from warehouse import bounds
 from warehouse.batch_problems import BatchProblem, problems_of_landed, problems_of_record
 from warehouse.codecs import Unreadable, decoded, raw_text
@@ -177,7 +177,7 @@ def pull_metadata(feed_day: FeedDay, landing: Landing, *, quota_left: int | None
 
 
 def poll_metadata(
-    pulled: Pulled, landing: Landing, *, day: date, quota_left: int | None
+    pulled: FeedPull, landing: Landing, *, day: date, quota_left: int | None
 ) -> Metadata:
     """Return the metadata of a poll for one feed."""
     return pull_metadata(feed_day_of(pulled, day), landing, quota_left=quota_left)

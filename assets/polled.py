@@ -23,9 +23,9 @@ from resources.session import (
     NEAR_AFTER_DAYS,
     NEAR_BEFORE_DAYS,
     CatalogSession,
+    FeedPull,
     LazySession,
     Poll,
-    Pulled,
     poll_and_note,
 )
 from warehouse.batch_problems import problems_of_landed
@@ -98,7 +98,7 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
         selected = {layout.asset(key) for key in context.selected_asset_keys}
         feeds = {feed for feed, name in POLLED.items() if name in selected}
         catalog, home = layout.resource(context, session), layout.resource(context, "home")
-        found: list[Pulled] = []
+        found: list[FeedPull] = []
         try:
             found += poll_feeds(context, config, feeds, catalog, home)
         finally:
@@ -128,7 +128,7 @@ def poll_feeds(
     feeds: Collection[Feed],
     catalog: LazySession,
     home: Home,
-) -> Iterator[Pulled]:
+) -> Iterator[FeedPull]:
     """Pull some feeds and land the results; a deferral by the quota is noted.
 
     Raises:

@@ -35,7 +35,7 @@ from warehouse.landing.landing import Landing
 if TYPE_CHECKING:
     from resources.http.answers import UsageAnswer
     from resources.http.client import CatalogClient
-    from resources.ingest.context import Landed, OnPage
+    from resources.ingest.context import LandedBatch, OnPage
     from resources.ingest.puller import Puller
 
 NEAR_DAYS: Final = 1
@@ -67,7 +67,7 @@ class CatalogSession:
     on_page: "OnPage | None" = None
     _counted: int = field(init=False)
     _resumed: bool = field(init=False, default=False)
-    _finished: "list[Landed]" = field(init=False, default_factory=list)
+    _finished: "list[LandedBatch]" = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self._counted = self.log.count
@@ -100,7 +100,7 @@ class CatalogSession:
             resumed=self._finished,
         )
 
-    def resume_open(self) -> "list[Landed]":
+    def resume_open(self) -> "list[LandedBatch]":
         """Land the pulls that an earlier process left open; only the first call does."""
         if self._resumed:
             return []
@@ -214,14 +214,14 @@ NEAR_AFTER_DAYS: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class FeedPull:
     """The result of pulling one feed. `why_nothing` is empty if something was received.
 
     `refused` is the service's refusal of a feed that the other feeds do not need.
     """
 
     feed: Feed
-    landed: "tuple[Landed, ...]" = ()
+    landed: "tuple[LandedBatch, ...]" = ()
     why_nothing: str = ""
     refused: str = ""
     deferred: Defer | None = field(default=None, repr=False)
@@ -235,35 +235,35 @@ class Pulled:
         return sum(page.rows for page in self.landed)
 
 
-def pull(feed: Feed, service: CatalogSession) -> Pulled:
+def pull(feed: Feed, service: CatalogSession) -> FeedPull:
     """Pull a feed and land the result.
 
     Raises:
         CatalogError: for another reason than the plan or the quota.
     """
     if plan_lacks(service.plan, feed):
-        return Pulled(feed, why_nothing=f"not in the plan {service.plan.name}")
+        return FeedPull(feed, why_nothing=f"not in the plan {service.plan.name}")
     service.resume_open()
     try:
         landed = _PULLS[feed](service)
     except AccessDenied as error:
         if feed in OPTIONAL:
-            return Pulled(feed, why_nothing=f"refused: {error}", refused=error.happened)
+            return FeedPull(feed, why_nothing=f"refused: {error}", refused=error.happened)
         if not isinstance(error, PlanLacksAccess):
             raise
-        return Pulled(feed, why_nothing=f"not in the plan {service.plan.name}: {error}")
+        return FeedPull(feed, why_nothing=f"not in the plan {service.plan.name}: {error}")
     except Defer as error:
-        return Pulled(feed, why_nothing=f"deferred: {error}", deferred=error)
+        return FeedPull(feed, why_nothing=f"deferred: {error}", deferred=error)
     except (RetryLater, TruncatedBody) as error:
         if feed != "export" or isinstance(error, QuotaUnknown):
             raise
         # The other feeds go on without it; the deferral resumes it.
         later = defer_failed_export(error, service.now())
-        return Pulled(feed, why_nothing=f"deferred: {later}", deferred=later)
+        return FeedPull(feed, why_nothing=f"deferred: {later}", deferred=later)
     deferred = next(
         (landing_.deferred for landing_ in landed if landing_.deferred is not None), None
     )
-    return Pulled(feed, tuple(landed), deferred=deferred)
+    return FeedPull(feed, tuple(landed), deferred=deferred)
 
 
 def plan_lacks(plan: Plan, feed: Feed) -> bool:
@@ -271,11 +271,11 @@ def plan_lacks(plan: Plan, feed: Feed) -> bool:
     return feed == "export" and not plan.export
 
 
-def _export(service: CatalogSession) -> "list[Landed]":
+def _export(service: CatalogSession) -> "list[LandedBatch]":
     return service.puller().export(None, None, coins=service.coins, categories=service.categories)
 
 
-def _events(service: CatalogSession) -> "list[Landed]":
+def _events(service: CatalogSession) -> "list[LandedBatch]":
     """Pull the near days if the export has the rest, else all that the plan shows."""
     today, window = service.today(), PollWindow(service.window().lower.date(), None)
     if service.plan.export:
@@ -284,7 +284,7 @@ def _events(service: CatalogSession) -> "list[Landed]":
     return [_events_in(service, window)]
 
 
-def _events_in(service: CatalogSession, window: PollWindow) -> "Landed":
+def _events_in(service: CatalogSession, window: PollWindow) -> "LandedBatch":
     """Pull the events of a window; without a last date, up to the end of what the plan shows."""
     horizon = service.window().upper
     last = window.last or (None if horizon is None else horizon.date())
@@ -293,7 +293,7 @@ def _events_in(service: CatalogSession, window: PollWindow) -> "Landed":
     )
 
 
-_PULLS: Final[Mapping[Feed, Callable[[CatalogSession], "list[Landed]"]]] = {
+_PULLS: Final[Mapping[Feed, Callable[[CatalogSession], "list[LandedBatch]"]]] = {
     "export": _export,
     "events": _events,
     "cancellations": lambda service: [service.puller().cancellations()],
@@ -315,7 +315,7 @@ class Poll:
     event_ids: tuple[str, ...] = ()
 
 
-def poll(service: CatalogSession, what: Poll) -> Iterator[Pulled]:
+def poll(service: CatalogSession, what: Poll) -> Iterator[FeedPull]:
     """Land what is requested, and yield the result of each feed; stop if the quota is used up.
 
     Raises:
@@ -323,23 +323,23 @@ def poll(service: CatalogSession, what: Poll) -> Iterator[Pulled]:
     """
     service.resume_open()
     for feed, pulls in _pulls(service, what):
-        landed: list[Landed] = []
+        landed: list[LandedBatch] = []
         try:
             landed += (pull() for pull in pulls)
         except Defer as error:
-            yield Pulled(feed, tuple(landed), why_nothing=f"deferred: {error}", deferred=error)
+            yield FeedPull(feed, tuple(landed), why_nothing=f"deferred: {error}", deferred=error)
             return
         deferred = next(
             (landing_.deferred for landing_ in landed if landing_.deferred is not None), None
         )
-        yield Pulled(feed, tuple(landed), deferred=deferred)
+        yield FeedPull(feed, tuple(landed), deferred=deferred)
         if deferred is not None:
             return
 
 
 def poll_and_note(
     service: CatalogSession, what: Poll, deferrals: DeferredPulls
-) -> Iterator[Pulled]:
+) -> Iterator[FeedPull]:
     """Land what is requested as `poll` does, and note what was deferred and what no longer is.
 
     Raises:
@@ -356,7 +356,7 @@ def poll_and_note(
 
 def _pulls(
     service: CatalogSession, what: Poll
-) -> "Iterator[tuple[Feed, list[Callable[[], Landed]]]]":
+) -> "Iterator[tuple[Feed, list[Callable[[], LandedBatch]]]]":
     puller = service.puller()
     if what.cancellations:
         yield "cancellations", [partial(puller.cancellations, what.since)]

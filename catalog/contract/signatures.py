@@ -101,7 +101,7 @@ class SignatureRejected(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedSignature:
     """A genuine signature. A form without a time says nothing of when it was made."""
 
     form: AcceptedForm
@@ -170,7 +170,7 @@ class Verifier:
         """
         self._claim(headers)
 
-    def verify(self, headers: Headers, body: bytes, *, now: datetime) -> Verified:
+    def verify(self, headers: Headers, body: bytes, *, now: datetime) -> VerifiedSignature:
         """Return the form and the time of a genuine signature; `headers` are the raw bytes.
 
         A time `tolerance_s` away is accepted, to either side.
@@ -183,11 +183,11 @@ class Verifier:
         if _could_be_of_another_form(body) or not matches:
             raise SignatureRejected("mismatch")
         if claim.seconds is None:
-            return Verified(claim.form)
+            return VerifiedSignature(claim.form)
         if abs(now.astimezone(UTC).timestamp() - claim.seconds) > self._tolerance_s:
             raise SignatureRejected("stale")
         at = datetime.fromtimestamp(claim.seconds, UTC)
-        return Verified(claim.form, at, claim.message_id)
+        return VerifiedSignature(claim.form, at, claim.message_id)
 
     def _claim(self, headers: Headers) -> _Claim:
         found = [(name.lower(), value) for name, value in headers]

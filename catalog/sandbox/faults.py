@@ -307,7 +307,7 @@ def attach_faults(scope: Scope, faults: tuple[Fault, ...]) -> None:
     scope[_SCOPE_KEY] = {fault.name: fault for fault in faults}
 
 
-class BrokenOff(ConnectionError):
+class ConnectionBroken(ConnectionError):
     """The fault `drop`: raised inside the body to close the connection."""
 
 
@@ -397,7 +397,7 @@ class FaultLayer:
         if "drop" in faults:
             # Without a pause the bytes sent may be lost with the connection.
             await asyncio.sleep(0.01)
-            raise BrokenOff("connection broken on purpose")
+            raise ConnectionBroken("connection broken on purpose")
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[Message, bytes]:

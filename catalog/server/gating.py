@@ -195,7 +195,7 @@ _ROWS_MAX = 100_000
 _encode = msgspec.json.Encoder().encode
 
 
-class Rows:
+class RowCache:
     """The encoded rows of one view."""
 
     def __init__(self, view: CatalogView) -> None:
@@ -229,16 +229,16 @@ class Rows:
         return row
 
 
-class RowsOfViews:
+class ViewRows:
     """The rows of the most recently requested views; an older view is dropped with its rows."""
 
     def __init__(self) -> None:
-        self._recent: deque[Rows] = deque(maxlen=_VIEWS_MAX)
+        self._recent: deque[RowCache] = deque(maxlen=_VIEWS_MAX)
 
-    def of(self, view: CatalogView) -> Rows:
+    def of(self, view: CatalogView) -> RowCache:
         for rows in self._recent:
             if rows.view is view:
                 return rows
-        rows = Rows(view)
+        rows = RowCache(view)
         self._recent.appendleft(rows)
         return rows

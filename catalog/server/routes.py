@@ -41,8 +41,8 @@ from catalog.server.accounts import UsageBook
 from catalog.server.docs_page import docs_html
 from catalog.server.exchange import VARY, Exchange, client_has, exchange_of, json_answer
 from catalog.server.gating import (
-    RowsOfViews,
     ViewNames,
+    ViewRows,
     coin_query,
     event_query,
     event_visible,
@@ -245,7 +245,7 @@ class CatalogRoutes:
         self._store = store
         self._cursors = cursors
         self._usage = usage
-        self._rows = RowsOfViews()
+        self._rows = ViewRows()
 
     def routes(self) -> list[Route]:
         return [

@@ -53,7 +53,7 @@ def alert_job(
         post,
         op="post_warnings",
         does="Posts warnings that began or ended, and records that they were posted.",
-        summary="Posts warnings to ALMANAC_ALERT_URL. Sends no request to the service.",
+        summary="DeliveryPoster warnings to ALMANAC_ALERT_URL. Sends no request to the service.",
         retry_wait_s=retry_wait_s,
     )
 

@@ -55,7 +55,7 @@ def digest_job(
         post,
         op="post_digest",
         does="Posts what became known since the last digest, and records its end.",
-        summary="Posts the digest to ALMANAC_DIGEST_URL. Sends no request to the service.",
+        summary="DeliveryPoster the digest to ALMANAC_DIGEST_URL. Sends no request to the service.",
         retry_wait_s=retry_wait_s,
     )
 

@@ -17,7 +17,7 @@ from catalog.contract.plans import PLANS
 from pipeline.health.records import Health, MissedChange, PushHealth, Warned
 from pipeline.health.waiting import STUCK_AFTER
 from pipeline.settings import Settings
-from resources.inbox.inbox_file import InboxReader, Refusals, inbox_path, lock_path
+from resources.inbox.inbox_file import InboxReader, RefusalCount, inbox_path, lock_path
 from resources.inbox.landing import waiting_deliveries
 from resources.inbox.progress import settled_letters
 from warehouse.errors import InboxUnusable, WarehouseError
@@ -196,7 +196,7 @@ def _is_older(
     return unknown if at is None else now - at > than
 
 
-def _refused_since(push: PushHealth, now: datetime, *, is_silent: bool) -> Refusals | None:
+def _refused_since(push: PushHealth, now: datetime, *, is_silent: bool) -> RefusalCount | None:
     """Return the newest refusals, if nothing was accepted since and they tell of a sender."""
     last = push.last_at
     if last is not None and now - last <= REFUSED_AFTER:

@@ -13,7 +13,7 @@ from pipeline.health.quota import QuotaHealth
 from pipeline.health.waiting import Unmerged, Unpublished
 from pipeline.runs.history import RunHistory
 from resources.backfill.state import BackfillState, BackfillStates
-from resources.inbox.inbox_file import Refusals
+from resources.inbox.inbox_file import RefusalCount
 from resources.limits.allowance import Work
 from resources.request_log import DeferredPulls, ReportedUsage
 from resources.service_clock import NOTABLE, ServiceClock, read_deprecation, read_http_date
@@ -165,7 +165,7 @@ class PushHealth:
     failure: str = ""
     dead_letters: list[str] = field(default_factory=list)
     dead_since: datetime | None = None
-    refused: list[Refusals] = field(default_factory=list)
+    refused: list[RefusalCount] = field(default_factory=list)
     missed: list[MissedChange] = field(default_factory=list)
     unusable: str = ""
 

@@ -25,7 +25,7 @@ from starlette.types import Receive, Scope, Send
 from catalog.contract.signatures import SignatureRejected, Verifier
 from pipeline.receiver.group_commit import GroupCommit, NotStored
 from pipeline.receiver.upkeep import Upkeep
-from resources.inbox.inbox_file import Arrival, InboxWriter, Stored
+from resources.inbox.inbox_file import Arrival, InboxWriter, StoreResult
 
 BODY_MAX: Final = 262_144
 """Bytes of one delivery."""
@@ -214,7 +214,7 @@ class ReceiverApp:
         finally:
             self._challenges -= 1
 
-    async def _store(self, arrival: Arrival) -> Stored:
+    async def _store(self, arrival: Arrival) -> StoreResult:
         if self._commits is None:
             raise Refused(503, "not ready")
         try:

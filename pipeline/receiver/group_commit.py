@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Final, TypeVar
 
-from resources.inbox.inbox_file import Arrival, InboxWriter, Stored
+from resources.inbox.inbox_file import Arrival, InboxWriter, StoreResult
 from warehouse.errors import InboxUnusable
 
 AT_ONCE_MAX: Final = 512
@@ -24,7 +24,7 @@ WAITING_MAX: Final = 8_192
 _COUNTS_AFTER_S: Final = 5.0
 
 Result = TypeVar("Result")
-Waiting = tuple[Arrival, asyncio.Future[Stored]]
+WaitingDeliveries = tuple[Arrival, asyncio.Future[StoreResult]]
 """A delivery that waits for its commit, and the answer to its request."""
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class GroupCommit:
         self._writer = writer
         self._at_once = at_once
         self._thread = ThreadPoolExecutor(1, "almanac-inbox")
-        self._waiting: list[Waiting] = []
+        self._waiting: list[WaitingDeliveries] = []
         self._refused: Counter[str] = Counter()
         self._woken = asyncio.Event()
         self._has_log = True
@@ -54,7 +54,7 @@ class GroupCommit:
         self._has_failed = False
         self._is_misplaced = False
 
-    async def store(self, arrival: Arrival) -> Stored:
+    async def store(self, arrival: Arrival) -> StoreResult:
         """Return when the delivery is on the disk.
 
         Raises:
@@ -62,7 +62,7 @@ class GroupCommit:
         """
         if len(self._waiting) >= WAITING_MAX:
             raise NotStored("too many deliveries wait for the disk")
-        stored: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
+        stored: asyncio.Future[StoreResult] = asyncio.get_running_loop().create_future()
         self._waiting.append((arrival, stored))
         self._woken.set()
         return await stored
@@ -113,7 +113,7 @@ class GroupCommit:
         arrivals = [arrival for arrival, _ in group]
         self._has_log = True
         try:
-            results: Sequence[Stored] = await asyncio.get_running_loop().run_in_executor(
+            results: Sequence[StoreResult] = await asyncio.get_running_loop().run_in_executor(
                 self._thread, self._writer.store, arrivals
             )
         # Whatever it is, senders wait for an answer, and the next group may do better.
@@ -133,7 +133,7 @@ class GroupCommit:
             if not stored.done():
                 stored.set_result(result)
 
-    def _refuse(self, group: Iterable[Waiting], why: str) -> None:
+    def _refuse(self, group: Iterable[WaitingDeliveries], why: str) -> None:
         for _, stored in group:
             self._refused["not stored"] += 1
             if not stored.done():

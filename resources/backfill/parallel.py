@@ -170,7 +170,7 @@ _BATCHES: Final = 150
 _PAGE_S: Final = 0.2
 """The usual time of a page."""
 
-Fetched = tuple[RawPage | None, float]
+FetchResult = tuple[RawPage | None, float]
 """A page, None after the last, and the seconds that it took."""
 
 
@@ -207,7 +207,7 @@ class ParallelBackfill:
         self._waiting = [Segment(context, scope) for scope in scopes]
         self._open: list[Segment] = []
         self._started: list[Segment] = []
-        self._fetching: dict[Future[Fetched], Segment] = {}
+        self._fetching: dict[Future[FetchResult], Segment] = {}
         self._errors: list[CatalogError] = []
         self._quickest_s = inf
         self._pages_expected = self._pages_wasted = 0.0
@@ -271,7 +271,7 @@ class ParallelBackfill:
     def _fetch(self, workers: ThreadPoolExecutor, segment: Segment) -> None:
         self._fetching[workers.submit(self._fetch_timed, segment)] = segment
 
-    def _fetch_timed(self, segment: Segment) -> Fetched:
+    def _fetch_timed(self, segment: Segment) -> FetchResult:
         began = self._monotonic()
         page = segment.fetch()
         return page, self._monotonic() - began
@@ -306,7 +306,7 @@ class ParallelBackfill:
         self._pages_wasted += _PAGES_FOR_SPLIT
         return longest.split(min(months, key=lambda at: abs(at - middle)))
 
-    def _receive(self, future: Future[Fetched]) -> Segment:
+    def _receive(self, future: Future[FetchResult]) -> Segment:
         """Record the page of a worker, or its error."""
         segment = self._fetching.pop(future)
         try:

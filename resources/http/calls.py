@@ -216,7 +216,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ResponseHead:
     """An answer whose headers are received. `date` is when it was sent, by the service's clock.
 
     `date_doubt` is why that is not the answer's own Date; empty if it is. `headers` are those to
@@ -232,7 +232,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Opened):
+class Answer(ResponseHead):
     """A response that is read: `body` is decompressed."""
 
     body: bytes = field(repr=False, default=b"")
@@ -241,7 +241,7 @@ class Answer(Opened):
         return replace(evidence_of(self), body=self.body)
 
 
-Reading = Callable[[httpx.Response, Opened], T]
+Reading = Callable[[httpx.Response, ResponseHead], T]
 
 
 class Caller:
@@ -291,7 +291,7 @@ class Caller:
         """
         max_bytes = self.bounds.page_of(rows)
 
-        def whole_body(response: httpx.Response, opened: Opened) -> T:
+        def whole_body(response: httpx.Response, opened: ResponseHead) -> T:
             body = BodyReader(response, max_bytes=max_bytes, max_ratio=self.bounds.ratio)
             return read(Answer(**_fields(opened), body=body.read()))
 
@@ -352,7 +352,7 @@ class Caller:
         self, request: httpx.Request, read: Reading[T], statuses: frozenset[int], number: int
     ) -> T:
         call = f"GET {request.url.path}"
-        opened: Opened | None = None
+        opened: ResponseHead | None = None
         try:
             response = self._http.send(request, stream=True)
             try:
@@ -376,12 +376,12 @@ class Caller:
         # Outside of the handler, so the error is not chained to an object with the key.
         raise failure
 
-    def _open(self, response: httpx.Response, number: int) -> Opened:
+    def _open(self, response: httpx.Response, number: int) -> ResponseHead:
         self.deprecation = response.headers.get("deprecation", self.deprecation)
         self.sunset = response.headers.get("sunset", self.sunset)
         received_at = self._ambient.clock()
         answer_date = self._service_clock.record_response_date(response.headers.get_list("date"))
-        return Opened(
+        return ResponseHead(
             status=response.status_code,
             headers=useful_headers(response.headers),
             date=answer_date.instant,
@@ -390,7 +390,7 @@ class Caller:
             attempts=number,
         )
 
-    def _refused(self, call: str, response: httpx.Response, opened: Opened) -> CatalogError:
+    def _refused(self, call: str, response: httpx.Response, opened: ResponseHead) -> CatalogError:
         sent_at = response.extensions.get(SENT_AT, self._ambient.monotonic())
         refusal = ErrorResponse(
             call=call,
@@ -408,7 +408,9 @@ class Caller:
         self._hold_back(failure, opened, response)
         return failure
 
-    def _hold_back(self, failure: CatalogError, opened: Opened, response: httpx.Response) -> None:
+    def _hold_back(
+        self, failure: CatalogError, opened: ResponseHead, response: httpx.Response
+    ) -> None:
         """Tell the limiter of a refusal. The export may have a limit of its own."""
         on_limited = self._limiter.on_rate_limited
         if response.request.extensions.get(FOR_EXPORT, False):
@@ -429,15 +431,15 @@ class Caller:
                 (on_limited if uncounted else self._limiter.on_long_wait)(wait_s)
 
 
-def evidence_of(opened: Opened) -> Evidence:
+def evidence_of(opened: ResponseHead) -> Evidence:
     """Return the evidence that the headers of an answer give, without its body."""
     return Evidence(
         opened.status, opened.headers, opened.date, opened.received_at, opened.date_doubt
     )
 
 
-def _fields(opened: Opened) -> dict[str, Any]:
-    return {name: getattr(opened, name) for name in Opened.__dataclass_fields__}
+def _fields(opened: ResponseHead) -> dict[str, Any]:
+    return {name: getattr(opened, name) for name in ResponseHead.__dataclass_fields__}
 
 
 def _error_body(response: httpx.Response) -> bytes:

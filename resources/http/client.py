@@ -40,7 +40,7 @@ from resources.http.answers import (
     read_usage,
     rows_requested,
 )
-from resources.http.calls import BodyReader, Bounds, Caller, Opened, Timeouts, evidence_of
+from resources.http.calls import BodyReader, Bounds, Caller, ResponseHead, Timeouts, evidence_of
 from resources.http.lists import (
     DateBound,
     DateRange,
@@ -107,7 +107,7 @@ def pull_export(
     """
     conditional = {} if validators is None else validators.headers()
 
-    def read(response: httpx.Response, opened: Opened) -> ExportPull:
+    def read(response: httpx.Response, opened: ResponseHead) -> ExportPull:
         pull = _Pull(into, path, opened, rows_expected)
         if opened.status == 200:
             into.unlink(missing_ok=True)
@@ -130,7 +130,9 @@ def pull_export(
 class _Pull:
     """One attempt."""
 
-    def __init__(self, into: Path, path: str, opened: Opened, rows_expected: int | None) -> None:
+    def __init__(
+        self, into: Path, path: str, opened: ResponseHead, rows_expected: int | None
+    ) -> None:
         self._into = into
         self._call = f"GET {path}"
         self._opened = opened

@@ -21,7 +21,7 @@ from catalog.contract.constants import KEY_HEADER
 from resources.http.network import DIRECT, Network
 from resources.http.redaction import REDACTOR, Redactor, conceal_in_logs, redactor_for
 from resources.http.responses import read_quota_headers, read_request_id
-from resources.limits.allowance import Charged, QuotaHeaders
+from resources.limits.allowance import ChargedRequest, QuotaHeaders
 from resources.limits.limiter import Limiter
 
 _FAILED: Final = 400
@@ -206,7 +206,9 @@ class KeyTransport(httpx.BaseTransport):
         quota = self._pass_on(sent, response)
         return self._counted(request, response, sent_at, deadline, quota)
 
-    def _pass_on(self, sent: Charged | None, response: httpx.Response) -> QuotaHeaders | None:
+    def _pass_on(
+        self, sent: ChargedRequest | None, response: httpx.Response
+    ) -> QuotaHeaders | None:
         """Tell the limiter of an answer, and return what its headers say of the month."""
         quota = read_quota_headers(response.headers)
         if sent is not None:

@@ -57,7 +57,7 @@ LOG_BYTES_MAX: Final = 16_777_216
 
 log = logging.getLogger(__name__)
 
-Stored = Literal["stored", "duplicate", "set aside"]
+StoreResult = Literal["stored", "duplicate", "set aside"]
 """New; received before with the same body; new, and a dead letter that is not landed by itself."""
 
 
@@ -86,7 +86,7 @@ class InboxDelivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusals:
+class RefusalCount:
     """The requests that were refused for a reason, and when the last one was."""
 
     reason: str
@@ -166,7 +166,7 @@ class InboxWriter:
             finally:
                 writer._close()
 
-    def store(self, arrivals: Sequence[Arrival]) -> list[Stored]:
+    def store(self, arrivals: Sequence[Arrival]) -> list[StoreResult]:
         """Store a group of deliveries in one transaction; at the return they are on the disk.
 
         Raises:
@@ -298,7 +298,7 @@ class InboxWriter:
             "receive`."
         )
 
-    def _store(self, arrival: Arrival, received_at: int) -> Stored:
+    def _store(self, arrival: Arrival, received_at: int) -> StoreResult:
         digest = hashlib.sha256(arrival.body).digest()
         head = delivery_head(arrival.body)
         delivery_id = arrival.header_id or head.delivery_id or f"sha256:{digest.hex()}"
@@ -406,9 +406,9 @@ class InboxReader:
         values = {"before": micros(before), "landed_to": landed_to}
         return next(iter(self._run("sum_old_bodies", **values)), (0, 0))
 
-    def refusals(self) -> list[Refusals]:
+    def refusals(self) -> list[RefusalCount]:
         return [
-            Refusals(reason, requests, instant_of(last_at))
+            RefusalCount(reason, requests, instant_of(last_at))
             for reason, requests, last_at in self._run("list_refusals")
         ]
 

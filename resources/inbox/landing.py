@@ -49,7 +49,7 @@ class LandedDeliveries:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingDeliveries:
     """What waits in the inbox: the deliveries up to `last_seq` that are not landed, and the dead
     letters that a person replays.
 
@@ -65,7 +65,7 @@ class Waiting:
         return max(0, self.last_seq - self.progress.landed_to) + self.progress.to_replay
 
 
-def waiting_deliveries(home: Home) -> Waiting:
+def waiting_deliveries(home: Home) -> WaitingDeliveries:
     """Return what waits in the inbox of a home. Reads one row of each file.
 
     Raises:
@@ -75,7 +75,7 @@ def waiting_deliveries(home: Home) -> Waiting:
     progress = read_progress(home)
     last_seq, last_at = InboxReader(home).last() or (0, None)
     check_one_inbox(home, progress, last_seq)
-    return Waiting(last_seq, last_at, progress)
+    return WaitingDeliveries(last_seq, last_at, progress)
 
 
 def land_deliveries(home: Home, clock: Callable[[], datetime]) -> LandedDeliveries:

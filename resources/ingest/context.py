@@ -155,7 +155,7 @@ class PullContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class LandedBatch:
     """A landed pull, whole or in part (`manifest.complete`).
 
     `requests` counts those of this process and of an earlier one (of an earlier one, only its
@@ -253,7 +253,9 @@ def kept_validator(text: str | None) -> str | None:
     return text if 0 < len(text) <= _CHARS else None
 
 
-def land_unchanged(context: PullContext, before: Manifest, answer: NotModifiedAnswer) -> Landed:
+def land_unchanged(
+    context: PullContext, before: Manifest, answer: NotModifiedAnswer
+) -> LandedBatch:
     """Land a 304 as a look that refers to the body of the look before."""
     content_at = answer.content_at or before.content_at
     pull = context.describe_batch(
@@ -269,7 +271,7 @@ def land_unchanged(context: PullContext, before: Manifest, answer: NotModifiedAn
     )
     manifest = context.room.landing.land_unchanged(pull, before)
     warnings = (answer.date_doubt,) if answer.date_doubt else ()
-    return Landed(manifest, answer.requests, 0, warnings=warnings, unchanged=True)
+    return LandedBatch(manifest, answer.requests, 0, warnings=warnings, unchanged=True)
 
 
 def _newest_first(landing: Landing, feed: Feed, today: date) -> Iterator[Manifest]:

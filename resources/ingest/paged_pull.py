@@ -18,7 +18,13 @@ from resources.errors import CatalogError, Defer, Evidence, NotData, TooLarge, T
 from resources.http.answers import RawPage, read_instant, read_page
 from resources.http.calls import Answer
 from resources.http.lists import ListProgress, Paginator, Validators
-from resources.ingest.context import Landed, PullContext, kept_validator, list_content_at, plan_of
+from resources.ingest.context import (
+    LandedBatch,
+    PullContext,
+    kept_validator,
+    list_content_at,
+    plan_of,
+)
 from resources.ingest.scopes import left_over, paged_fully, parts_of
 from warehouse.codecs import Unreadable, decoded, list_in
 from warehouse.errors import LandingError
@@ -344,7 +350,7 @@ class PagedPull:
     def discard(self) -> None:
         self._pages.discard()
 
-    def run(self) -> Landed:
+    def run(self) -> LandedBatch:
         """Page to the end and land the pages.
 
         Raises:
@@ -365,7 +371,7 @@ class PagedPull:
         error.left = f"{landed.rows} rows are landed as the partial batch {batch_id}"
         raise error
 
-    def run_or_close(self) -> Landed:
+    def run_or_close(self) -> LandedBatch:
         """Page to the end, or as far as the service allows, and land the pages."""
         error = self._page_to_end()
         if error is None or self._pages.refused is not None:
@@ -373,7 +379,7 @@ class PagedPull:
         self._warnings.append(str(error))
         return self._close_after(error)
 
-    def close(self, why: str, deferred: Defer | None = None) -> Landed:
+    def close(self, why: str, deferred: Defer | None = None) -> LandedBatch:
         """Land the journal, then discard it.
 
         `why` says why the list was not pulled to its end; it is empty if it was.
@@ -390,7 +396,7 @@ class PagedPull:
             landed = landed or refused_batch
         assert landed is not None, "a pull without a page is discarded, not closed"
         self.discard()
-        return Landed(
+        return LandedBatch(
             manifest=landed,
             requests=self._requests,
             rows=self._progress.rows,
@@ -418,7 +424,7 @@ class PagedPull:
             return error
         return None
 
-    def _close_after(self, error: CatalogError) -> Landed:
+    def _close_after(self, error: CatalogError) -> LandedBatch:
         return self.close(str(error), error if isinstance(error, Defer) else None)
 
     @property

@@ -35,7 +35,7 @@ from resources.http.answers import EventAnswer, EventStatus
 from resources.http.client import CatalogClient, ExportPull
 from resources.http.lists import DateBound, Validators
 from resources.ingest.context import (
-    Landed,
+    LandedBatch,
     LandingRoom,
     NotModifiedAnswer,
     OnPage,
@@ -77,7 +77,7 @@ class ExportLanding:
     def __init__(self, context: PullContext) -> None:
         self._context = context
 
-    def pull(self, scope: Scope, rows_expected: int | None) -> list[Landed]:
+    def pull(self, scope: Scope, rows_expected: int | None) -> list[LandedBatch]:
         """Return a batch for each request: one, unless the filter or the service need several.
 
         Raises:
@@ -86,7 +86,7 @@ class ExportLanding:
         export_requests = deque(_ExportRequest(request) for request in single_requests(scope))
         if len(export_requests) == 1:
             export_requests[0].rows = rows_expected
-        landed: list[Landed] = []
+        landed: list[LandedBatch] = []
         while export_requests:
             export_request = export_requests[0]
             try:
@@ -113,7 +113,7 @@ class ExportLanding:
         export_requests[0].requests = split_request.requests
         return True
 
-    def _land(self, export_request: _ExportRequest) -> Landed:
+    def _land(self, export_request: _ExportRequest) -> LandedBatch:
         warnings: list[str] = []
         before = last_look(self._context, "export", export_request.scope)
         with self._context.room.staging() as file:
@@ -152,7 +152,7 @@ class ExportLanding:
 
     def _land_unchanged(
         self, export_request: _ExportRequest, before: Manifest, pull: ExportPull
-    ) -> Landed:
+    ) -> LandedBatch:
         """Land a 304. Without a Last-Modified its content is as old as that of the look before."""
         content_at = pull.last_modified
         if content_at is not None and export_content_at(content_at, pull.date) != content_at:
@@ -198,7 +198,7 @@ class ExportLanding:
 
     def _land_file(
         self, export_request: _ExportRequest, file: Path, pull: ExportPull, warnings: list[str]
-    ) -> Landed:
+    ) -> LandedBatch:
         why, requests = list(pull.suspicions), export_request.requests
         expected = export_request.rows
         if expected is not None and pull.rows < expected:
@@ -223,7 +223,7 @@ class ExportLanding:
             last_modified=kept_validator(pull.headers.get("last-modified")),
         )
         manifest = self._context.room.landing.land_file(export_pull, file)
-        return Landed(manifest, requests, pull.rows, warnings=tuple(warnings))
+        return LandedBatch(manifest, requests, pull.rows, warnings=tuple(warnings))
 
     def _land_refused(
         self,
@@ -232,7 +232,7 @@ class ExportLanding:
         error: CatalogError,
         evidence: Evidence,
         warnings: list[str],
-    ) -> Landed:
+    ) -> LandedBatch:
         """Land an answer that is no export, or the part of an export that was received."""
         requests = export_request.requests + error.attempts
         if evidence.date_doubt:
@@ -251,14 +251,14 @@ class ExportLanding:
         later = None
         if isinstance(error, TruncatedBody):
             later = defer_failed_export(error, self._context.service.now())
-        return Landed(manifest, requests, 0, warnings=(*warnings, str(error)), deferred=later)
+        return LandedBatch(manifest, requests, 0, warnings=(*warnings, str(error)), deferred=later)
 
 
 def _size(file: Path) -> int:
     return file.stat().st_size
 
 
-def _landed_before(landed: Sequence[Landed]) -> str:
+def _landed_before(landed: Sequence[LandedBatch]) -> str:
     ids = ", ".join(outcome.manifest.batch_id for outcome in landed)
     return f"The parts before it are landed as {ids}" if ids else ""
 
@@ -289,7 +289,7 @@ class Puller:
         source: str,
         clock: Callable[[], datetime],
         on_page: OnPage | None = None,
-        resumed: list[Landed] | None = None,
+        resumed: list[LandedBatch] | None = None,
     ) -> None:
         self._client = client
         self._resumed = [] if resumed is None else resumed
@@ -300,10 +300,10 @@ class Puller:
             client, LandingRoom(landing), plan, source, clock, self._service, on_page
         )
 
-    def coins(self) -> Landed:
+    def coins(self) -> LandedBatch:
         return self._pull("coins", Scope())
 
-    def categories(self) -> Landed:
+    def categories(self) -> LandedBatch:
         """Pull the categories; if they are those of the last look, land a look without a body.
 
         Raises:
@@ -322,7 +322,7 @@ class Puller:
             answer = NotModifiedAnswer(date, error.evidence.date_doubt, content_at, error.attempts)
             return land_unchanged(self.context, before, answer)
 
-    def cancellations(self, since: datetime | date | None = None) -> Landed:
+    def cancellations(self, since: datetime | date | None = None) -> LandedBatch:
         """Pull the cancellations since an instant, inclusive; default 90 days ago."""
         if since is None:
             since = (self._service.now() - _SINCE).replace(microsecond=0)
@@ -335,7 +335,7 @@ class Puller:
         *,
         coins: Sequence[str] | None = None,
         categories: Sequence[str] | None = None,
-    ) -> Landed:
+    ) -> LandedBatch:
         """Pull the events between two inclusive bounds; default from today to the plan's horizon.
 
         Raises:
@@ -353,7 +353,7 @@ class Puller:
         coins: Sequence[str] | None = None,
         categories: Sequence[str] | None = None,
         rows_expected: int | None = None,
-    ) -> list[Landed]:
+    ) -> list[LandedBatch]:
         """Pull the export between two inclusive bounds; default the plan's whole window.
 
         Mostly one batch. If the service is too slow, or the filter takes several requests, it is
@@ -368,7 +368,7 @@ class Puller:
         scope = definite_scope(lower, upper, usual=usual, coins=coins, categories=categories)
         return ExportLanding(self.context).pull(scope, rows_expected)
 
-    def event(self, event_id: str) -> Landed:
+    def event(self, event_id: str) -> LandedBatch:
         """Look up one event: a page with status 200, 404 (not found) or 410 (cancelled).
 
         Raises:
@@ -386,7 +386,7 @@ class Puller:
             )
         return self._land_event(answer, why)
 
-    def resume_open(self) -> list[Landed]:
+    def resume_open(self) -> list[LandedBatch]:
         """Finish or close the pulls that an earlier process left in the journal, oldest first.
 
         A pull is resumed if its last page is at most 15 minutes old and it is of this source and
@@ -394,7 +394,7 @@ class Puller:
         over for a new batch: no error of the tree is raised. Pulls of a process that is alive are
         not touched.
         """
-        landed: list[Landed] = []
+        landed: list[LandedBatch] = []
         journal = self._landing.journal
         for pull_id in journal.ids():
             with self.context.room.locked(pull_id) as is_locked:
@@ -408,7 +408,7 @@ class Puller:
                     self._resumed += resumed if is_of_now else []
         return landed
 
-    def _pull(self, feed: Feed, scope: Scope, validators: Validators | None = None) -> Landed:
+    def _pull(self, feed: Feed, scope: Scope, validators: Validators | None = None) -> LandedBatch:
         today = self._service.now().date()
         for resumed in self._resumed:
             manifest = resumed.manifest
@@ -419,7 +419,7 @@ class Puller:
         with self.context.begun(feed, scope) as open_pull:
             return PagedPull(self.context, open_pull, validators).run()
 
-    def _resume(self, found: OpenPull) -> list[Landed]:
+    def _resume(self, found: OpenPull) -> list[LandedBatch]:
         pull = PagedPull(self.context, found)
         if not pull.begun:
             pull.discard()
@@ -442,7 +442,7 @@ class Puller:
             return f"{_TOO_LATE}; the rest is a new batch"
         return ""
 
-    def _land_event(self, answer: EventAnswer, why: str) -> Landed:
+    def _land_event(self, answer: EventAnswer, why: str) -> LandedBatch:
         pull = self.context.describe_batch(
             "event",
             Scope(event_id=answer.event_id),
@@ -456,9 +456,9 @@ class Puller:
         manifest = self.context.room.landing.land(pull, [(answer.body, None)], status=status)
         warnings = tuple(text for text in (why, answer.date_doubt) if text)
         rows = 1 if answer.status == "found" else 0
-        return Landed(manifest, answer.attempts, rows, warnings=warnings)
+        return LandedBatch(manifest, answer.attempts, rows, warnings=warnings)
 
-    def _land_no_event(self, event_id: str, error: CatalogError) -> Landed:
+    def _land_no_event(self, event_id: str, error: CatalogError) -> LandedBatch:
         evidence = error.evidence
         if evidence is None or evidence.body is None:
             raise error
@@ -473,4 +473,4 @@ class Puller:
         )
         manifest = self._landing.land(pull, [(evidence.body, None)])
         warnings = tuple(text for text in (str(error), evidence.date_doubt) if text)
-        return Landed(manifest, error.attempts, 0, warnings=warnings)
+        return LandedBatch(manifest, error.attempts, 0, warnings=warnings)

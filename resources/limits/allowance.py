@@ -73,7 +73,7 @@ class QuotaHeaders:
 
 
 @dataclass(frozen=True, slots=True)
-class Charged:
+class ChargedRequest:
     """A request that was charged: its number, and how many were answered before it was sent.
 
     `resets_at` is the end of the month to which it was charged, 0 if none was known.
@@ -291,7 +291,7 @@ def _is_next_period(state: Allowance, resets_at: int, wall_s: float | None) -> b
 
 
 def adopt_headers(
-    state: Allowance, heard: QuotaHeaders, sent: Charged | None, wall_s: float
+    state: Allowance, heard: QuotaHeaders, sent: ChargedRequest | None, wall_s: float
 ) -> Allowance:
     """Adopt what the headers of an answer say of the month.
 
@@ -327,7 +327,7 @@ def adopt_headers(
     return replace(state, allowed=allowed, used=moved, excess=0)
 
 
-def is_of_month_before(state: Allowance, sent: Charged | None, wall_s: float) -> bool:
+def is_of_month_before(state: Allowance, sent: ChargedRequest | None, wall_s: float) -> bool:
     """Whether a request was charged to an earlier month: its late answer is about that month."""
     if sent is None or sent.resets_at == 0:
         return False
@@ -335,7 +335,7 @@ def is_of_month_before(state: Allowance, sent: Charged | None, wall_s: float) ->
 
 
 def _may_be_of_month(
-    state: Allowance, heard: QuotaHeaders, sent: Charged | None, wall_s: float
+    state: Allowance, heard: QuotaHeaders, sent: ChargedRequest | None, wall_s: float
 ) -> bool:
     """Whether counts without a believable reset are those of the present month."""
     if heard.is_reset_doubted or heard.resets_in_s is not None or heard.allowed != state.allowed:

@@ -17,7 +17,7 @@ from resources.errors import Defer, QuotaUnknown, RateHeld
 from resources.limits.allowance import (
     SECOND_NS,
     Allowance,
-    Charged,
+    ChargedRequest,
     Pace,
     QuotaHeaders,
     RefusalReason,
@@ -54,14 +54,18 @@ LEAST_WAIT_S: Final = 0.000_5
 class Limiter(Protocol):
     """Paces requests, and counts them if it has a quota. Shared by threads."""
 
-    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> Charged | None:
+    def acquire(
+        self, *, for_usage: bool = False, for_export: bool = False
+    ) -> ChargedRequest | None:
         """Return when one request may be sent now; `for_usage`: it requests the usage.
 
         The result is passed to `on_answer`; None if answers are not counted. With a quota it may
         raise Defer or QuotaUnknown, with `attempts` 0 since nothing was sent.
         """
 
-    def on_answer(self, sent: Charged, heard: QuotaHeaders | None, *, counted: bool = True) -> None:
+    def on_answer(
+        self, sent: ChargedRequest, heard: QuotaHeaders | None, *, counted: bool = True
+    ) -> None:
         """Called once for each request of `acquire`, with the headers of its answer, None if it
         has none or failed; `counted` is false if the service does not count it."""
         return
@@ -82,7 +86,7 @@ class Limiter(Protocol):
         self.on_rate_limited(wait_s)
 
     def on_quota_exhausted(
-        self, resets_in_s: float | None = None, sent: Charged | None = None
+        self, resets_in_s: float | None = None, sent: ChargedRequest | None = None
     ) -> None:
         """Called when the service answers the request `sent` that the month is used up, and when
         the month ends."""
@@ -231,7 +235,7 @@ class SharedLimiter(Limiter):
     def no_wait(self, on: bool) -> None:
         self._no_wait = on
 
-    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> Charged:
+    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> ChargedRequest:
         """Return when one request may be sent, and charge it.
 
         A request for the usage is allowed even if the quota is not known or used up: its answer
@@ -305,7 +309,7 @@ class SharedLimiter(Limiter):
             entry.state = hold(entry.state, entry.pace, entry.now_ns, wait_s)
 
     def on_quota_exhausted(
-        self, resets_in_s: float | None = None, sent: Charged | None = None
+        self, resets_in_s: float | None = None, sent: ChargedRequest | None = None
     ) -> None:
         """Mark the month as used up, and learn its end. The request was not counted."""
         resets_at, now_s = None, self._clock().timestamp()
@@ -316,7 +320,9 @@ class SharedLimiter(Limiter):
                 return
             entry.state = exhausted(charge(entry.state, self._work, -1), resets_at)
 
-    def on_answer(self, sent: Charged, heard: QuotaHeaders | None, *, counted: bool = True) -> None:
+    def on_answer(
+        self, sent: ChargedRequest, heard: QuotaHeaders | None, *, counted: bool = True
+    ) -> None:
         """Count an answer, and adopt what it says of the month (allowance.py)."""
         with self.ledger.locked() as entry:
             if heard is not None:
@@ -377,14 +383,14 @@ class SharedLimiter(Limiter):
             wall_s = self._clock().timestamp()
             entry.state = reconcile(entry.state, account, charged_since=since, wall_s=wall_s)
 
-    def _charge(self, entry: Entry, *, for_export: bool) -> Charged:
+    def _charge(self, entry: Entry, *, for_export: bool) -> ChargedRequest:
         before = entry.state.answered
         entry.state = charge(entry.state, self._work)
         if for_export and self._export_interval_s:
             # The service counts from its arrival, which the network may delay.
             wait_s = self._export_interval_s + JITTER_S
             entry.state = hold_exports(entry.state, entry.now_ns, wait_s)
-        return Charged(entry.state.sent, before, entry.state.resets_at)
+        return ChargedRequest(entry.state.sent, before, entry.state.resets_at)
 
     def _reserve(self, entry: Entry) -> Reservation:
         """Return the next token, reserved unless it is valid much later."""

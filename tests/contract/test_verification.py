@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from catalog.contract import signatures
 from catalog.contract.constants import ACCEPTED_FORMS, AcceptedForm
-from catalog.contract.signatures import SignatureRejected, Verified, Verifier
+from catalog.contract.signatures import SignatureRejected, VerifiedSignature, Verifier
 from tests.contract.signed_deliveries import (
     BODY,
     MESSAGE_ID,
@@ -69,7 +69,7 @@ def standard(**changes: bytes | None) -> Headers:
 def test_a_genuine_delivery_is_accepted_and_its_form_is_told_from_its_shape(
     form: AcceptedForm,
 ) -> None:
-    expected = Verified(
+    expected = VerifiedSignature(
         form,
         NOW if form in STAMPED else None,
         MESSAGE_ID.decode() if form == "standard" else None,

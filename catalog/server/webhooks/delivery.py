@@ -248,7 +248,7 @@ class AttemptOutcome:
         return self.status == 410
 
 
-class Posts(Protocol):
+class DeliveryPoster(Protocol):
     """What sends one body to one URL; a sandbox's makes faults."""
 
     async def post(

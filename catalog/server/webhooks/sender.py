@@ -22,7 +22,7 @@ from catalog.contract.records import Delivery, Event
 from catalog.contract.signatures import sign
 from catalog.server.gating import ViewNames, shown_change
 from catalog.server.store import CatalogChange, CatalogStore, Clock
-from catalog.server.webhooks.delivery import AttemptOutcome, Poster, Posts
+from catalog.server.webhooks.delivery import AttemptOutcome, DeliveryPoster, Poster
 from catalog.server.webhooks.endpoints import Endpoint, NoPush, Receivers
 from catalog.server.webhooks.outbox import Outbox, OutboxDelivery, delivery_id
 
@@ -37,7 +37,7 @@ WATERMARK_LAG = timedelta(seconds=60)
 changes again, and an idle server writes once a minute."""
 
 
-class Feed:
+class ChangeFeed:
     """Fills an outbox. The store and `render` are called on the event loop's thread.
 
     `due` gives when a new delivery is due, in wall time.
@@ -208,7 +208,7 @@ class WebhookSender:
         render: Render,
         wall: Callable[[], datetime],
         *,
-        poster: Posts | None = None,
+        poster: DeliveryPoster | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         options: SenderOptions | None = None,
         due: Callable[[], datetime] | None = None,
@@ -218,7 +218,7 @@ class WebhookSender:
         self._outbox = outbox
         self._wall = wall
         self._options = options or SenderOptions()
-        self._feed = Feed(store, clock, outbox, render, due or wall)
+        self._feed = ChangeFeed(store, clock, outbox, render, due or wall)
         self._poster = poster or Poster()
         self._sleep = sleep
         self._slots = asyncio.Semaphore(self._options.in_all)
@@ -371,7 +371,7 @@ class Pusher:
         *,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         options: SenderOptions | None = None,
-        poster: Posts | None = None,
+        poster: DeliveryPoster | None = None,
         due: Callable[[], datetime] | None = None,
     ) -> None:
         self._store = store

@@ -15,7 +15,7 @@ import httpx
 from catalog.contract.plans import PLANS
 from catalog.sandbox.sandbox import Sandbox
 from resources.http.client import CatalogClient
-from resources.ingest.context import Landed
+from resources.ingest.context import LandedBatch
 from resources.ingest.puller import Puller
 from tests.history.model.observations import SeenObservation
 from tests.history.stories.receiver import Post, with_batch
@@ -24,7 +24,7 @@ from tests.unlimited import Unlimited
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
 
-Pulling = Callable[[Puller], Landed | list[Landed]]
+Pulling = Callable[[Puller], LandedBatch | list[LandedBatch]]
 PULLS_OF_KEY = {"free": 1, "standard": 3, "pro": 6, "elite": 20}
 
 

@@ -14,7 +14,7 @@ from pipeline.build import build_definitions
 from pipeline.instance import instance_of
 from pipeline.settings import Settings
 from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter
-from resources.inbox.landing import Waiting, land_deliveries, waiting_deliveries
+from resources.inbox.landing import WaitingDeliveries, land_deliveries, waiting_deliveries
 from resources.inbox.progress import LandingProgress, ProgressFile, connected
 from tests.pipeline.homes_in_days import (
     NOW,
@@ -281,11 +281,11 @@ def test_an_inbox_that_cannot_be_read_is_the_reason_of_the_tick(
     assert "can't be used" in str(tick(settings, instance).skip_reason)
 
 
-def waiting(count: int, landed_to: int = 0) -> Waiting:
-    return Waiting(landed_to + count, NOW, LandingProgress(landed_to))
+def waiting(count: int, landed_to: int = 0) -> WaitingDeliveries:
+    return WaitingDeliveries(landed_to + count, NOW, LandingProgress(landed_to))
 
 
-def decided(found: Waiting, state: DeliveryState, now: datetime) -> Decision:
+def decided(found: WaitingDeliveries, state: DeliveryState, now: datetime) -> Decision:
     return decide_deliveries(
         found, state, now=now, running=None, least_interval=MINUTE, service_now=now
     )

@@ -14,7 +14,7 @@ import pytest
 from pipeline.receiver.app import ReceiverApp
 from pipeline.receiver.group_commit import GroupCommit
 from pipeline.receiver.upkeep import Upkeep
-from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter, Stored, inbox_path
+from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter, StoreResult, inbox_path
 from resources.inbox.landing import land_deliveries
 from resources.inbox.progress import connected, progress_path
 from tests.pipeline.conftest import Almanac
@@ -61,7 +61,7 @@ class RecordingWriter:
         self.writer = writer
         self.calls: list[str] = []
 
-    def store(self, group: Sequence[Arrival]) -> list[Stored]:
+    def store(self, group: Sequence[Arrival]) -> list[StoreResult]:
         self.calls.append("store")
         return self.writer.store(group)
 
@@ -135,7 +135,7 @@ def test_a_clearing_that_fails_is_logged_and_deliveries_are_still_stored(
     store_old_and_landed(home, clock, 2)
     progress_path(home).write_bytes(b"damaged" * 1_000)
 
-    async def clear_and_store(writer: Any, upkeep: Upkeep, commits: GroupCommit) -> Stored:
+    async def clear_and_store(writer: Any, upkeep: Upkeep, commits: GroupCommit) -> StoreResult:
         assert await upkeep.clear(commits) == 0
         return await commits.store(Arrival(delivery(1_000)))
 

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.receiver import merging
 from pipeline.receiver.merging import MergeThread
-from resources.inbox.landing import Waiting, waiting_deliveries
+from resources.inbox.landing import WaitingDeliveries, waiting_deliveries
 from warehouse.clock import utc_now
 from warehouse.home import Home
 
@@ -21,7 +21,7 @@ def test_a_merge_leaves_the_processor_to_receipt(
     priorities: list[int] = []
     looked = threading.Event()
 
-    def look(home: Home) -> Waiting:
+    def look(home: Home) -> WaitingDeliveries:
         priorities.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
         looked.set()
         return waiting_deliveries(home)

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.receiver.group_commit import GroupCommit, NotStored
 from pipeline.receiver.upkeep import Upkeep
-from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter, Stored
+from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter, StoreResult
 from tests.pipeline.receiver.served import request, served
 from tests.resources.inbox.deliveries import Clock, delivery
 from warehouse.home import Home
@@ -39,7 +39,7 @@ def hold_commits(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, thre
     """Return two events: a commit has begun, and commits may end."""
     real, begun, may_end = InboxWriter.store, threading.Event(), threading.Event()
 
-    def held(self: InboxWriter, arrivals: Sequence[Arrival]) -> list[Stored]:
+    def held(self: InboxWriter, arrivals: Sequence[Arrival]) -> list[StoreResult]:
         begun.set()
         assert may_end.wait(WITHIN_S)
         return real(self, arrivals)

@@ -15,7 +15,7 @@ import msgspec
 
 from catalog.contract.plans import PLANS
 from resources.http.client import CatalogClient
-from resources.ingest.context import Landed
+from resources.ingest.context import LandedBatch
 from resources.ingest.puller import Puller
 from tests.resources.fakes import FakeTime, FaultScript
 from tests.resources.pulls import MACHINE_AT, SOURCE
@@ -84,9 +84,9 @@ def pull_until_killed(what: Killing) -> None:
     pull_of(puller, what)()
 
 
-def pull_of(puller: Puller, what: Killing) -> Callable[[], Landed]:
+def pull_of(puller: Puller, what: Killing) -> Callable[[], LandedBatch]:
     if what.feed != "events":
-        plain: dict[str, Callable[[], Landed]] = {
+        plain: dict[str, Callable[[], LandedBatch]] = {
             "coins": puller.coins,
             "cancellations": puller.cancellations,
         }

@@ -16,7 +16,7 @@ import pytest
 
 from catalog.contract.plans import ELITE
 from catalog.sandbox.sandbox import Sandbox
-from resources.ingest.context import Landed
+from resources.ingest.context import LandedBatch
 from resources.service_clock import ServiceClock
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FaultScript, answering, mocked
@@ -88,7 +88,7 @@ def bought(sandbox: Sandbox) -> Counter[tuple[str, str]]:
     return pages
 
 
-def ids_of(root: Path, landed: Landed) -> list[str]:
+def ids_of(root: Path, landed: LandedBatch) -> list[str]:
     rows = rows_of(Landing(root), landed.manifest)
     return sorted({row["id"] if "id" in row else row["slug"] for row in rows})
 
@@ -318,7 +318,7 @@ def intent(feed: Any, scope: Scope) -> Intent:
 
 
 class TestNotResumed:
-    def late(self, make_client: MakeClient, root: Path, **options: Any) -> Landed:
+    def late(self, make_client: MakeClient, root: Path, **options: Any) -> LandedBatch:
         options.setdefault("clock", lambda: MACHINE_AT + timedelta(minutes=15, seconds=1))
         (landed,) = puller_of(make_client(), root, **options).resume_open()
         assert not landed.manifest.complete
@@ -455,7 +455,7 @@ class TestNotResumed:
     def test_a_pull_whose_process_is_alive_is_not_resumed(
         self, make_client: MakeClient, root: Path
     ) -> None:
-        seen: list[list[Landed]] = []
+        seen: list[list[LandedBatch]] = []
         other = puller_of(make_client(), root)
 
         def meanwhile(feed: str, rows: int, total: int | None) -> None:

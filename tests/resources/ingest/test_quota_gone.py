@@ -14,7 +14,7 @@ import pytest
 from catalog.sandbox.sandbox import Sandbox
 from resources.errors import Defer
 from resources.http.client import CatalogClient
-from resources.ingest.context import Landed
+from resources.ingest.context import LandedBatch
 from resources.ingest.puller import Puller
 from resources.limits.allowance import Pace
 from resources.limits.ledger import Ledger
@@ -113,7 +113,7 @@ def spend(sandbox: Sandbox, key: str, count: int) -> None:
             elsewhere.event("nothing")
 
 
-def go_on_after_the_reset(sandbox: Sandbox, first: Landed, puller: Puller) -> Landed:
+def go_on_after_the_reset(sandbox: Sandbox, first: LandedBatch, puller: Puller) -> LandedBatch:
     """Pull too early, in vain, then after the reset what was left over."""
     assert first.left_over is not None
     rest = (first.left_over.lower, first.left_over.upper)

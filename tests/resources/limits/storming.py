@@ -16,7 +16,7 @@ import msgspec
 
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
-from resources.limits.allowance import Charged, Pace, Reservation
+from resources.limits.allowance import ChargedRequest, Pace, Reservation
 from resources.limits.ledger import Entry, Ledger
 from resources.limits.limiter import SharedLimiter
 from resources.waits import RetryPolicy
@@ -72,7 +72,7 @@ class NotingLimiter(SharedLimiter):
         self._own.token_ns = reserved.at_ns
         return reserved
 
-    def _charge(self, entry: Entry, *, for_export: bool) -> Charged:
+    def _charge(self, entry: Entry, *, for_export: bool) -> ChargedRequest:
         self._own.allowed_ns = entry.now_ns
         self._report.allowed_ns.append(entry.now_ns)
         self._report.tokens_ns.append(self._own.token_ns)

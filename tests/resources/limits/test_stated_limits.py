@@ -21,7 +21,7 @@ from resources.limits.allowance import (
     UNKNOWN,
     UNLIMITED,
     Allowance,
-    Charged,
+    ChargedRequest,
     Pace,
     QuotaHeaders,
     ReportedLimits,
@@ -163,8 +163,8 @@ class TestHeaders:
     ) -> None:
         """Up to six requests in progress; another machine uses the key too."""
         chance, at_service = Random(seed), 0
-        waiting: list[Charged] = []
-        heard: list[tuple[Charged, int]] = []
+        waiting: list[ChargedRequest] = []
+        heard: list[tuple[ChargedRequest, int]] = []
 
         def said(used: int) -> QuotaHeaders:
             return QuotaHeaders(10_000, 10_000 - used)
@@ -175,7 +175,7 @@ class TestHeaders:
             if step == "send" and len(waiting) + len(heard) < 6:
                 before = state.answered
                 state = charge(state, "daily")
-                waiting.append(Charged(state.sent, before))
+                waiting.append(ChargedRequest(state.sent, before))
             elif step == "arrive" and waiting:
                 at_service += 1
                 heard.append((waiting.pop(chance.randrange(len(waiting))), at_service))
@@ -192,7 +192,7 @@ class TestHeaders:
         before = state.answered
         state = charge(state, "daily")
         assert (
-            adopt_headers(state, said(at_service), Charged(state.sent, before), 0.0).used
+            adopt_headers(state, said(at_service), ChargedRequest(state.sent, before), 0.0).used
             == at_service
         )
 
