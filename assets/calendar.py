@@ -14,7 +14,7 @@ from pydantic import Field
 
 from assets.landed import GROUP
 from assets.layout import CATALOG_POOL, Layout, step_failure, without_beta_warnings
-from assets.metadata import SQL, backfill_metadata, log_problems
+from assets.metadata import SQL, Metadata, backfill_metadata, log_problems
 from assets.table_columns import LANDED_COLUMNS, column_schema
 from resources.backfill.backfill import Backfill, choose_price
 from resources.backfill.state import BackfillStates
@@ -23,6 +23,7 @@ from resources.ingest.scopes import first_instant, month_key, next_month
 from resources.session import LazySession
 from warehouse.batch_problems import problems_of_landed
 from warehouse.errors import WarehouseError
+from warehouse.files.documents import put_note, read_note
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.landing.batches import FORMAT
@@ -31,6 +32,7 @@ NAME: Final = "landed_calendar"
 FIRST_MONTH: Final = "2017-01-01"
 MONTHS_AHEAD: Final = 24
 MAX_REQUESTS: Final = 2_000
+_BACKFILLED: Final = "backfilled_months.json"
 
 # Dagster counts by the machine's month. The offset adds this month and two years ahead, since by
 # default only ended months are partitions, and one month more for a service whose day is ahead.
@@ -147,6 +149,8 @@ def backfill_months(
                     context.asset_key, partition=month_key(month), metadata=metadata
                 )
             )
+        landed = {*read_backfilled(home), *map(month_key, whole)}
+        put_note(home.state_storage, _BACKFILLED, sorted(landed))
     for note in work.notes:
         context.log.warning("%s", note)
     log_problems(context.log, problems_of_landed(work.manifests))
@@ -154,35 +158,52 @@ def backfill_months(
         _log_deferral(context, work.deferred)
 
 
-def record_covered_months(
-    context: dg.AssetExecutionContext, layout: Layout, connection: duckdb.DuckDBPyConnection
-) -> None:
-    """Record the months that a pull of the whole catalog has covered, each once.
+def read_backfilled(home: Home) -> list[str]:
+    """Return the months that a backfill landed and no publication has counted."""
+    return read_note(home.state_storage, _BACKFILLED, list[str]) or []
 
-    Without this the pages would show them as never landed, and offer to pull them again.
-    `connection` reads the published file.
+
+def record_months(
+    context: dg.AssetExecutionContext,
+    layout: Layout,
+    home: Home,
+    connection: duckdb.DuckDBPyConnection,
+    backfilled: Sequence[str],
+) -> None:
+    """Record each month that a pull of the whole catalog covers, once; count backfilled months.
+
+    Without this Dagster would show covered months as missing. `backfilled` are the months in the
+    note before the merge, `connection` reads the file published after it.
     """
-    for month in covered_months(context.instance, layout, connection):
+    for month in covered_months(context.instance, layout, connection, backfilled):
         context.log_event(month)
+    if backfilled:
+        left = [month for month in read_backfilled(home) if month not in backfilled]
+        put_note(home.state_storage, _BACKFILLED, left)
 
 
 def covered_months(
-    instance: dg.DagsterInstance, layout: Layout, connection: duckdb.DuckDBPyConnection
+    instance: dg.DagsterInstance,
+    layout: Layout,
+    connection: duckdb.DuckDBPyConnection,
+    backfilled: Sequence[str] = (),
 ) -> Iterator[dg.AssetMaterialization]:
-    """Yield the months that a pull of the whole catalog has covered, but those recorded already."""
+    """Yield the months that a pull of the whole catalog covers and that are not recorded.
+
+    Months in `backfilled` are yielded although they are recorded.
+    """
     key = layout.key(NAME)
-    recorded = instance.get_materialized_partitions(key)
+    recorded = instance.get_materialized_partitions(key) - set(backfilled)
     missing = [month for month in EVENT_MONTHS.get_partition_keys() if month not in recorded]
     if not missing:
         return
-    rows = connection.execute(SQL["covered_months"], {"months": missing}).fetchall()
+    values = {"months": missing, "backfilled": list(backfilled)}
+    rows = connection.execute(SQL["covered_months"], values).fetchall()
     for month, events, batch_id, observed_at in rows:
-        metadata = {
-            "dagster/partition_row_count": events,
-            "rows": events,
-            "covered by": batch_id,
-            "observed at": dg.MetadataValue.timestamp(observed_at),
-        }
+        metadata: Metadata = {"dagster/partition_row_count": events, "rows": events}
+        if batch_id is not None:
+            metadata["covered by"] = batch_id
+            metadata["observed at"] = dg.MetadataValue.timestamp(observed_at)
         yield dg.AssetMaterialization(key, partition=month_key(month.date()), metadata=metadata)
 
 

@@ -1,9 +1,10 @@
--- The months of the calendar that a pull of the whole catalog has covered.
+-- The months of the calendar that a pull of the whole catalog or a backfill has covered.
 
 -- name: covered_months
--- Grain: one row per month of $months that a complete pull covers, oldest first: the month, the
--- number of its events as now known, and the newest such pull. A list without an upper bound ends
--- where the plan does, so only the export's covers all months. Run twice: the same rows.
+-- Grain: one row per month of $months that a complete pull covers or that is in $backfilled, oldest
+-- first: the month, the number of its events as now known, and the newest such pull. A list without
+-- an upper bound ends where the plan does, so only the export's covers all months. Run twice: the
+-- same rows.
 SELECT
     months.month,
     (
@@ -14,7 +15,7 @@ SELECT
     max_by(pulls.batch_id, pulls.observed_at) AS batch_id,
     max(pulls.observed_at) AS observed_at
 FROM (SELECT unnest($months::TIMESTAMPTZ[]) AS month) AS months
-JOIN coverage AS pulls
+LEFT JOIN coverage AS pulls
     ON pulls.feed IN ('export', 'events')
     AND pulls.lower <= months.month
     AND (
@@ -22,4 +23,5 @@ JOIN coverage AS pulls
         OR (pulls.upper IS NULL AND pulls.feed = 'export')
     )
 GROUP BY months.month
+HAVING batch_id IS NOT NULL OR months.month IN (SELECT unnest($backfilled::TIMESTAMPTZ[]))
 ORDER BY months.month

@@ -18,6 +18,7 @@ from typing import Any, Final
 import dagster as dg
 import duckdb
 
+from almanac.events import KINDS
 from almanac.forms import plain_line
 from assets.feed_day import FeedDay, feed_day_of
 from catalog.contract.bodies import delivery_body, list_body, single_body
@@ -158,7 +159,7 @@ def pull_metadata(feed_day: FeedDay, landing: Landing, *, quota_left: int | None
     if feed_day.why_empty:
         metadata["why it is empty"] = feed_day.why_empty
     if feed_day.rows is not None:
-        metadata["rows"] = feed_day.rows
+        metadata["rows"] = metadata["dagster/partition_row_count"] = feed_day.rows
     if quota_left is not None:
         metadata["quota left"] = quota_left
     if feed_day.manifests:
@@ -179,18 +180,24 @@ def pull_metadata(feed_day: FeedDay, landing: Landing, *, quota_left: int | None
 def poll_metadata(
     pulled: FeedPull, landing: Landing, *, day: date, quota_left: int | None
 ) -> Metadata:
-    """Return the metadata of a poll for one feed."""
-    return pull_metadata(feed_day_of(pulled, day), landing, quota_left=quota_left)
+    """Return the metadata of a poll for one feed, whose asset has no partitions."""
+    metadata = pull_metadata(feed_day_of(pulled, day), landing, quota_left=quota_left)
+    metadata.pop("dagster/partition_row_count", None)
+    return metadata
 
 
 def backfill_metadata(backfill: Backfill) -> Metadata:
-    """Return the metadata of a month that a backfill has completed."""
-    metadata: Metadata = {"requests so far": backfill.requests, "rows so far": backfill.rows}
+    """Return the metadata of a month that a backfill has completed.
+
+    Without numbers: they would be totals of the run, which Dagster plots as a series of the months.
+    """
     if not backfill.manifests:
-        return {**metadata, "batch": "landed before"}
+        return {"batch": "landed before"}
     newest = backfill.manifests[-1]
-    metadata["batch"] = newest.batch_id
-    metadata["observed at"] = dg.MetadataValue.timestamp(newest.observed_at)
+    metadata: Metadata = {
+        "batch": newest.batch_id,
+        "observed at": dg.MetadataValue.timestamp(newest.observed_at),
+    }
     if backfill.notes:
         metadata["notes"] = dg.MetadataValue.md(bullets(backfill.notes))
     return metadata
@@ -214,9 +221,11 @@ def day_metadata(records: Sequence[Mapping[str, Any]]) -> Metadata:
     metadata |= _problem_metadata(
         [problem for record in records for problem in problems_of_record(record)]
     )
-    # One number per kind, which Dagster plots over the days.
-    changes = _added(record["changes"] for record in records)
-    return metadata | {f"changes/{kind}": count for kind, count in changes.items()}
+    # One number for each kind and day, also 0, so that the plots over the days have no holes.
+    changes = Counter[str]()
+    for record in records:
+        changes.update(record["changes"])
+    return metadata | {f"changes/{kind}": changes[kind] for kind in KINDS}
 
 
 def merge_metadata(report: MergeReport, day: date | None = None) -> Metadata:
@@ -232,14 +241,6 @@ def merge_metadata(report: MergeReport, day: date | None = None) -> Metadata:
     if report.notes:
         metadata[REFOLD_NOTES] = "\n".join(map(plain_line, report.notes))
     return metadata
-
-
-def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the sums of counts by kind, the largest first."""
-    sums: Counter[str] = Counter()
-    for count in counts:
-        sums.update(count)
-    return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
 def log_problems(log: dg.DagsterLogManager, problems: Iterable[BatchProblem]) -> None:

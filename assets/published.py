@@ -12,7 +12,7 @@ from typing import Any, Final
 import dagster as dg
 import duckdb
 
-from assets.calendar import record_covered_months
+from assets.calendar import read_backfilled, record_months
 from assets.changes import CHANGES, record_other_days
 from assets.checks import check_results, check_specs
 from assets.layout import FRESHNESS, WAREHOUSE_POOL, Layout, step_failure
@@ -96,6 +96,7 @@ def _publish(
     Raises:
         dg.Failure: the lake can't be continued.
     """
+    backfilled = read_backfilled(home)
     try:
         report = merge(home)
     except WarehouseError as error:
@@ -123,7 +124,7 @@ def _publish(
                     **_publication_metadata(report),
                 },
             )
-        record_covered_months(context, layout, connection)
+        record_months(context, layout, home, connection, backfilled)
     if unchanged:
         context.log.info("Not materialised again, since unchanged: %s", ", ".join(unchanged))
 

@@ -46,7 +46,7 @@ _PUBLISHED_ONLY: Final = frozenset(
 )
 CHANGES_COLUMNS: Final = (
     *(column for column in tables.EVENT_VERSIONS.columns if column.name not in _PUBLISHED_ONLY),
-    Column("known", "INTEGER", "The fields whose value a pull has shown: bit n is the n-th field."),
+    Column("known", "BIGINT", "The fields whose value a pull has shown: bit n is the n-th field."),
 )
 """The columns of the files of the change log."""
 _DERIVED: Final[Mapping[str, tuple[str, ...]]] = {

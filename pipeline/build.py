@@ -23,7 +23,7 @@ from assets.published import published_tables
 from pipeline.automation.alerts import alert_sensors
 from pipeline.automation.digests import digest_sensors
 from pipeline.automation.health import health_check, health_sensor
-from pipeline.automation.jobs import Jobs, daily_schedule
+from pipeline.automation.jobs import asset_jobs, daily_schedule
 from pipeline.automation.merges import deliveries, unmerged_batches
 from pipeline.automation.pulls import cancellations, first_pull, polls, quota, was_day_pulled
 from pipeline.automation.retention import prune_job, prune_schedule
@@ -62,7 +62,7 @@ def build_definitions(
     home = locate_home(settings)
     service_now = service_time(home.state, clock)
     layout = layout or layout_of(settings, home, service_now())
-    jobs = Jobs.of(layout)
+    jobs = asset_jobs(layout)
     pruning = prune_job(layout, settings, clock)
     schedules = [
         daily_schedule(layout, clock, service_now, partial(was_day_pulled, home)),
@@ -100,7 +100,7 @@ def build_definitions(
     return dg.Definitions(
         assets=assets,
         asset_checks=[health_check(layout, settings, home, clock)],
-        jobs=[jobs.daily, jobs.poll, jobs.deliveries, jobs.calendar, jobs.merge, pruning],
+        jobs=[*jobs.values(), pruning],
         schedules=schedules,
         sensors=sensors,
         resources=build_resources(layout, settings, clock=clock, **overrides),

@@ -1,18 +1,13 @@
 """The jobs, and the daily schedule.
 
-`daily` pulls every feed and publishes; `merge` publishes landed batches;
-`deliveries` lands and publishes what was pushed; `poll` pulls what changes within
-a day, and overdue cancellations. A run is one process,
-since a process for each step would take seconds to import.
+A run is one process, since a process for each step would take seconds to start.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from assets.calendar import NAME as LANDED_CALENDAR
 from assets.changes import CHANGES
@@ -31,70 +26,43 @@ EXPORT_IS_OUT_AT: Final = time(0, 20)
 """The service makes the export at 00:05 UTC; at this time every plan can pull it."""
 
 
-@dataclass(frozen=True)
-class Jobs:
-    """The jobs over assets, by the names of a layout. A run of each is one process."""
-
-    daily: UnresolvedAssetJobDefinition
-    merge: UnresolvedAssetJobDefinition
-    calendar: UnresolvedAssetJobDefinition
-    poll: UnresolvedAssetJobDefinition
-    deliveries: UnresolvedAssetJobDefinition
-
-    @classmethod
-    def of(cls, layout: Layout) -> Self:
-        """Return the jobs of a layout."""
-        tables = layout.keys(table.name for table in PUBLISHED)
-        published = dg.AssetSelection.assets(*tables) | dg.AssetSelection.checks_for_assets(*tables)
-        # With the change log between them, the tables are published after what was landed.
-        pushed = dg.AssetSelection.assets(*layout.keys([asset_of("deliveries"), CHANGES]))
-        days = dg.AssetSelection.assets(*layout.keys([*LANDED, CHANGES]))
-        return cls(
-            daily=_job(
-                layout,
-                DAILY,
-                days | published,
-                "One day: land every feed, merge, publish and check the tables.",
-            ),
-            merge=_job(
-                layout,
-                MERGE,
-                published,
-                "Merge landed batches, then publish and check. Sends no request to the service.",
-            ),
-            deliveries=_job(
-                layout,
-                DELIVERIES,
-                pushed | published,
-                "Land the webhook deliveries in the inbox, merge, publish and check.",
-            ),
-            calendar=_job(
-                layout,
-                CALENDAR,
-                dg.AssetSelection.assets(layout.key(LANDED_CALENDAR)),
-                "All events of the chosen months: to pull them again, or on a plan without the "
-                "export.",
-            ),
-            poll=_job(
-                layout,
-                POLL,
-                dg.AssetSelection.assets(*layout.keys(POLLED.values())),
-                "Pull what changes within a day: near events, cancellations, single events. "
-                "The sensor `polls` requests it; `almanac budget` shows when and why.",
-            ),
+def asset_jobs(layout: Layout) -> dict[str, Any]:
+    """Return the jobs over assets by their names without prefix. A run of each is one process."""
+    tables = layout.keys(table.name for table in PUBLISHED)
+    published = dg.AssetSelection.assets(*tables) | dg.AssetSelection.checks_for_assets(*tables)
+    # With the change log between them, the tables are published after what was landed.
+    pushed = dg.AssetSelection.assets(*layout.keys([asset_of("deliveries"), CHANGES]))
+    days = dg.AssetSelection.assets(*layout.keys([*LANDED, CHANGES]))
+    selections = {
+        DAILY: (days | published, "One day: land every feed, merge, publish and check the tables."),
+        MERGE: (
+            published,
+            "Merge landed batches, then publish and check. Sends no request to the service.",
+        ),
+        DELIVERIES: (
+            pushed | published,
+            "Land the webhook deliveries in the inbox, merge, publish and check.",
+        ),
+        CALENDAR: (
+            dg.AssetSelection.assets(layout.key(LANDED_CALENDAR)),
+            "All events of the chosen months: to pull them again, or on a plan without the export.",
+        ),
+        POLL: (
+            dg.AssetSelection.assets(*layout.keys(POLLED.values())),
+            "Pull what changes within a day: near events, cancellations, single events. "
+            "The sensor `polls` requests it; `almanac budget` shows when and why.",
+        ),
+    }
+    return {
+        name: dg.define_asset_job(
+            layout.name(name),
+            selection=selection,
+            description=description,
+            executor_def=layout.executor,
+            tags=owner_tags(layout.key_prefix, layout.name_prefix),
         )
-
-
-def _job(
-    layout: Layout, name: str, selection: dg.AssetSelection, description: str
-) -> UnresolvedAssetJobDefinition:
-    return dg.define_asset_job(
-        layout.name(name),
-        selection=selection,
-        description=description,
-        executor_def=layout.executor,
-        tags=owner_tags(layout.key_prefix, layout.name_prefix),
-    )
+        for name, (selection, description) in selections.items()
+    }
 
 
 def daily_schedule(

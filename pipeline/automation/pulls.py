@@ -5,7 +5,7 @@ function. Two clocks are in use: runs and attempts are by the machine's clock (`
 deferrals by the service's (`at_service`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -17,7 +17,7 @@ from assets.calendar import NAME as LANDED_CALENDAR
 from assets.layout import Layout
 from assets.polled import POLLED, PollConfig, poll_run_config
 from catalog.contract.plans import PLANS
-from pipeline.automation.jobs import CALENDAR, DAILY, EXPORT_IS_OUT_AT, POLL, Jobs
+from pipeline.automation.jobs import CALENDAR, DAILY, EXPORT_IS_OUT_AT, POLL
 from pipeline.automation.run_decisions import (
     Decision,
     JobHistory,
@@ -217,13 +217,13 @@ def find_cancellations_pull(home: Home, at_service: datetime) -> datetime | None
 
 
 def quota(
-    layout: Layout, jobs: Jobs, home: Home, clock: Clock, service_now: Clock
+    layout: Layout, jobs: Mapping[str, Any], home: Home, clock: Clock, service_now: Clock
 ) -> dg.SensorDefinition:
     """Return the sensor that resumes pulls and backfills once their wait is over."""
 
     @dg.sensor(
         name=layout.name("quota"),
-        jobs=[jobs.daily, jobs.calendar],
+        jobs=[jobs[DAILY], jobs[CALENDAR]],
         minimum_interval_seconds=300,
         description="Resumes pulls and backfills that were deferred by the quota or the service.",
         default_status=layout.sensor_status("quota"),
