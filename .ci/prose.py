@@ -43,8 +43,9 @@ RULES = [
 ]
 FENCE = re.compile(r"^ *```.*?^ *```|<!--.*?-->|^ {4,}\S.*?$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"``[^`]+``|`[^`]*`|https?://\S+|\]\([^)]*\)", re.DOTALL)
+WORD = re.compile(r"[^\W\d_]{2,}")
 MARK = re.compile(r"^(?:[-*#>|├└│]+ ?|\d+\. )+")
-END = re.compile(r"(?<=[.!?:])\s|\n\s*\n|\n\s*(?=[-*#>|├└│]|\d+\.)|\s\|\s")
+END = re.compile(r"(?<=[.!?:])\s|\n\s*\n|\n\s*(?=[-*#>|├└│]|\d+\.|\S+/)|\s\|\s|(?<=\S)  +(?=\S)")
 
 
 def hide(text: str, pattern: re.Pattern[str], mark: str = "") -> str:
@@ -86,7 +87,7 @@ def find_faults(text: str) -> Iterator[tuple[int, str, str]]:
         for pattern, advice in RULES:
             if found := pattern.search(words):
                 yield line, found[0], advice
-        if len(re.findall(r"[^\W\d_]{2,}", words)) > WORDS_MAX:
+        if re.search("[,.:]", words) and len(WORD.findall(words)) > WORDS_MAX:
             yield line, f"{words[:50]} ...", f"sentences of at most {WORDS_MAX} words"
         start = end.end()
 
