@@ -29,7 +29,7 @@ from assets.layout import (
 from assets.metadata import Metadata, log_problems, pull_metadata
 from assets.table_columns import LANDED_COLUMNS, column_schema
 from resources.errors import CatalogError
-from resources.inbox.landing import land_deliveries
+from resources.inbox.deliveries import land_deliveries
 from resources.request_log import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
 from resources.session import LazySession
 from resources.waits import Wait, listening

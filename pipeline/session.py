@@ -49,7 +49,7 @@ from warehouse.home import Home
 if TYPE_CHECKING:
     from catalog.sandbox.sandbox import Sandbox
     from catalog.sandbox.world_process import WorldProcess
-    from resources.http.answers import UsageAnswer
+    from resources.http.bodies import UsageAnswer
     from resources.http.client import CatalogClient
 
 
@@ -259,8 +259,8 @@ def _address(
     if found is not None:
         base_url, key = found
         return _Address(base_url, key, source=base_url)
-    from catalog.sandbox.clock import SandboxClock
     from catalog.sandbox.sandbox import Sandbox
+    from catalog.sandbox.sandbox_clock import SandboxClock
 
     folder = stack.enter_context(TemporaryDirectory(prefix="sandbox-", dir=own_folder()))
     sandbox = Sandbox(

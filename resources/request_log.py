@@ -30,7 +30,7 @@ from warehouse.files.storage import Storage
 from warehouse.landing.batches import Feed
 
 if TYPE_CHECKING:
-    from resources.http.answers import UsageAnswer
+    from resources.http.bodies import UsageAnswer
     from resources.http.transport import SentRequest
 
 _DIGITS: Final = 12
@@ -38,7 +38,7 @@ _FAILED: Final = 400
 _PLAN_CHARS: Final = 500
 
 
-def fingerprint_of(key: SecretStr | str) -> str:
+def fingerprint_key(key: SecretStr | str) -> str:
     """Return a text that differs for each key and does not reveal it."""
     secret = checked_key(key).get_secret_value()
     return hashlib.sha256(secret.encode()).hexdigest()[:_DIGITS]
@@ -54,7 +54,7 @@ class RequestLog:
     def __init__(self, folder: Path, clock: Callable[[], datetime], *, key: SecretStr) -> None:
         self._folder = folder
         self._clock = clock
-        self._fingerprint = fingerprint_of(key)
+        self._fingerprint = fingerprint_key(key)
         self._lock = Lock()
         self._thread = local()
         self.count = 0

@@ -33,7 +33,7 @@ from warehouse.landing.batches import Feed
 from warehouse.landing.landing import Landing
 
 if TYPE_CHECKING:
-    from resources.http.answers import UsageAnswer
+    from resources.http.bodies import UsageAnswer
     from resources.http.client import CatalogClient
     from resources.ingest.context import LandedBatch, OnPage
     from resources.ingest.puller import Puller

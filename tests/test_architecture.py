@@ -56,8 +56,8 @@ FLOORS = {
         "app state_dir",
     ),
     "catalog.sandbox": (
-        "clock faults world",
-        "control store world_process",
+        "faults sandbox_clock world",
+        "control world_process world_store",
         "sandbox",
         "pytest_plugin",
     ),

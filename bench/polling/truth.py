@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from catalog.contract.plans import ImpactView, Plan, impact_band
-from catalog.sandbox.world.records import TrueEvent, Version
+from catalog.sandbox.world.truth import TrueEvent, Version
 from catalog.sandbox.world.world import World
 
 DAY_S = 86_400

@@ -17,9 +17,9 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract import errors
-from catalog.sandbox.clock import SandboxClock, checked
 from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, attach_faults, parse_faults
-from catalog.server.exchange import Exchange, attach, dated, error_answer, exchange_of
+from catalog.sandbox.sandbox_clock import SandboxClock, checked
+from catalog.server.exchange import Exchange, attach, dated, error_answer, get_exchange
 from catalog.server.request_guard import RequestRules
 
 _REQUESTS_MAX = 200_000
@@ -111,7 +111,7 @@ class SandboxLayer:
         started = False
 
         def record(status: int) -> None:
-            exchange = exchange_of(scope)
+            exchange = get_exchange(scope)
             self._seen.add(
                 SeenRequest(
                     at=exchange.now,

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract import errors
 from catalog.server.accounts import quota_period
-from catalog.server.exchange import error_answer, exchange_of
+from catalog.server.exchange import error_answer, get_exchange
 
 _REMEMBERED = 10_000
 _DRIFTING = {"title": "headline", "name": "label"}
@@ -363,7 +363,7 @@ class FaultLayer:
             wait = {} if value == "none" else {"Retry-After": value}
             return _error(errors.RateLimited(headers=wait), scope)
         if "quota" in faults:
-            now = exchange_of(scope).now
+            now = get_exchange(scope).now
             wait_s = int((quota_period(now).end - now).total_seconds()) + 1
             return _error(errors.QuotaExceeded(headers={"Retry-After": str(wait_s)}), scope)
         if "unavailable" in faults:

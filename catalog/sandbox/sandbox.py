@@ -25,20 +25,20 @@ from starlette.types import ASGIApp
 
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import ELITE, PLANS
-from catalog.sandbox.clock import EARLIEST, SandboxClock
 from catalog.sandbox.control import RequestsSeen, SandboxLayer, SeenRequest, instant_of_request
 from catalog.sandbox.faults import DelayLayer, FaultBoard, FaultLayer
-from catalog.sandbox.store import SandboxStore
+from catalog.sandbox.sandbox_clock import EARLIEST, SandboxClock
 from catalog.sandbox.world.world import World
 from catalog.sandbox.world_process import WorldProcess
+from catalog.sandbox.world_store import SandboxStore
 from catalog.server.accounts import (
     Account,
     Grant,
     KeyRing,
     StoredKey,
     UsageBook,
-    grant_of,
     key_digest,
+    make_grant,
 )
 from catalog.server.app import ServerOptions, ServerParts, build_app
 from catalog.server.hosting import HostedApp, free_port
@@ -382,7 +382,7 @@ def _fixed_grants(export_interval_s: float) -> list[Grant]:
     for plan, key in FIXED_KEYS.items():
         digest = key_digest(key)
         stored = StoredKey(id=key, sha256=digest, created_at=EARLIEST)
-        grant = grant_of(Account(name="sandbox", plan=plan), stored)
+        grant = make_grant(Account(name="sandbox", plan=plan), stored)
         grants.append(msgspec.structs.replace(grant, export_interval_s=export_interval_s))
     return grants
 

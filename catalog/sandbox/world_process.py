@@ -15,9 +15,9 @@ from struct import Struct
 from threading import Thread
 from typing import BinaryIO, Final
 
-from catalog.sandbox.world.coins import Roster
 from catalog.sandbox.world.dates import month_of, seconds_of
 from catalog.sandbox.world.lifecycle import Life, LifeEvent, collector_paused, generate_lives
+from catalog.sandbox.world.roster import Roster
 
 _ROOT: Final = Path(__file__).parents[2]
 _PROGRAM: Final = (

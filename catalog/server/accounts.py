@@ -143,7 +143,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """The least time between two exports; None is the server's, 0 is no limit."""
 
 
-def grant_of(account: Account, key: StoredKey) -> Grant:
+def make_grant(account: Account, key: StoredKey) -> Grant:
     plan = PLANS[account.plan]
     own = key if plan is ENTERPRISE else None
     return Grant(
@@ -213,7 +213,7 @@ class KeyRing:
                 # A running server continues with the keys it knew, and reads the next change.
                 log.exception("the key file can't be read; the previous keys stay valid")
                 return self._filed.get(digest)
-            grants = [grant_of(account, key) for account in accounts for key in account.keys]
+            grants = [make_grant(account, key) for account in accounts for key in account.keys]
             self._filed = {grant.sha256: grant for grant in grants}
         return self._filed.get(digest)
 

@@ -34,7 +34,7 @@ from catalog.contract.errors import ApiError
 from catalog.contract.records import instant_text
 from catalog.contract.token_bucket import TokenBucket
 from catalog.server.accounts import Grant, KeyRing, UsageBook, quota_period
-from catalog.server.exchange import Exchange, attach, dated, error_answer, exchange_of
+from catalog.server.exchange import Exchange, attach, dated, error_answer, get_exchange
 from catalog.server.routes import CatalogRoutes, CursorSigner, ExportRoute
 from catalog.server.store import CatalogStore
 
@@ -136,7 +136,7 @@ class Gateway:
         except HTTPException as error:
             failure = _as_api_error(error)
         except Exception:
-            exchange = exchange_of(scope)
+            exchange = get_exchange(scope)
             log.exception(
                 "%s %s failed: request=%s", scope["method"], exchange.route, exchange.request_id
             )
@@ -162,7 +162,7 @@ class Gateway:
             return
         if _RETIRED.fullmatch(path):
             raise errors.VersionRetired()
-        exchange = exchange_of(scope)
+        exchange = get_exchange(scope)
         grant = self._keys.find(presented_key(scope))
         if grant is None:
             raise errors.Forbidden()
@@ -188,7 +188,7 @@ class Gateway:
 
     def _quota_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         """Return what is left of the month, for an answer to a valid key (decisions)."""
-        exchange = exchange_of(scope)
+        exchange = get_exchange(scope)
         if exchange.grant is None:
             return []
         grant, now = exchange.grant, exchange.now
@@ -343,12 +343,12 @@ class Metrics:
         ]
 
     async def get_metrics(self, request: Request) -> Response:
-        exchange_of(request.scope).route = "metrics"
+        get_exchange(request.scope).route = "metrics"
         body = generate_latest(self.registry)
         return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def get_health(self, request: Request) -> Response:
-        exchange_of(request.scope).route = "healthz"
+        get_exchange(request.scope).route = "healthz"
         return JSONResponse({"status": "ok"})
 
 
@@ -376,7 +376,7 @@ class MetricsLayer:
         try:
             await self._app(scope, receive, send_noting_status)
         finally:
-            exchange = exchange_of(scope)
+            exchange = get_exchange(scope)
             plan = "none" if exchange.grant is None else exchange.grant.plan.name
             self._count(exchange.route, plan, str(status)).inc()
             self._time(exchange.route).observe(time.perf_counter() - began)

@@ -52,7 +52,7 @@ def attach(scope: Scope, exchange: Exchange) -> None:
     scope[_SCOPE_KEY] = exchange
 
 
-def exchange_of(scope: Scope) -> Exchange:
+def get_exchange(scope: Scope) -> Exchange:
     exchange: Exchange = scope[_SCOPE_KEY]
     return exchange
 
@@ -63,7 +63,7 @@ _encode = msgspec.json.Encoder().encode
 
 def http_date(scope: Scope) -> str:
     """Return the service's time in the form of the Date header."""
-    return _http_date(int(exchange_of(scope).now.timestamp()))
+    return _http_date(int(get_exchange(scope).now.timestamp()))
 
 
 @lru_cache(maxsize=1_024)
@@ -114,7 +114,7 @@ def client_has(scope: Scope, etag: str) -> bool:
 
 def error_answer(error: ApiError, scope: Scope) -> Response:
     return Response(
-        error.body(exchange_of(scope).request_id),
+        error.body(get_exchange(scope).request_id),
         status_code=error.status,
         media_type="application/json",
         headers={"Cache-Control": "no-store", **error.headers},

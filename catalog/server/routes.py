@@ -39,7 +39,7 @@ from catalog.contract.records import (
 )
 from catalog.server.accounts import UsageBook
 from catalog.server.docs_page import docs_html
-from catalog.server.exchange import VARY, Exchange, client_has, exchange_of, json_answer
+from catalog.server.exchange import VARY, Exchange, client_has, get_exchange, json_answer
 from catalog.server.gating import (
     ViewNames,
     ViewRows,
@@ -135,7 +135,7 @@ class ExportRoute:
         return Route(constants.EXPORT_PATH, self.get_export, name="export")
 
     async def get_export(self, request: Request) -> Response:
-        exchange = exchange_of(request.scope)
+        exchange = get_exchange(request.scope)
         exchange.route = "export"
         if not exchange.plan.export:
             raise errors.PlanRequired(f"The export needs the plan {ELITE.name.title()} or above")
@@ -362,7 +362,7 @@ class CatalogRoutes:
         return json_answer(request.scope, page, max_age_s=constants.CATEGORIES_MAX_AGE_S)
 
     async def get_usage(self, request: Request) -> Response:
-        exchange = exchange_of(request.scope)
+        exchange = get_exchange(request.scope)
         exchange.route = "usage"
         if exchange.grant is None:
             raise errors.Forbidden()
@@ -370,24 +370,24 @@ class CatalogRoutes:
         return json_answer(request.scope, record, max_age_s=None)
 
     def _open_view(self, request: Request, route: str) -> tuple[Exchange, CatalogView]:
-        exchange = exchange_of(request.scope)
+        exchange = get_exchange(request.scope)
         exchange.route = route
         lag = timedelta(seconds=exchange.plan.freshness_s)
         return exchange, self._store.at(exchange.now - lag)
 
 
 async def to_docs(request: Request) -> Response:
-    exchange_of(request.scope).route = "root"
+    get_exchange(request.scope).route = "root"
     return RedirectResponse("/docs", status_code=307)
 
 
 async def get_openapi(request: Request) -> Response:
-    exchange_of(request.scope).route = "openapi"
+    get_exchange(request.scope).route = "openapi"
     return Response(openapi_json(), media_type="application/json")
 
 
 async def get_docs(request: Request) -> Response:
-    exchange_of(request.scope).route = "docs"
+    get_exchange(request.scope).route = "docs"
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
     return Response(
         docs_html(), media_type="text/html", headers={"Content-Security-Policy": policy}

@@ -19,7 +19,7 @@ from pipeline.automation.run_decisions import (
     double_wait,
     find_run_in_progress,
 )
-from resources.inbox.landing import WaitingDeliveries, waiting_deliveries
+from resources.inbox.deliveries import WaitingDeliveries, waiting_deliveries
 from warehouse.errors import InboxUnusable
 from warehouse.home import Home
 from warehouse.news import quiet_batches

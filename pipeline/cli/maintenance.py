@@ -32,8 +32,8 @@ from pipeline.secrecy import cautions_of, close_files, files_open_to_others, sho
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
+from resources.inbox.deliveries import waiting_deliveries
 from resources.inbox.inbox_file import InboxReader
-from resources.inbox.landing import waiting_deliveries
 from resources.inbox.progress import inbox_folder, settled_letters
 from resources.service_clock import NOTABLE, ServiceClock
 from warehouse.clock import utc_now

@@ -24,7 +24,7 @@ from pipeline.cli.options import date_option, instant_option
 from pipeline.console import print_json, show_problems
 from pipeline.home_location import locate_existing_home
 from pipeline.settings import read_settings
-from resources.inbox.landing import LandedDeliveries, land_deliveries
+from resources.inbox.deliveries import LandedDeliveries, land_deliveries
 from warehouse.batch_problems import has_failed
 from warehouse.clock import utc_now
 from warehouse.errors import DamagedBatch, InboxUnusable

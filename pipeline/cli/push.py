@@ -24,8 +24,8 @@ from catalog.contract.constants import WEBHOOK_MEANINGS
 from pipeline.console import errors_as_messages, folded, print_json
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.settings import Settings, read_settings
+from resources.inbox.deliveries import waiting_deliveries
 from resources.inbox.inbox_file import InboxDelivery, InboxReader
-from resources.inbox.landing import waiting_deliveries
 from resources.inbox.progress import (
     LandingProgress,
     Outcome,
@@ -481,8 +481,8 @@ def receive(
     from pipeline.receiver.merging import LOCK_WAIT_S, MergeThread
     from pipeline.receiver.secret_files import CurrentVerifier
     from pipeline.receiver.upkeep import Upkeep
+    from resources.inbox.deliveries import waiting_deliveries
     from resources.inbox.inbox_file import InboxWriter
-    from resources.inbox.landing import waiting_deliveries
 
     settings = read_settings()
     verifier = CurrentVerifier(settings)

@@ -90,8 +90,8 @@ def sandbox(
 ) -> None:
     """Start the sandbox: the same interface over a synthetic catalog that keeps changing."""
     # Imported here, so that the help and wrong options need no server.
-    from catalog.sandbox.clock import SandboxClock
     from catalog.sandbox.sandbox import DEFAULT_SEED, Sandbox
+    from catalog.sandbox.sandbox_clock import SandboxClock
     from catalog.server.accounts import JsonFileError
     from catalog.server.app import ServerOptions
     from catalog.server.hosting import HostingError

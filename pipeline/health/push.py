@@ -17,8 +17,8 @@ from catalog.contract.plans import PLANS
 from pipeline.health.records import Health, MissedChange, PushHealth, Warned
 from pipeline.health.waiting import STUCK_AFTER
 from pipeline.settings import Settings
+from resources.inbox.deliveries import waiting_deliveries
 from resources.inbox.inbox_file import InboxReader, RefusalCount, inbox_path, lock_path
-from resources.inbox.landing import waiting_deliveries
 from resources.inbox.progress import settled_letters
 from warehouse.errors import InboxUnusable, WarehouseError
 from warehouse.files.locks import holder, is_held

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
-from resources.inbox.landing import land_deliveries, waiting_deliveries
+from resources.inbox.deliveries import land_deliveries, waiting_deliveries
 from warehouse.errors import WarehouseError
 from warehouse.history import merge as merging
 from warehouse.home import Home

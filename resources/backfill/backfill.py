@@ -30,7 +30,7 @@ from resources.backfill.state import (
     requested_lists,
 )
 from resources.errors import ContractBroken, Defer, PlanLacksAccess
-from resources.ingest.scopes import clip_to_plan, months_over, next_month, span_of
+from resources.ingest.scopes import clip_to_plan, months_over, next_month, request_range
 from resources.session import CatalogSession
 from warehouse.landing.batches import Manifest, Scope
 
@@ -277,7 +277,7 @@ class Backfill:
 
     def _by_export(self) -> Iterator[Manifest]:
         for scope in self._missing_scopes():
-            span = span_of(scope)
+            span = request_range(scope)
             try:
                 found = self._service.puller().export(
                     span.lower, span.upper, coins=scope.coins, categories=scope.categories
@@ -302,7 +302,7 @@ class Backfill:
         ]
 
     def _count(self, scope: Scope) -> int | None:
-        span = span_of(scope)
+        span = request_range(scope)
         self._requests += 1
         return self._service.client.events_total(
             span.lower, span.upper, coins=scope.coins, categories=scope.categories

@@ -19,11 +19,11 @@ import msgspec
 from catalog.contract.constants import EVENTS_LIMIT_MAX
 from catalog.contract.plans import INSTANT_STEP
 from resources.errors import CatalogError, Defer
-from resources.http.answers import RawPage
+from resources.http.bodies import RawPage
 from resources.http.lists import Paginator
 from resources.ingest.context import PullContext
 from resources.ingest.paged_pull import PagesInMemory, land_pages
-from resources.ingest.scopes import months_over, parts_of
+from resources.ingest.scopes import months_over, split_into_lists
 from warehouse.landing.batches import Manifest, Scope
 
 
@@ -48,7 +48,7 @@ class Segment:
         self.is_guessed = False
         """Whether `rows_left` is a guess: until the segment split off has its first page."""
         self._context = context
-        self._paginator: Paginator = context.client.resume_events(parts_of("events", scope))
+        self._paginator: Paginator = context.client.resume_events(split_into_lists("events", scope))
         self._pages: Iterator[RawPage] = iter(self._paginator)
         self._kept = PagesInMemory("events")
         self._unlanded_requests = 0

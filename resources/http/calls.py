@@ -22,7 +22,7 @@ from resources.errors import (
     TruncatedBody,
 )
 from resources.http.network import Proxy
-from resources.http.redaction import redactor_of
+from resources.http.redaction import find_redactor
 from resources.http.responses import ErrorResponse, error_from_response, error_from_transport
 from resources.http.transport import CHARGED, FOR_EXPORT, FOR_USAGE, PACE, SENT_AT, TOTAL_S
 from resources.limits.limiter import Limiter
@@ -96,7 +96,7 @@ class BodyReader:
         self.wire_bytes = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        redactor = redactor_of(self._response)
+        redactor = find_redactor(self._response)
         if redactor is None:
             yield from self._unpacked()
             return
@@ -238,7 +238,7 @@ class Answer(ResponseHead):
     body: bytes = field(repr=False, default=b"")
 
     def evidence(self) -> Evidence:
-        return replace(evidence_of(self), body=self.body)
+        return replace(make_evidence(self), body=self.body)
 
 
 Reading = Callable[[httpx.Response, ResponseHead], T]
@@ -369,10 +369,10 @@ class Caller:
             )
         except CatalogError as error:
             if opened is not None and error.evidence is None:
-                error.evidence = evidence_of(opened)
+                error.evidence = make_evidence(opened)
             raise
         # The headers are complete even if the body is broken: they give its time.
-        failure.evidence = None if opened is None else evidence_of(opened)
+        failure.evidence = None if opened is None else make_evidence(opened)
         # Outside of the handler, so the error is not chained to an object with the key.
         raise failure
 
@@ -404,7 +404,7 @@ class Caller:
         failure = error_from_response(
             refusal, policy=self._policy, redact=self._redact, proxy=self._proxy
         )
-        failure.evidence = replace(evidence_of(opened), body=refusal.body)
+        failure.evidence = replace(make_evidence(opened), body=refusal.body)
         self._hold_back(failure, opened, response)
         return failure
 
@@ -431,7 +431,7 @@ class Caller:
                 (on_limited if uncounted else self._limiter.on_long_wait)(wait_s)
 
 
-def evidence_of(opened: ResponseHead) -> Evidence:
+def make_evidence(opened: ResponseHead) -> Evidence:
     """Return the evidence that the headers of an answer give, without its body."""
     return Evidence(
         opened.status, opened.headers, opened.date, opened.received_at, opened.date_doubt

@@ -28,7 +28,7 @@ from pydantic import SecretStr
 
 from catalog.contract import constants
 from resources.errors import Evidence, NotData, NotDataKind, PlanLacksAccess, TruncatedBody
-from resources.http.answers import (
+from resources.http.bodies import (
     COIN_STATUSES,
     EVENT_STATUSES,
     CoinAnswer,
@@ -40,7 +40,7 @@ from resources.http.answers import (
     read_usage,
     rows_requested,
 )
-from resources.http.calls import BodyReader, Bounds, Caller, ResponseHead, Timeouts, evidence_of
+from resources.http.calls import BodyReader, Bounds, Caller, ResponseHead, Timeouts, make_evidence
 from resources.http.lists import (
     DateBound,
     DateRange,
@@ -204,7 +204,7 @@ class _Pull:
         return tuple(found)
 
     def _evidence(self) -> Evidence:
-        return replace(evidence_of(self._opened), file=self._into)
+        return replace(make_evidence(self._opened), file=self._into)
 
     def _not_data(self, kind: NotDataKind, what: str) -> NotData:
         return NotData(

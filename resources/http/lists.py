@@ -23,7 +23,7 @@ from resources.errors import (
     RunawayPaging,
     TooSlow,
 )
-from resources.http.answers import CURSOR_CHARS, RawPage, read_page, rows_requested
+from resources.http.bodies import CURSOR_CHARS, RawPage, read_page, rows_requested
 from resources.http.calls import Caller
 
 DateBound = date | datetime | None

@@ -212,7 +212,7 @@ class BodyRedactor:
         return b"".join((*passed, data[at:end]))
 
 
-def redactor_of(response: "httpx.Response") -> Redactor | None:
+def find_redactor(response: "httpx.Response") -> Redactor | None:
     """Return the redactor of an answer, None if the answer is not from our transport."""
     found = response.extensions.get(REDACTOR)
     return found if isinstance(found, Redactor) else None

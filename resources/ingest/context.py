@@ -199,7 +199,7 @@ def export_content_at(last_modified: datetime | None, date: datetime) -> datetim
     return day + _SNAPSHOT
 
 
-def plan_of(name: str, usual: Plan) -> Plan:
+def resolve_plan(name: str, usual: Plan) -> Plan:
     """Return the plan of an earlier pull; for an unknown name, the one with the oldest content."""
     if name == usual.name:
         return usual
@@ -233,13 +233,13 @@ def last_look(context: PullContext, feed: Feed, scope: Scope) -> Manifest | None
             *(scope, context.plan.name, context.source),
         )
         if is_same and manifest.complete and not manifest.attested:
-            is_usable = validators_of(manifest) is not None and not manifest.redacted
+            is_usable = read_validators(manifest) is not None and not manifest.redacted
             is_usable = is_usable and _is_whole(landing, manifest)
             return manifest if is_usable and _is_accepted(landing, manifest) else None
     return None
 
 
-def validators_of(manifest: Manifest) -> Validators | None:
+def read_validators(manifest: Manifest) -> Validators | None:
     """Return what to send so that the service can answer 304; None if it named nothing."""
     if manifest.etag is None and manifest.last_modified is None:
         return None

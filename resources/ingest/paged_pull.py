@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from catalog.contract import constants
 from resources.errors import CatalogError, Defer, Evidence, NotData, TooLarge, TruncatedBody
-from resources.http.answers import RawPage, read_instant, read_page
+from resources.http.bodies import RawPage, read_instant, read_page
 from resources.http.calls import Answer
 from resources.http.lists import ListProgress, Paginator, Validators
 from resources.ingest.context import (
@@ -23,9 +23,9 @@ from resources.ingest.context import (
     PullContext,
     kept_validator,
     list_content_at,
-    plan_of,
+    resolve_plan,
 )
-from resources.ingest.scopes import left_over, paged_fully, parts_of
+from resources.ingest.scopes import left_over, paged_fully, split_into_lists
 from warehouse.codecs import Unreadable, decoded, list_in
 from warehouse.errors import LandingError
 from warehouse.landing.batches import Feed, Manifest, Scope
@@ -68,7 +68,7 @@ class KeptPages(Protocol):
     def bodies(self) -> Iterator[bytes]: ...
 
 
-def note_of(page: RawPage, *, number: int, received_at: datetime) -> PageNote:
+def make_note(page: RawPage, *, number: int, received_at: datetime) -> PageNote:
     """Return the data of a page that are needed to continue after it, and to land it."""
     return PageNote(
         number=number,
@@ -106,7 +106,7 @@ def land_pages(
     first, last = pages.first, pages.last
     if first is None or last is None:
         return None
-    plan = context.plan if of is None else plan_of(of.plan, context.plan)
+    plan = context.plan if of is None else resolve_plan(of.plan, context.plan)
     # Those of one page are those of the whole only if it is the whole.
     is_whole = feed == "categories" and first == last and first.cursor_in is None
     pull = context.describe_batch(
@@ -157,8 +157,8 @@ class PagesInMemory:
     def keep(self, page: RawPage, *, received_at: datetime) -> None:
         self._count += 1
         self.fresh += 1
-        note = note_of(page, number=self._count, received_at=received_at)
-        ends_at = last_instant_of(page.body, self._sorted_by)
+        note = make_note(page, number=self._count, received_at=received_at)
+        ends_at = find_last_instant(page.body, self._sorted_by)
         self._pages.append(_PageInMemory(note, page.body, ends_at))
 
     def bodies(self) -> Iterator[bytes]:
@@ -184,7 +184,7 @@ class PagesInMemory:
         self.fresh = 0
 
 
-def last_instant_of(body: bytes, sorted_by: str) -> datetime | None:
+def find_last_instant(body: bytes, sorted_by: str) -> datetime | None:
     """Return when the last row of a page begins; None if rows lack dates or are not sorted."""
     instants = [_instant(row, sorted_by) for row in _rows(body)]
     known = [instant for instant in instants if instant is not None]
@@ -221,7 +221,7 @@ class JournaledPages:
         self._open_pull = open_pull
         self.intent = open_pull.intent
         self._list = PAGED[self.intent.feed]
-        self.progress = ListProgress(parts_of(self.intent.feed, self.intent.scope))
+        self.progress = ListProgress(split_into_lists(self.intent.feed, self.intent.scope))
         self.first: PageNote | None = None
         self.last: PageNote | None = None
         self.refused: RefusedPage | None = None
@@ -234,7 +234,7 @@ class JournaledPages:
 
     def keep(self, page: RawPage, *, received_at: datetime) -> None:
         """Write a page to the journal."""
-        note = note_of(page, number=self.progress.pages + 1, received_at=received_at)
+        note = make_note(page, number=self.progress.pages + 1, received_at=received_at)
         self._open_pull.add(note, page.body)
         self._follow(note, page)
 
@@ -313,7 +313,7 @@ class JournaledPages:
         body = b""
         for body in self.bodies():  # noqa: B007 - only the last is wanted, and one is held
             pass
-        return last_instant_of(body, self._list.sorted_by)
+        return find_last_instant(body, self._list.sorted_by)
 
 
 class PagedPull:
@@ -482,7 +482,7 @@ class PagedPull:
             scope,
             observed_at=refused.note.date,
             content_at=list_content_at(
-                refused.note.date, plan_of(self._intent.plan, self._context.plan)
+                refused.note.date, resolve_plan(self._intent.plan, self._context.plan)
             ),
             requests=0 if self._pages.first is not None else self._requests,
             why_incomplete=refused.why,

@@ -31,7 +31,7 @@ from resources.errors import (
     TruncatedBody,
     defer_failed_export,
 )
-from resources.http.answers import EventAnswer, EventStatus
+from resources.http.bodies import EventAnswer, EventStatus
 from resources.http.client import CatalogClient, ExportPull
 from resources.http.lists import DateBound, Validators
 from resources.ingest.context import (
@@ -45,7 +45,7 @@ from resources.ingest.context import (
     land_unchanged,
     last_look,
     list_content_at,
-    validators_of,
+    read_validators,
 )
 from resources.ingest.paged_pull import PAGED, PagedPull
 from resources.ingest.scopes import (
@@ -54,8 +54,8 @@ from resources.ingest.scopes import (
     definite_scope,
     first_instant,
     halves,
+    request_range,
     single_requests,
-    span_of,
 )
 from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Feed, Manifest, Scope
 from warehouse.landing.journal import RESUMED_WITHIN, OpenPull
@@ -163,7 +163,7 @@ class ExportLanding:
     def _export(
         self, export_request: _ExportRequest, file: Path, before: Manifest | None = None
     ) -> ExportPull:
-        scope, span = export_request.scope, span_of(export_request.scope)
+        scope, span = export_request.scope, request_range(export_request.scope)
         # Rows are compared here: the client would flag an export that lacks a single row.
         return self._context.client.export(
             file,
@@ -172,7 +172,7 @@ class ExportLanding:
             coins=scope.coins,
             categories=scope.categories,
             rows_expected=0 if export_request.rows == 0 else None,
-            validators=None if before is None else validators_of(before),
+            validators=None if before is None else read_validators(before),
         )
 
     def _count(
@@ -182,7 +182,7 @@ class ExportLanding:
 
         `of` is the export if it was received already: no error of the count may lose it.
         """
-        scope, span = export_request.scope, span_of(export_request.scope)
+        scope, span = export_request.scope, request_range(export_request.scope)
         try:
             total = self._context.client.events_total(
                 span.lower, span.upper, coins=scope.coins, categories=scope.categories
@@ -313,7 +313,7 @@ class Puller:
         if before is None:
             return self._pull("categories", Scope())
         try:
-            return self._pull("categories", Scope(), validators_of(before))
+            return self._pull("categories", Scope(), read_validators(before))
         except NotModified as error:
             if error.evidence is None:
                 raise

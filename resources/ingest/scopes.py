@@ -100,7 +100,7 @@ def _last_instant(bound: date | datetime) -> datetime:
     return first_instant(bound) if isinstance(bound, datetime) else day_end(bound)
 
 
-def span_of(scope: Scope) -> DateRange:
+def request_range(scope: Scope) -> DateRange:
     """Return the date range to request for a scope of events."""
     lower, upper = scope.lower, scope.upper
     from_: DateBound = lower
@@ -112,10 +112,10 @@ def span_of(scope: Scope) -> DateRange:
     return DateRange(from_, to)
 
 
-def parts_of(feed: Feed, scope: Scope) -> tuple[ListPart, ...]:
+def split_into_lists(feed: Feed, scope: Scope) -> tuple[ListPart, ...]:
     """Return the lists that together are a scope, in the order in which they are paged."""
     if feed == "events":
-        span = span_of(scope)
+        span = request_range(scope)
         return tuple(
             ListPart(filter, span) for filter in event_filters(scope.coins, scope.categories)
         )
@@ -146,7 +146,7 @@ def halves(scope: Scope, today: datetime) -> tuple[Scope, Scope] | None:
         last = day_end((today if lower < today else lower + _YEAR).date())
         first = msgspec.structs.replace(scope, upper=last)
         return first, msgspec.structs.replace(scope, lower=last + INSTANT_STEP)
-    split_range = span_of(scope).halves()
+    split_range = request_range(scope).halves()
     if split_range is None:
         return None
     first_half, second_half = (_with_span(scope, span) for span in split_range)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from catalog.contract.plans import PLANS
-from catalog.server.accounts import Account, Grant, StoredKey, grant_of, key_digest
+from catalog.server.accounts import Account, Grant, StoredKey, key_digest, make_grant
 from tests.server.small_catalog import DAY, TODAY, Service, event, serving, view
 
 Node = dict[str, Any]
@@ -90,7 +90,7 @@ def test_every_field_has_the_form_that_the_document_names(
 @pytest.mark.parametrize("plan", PLANS)
 def test_limits_of_a_new_key_are_those_of_the_table(document: Node, plan: str) -> None:
     row = document["x-plans"][plan]
-    key: Grant = grant_of(
+    key: Grant = make_grant(
         Account(name="new", plan=plan),
         StoredKey(id="new", sha256=key_digest("new"), created_at=TODAY),
     )

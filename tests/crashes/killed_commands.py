@@ -15,8 +15,8 @@ from typing import Final
 
 import httpx
 
-from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.sandbox import Sandbox
+from catalog.sandbox.sandbox_clock import SandboxClock
 from pipeline.ui.names import CODE_SERVER, DAEMON, lock_of
 from tests.crashes.tables import Digests, published
 from tests.free_ports import free_port

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from resources.inbox.deliveries import land_deliveries
 from resources.inbox.inbox_file import Arrival, InboxWriter
-from resources.inbox.landing import land_deliveries
 from tests.resources.inbox.deliveries import Clock, delivery
 from tests.test_cli import ALMANAC, environment
 from warehouse.history.merge import merge

@@ -12,12 +12,12 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from catalog.contract.plans import Window
-from catalog.sandbox.clock import SandboxClock
 from catalog.sandbox.control import RequestsSeen, SandboxLayer
 from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, parse_faults
 from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.sandbox import Sandbox
-from catalog.sandbox.store import Views, new_view
+from catalog.sandbox.sandbox_clock import SandboxClock
+from catalog.sandbox.world_store import Views, new_view
 from catalog.server.app import ServerOptions
 from catalog.server.exchange import Exchange, attach
 from catalog.server.hosting import HEADER_TIMEOUT_S

@@ -9,9 +9,9 @@ import httpx
 
 from catalog.contract.plans import Window
 from catalog.sandbox.sandbox import Sandbox
-from catalog.sandbox.store import SandboxStore
-from catalog.sandbox.world.records import Change
+from catalog.sandbox.world.truth import Change
 from catalog.sandbox.world.world import World
+from catalog.sandbox.world_store import SandboxStore
 from catalog.server.memory_view import CoinBook, MemoryView
 from catalog.server.store import EventQuery
 from tests.hangs import HANGS_AFTER_S

@@ -14,8 +14,8 @@ import msgspec
 
 from catalog.contract.plans import ENTERPRISE, plan_window, upcoming_window
 from catalog.contract.records import Coin, Event
-from catalog.sandbox.store import SandboxStore
 from catalog.sandbox.world.world import World
+from catalog.sandbox.world_store import SandboxStore
 from catalog.server.gating import ViewNames, shown_coin, shown_event
 from catalog.server.memory_view import MemoryView
 from catalog.server.store import CoinQuery, EventQuery

@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 from typing import TypedDict
 
-from catalog.sandbox.world.coins import ListedCoin
 from catalog.sandbox.world.dates import (
     DAY_S,
     FIRST_EVENT_DAY,
@@ -22,7 +21,8 @@ from catalog.sandbox.world.dates import (
     exact,
     month_start_s,
 )
-from catalog.sandbox.world.records import WEIGHTED, EditorialCategory
+from catalog.sandbox.world.roster import ListedCoin
+from catalog.sandbox.world.truth import WEIGHTED, EditorialCategory
 
 Draw = Callable[[], float]
 """Returns a uniform number in [0, 1)."""

@@ -29,7 +29,6 @@ from catalog.sandbox.world.announcements import (
     span_days,
     time_of_day_s,
 )
-from catalog.sandbox.world.coins import ListedCoin, Roster
 from catalog.sandbox.world.dates import (
     DAY_S,
     END_OF_DAY_S,
@@ -43,7 +42,8 @@ from catalog.sandbox.world.dates import (
     month_start_s,
     month_words,
 )
-from catalog.sandbox.world.records import WEIGHTED
+from catalog.sandbox.world.roster import ListedCoin, Roster
+from catalog.sandbox.world.truth import WEIGHTED
 
 
 @contextmanager
@@ -398,7 +398,7 @@ class _LifeBuilder:
             second: Content = getattr(self.editor, other)(so_far, at)
             delta = {**delta, **second}
         changed = differences(self.now, delta)
-        kinds = kinds_of(changed)
+        kinds = name_kinds(changed)
         if kinds and kinds != ["verified"]:
             changed["updated_at"] = at
         return kinds, changed
@@ -429,7 +429,7 @@ def differences(now: Content, delta: Content) -> Content:
     return cast(Content, {key: value for key, value in delta.items() if before[key] != value})
 
 
-def kinds_of(changed: Content) -> list[str]:
+def name_kinds(changed: Content) -> list[str]:
     """Return the kinds of a change of these fields; new words for a new date are no revision."""
     kinds: list[str] = []
     if "date" in changed or "date_end" in changed:

@@ -1,7 +1,7 @@
 """What is true in the synthetic catalog at any instant.
 
 Belongs here: the queries, and the cache of what was generated. Does not: how coins, events and
-their lives are made (coins.py, announcements.py, lifecycle.py); plans, paging, HTTP. A world is a
+their lives are made (roster.py, announcements.py, lifecycle.py); plans, paging, HTTP. A world is a
 pure function of seed and pace: a result never depends on earlier calls. Instants are UTC.
 """
 
@@ -11,7 +11,6 @@ from functools import lru_cache
 from threading import RLock
 
 from catalog.sandbox.world.announcements import month_in_id
-from catalog.sandbox.world.coins import Roster
 from catalog.sandbox.world.dates import DAY_S, instant_of, month_of, month_start_s, seconds_of
 from catalog.sandbox.world.lifecycle import (
     CANCELLED,
@@ -21,7 +20,8 @@ from catalog.sandbox.world.lifecycle import (
     collector_paused,
     generate_lives,
 )
-from catalog.sandbox.world.records import (
+from catalog.sandbox.world.roster import Roster
+from catalog.sandbox.world.truth import (
     CATEGORIES,
     Change,
     TrueCategory,

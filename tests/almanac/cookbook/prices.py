@@ -16,7 +16,7 @@ from typing import Final, TextIO
 
 import numpy as np
 
-from catalog.sandbox.world.records import Version
+from catalog.sandbox.world.truth import Version
 from catalog.sandbox.world.world import World
 
 DAY: Final = timedelta(days=1)

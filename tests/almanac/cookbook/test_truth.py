@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from catalog.sandbox.world.records import CATEGORIES, TrueEvent
+from catalog.sandbox.world.truth import CATEGORIES, TrueEvent
 from catalog.sandbox.world.world import World
 from tests.almanac.cookbook.home import DAYS, FIRST
 from tests.almanac.cookbook.page import runner

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
-from catalog.sandbox.world.records import TrueEvent
+from catalog.sandbox.world.truth import TrueEvent
 from catalog.sandbox.world.world import World
 
 Content = dict[str, Any]

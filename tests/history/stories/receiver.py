@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 from zlib import crc32
 
-from catalog.sandbox.world.records import Change, TrueEvent
+from catalog.sandbox.world.truth import Change, TrueEvent
 from catalog.sandbox.world.world import World
 from tests.history.model.observations import SeenObservation
 from warehouse.landing.batches import Manifest, Scope

@@ -16,8 +16,8 @@ from assets.layout import Layout
 from pipeline.automation.health import health_check
 from pipeline.health.records import Health, Warned
 from pipeline.health.report import health_of
+from resources.inbox.deliveries import land_deliveries
 from resources.inbox.inbox_file import Arrival, InboxWriter, inbox_path, lock_path
-from resources.inbox.landing import land_deliveries
 from resources.inbox.progress import ProgressFile
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import QUIET

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from resources.http.transport import SentRequest
 from resources.limits.allowance import QuotaHeaders
-from resources.request_log import RequestLog, fingerprint_of, last_usage
+from resources.request_log import RequestLog, fingerprint_key, last_usage
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -30,7 +30,7 @@ def test_attempts_are_numbered_until_one_succeeds_and_the_key_is_not_there(tmp_p
         "seconds": 0.25,
         "bytes": 10,
         "attempt": 1,
-        "key_fingerprint": fingerprint_of("canary-77"),
+        "key_fingerprint": fingerprint_key("canary-77"),
     }
     assert log.count == 5
     assert "canary" not in text

@@ -8,8 +8,8 @@ import pytest
 
 from pipeline.polling.facts import PollFacts
 from pipeline.polling.planner import PlannerInputs
+from resources.inbox.deliveries import land_deliveries
 from resources.inbox.inbox_file import Arrival, InboxWriter, inbox_path
-from resources.inbox.landing import land_deliveries
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.small_home import NOW, SmallHome
 from tests.resources.inbox.deliveries import delivery

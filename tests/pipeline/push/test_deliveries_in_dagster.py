@@ -13,8 +13,8 @@ from pipeline.automation.run_decisions import Decision
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
 from pipeline.settings import Settings
+from resources.inbox.deliveries import WaitingDeliveries, land_deliveries, waiting_deliveries
 from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter
-from resources.inbox.landing import WaitingDeliveries, land_deliveries, waiting_deliveries
 from resources.inbox.progress import LandingProgress, ProgressFile, connected
 from tests.pipeline.homes_in_days import (
     NOW,

@@ -24,8 +24,8 @@ from pipeline.polling.planner import CancellationsPull, EventsPull, LookUps, Pul
 from pipeline.receiver.app import ReceiverApp
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
+from resources.inbox.deliveries import land_deliveries
 from resources.inbox.inbox_file import InboxWriter
-from resources.inbox.landing import land_deliveries
 from resources.request_log import DeferredPulls
 from resources.session import Poll, poll_and_note, pull
 from tests.pipeline.homes_in_days import settings_of

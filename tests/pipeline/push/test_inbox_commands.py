@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from resources.inbox.deliveries import land_deliveries, waiting_deliveries
 from resources.inbox.inbox_file import (
     ID_REUSED,
     Arrival,
@@ -13,7 +14,6 @@ from resources.inbox.inbox_file import (
     InboxWriter,
     inbox_path,
 )
-from resources.inbox.landing import land_deliveries, waiting_deliveries
 from resources.inbox.progress import read_progress
 from tests.pipeline.conftest import Almanac
 from tests.resources.inbox.deliveries import Clock, delivery

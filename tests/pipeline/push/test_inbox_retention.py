@@ -14,8 +14,8 @@ import pytest
 from pipeline.receiver.app import ReceiverApp
 from pipeline.receiver.group_commit import GroupCommit
 from pipeline.receiver.upkeep import Upkeep
+from resources.inbox.deliveries import land_deliveries
 from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter, StoreResult, inbox_path
-from resources.inbox.landing import land_deliveries
 from resources.inbox.progress import connected, progress_path
 from tests.pipeline.conftest import Almanac
 from tests.resources.inbox.deliveries import Clock, delivery

@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.receiver import merging
 from pipeline.receiver.merging import MergeThread
+from resources.inbox.deliveries import LOCK_NAME, waiting_deliveries
 from resources.inbox.inbox_file import Arrival, InboxWriter
-from resources.inbox.landing import LOCK_NAME, waiting_deliveries
 from resources.inbox.progress import inbox_folder, progress_path
 from tests.resources.inbox.deliveries import Clock, delivery
 from warehouse.files.locks import hold_lock

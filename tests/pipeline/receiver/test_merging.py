@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.receiver import merging
 from pipeline.receiver.merging import MergeThread
-from resources.inbox.landing import WaitingDeliveries, waiting_deliveries
+from resources.inbox.deliveries import WaitingDeliveries, waiting_deliveries
 from warehouse.clock import utc_now
 from warehouse.home import Home
 

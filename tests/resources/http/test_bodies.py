@@ -16,7 +16,7 @@ from resources.errors import (
     TruncatedBody,
     Unreachable,
 )
-from resources.http.answers import RawPage
+from resources.http.bodies import RawPage
 from resources.http.calls import Bounds, Timeouts
 from resources.http.client import CatalogClient
 from resources.waits import RetryPolicy

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from catalog.contract.plans import ENTERPRISE
 from resources.errors import ContractBroken, RunawayPaging, TooLarge
-from resources.http.answers import CURSOR_CHARS, ROWS_LEAST
+from resources.http.bodies import CURSOR_CHARS, ROWS_LEAST
 from resources.http.calls import Bounds
 from resources.ingest.puller import Puller
 from resources.request_log import RequestLog, last_usage

@@ -16,7 +16,7 @@ from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.sandbox import Sandbox
 from resources import service_address
 from resources.errors import KeyRejected, PlanLacksAccess, RequestRejected, VersionGone
-from resources.http.answers import RawPage
+from resources.http.bodies import RawPage
 from resources.http.client import CatalogClient
 from resources.http.lists import DateRange, ListPart
 from resources.http.transport import SentRequest

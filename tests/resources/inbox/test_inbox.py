@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from resources.inbox.deliveries import land_deliveries, waiting_deliveries
 from resources.inbox.inbox_file import ID_REUSED, Arrival, InboxReader, InboxWriter, inbox_path
-from resources.inbox.landing import land_deliveries, waiting_deliveries
 from resources.inbox.progress import ProgressFile, read_progress, using
 from tests.resources.inbox.deliveries import Clock, delivery
 from warehouse.errors import InboxUnusable, LockHeld
@@ -126,7 +126,7 @@ def test_a_long_backlog_is_landed_in_ranges_of_bounded_size(
 ) -> None:
     bodies = [delivery(number) for number in range(7)]
     store(home, clock, *bodies)
-    monkeypatch.setattr("resources.inbox.landing.BYTES_AT_ONCE", 2 * len(bodies[0]) + 1)
+    monkeypatch.setattr("resources.inbox.deliveries.BYTES_AT_ONCE", 2 * len(bodies[0]) + 1)
     land_deliveries(home, clock.now)
     assert sorted(len(found) for _, found in landed(home)) == [1, 2, 2, 2]
     assert sorted(body for _, found in landed(home) for body in found) == sorted(bodies)

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from catalog.contract.constants import IMPACT_MAJOR
 from catalog.sandbox.sandbox import Sandbox
-from catalog.sandbox.store import SandboxStore
 from catalog.sandbox.world.world import World
+from catalog.sandbox.world_store import SandboxStore
 from catalog.server.accounts import Accounts
 from catalog.server.store import CatalogChange
 from catalog.server.webhooks.endpoints import AccountWithoutPush, EndpointError

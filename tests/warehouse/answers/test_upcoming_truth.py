@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
-from catalog.sandbox.world.records import TrueEvent
+from catalog.sandbox.world.truth import TrueEvent
 from catalog.sandbox.world.world import World
 from tests.history.stories.disk import without_syncs
 from tests.history.stories.story import Setting, StoryBuilder

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from catalog.sandbox.world.records import TrueEvent
+from catalog.sandbox.world.truth import TrueEvent
 from catalog.sandbox.world.world import World
 from tests.warehouse.answers.handmade import Absence, Known
 

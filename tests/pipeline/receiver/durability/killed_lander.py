@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from resources.inbox import landing
+from resources.inbox import deliveries
 from resources.inbox.progress import ProgressFile
 from tests.crashes.killed_home import step_at_every_change
 from warehouse.history import merge as merging
@@ -29,7 +29,7 @@ class LandOrder(msgspec.Struct, kw_only=True):
 
     root: str
     step: int | None = None
-    at_once: int = landing.AT_ONCE
+    at_once: int = deliveries.AT_ONCE
     merging: bool = False
 
 
@@ -73,8 +73,8 @@ def work(order: LandOrder) -> int:
     step_at_every_change(steps.step)
     for name in RECORDING:
         setattr(ProgressFile, name, stepping(getattr(ProgressFile, name), steps.step))
-    landing.AT_ONCE = order.at_once  # type: ignore[misc]
-    landing.land_deliveries(home, lambda: LANDED_AT)
+    deliveries.AT_ONCE = order.at_once  # type: ignore[misc]
+    deliveries.land_deliveries(home, lambda: LANDED_AT)
     if order.merging:
         merging.merge(home, step=steps.step)
     return steps.count

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from resources.inbox.deliveries import land_deliveries, waiting_deliveries
 from resources.inbox.inbox_file import Arrival, InboxWriter
-from resources.inbox.landing import land_deliveries, waiting_deliveries
 from resources.inbox.progress import ProgressFile, read_progress
 from tests.crashes.after_kills import intact_batches, landed_files
 from tests.crashes.conftest import ROOT

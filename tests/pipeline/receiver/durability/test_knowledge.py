@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
-from catalog.sandbox.store import SandboxStore
+from catalog.sandbox.world_store import SandboxStore
 from catalog.server.store import CatalogChange
 from catalog.server.webhooks.sender import SenderOptions
+from resources.inbox.deliveries import land_deliveries
 from resources.inbox.inbox_file import InboxWriter
-from resources.inbox.landing import land_deliveries
 from tests.crashes.pulls import SOURCE, pulling
 from tests.pipeline.receiver.durability.truth import answers, differences, rows_of
 from tests.pipeline.receiver.programs import SECRET, ReceiveProgram, set_service_clock

@@ -13,7 +13,7 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from catalog.server.webhooks.sender import SenderOptions
-from resources.inbox.landing import land_deliveries, waiting_deliveries
+from resources.inbox.deliveries import land_deliveries, waiting_deliveries
 from tests.pipeline.receiver.durability.recorded_posts import RecordingPoster
 from tests.pipeline.receiver.durability.truth import answers, differences, rows_of
 from tests.pipeline.receiver.programs import SECRET, ReceiveProgram, set_service_clock

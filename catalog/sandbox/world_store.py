@@ -14,7 +14,7 @@ from typing import Final
 
 from catalog.contract.constants import IMPACT_MAJOR, WEBHOOK_MATERIAL
 from catalog.sandbox.world.lifecycle import collector_paused
-from catalog.sandbox.world.records import Change, TrueEvent
+from catalog.sandbox.world.truth import Change, TrueEvent
 from catalog.sandbox.world.world import World
 from catalog.server.memory_view import CoinBook, EventIndex, MemoryView
 from catalog.server.store import CatalogChange, ChangeKind, StoredCategory, StoredCoin, StoredEvent
