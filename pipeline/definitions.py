@@ -3,7 +3,6 @@
 import dagster as dg
 
 from pipeline.build import build_definitions
-from pipeline.runs.alembic_scripts import read_scripts_once
 from pipeline.secrecy import begin_private
 from pipeline.settings import read_settings
 
@@ -12,5 +11,4 @@ from pipeline.settings import read_settings
 def almanac() -> dg.Definitions:
     # This is the process of the code location, which starts the processes of its runs.
     begin_private()
-    read_scripts_once()
     return build_definitions(read_settings())

@@ -1,47 +1,31 @@
 """The Dagster instance in use: the home's own, or the one that `DAGSTER_HOME` names.
 
 The home's own gets a generated `dagster.yaml`, which is kept once a person changed it, and its
-databases. Nothing is written into another instance but records. Belongs here: how Dagster is set
-up, opening the instance. Does not: where its records are (runs/place).
+databases. Nothing but records is written into another instance.
 """
 
 import errno
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import dagster as dg
 import yaml
-from dagster._core.instance.ref import InstanceRef
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.runs.alembic_scripts import read_scripts_once
 from pipeline.runs.generated import Generated, generate
 from pipeline.runs.place import CONFIG, InstancePlace, place_of
-from pipeline.runs.store import BESIDE, STORES, Damage, check, damages
+from pipeline.runs.store import BESIDE, Damage, check, damages, find_unmade
 from pipeline.runs.store_faults import busy, fault_of, inaccessible
 from warehouse.errors import RunRecordsInaccessible, RunRecordsUnusable
 from warehouse.files.locks import hold_lock
-from warehouse.files.storage import make_folders, sync
 from warehouse.home import Home
 
 _TICK_DAYS: Final = {"skipped": 1, "started": 30, "failure": 30, "success": 30}
-_MAKING: Final = ".making-"
 _MAKING_S: Final = 120.0
-_RUNS_AT_ONCE: Final = 4
-_RETRIES: Final = 3
-_START_TIMEOUT_S: Final = 300
-_MAX_RUNTIME_S: Final = 86_400
-# Capturing starts processes for each step, and on Ctrl-C each of them prints a message.
-_UNCAPTURED: Final = {
-    "module": "dagster._core.storage.noop_compute_log_manager",
-    "class": "NoOpComputeLogManager",
-}
 
 
 def config() -> dict[str, Any]:
@@ -49,24 +33,25 @@ def config() -> dict[str, Any]:
     return {
         "telemetry": {"enabled": False},
         "nux": {"enabled": False},
-        # Runs whose process died are marked by the sensor `health` (dead_runs): Dagster's run
-        # launcher for local processes can't check them.
+        # Capturing starts two processes for each step, and on Ctrl-C each of them prints a message.
+        # Dagster documents this class for dagster.yaml, and has no public name for it.
+        "compute_logs": {
+            "module": "dagster._core.storage.noop_compute_log_manager",
+            "class": "NoOpComputeLogManager",
+        },
+        # The sensor `health` marks runs whose process died: Dagster's launcher of local processes
+        # can't check them.
         "run_monitoring": {
             "enabled": True,
             "poll_interval_seconds": 30,
-            "start_timeout_seconds": _START_TIMEOUT_S,
-            "max_runtime_seconds": _MAX_RUNTIME_S,
+            "start_timeout_seconds": 300,
+            "max_runtime_seconds": 86_400,
         },
-        # Runs whose process died are started again; a run that failed by itself would fail again.
-        "run_retries": {
-            "enabled": True,
-            "max_retries": _RETRIES,
-            "retry_on_asset_or_op_failure": False,
-        },
+        # A run whose process died is started again; one with a failed step would fail again.
+        "run_retries": {"enabled": True, "max_retries": 3, "retry_on_asset_or_op_failure": False},
         "concurrency": {
-            "runs": {"max_concurrent_runs": _RUNS_AT_ONCE},
-            # A pool needs a limit. Runs wait in the queue, where a place is free once its run ends.
-            # A slot of a step would outlive a killed process, and waiting for it uses a full core.
+            "runs": {"max_concurrent_runs": 4},
+            # A run waits for its pool in the queue: a step's slot would outlive a killed process.
             "pools": {"default_limit": 1, "granularity": "run"},
         },
         "retention": {
@@ -82,63 +67,36 @@ def write_config(home: Home) -> Generated:
 
 
 def make_stores(home: Home) -> None:
-    """Create the missing databases of the instance, each complete or not at all.
+    """Create the missing databases of the home's own instance, and make half-made ones again.
 
-    Two processes that create one at the same time would leave it unusable, so this holds a lock. A
-    process that dies in between leaves a temporary folder, which the next one removes.
+    Two processes that create one at the same time would leave it unusable, so this holds a lock.
 
     Raises:
         OSError: the folder can't be written.
         LockHeld: another process holds the lock for too long.
     """
-    if _all_made(home) and not _left_by_the_killed(home):
+    if not find_unmade(home):
         return
     with hold_lock(home.dagster / "stores.lock", "to make Dagster's databases", wait_s=_MAKING_S):
-        for left in _left_by_the_killed(home):
-            shutil.rmtree(left)
-        if _all_made(home):
-            return
-        with TemporaryDirectory(dir=home.dagster, prefix=_MAKING) as made:
-            _make_in(Path(made))
-            for name in STORES:
-                _adopt(Path(made) / name, home.dagster / name)
-
-
-def _all_made(home: Home) -> bool:
-    return all((home.dagster / name).exists() for name in STORES)
-
-
-def _left_by_the_killed(home: Home) -> list[Path]:
-    return list(home.dagster.glob(f"{_MAKING}*"))
+        unmade = find_unmade(home)
+        for path in unmade:
+            # SQLite would apply the journal of a deleted database to the new one.
+            for end in ("", *BESIDE):
+                path.with_name(path.name + end).unlink(missing_ok=True)
+        if unmade:
+            _make_in(home.dagster)
 
 
 def _make_in(folder: Path) -> None:
-    """Make all databases in a folder."""
-    (folder / CONFIG).write_text(yaml.safe_dump(config()), "utf-8")
-    with _opened(folder) as instance:
+    with dg.DagsterInstance.from_config(str(folder.resolve())) as instance:
         instance.get_runs_count()
         instance.all_instigator_state()
         instance.get_dynamic_partitions("")
-    for name in STORES:
-        if (folder / f"{name}-wal").exists():
-            raise RuntimeError(f"{folder / name} is still open")
-
-
-def _adopt(made: Path, target: Path) -> None:
-    if target.exists():
-        return
-    make_folders(target.parent)
-    for end in BESIDE:
-        # SQLite would apply the journal of a deleted database to the new one.
-        target.with_name(target.name + end).unlink(missing_ok=True)
-    sync(made)
-    made.rename(target)
-    sync(target.parent)
 
 
 @contextmanager
 def instance_of(home: Home) -> Iterator[dg.DagsterInstance]:
-    """Open the instance in use for runs in this process, whose output is not captured.
+    """Open the instance in use.
 
     Raises:
         OSError: its folder can't be written; SQLite's own error would be long.
@@ -158,15 +116,15 @@ def instance_of(home: Home) -> Iterator[dg.DagsterInstance]:
         if place.is_own:
             make_stores(home)
         check(home)
-        with _opened_plainly(place) as instance:
+        with _opened(place) as instance:
             yield instance
 
 
 @contextmanager
-def _opened_plainly(place: InstancePlace) -> Iterator[dg.DagsterInstance]:
+def _opened(place: InstancePlace) -> Iterator[dg.DagsterInstance]:
     with ExitStack() as held:
         try:
-            instance = held.enter_context(_opened(place.folder))
+            instance = held.enter_context(dg.DagsterInstance.from_config(str(place.folder)))
         except (DBAPIError, sqlite3.Error):
             raise
         # A storage of another package has errors of its own, e.g. for a server that is down.
@@ -178,12 +136,6 @@ def _opened_plainly(place: InstancePlace) -> Iterator[dg.DagsterInstance]:
                 "and that its database responds."
             ) from error
         yield instance
-
-
-def _opened(folder: Path) -> dg.DagsterInstance:
-    read_scripts_once()
-    ref = InstanceRef.from_dir(str(folder.resolve()), overrides={"compute_logs": _UNCAPTURED})
-    return dg.DagsterInstance.from_ref(ref)
 
 
 def _first_cause(error: BaseException) -> BaseException:

@@ -17,6 +17,7 @@ from pipeline.automation.run_decisions import (
     Decision,
     SensorState,
     double_wait,
+    find_instance,
     find_run_in_progress,
 )
 from resources.inbox.deliveries import WaitingDeliveries, waiting_deliveries
@@ -65,7 +66,9 @@ def unmerged_batches(
             pending,
             MergeState.of_cursor(context.cursor),
             now=clock(),
-            running=find_run_in_progress(context.instance, layout.names(MERGE, DAILY, DELIVERIES)),
+            running=find_run_in_progress(
+                find_instance(context), layout.names(MERGE, DAILY, DELIVERIES)
+            ),
             quiet=quiet_batches(home, pending),
         ).result(context)
 
@@ -165,7 +168,7 @@ def deliveries(
         running = None
         if waiting.count:
             names = layout.names(DELIVERIES, MERGE, DAILY)
-            running = find_run_in_progress(context.instance, names)
+            running = find_run_in_progress(find_instance(context), names)
         return decide_deliveries(
             waiting,
             DeliveryState.of_cursor(context.cursor),

@@ -23,6 +23,7 @@ from pipeline.automation.run_decisions import (
     JobHistory,
     SensorState,
     double_wait,
+    find_instance,
     find_run_in_progress,
     has_run,
     read_job_history,
@@ -71,9 +72,9 @@ def polls(layout: Layout, facts: PollFacts, clock: Clock) -> dg.SensorDefinition
         return decide_poll(
             layout,
             inputs,
-            read_job_history(context.instance, layout.name(POLL)),
+            read_job_history(find_instance(context), layout.name(POLL)),
             now=now,
-            running=find_run_in_progress(context.instance, layout.names(POLL, DAILY)),
+            running=find_run_in_progress(find_instance(context), layout.names(POLL, DAILY)),
             wait_until=max((d.resume_at for d in deferred if d.work == "polls"), default=None),
         ).result(context)
 
@@ -172,8 +173,8 @@ def cancellations(
             find_cancellations_pull(home, at_service),
             at_service,
             now=clock(),
-            running=find_run_in_progress(context.instance, layout.names(POLL, DAILY)),
-            last=read_job_history(context.instance, layout.name(POLL)),
+            running=find_run_in_progress(find_instance(context), layout.names(POLL, DAILY)),
+            last=read_job_history(find_instance(context), layout.name(POLL)),
         ).result(context)
 
     return sensor
@@ -236,8 +237,8 @@ def quota(
             BackfillStates(home.state_storage, home.landing).open(at_service),
             at_service,
             now=clock(),
-            running=find_run_in_progress(context.instance, layout.names(DAILY, CALENDAR)),
-            last=partial(read_job_history, context.instance),
+            running=find_run_in_progress(find_instance(context), layout.names(DAILY, CALENDAR)),
+            last=partial(read_job_history, find_instance(context)),
         ).result(context)
 
     return sensor
@@ -336,7 +337,7 @@ def first_pull(layout: Layout, home: Home, clock: Clock, service_now: Clock) -> 
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         at_service, state = service_now(), FirstPullState.of_cursor(context.cursor)
-        instance, job, day = context.instance, layout.name(DAILY), at_service.date()
+        instance, job, day = find_instance(context), layout.name(DAILY), at_service.date()
         failed = has_run(instance, job, day, dg.DagsterRunStatus.FAILURE)
         # A person who cancels the run of a day wants no retry.
         ended = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED)
@@ -347,8 +348,8 @@ def first_pull(layout: Layout, home: Home, clock: Clock, service_now: Clock) -> 
             was_pulled=(failed or not state.is_done)
             and (was_day_pulled(home, day) or has_run(instance, job, day, *ended)),
             has_failed=failed,
-            running=find_run_in_progress(context.instance, [job]),
-            last=read_job_history(context.instance, job),
+            running=find_run_in_progress(find_instance(context), [job]),
+            last=read_job_history(find_instance(context), job),
         ).result(context)
 
     return sensor

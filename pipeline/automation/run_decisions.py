@@ -79,6 +79,25 @@ class JobHistory:
         return self.newest_at + double_wait(first, self.failures, longest=longest)
 
 
+_OPENED: Final[list[tuple[object, dg.DagsterInstance]]] = []
+
+
+def find_instance(context: dg.SensorEvaluationContext) -> dg.DagsterInstance:
+    """Return the instance of a sensor, opened once in a process and not for each tick.
+
+    With SQLite, Dagster 1.13 reads its migration scripts whenever it opens an instance. That takes
+    0.1 s, and 18 KB that are never freed.
+    """
+    ref = context.instance_ref
+    if ref is None:
+        return context.instance
+    for known, instance in _OPENED:
+        if known == ref:
+            return instance
+    _OPENED.append((ref, dg.DagsterInstance.from_ref(ref)))
+    return _OPENED[-1][1]
+
+
 def read_job_history(instance: dg.DagsterInstance, job_name: str) -> JobHistory:
     """Return the outcome of the newest runs of a job."""
     filters = dg.RunsFilter(job_name=job_name)

@@ -116,6 +116,27 @@ def damages(home: Home, *, thorough: bool = False) -> list[Damage]:
     return [damage for damage in found if damage is not None]
 
 
+def find_unmade(home: Home) -> list[Path]:
+    """Return the databases of the home's own instance that are missing or half made.
+
+    Dagster stores the schema revision last. Damaged ones are left to `check`.
+    """
+    unmade = []
+    for path in (home.dagster / name for name in STORES):
+        try:
+            if not path.exists() or (path.is_file() and not _is_made(path)):
+                unmade.append(path)
+        except (sqlite3.Error, OSError):
+            continue
+    return unmade
+
+
+def _is_made(path: Path) -> bool:
+    with opened(path) as store:
+        named = {name for (name,) in _rows(store, "list_tables")}
+        return "alembic_version" in named and bool(_rows(store, "list_revisions"))
+
+
 def check(home: Home) -> None:
     """Check the databases as a start needs them.
 

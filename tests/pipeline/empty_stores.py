@@ -19,5 +19,6 @@ def make_or_copy(folder: Path) -> None:
         make(folder)
         _made.update({name: (folder / name).read_bytes() for name in STORES})
     for name, content in dict(_made).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
+        if not (folder / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
