@@ -19,7 +19,10 @@ from assets.metadata import REFOLD_NOTES
 from pipeline.automation.jobs import DAILY
 from pipeline.build import build_definitions, layout_of
 from pipeline.home_location import locate_home
+from pipeline.instance import link_run
+from pipeline.runs.place import REPOSITORY, place_of
 from pipeline.runs.presence import announce
+from pipeline.runs.store import REPOSITORY_TAG
 from pipeline.session import OpenedSession
 from pipeline.settings import Settings
 from resources.session import LazySession, pull
@@ -190,6 +193,7 @@ def run_day(
     run_id = str(uuid4())
     # Before Dagster records the run, so that a run killed at any later moment is known to be dead.
     announce(home, run_id)
+    is_own = place_of(home).is_own
     try:
         result = job.execute_in_process(
             run_id=run_id,
@@ -197,9 +201,13 @@ def run_day(
             partition_key=day.isoformat(),
             raise_on_error=False,
             run_config=_QUIET,
+            tags={REPOSITORY_TAG: REPOSITORY} if is_own else None,
         )
     except dg.DagsterExecutionInterruptedError as error:
         raise KeyboardInterrupt from error
+    finally:
+        if is_own:
+            link_run(instance, run_id)
     in_steps = 0.0
     for event in result.all_events:
         if event.is_step_success:

@@ -17,7 +17,7 @@ import yaml
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.runs.generated import Generated, generate
-from pipeline.runs.place import CONFIG, InstancePlace, place_of
+from pipeline.runs.place import CONFIG, REPOSITORY, InstancePlace, place_of
 from pipeline.runs.store import BESIDE, Damage, check, damages, find_unmade
 from pipeline.runs.store_faults import busy, fault_of, inaccessible
 from warehouse.errors import RunRecordsInaccessible, RunRecordsUnusable
@@ -118,6 +118,22 @@ def instance_of(home: Home) -> Iterator[dg.DagsterInstance]:
         check(home)
         with _opened(place) as instance:
             yield instance
+
+
+def link_run(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Link a run of `almanac run` to the code location, so that Timeline and Jobs show it.
+
+    The UI leaves out runs of `execute_in_process`, which have no code location. The private import
+    can go once dagster-io/dagster#17707 is fixed (open in 1.13).
+    """
+    from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
+
+    run = instance.get_run_by_id(run_id)
+    if run is not None:
+        name, _, location = REPOSITORY.partition("@")
+        repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location), name)
+        origin = repository.get_job_origin(run.job_name)
+        instance.run_storage.replace_job_origin(run, origin)
 
 
 @contextmanager

@@ -348,8 +348,8 @@ def first_pull(layout: Layout, home: Home, clock: Clock, service_now: Clock) -> 
             was_pulled=(failed or not state.is_done)
             and (was_day_pulled(home, day) or has_run(instance, job, day, *ended)),
             has_failed=failed,
-            running=find_run_in_progress(find_instance(context), [job]),
-            last=read_job_history(find_instance(context), job),
+            running=find_run_in_progress(instance, [job]),
+            last=read_job_history(instance, job),
         ).result(context)
 
     return sensor

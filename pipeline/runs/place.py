@@ -18,6 +18,8 @@ from warehouse.home import Home
 CONFIG: Final = "dagster.yaml"
 LOCATION: Final = "almanac"
 """The name of the code location in the generated `workspace.yaml`."""
+REPOSITORY: Final = f"__repository__@{LOCATION}"
+"""The value of Dagster's tag of a run with its repository and code location."""
 _STORAGES: Final = ("run_storage", "event_log_storage", "schedule_storage", "instance_class")
 
 
