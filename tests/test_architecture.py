@@ -62,7 +62,7 @@ FLOORS = {
         "pytest_plugin",
     ),
     "warehouse": (
-        "bounds clock errors sql",
+        "bounds clock errors phases sql",
         "codecs",
         "files schema",
         "landing",

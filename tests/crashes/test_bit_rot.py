@@ -160,7 +160,7 @@ def test_a_home_of_an_older_version_opens_verifies_and_is_recorded_by_a_replay(
     as_older(home)
     wrong, notes = complaints(home)
     assert wrong == []
-    assert [note for note in notes if "checked after its days are refolded" in note]
+    assert [note for note in notes if "checked after the days are refolded" in note]
     merge(home)
     assert digests_of(home) == expected
     replay(home)

@@ -22,18 +22,17 @@ from warehouse.history.fold import Fold
 from warehouse.history.observations import FoldKey, Outcome, first_key, in_fold_order
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
+from warehouse.phases import Step, report_phase
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal
 
 _SQL = Statements(__package__, GROUPS)
 
 _SORTABLE = "%Y-%m-%dT%H:%M:%S.%fZ"
-Step = Callable[[str], None]
-"""Called at each step with its name."""
 
 
 @dataclass(slots=True)
-class DayMerged:
+class DayReport:
     """The outcome of a day. `added` and `removed` count versions that differ from before."""
 
     day: date
@@ -53,7 +52,9 @@ class DayWriter:
         fold: Fold,
         step: Step,
         set_aside: Callable[[str, DamagedBatch], None],
+        total: int,
     ) -> None:
+        """`total` is the number of batches of all days, for the reported progress."""
         self._lake = lake
         self._log = log
         self._landing = landing
@@ -61,6 +62,7 @@ class DayWriter:
         self._step = step
         self._set_aside = set_aside
         self._checkpoints = Checkpoints(lake)
+        self._done, self._total = 0, total
 
     def merge(
         self,
@@ -71,14 +73,16 @@ class DayWriter:
         so_far: DayFile | None,
         released: frozenset[str],
         keep_checkpoint: bool,
-    ) -> tuple[DayFile, DayMerged]:
+    ) -> tuple[DayFile, DayReport]:
         """Fold batches into a new day, or append them to an existing one (`so_far`); commit it."""
-        merged = DayMerged(day)
+        merged = DayReport(day)
         files = self._begin(so_far)
         last: FoldKey | None = None
         by_id: dict[str, Outcome] = {}
         for observation in in_fold_order(manifests):
             batch_id = observation.manifest.batch_id
+            report_phase("fold batches", min(self._done, self._total), self._total)
+            self._done += batch_id not in by_id
             try:
                 outcome = self._fold.fold(observation, self._landing, released=batch_id in released)
             except DamagedBatch as error:

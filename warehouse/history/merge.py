@@ -7,7 +7,7 @@ folds a day.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -37,12 +37,13 @@ from warehouse.history.change_log import (
     write_head,
 )
 from warehouse.history.checkpoints import Checkpoints, worth_keeping
-from warehouse.history.day import DayMerged, DayWriter, Step, follow
+from warehouse.history.day import DayReport, DayWriter, follow
 from warehouse.history.fold import Fold
 from warehouse.history.observations import Outcome
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import lost_batch, repair_landing, restore_whole
+from warehouse.phases import Step
 from warehouse.publish.publish import PublishReport, publish
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal
@@ -51,7 +52,7 @@ _SQL = Statements(__package__, GROUPS)
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class VersionCounts:
     """How many observed versions a history has, in all and by kind of change."""
 
     versions: int
@@ -60,7 +61,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """Days that an Almanac with other rules folded, and this one refolded.
+    """How history differs after days that an Almanac with other rules folded were refolded.
 
     Days that also got new batches are not compared, since their differences may come from those.
     `added` counts versions that are new or changed, `removed` those that no longer exist. The
@@ -71,8 +72,8 @@ class Upgrade:
     uncompared: int
     added: int
     removed: int
-    before: Counts | None
-    after: Counts | None
+    before: VersionCounts | None
+    after: VersionCounts | None
 
     def __str__(self) -> str:
         """Return one line."""
@@ -80,11 +81,12 @@ class Upgrade:
         were = "was" if self.days == 1 else "were"
         left_out = f" ({self.uncompared:,} with new batches left out)" if self.uncompared else ""
         return (
-            f"{days} folded by another version of Almanac {were} refolded: {self._what}{left_out}."
+            f"{days} folded by another version of Almanac {were} refolded: "
+            f"{self._difference}{left_out}."
         )
 
     @property
-    def _what(self) -> str:
+    def _difference(self) -> str:
         before, after = self.before, self.after
         if self.days == self.uncompared:
             return "nothing to compare"
@@ -113,22 +115,22 @@ class Comparison:
         self._merged: set[str] = set()
         self._older: set[date] = set()
         self._with_fresh: set[date] = set()
-        self._before: Counts | None = None
+        self._before: VersionCounts | None = None
 
     def begin(self, days: Sequence[DayFile], fresh: Iterable[Manifest]) -> None:
         """Record the existing days before any is refolded, and the new batches."""
         self._older = set(folded_by_other_rules(days))
         self._with_fresh = {manifest.observed_at.date() for manifest in fresh}
-        self._before = self._counts(days) if self._older else None
+        self._before = self._count(days) if self._older else None
 
-    def note(self, records: Collection[Mapping[str, Any]]) -> None:
+    def note(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Record the earlier outcomes of batches that may be refolded."""
-        self._merged |= {
-            str(record["batch_id"]) for record in records if record["status"] == "merged"
-        }
-        self._taken_back |= {
-            str(record["batch_id"]) for record in records if record["released"]
-        } - self._released
+        for record in records:
+            batch_id = str(record["batch_id"])
+            if record["status"] == "merged":
+                self._merged.add(batch_id)
+            if record["released"] and batch_id not in self._released:
+                self._taken_back.add(batch_id)
 
     def lost(self, quarantined: Iterable[Outcome]) -> dict[str, str]:
         """Return the quarantined batches that were merged before, with the reason.
@@ -139,11 +141,11 @@ class Comparison:
         why = {outcome.manifest.batch_id: outcome.why or "" for outcome in quarantined}
         if not why:
             return {}
-        before = (self._merged | _published(self._home)) - self._taken_back
+        before = (self._merged | self._read_published()) - self._taken_back
         return {batch_id: reason for batch_id, reason in why.items() if batch_id in before}
 
     def upgrade(
-        self, days: Callable[[], list[DayFile]], refolded: Mapping[date, tuple[int, int]]
+        self, read_days: Callable[[], list[DayFile]], refolded: Mapping[date, tuple[int, int]]
     ) -> Upgrade | None:
         """Return how history differs, None if no day with other rules was refolded.
 
@@ -159,40 +161,39 @@ class Comparison:
             added=sum(refolded[day][0] for day in compared),
             removed=sum(refolded[day][1] for day in compared),
             before=self._before,
-            after=self._counts(days()),
+            after=self._count(read_days()),
         )
 
-    def _counts(self, days: Iterable[DayFile]) -> Counts | None:
+    def _count(self, days: Iterable[DayFile]) -> VersionCounts | None:
         """Return the counts of the compared files; None if one can't be read."""
         compared = self._older - self._with_fresh
         files = [literal(day_file.path) for day_file in days if day_file.day in compared]
         if not files:
-            return Counts(0, Counter())
+            return VersionCounts(0, Counter())
         with suppress(duckdb.Error), self._home.connect() as connection:
             rows = connection.execute(_SQL["count_history"], {"files": files}).fetchall()
             counted = dict(rows)
-            return Counts(counted.pop(None), Counter(counted))
+            return VersionCounts(counted.pop(None), Counter(counted))
         return None
 
-
-def _published(home: Home) -> set[str]:
-    """Return the ids of the batches in the published file; none if it can't be read."""
-    if not home.warehouse.is_file():
+    def _read_published(self) -> set[str]:
+        """Return the ids of the batches in the published file; none if it can't be read."""
+        if self._home.warehouse.is_file():
+            with suppress(duckdb.Error), self._home.connect() as connection:
+                attach_published(connection, self._home.warehouse, "published")
+                rows = connection.execute(_SQL["list_merged_batches"]).fetchall()
+                return {str(batch_id) for (batch_id,) in rows}
         return set()
-    with suppress(duckdb.Error), home.connect() as connection:
-        attach_published(connection, home.warehouse, "published")
-        rows = connection.execute(_SQL["list_merged_batches"]).fetchall()
-        return {str(batch_id) for (batch_id,) in rows}
-    return set()
 
 
 @dataclass(slots=True)
 class MergeReport:
-    """What a merge did. `refolded` has the days that were folded before, with the differences."""
+    """The result of a merge."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     days: list[date] = field(default_factory=list)
     refolded: dict[date, tuple[int, int]] = field(default_factory=dict)
+    """The days that were folded before, with the numbers of added and of removed versions."""
     rebuilt: list[str] = field(default_factory=list)
     """Checkpoints that could not be used, so that more days were refolded."""
     damaged: dict[str, str] = field(default_factory=dict)
@@ -200,12 +201,11 @@ class MergeReport:
     lost: dict[str, str] = field(default_factory=dict)
     """Batches that were merged before and are quarantined now, with the reason."""
     upgrade: Upgrade | None = None
-    """How history differs, if days of an older Almanac were refolded."""
     waited: bool = False
     seconds: float = 0.0
     published: PublishReport | None = None
 
-    def note(self, merged: DayMerged, *, refolded: bool) -> None:
+    def note(self, merged: DayReport, *, refolded: bool) -> None:
         """Add the outcome of a day; a day that is folded twice after a failed batch counts once."""
         if merged.day in self.days:
             self.outcomes = [outcome for outcome in self.outcomes if outcome.day != merged.day]
@@ -233,8 +233,7 @@ class MergeReport:
 
     @property
     def problems(self) -> list[BatchProblem]:
-        """The partial, flagged and quarantined batches, in the order in which they were folded,
-        and the damaged ones."""
+        """The partial, flagged and quarantined batches in fold order, then the damaged ones."""
         folded = (problems_of_record(outcome.record()) for outcome in self.outcomes)
         return [*chain.from_iterable(folded), *problems_of_damaged(self.damaged)]
 
@@ -267,16 +266,15 @@ def merge(
 ) -> MergeReport:
     """Fold the landed batches that are not merged into the lake, and publish. Waits for the lock.
 
-    `refold_from` refolds that day and all later days, from the checkpoint before.
-
-    A batch that is damaged in landing and never took effect is set aside and listed in the report.
+    `refold_from` refolds that day and all later days, from the checkpoint before. A batch that is
+    damaged in landing and never took effect is set aside and listed in the report.
 
     Raises:
         DamagedBatch: a batch that took effect must be refolded, and is damaged.
         LakeDamaged: a file of the lake can't be read; nothing was changed.
         WarehouseError: the new publication is wrong; the old warehouse is kept.
     """
-    return _locked(home, step, clock, publishing, refold_from)
+    return _run(home, step, clock, publishing, refold_from)
 
 
 def replay(
@@ -290,13 +288,12 @@ def replay(
 
     Each day is replaced when it is finished, and readers see the old warehouse until the end. Lake
     and state are rebuilt whatever they contain; batches that are damaged in landing are set aside
-    and listed in the report. `with_repair` also rewrites the files of landing that can be
-    rewritten: markers, and bodies whose content is intact.
+    and listed in the report. `with_repair` also rewrites the markers and intact bodies of landing.
     """
-    return _locked(home, step, clock, True, date.min, with_repair)
+    return _run(home, step, clock, True, date.min, with_repair)
 
 
-def _locked(
+def _run(
     home: Home,
     step: Step,
     clock: Callable[[], float],
@@ -304,13 +301,13 @@ def _locked(
     refold_from: date | None,
     with_repair: bool = False,
 ) -> MergeReport:
-    began = clock()
+    began, is_replay = clock(), refold_from == date.min
     with home.merge_lock() as waited:
         step("merge:locked")
         home.lake.remove_unfinished()
         for shared in (Storage(home.root), home.landing.storage):
             shared.remove_unfinished(older_than_s=ABANDONED_S)
-        if refold_from == date.min:
+        if is_replay:
             remove_obstacles(home)
         if with_repair:
             repair_landing(home.landing, released_before(home))
@@ -323,11 +320,11 @@ def _locked(
                 home.warehouse,
                 chain=merging.days_after,
                 state_folder=home.state,
-                full=refold_from == date.min,
+                full=is_replay,
                 step=step,
                 limits=home.limits,
             )
-        if refold_from == date.min:
+        if is_replay:
             remove_surplus(home)
         report.waited = waited
     report.seconds = clock() - began
@@ -348,7 +345,11 @@ class _Merge:
         self._released = frozenset(self._landing.released())
         self._failed: dict[str, str] = {}
         self._report = MergeReport()
-        self._before: list[DayFile] = []
+        self._days: list[DayFile] = []
+        """The days before this merge."""
+        self._fresh: list[Manifest] = []
+        self._start = date.max
+        """The first day to be folded."""
         self._written: dict[date, DayFile] = {}
         """The days that this merge has written, oldest first; after a failed batch it continues
         from one of them."""
@@ -360,32 +361,33 @@ class _Merge:
 
     def run(self) -> MergeReport:
         """Merge; if a batch fails, continue without it from the last intact state."""
-        days = self._before = self._days()
+        self._days, report = self._read_days(), self._report
         if self._is_replay:
             self._set_aside_lost()
         pending = self._landing.pending()
-        fresh = self._fresh(pending, {day_file.day: day_file for day_file in days})
-        start = self._start(fresh, days)
+        self._fresh = self._find_fresh(pending)
+        start = self._find_start()
         if start is not None:
-            self._compared.begin(days, fresh)
-            write_head(self._home.lake, days[-1] if days else None, unfinished_from=start)
-            while not self._fold_all(start, days, fresh):
+            self._start = start
+            self._compared.begin(self._days, self._fresh)
+            newest = self._days[-1] if self._days else None
+            write_head(self._home.lake, newest, unfinished_from=start)
+            while not self._fold_all():
                 pass
-            report = self._report
             report.lost = self._compared.lost(report.quarantined)
-            report.upgrade = self._compared.upgrade(self._days, report.refolded)
+            report.upgrade = self._compared.upgrade(self._read_days, report.refolded)
         self._clear(pending)
-        return self._report
+        return report
 
-    def _fold_all(self, start: date, days: list[DayFile], fresh: list[Manifest]) -> bool:
+    def _fold_all(self) -> bool:
         """Fold; return False if a batch failed, which the next try quarantines."""
         connection = self._home.connect()
         try:
             fold = Fold(connection)
             fold.failed = self._failed
-            base, appending = self._base(fold, start, days, fresh)
+            base, appending = self._load_base(fold)
             self._step("merge:loaded")
-            self._fold_days(fold, start, base, appending, days, fresh)
+            self._fold_days(fold, base, appending=appending)
         except BatchFailed as failure:
             if failure.batch_id in self._failed:
                 raise
@@ -395,7 +397,7 @@ class _Merge:
             connection.close()
         return True
 
-    def _days(self) -> list[DayFile]:
+    def _read_days(self) -> list[DayFile]:
         """Return the existing days; a replay needs none, so it accepts unreadable ones."""
         return self._log.readable()[0] if self._is_replay else self._log.days()
 
@@ -405,21 +407,16 @@ class _Merge:
         return self._log.days()
 
     @cached_property
-    def _records(self) -> list[dict[str, Any]]:
-        """The records of all batches that took effect before this merge."""
-        return records_of(self._before)
-
-    @cached_property
     def _folded(self) -> set[str]:
         """The ids of all batches that took effect before this merge."""
-        return {str(record["batch_id"]) for record in self._records}
+        return {str(record["batch_id"]) for record in records_of(self._days)}
 
     def _set_aside_lost(self) -> None:
         """Set aside batches that took effect and are missing from landing."""
         there = {*self._landing.batch_ids(), *self._landing.damaged()}
         for batch_id in sorted(self._folded - there):
             self._landing.set_aside(batch_id, str(lost_batch(batch_id)))
-        self._compared.note(self._records)
+        self._compared.note(records_of(self._days))
         self._report.damaged.update(self._landing.damaged())
 
     def _set_aside(self, batch_id: str, error: DamagedBatch) -> None:
@@ -429,34 +426,32 @@ class _Merge:
         self._landing.set_aside(batch_id, str(error))
         self._report.damaged[batch_id] = str(error)
 
-    def _manifest(self, batch_id: str) -> Manifest | None:
-        """Return a manifest; None if it is missing or can't be read."""
-        try:
-            return self._landing.manifest(batch_id)
-        except UnknownBatch:
-            return None
-        except DamagedBatch as error:
-            self._set_aside(batch_id, error)
-            return None
-
-    def _fresh(self, pending: list[str], by_day: dict[date, DayFile]) -> list[Manifest]:
-        """Return the pending batches that are not merged yet, or were released since.
-
-        A marker without a manifest is left out: its batch is still being landed.
-        """
+    def _read_manifests(self, batch_ids: Iterable[str]) -> list[Manifest]:
+        """Return manifests; those that are missing or can't be read are left out."""
         found: list[Manifest] = []
-        for batch_id in pending:
-            if (manifest := self._manifest(batch_id)) is None:
-                continue
-            day = by_day.get(manifest.observed_at.date())
+        for batch_id in batch_ids:
+            try:
+                found.append(self._landing.manifest(batch_id))
+            except UnknownBatch:
+                continue  # A marker without a manifest: its batch is still being landed.
+            except DamagedBatch as error:
+                self._set_aside(batch_id, error)
+        return found
+
+    def _find_fresh(self, pending: list[str]) -> list[Manifest]:
+        """Return the pending batches that are not merged yet, or were released since."""
+        by_day = {day_file.day: day_file for day_file in self._days}
+        found: list[Manifest] = []
+        for manifest in self._read_manifests(pending):
+            day, batch_id = by_day.get(manifest.observed_at.date()), manifest.batch_id
             record = None if day is None else day.batches().get(batch_id)
             if record is None or (batch_id in self._released) != record["released"]:
                 found.append(manifest)
         return found
 
-    def _start(self, fresh: list[Manifest], days: list[DayFile]) -> date | None:
+    def _find_start(self) -> date | None:
         """Return the first day to be folded, None if there is nothing to do."""
-        starts = {manifest.observed_at.date() for manifest in fresh}
+        days, starts = self._days, {manifest.observed_at.date() for manifest in self._fresh}
         if self._refold_from is not None:
             starts.update(self._landing.days(since=self._refold_from)[:1])
         if self._is_replay:
@@ -472,27 +467,25 @@ class _Merge:
             starts.add(days[-1].day)
         return min(starts, default=None)
 
-    def _base(
-        self, fold: Fold, start: date, days: list[DayFile], fresh: list[Manifest]
-    ) -> tuple[DayFile | None, bool]:
-        """Load the state to continue from; return its day, and whether `start` is appended to."""
+    def _load_base(self, fold: Fold) -> tuple[DayFile | None, bool]:
+        """Load the state to continue from; return its day, and whether `_start` is appended to."""
         for day_file in reversed(self._written.values()):
             if self._load(fold, day_file):
                 return day_file, False
-        last = days[-1] if days else None
+        last = self._days[-1] if self._days else None
         if (
             last is not None
             and self._refold_from is None
-            and first_break(days) is None
-            and start >= last.day
+            and first_break(self._days) is None
+            and self._start >= last.day
             and not self._is_doubtful
-            and follow(last, fresh)
-            and (start > last.day or is_whole(self._home.lake, last))
+            and follow(last, self._fresh)
+            and (self._start > last.day or is_whole(self._home.lake, last))
             and self._load(fold, last)
         ):
-            return last, start == last.day
-        for day_file in reversed(days):
-            if day_file.day < start and self._load(fold, day_file):
+            return last, self._start == last.day
+        for day_file in reversed(self._days):
+            if day_file.day < self._start and self._load(fold, day_file):
                 return day_file, False
         return None, False
 
@@ -509,19 +502,8 @@ class _Merge:
             return False
         return True
 
-    def _fold_days(
-        self,
-        fold: Fold,
-        start: date,
-        base: DayFile | None,
-        appending: bool,
-        days: list[DayFile],
-        fresh: list[Manifest],
-    ) -> None:
-        writer = DayWriter(
-            self._home.lake, self._log, self._landing, fold, self._step, self._set_aside
-        )
-        old = {day_file.day: day_file for day_file in days}
+    def _fold_days(self, fold: Fold, base: DayFile | None, *, appending: bool) -> None:
+        start, old = self._start, {day_file.day: day_file for day_file in self._days}
         first = start if appending else (base.day if base else date.min)
         # A written day stays a day, even if its batches were set aside since.
         found = sorted({*self._landing.days(since=first), *self._written})
@@ -531,18 +513,23 @@ class _Merge:
         existing = {*self._written, *(() if self._is_replay else old)}
         kept = {day for day in existing if day < first or (base and day == base.day)}
         keep = worth_keeping(sorted({*kept, *landed}))
-        before = day_before(days, start) if appending else base
+        before = day_before(self._days, start) if appending else base
+        batch_ids = {day: self._landing.batch_ids(day=day) for day in landed}
+        if appending:
+            batch_ids[start] = [
+                batch.batch_id for batch in self._fresh if batch.observed_at.date() == start
+            ]
+        total = sum(map(len, batch_ids.values()))
+        writer = DayWriter(
+            self._home.lake, self._log, self._landing, fold, self._step, self._set_aside, total
+        )
         for day in landed:
             so_far = old.get(day) if appending and day == start else None
             if not self._is_replay and so_far is None and day in old:
                 self._refuse_lost(old[day])
-            if so_far is not None:
-                manifests = [batch for batch in fresh if batch.observed_at.date() == day]
-            else:
-                manifests = self._manifests(day)
             before, merged = writer.merge(
                 day,
-                manifests,
+                self._read_manifests(batch_ids[day]),
                 before=before,
                 so_far=so_far,
                 released=self._released,
@@ -556,7 +543,8 @@ class _Merge:
         if self._is_replay:
             self._log.keep(set(self._written))
         write_head(self._home.lake, before, unfinished_from=None)
-        self._prune(keep)
+        named = {day_file.head.checkpoint for day_file in self.days_after if day_file.day in keep}
+        self._checkpoints.prune({name for name in named if name is not None})
 
     def _refuse_lost(self, day: DayFile) -> None:
         """Stop if a day would be refolded without a batch that was folded into it."""
@@ -565,20 +553,11 @@ class _Merge:
         for batch_id in sorted(day.batches().keys() - there):
             raise lost_batch(batch_id)
 
-    def _manifests(self, day: date) -> list[Manifest]:
-        found = (self._manifest(manifest) for manifest in self._landing.batch_ids(day=day))
-        return [manifest for manifest in found if manifest is not None]
-
-    def _prune(self, keep: set[date]) -> None:
-        named = {day_file.head.checkpoint for day_file in self.days_after if day_file.day in keep}
-        self._checkpoints.prune({name for name in named if name is not None})
-
     def _clear(self, pending: Iterable[str]) -> None:
         """Remove the markers of batches that took effect."""
         folded = {day_file.day: day_file for day_file in self.days_after}
-        for batch_id in pending:
-            manifest = self._manifest(batch_id)
-            day = None if manifest is None else folded.get(manifest.observed_at.date())
-            if day is not None and batch_id in day.batches():
-                self._landing.clear_pending(batch_id)
+        for manifest in self._read_manifests(pending):
+            day = folded.get(manifest.observed_at.date())
+            if day is not None and manifest.batch_id in day.batches():
+                self._landing.clear_pending(manifest.batch_id)
         self._step("merge:cleared")

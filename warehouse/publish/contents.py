@@ -18,6 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from warehouse.phases import report_phase
 from warehouse.publish.inputs import Inputs, LocalState
 from warehouse.publish.staged_file import Staged, Values, parameters
 from warehouse.schema import ddl
@@ -144,7 +145,8 @@ def fill_tables(staged: Staged, inputs: Inputs, local: LocalState) -> None:
     staged.run(_SQL["clear_touched"])
     if inputs.days:
         prepare_unknown_fields(staged, inputs)
-    for table in FILLED:
+    for number, table in enumerate(FILLED):
+        report_phase("fill tables", number, len(FILLED))
         if table is EVENT_VERSIONS:
             staged.commit_so_far()
             if inputs.days:
@@ -332,6 +334,7 @@ def _updated(staged: Staged, sql: str, values: Values) -> int:
 
 def _apply(staged: Staged, table: Table, values: Values) -> set[str]:
     """Delete and insert the rows that differ; return the table's name if there were any."""
+    report_phase("compare tables", FILLED.index(table), len(FILLED))
     query = query_of(table, values)
     compared = tuple(name for name in table.names if name not in _in_place(table))
     assert table.delta is not None

@@ -17,6 +17,7 @@ from warehouse.errors import LakeDamaged
 from warehouse.files import lake_paths
 from warehouse.files.documents import formatted, read_sealed, sealed, sha256_of
 from warehouse.files.storage import Storage
+from warehouse.phases import report_phase
 from warehouse.publish.staged_file import Staged
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements
@@ -109,8 +110,12 @@ def _write_months(staged: Staged, lake: Storage, months: list[str]) -> dict[str,
             staged.run_beside(_SQL["write_month"], values)
             return sha256_of(file)
 
+    hashes: dict[str, str] = {}
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        return dict(zip(months, pool.map(write, months), strict=True))
+        for month, sha256 in zip(months, pool.map(write, months), strict=True):
+            report_phase("write months", len(hashes), len(months))
+            hashes[month] = sha256
+    return hashes
 
 
 def _existing_months(lake: Storage) -> set[str]:

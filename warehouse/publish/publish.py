@@ -21,6 +21,7 @@ import duckdb
 from warehouse.clock import utc_now
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files.storage import Storage
+from warehouse.phases import Step
 from warehouse.publish import lake_events
 from warehouse.publish.contents import (
     FACT,
@@ -104,8 +105,6 @@ BLOAT_MAX: Final = 1.6
 """Size of the file relative to the last full build; above it, the next build is full."""
 SMALL_BYTES: Final = 32_000_000
 """The bloat of a file up to this size does not matter."""
-Step = Callable[[str], None]
-"""Called at each step with its name."""
 
 
 @dataclass(slots=True)
