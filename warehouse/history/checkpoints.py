@@ -19,7 +19,7 @@ from warehouse.errors import LakeDamaged
 from warehouse.files import lake_paths
 from warehouse.files.documents import damage, sha256_of
 from warehouse.files.storage import Storage, sync
-from warehouse.history.fold import CancellationsSeen, Fold, WatchedSpan, WatchedSpans
+from warehouse.history.fold import CancellationSpan, Fold, WatchedSpan, WatchedSpans
 from warehouse.normalise.csv_lists import ListSeparators
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal
@@ -41,7 +41,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     fold_id: str
     rows: dict[str, int]
     watch: tuple[WatchedSpan, ...]
-    cancellations_seen: tuple[CancellationsSeen, ...]
+    cancellations_seen: tuple[CancellationSpan, ...]
     separators: ListSeparators = ListSeparators()
 
 

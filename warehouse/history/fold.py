@@ -23,9 +23,7 @@ from warehouse.history.observations import (
     VisibleScope,
     failures_sorted,
     first_key,
-    outcome_of,
     proves_withdrawal,
-    unread,
     visible_scope,
 )
 from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Manifest
@@ -53,7 +51,7 @@ class WatchedSpan(msgspec.Struct, frozen=True, kw_only=True):
         return self.coins, self.categories
 
 
-class CancellationsSeen(msgspec.Struct, frozen=True, kw_only=True):
+class CancellationSpan(msgspec.Struct, frozen=True, kw_only=True):
     """A span of time whose cancellations were all pulled, and when last."""
 
     since: datetime
@@ -61,9 +59,9 @@ class CancellationsSeen(msgspec.Struct, frozen=True, kw_only=True):
     observed_at: datetime
 
 
-def with_cancellations(
-    seen: tuple[CancellationsSeen, ...], new: CancellationsSeen
-) -> tuple[CancellationsSeen, ...]:
+def add_cancellations(
+    seen: tuple[CancellationSpan, ...], new: CancellationSpan
+) -> tuple[CancellationSpan, ...]:
     """Add the latest pull: it extends the spans that it touches, or begins one after a gap.
 
     A span before a gap is kept: it still proves that cancellations were pulled at that time.
@@ -125,7 +123,7 @@ class Fold:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
         self.watched = WatchedSpans()
-        self.cancellations_seen: tuple[CancellationsSeen, ...] = ()
+        self.cancellations_seen: tuple[CancellationSpan, ...] = ()
         self.separators = ListSeparators()
         """How the lists of exports are joined, as learnt from those that were folded."""
         self.failed: dict[str, str] = {}
@@ -153,7 +151,7 @@ class Fold:
         """
         manifest = observation.manifest
         if (why := self.failed.get(manifest.batch_id)) is not None:
-            return unread(manifest, why, released=released)
+            return Outcome(manifest, released=released).quarantine(why)
         try:
             with failures_sorted(manifest):
                 read = normalise(
@@ -168,16 +166,19 @@ class Fold:
             if observation.key != first_key(manifest):
                 raise  # The state already has earlier deliveries of this batch.
             self.failed[manifest.batch_id] = failure.why
-            return unread(manifest, failure.why, released=released)
+            return Outcome(manifest, released=released).quarantine(failure.why)
         with failures_sorted(manifest):
             return self._fold(observation, read, released=released)
 
     def _fold(self, observation: Observation, read: NormalisedBatch, *, released: bool) -> Outcome:
         manifest = observation.manifest
-        outcome = outcome_of(manifest, read)
-        outcome.released = released
+        outcome = Outcome(
+            manifest,
+            *(read.arrived, read.good, read.rejected, read.duplicates, read.ignored, read.notes),
+            released=released,
+        )
         if read.quarantine is not None and not released:
-            return outcome.quarantined(read.quarantine)
+            return outcome.quarantine(read.quarantine)
         if read.learnt is not None:
             self.separators = read.learnt
         if not released:
@@ -365,10 +366,10 @@ class Fold:
         since = manifest.scope.since
         if since is None:
             return
-        new = CancellationsSeen(
+        new = CancellationSpan(
             since=since, until=manifest.content_at, observed_at=manifest.observed_at
         )
-        self.cancellations_seen = with_cancellations(self.cancellations_seen, new)
+        self.cancellations_seen = add_cancellations(self.cancellations_seen, new)
 
     def _note_watched(self, manifest: Manifest, visible: VisibleScope) -> None:
         """Record the span of an observation that showed all events; a coverage hides some."""

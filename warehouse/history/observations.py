@@ -25,8 +25,7 @@ from warehouse.errors import (
     OwnFault,
     WarehouseError,
 )
-from warehouse.landing.batches import RANK, Manifest
-from warehouse.normalise.normalise import NormalisedBatch
+from warehouse.landing.batches import Manifest
 from warehouse.schema.columns import plan_named
 
 FoldKey = tuple[datetime, datetime, int, str]
@@ -44,17 +43,9 @@ class Observation:
 
 def receipts(manifest: Manifest) -> list[tuple[FoldKey, int]]:
     """Return the fold key and position of each delivery of a batch, in fold order."""
-    rank = RANK[manifest.feed]
+    observed_at, content_at, rank, batch_id = manifest.fold_key()
     return sorted(
-        (
-            (
-                page.received_at or manifest.observed_at,
-                manifest.content_at,
-                rank,
-                manifest.batch_id,
-            ),
-            position,
-        )
+        ((page.received_at or observed_at, content_at, rank, batch_id), position)
         for position, page in enumerate(manifest.pages)
     )
 
@@ -106,7 +97,7 @@ def visible_scope(manifest: Manifest) -> VisibleScope:
     """Return the visible scope of an events or export batch.
 
     The window of a plan moves at midnight, and content is older than the answer: only dates in
-    the windows of both instants are sure to have been shown.
+    both windows are sure to have been shown.
     """
     plan, scope = plan_named(manifest.plan), manifest.scope
     windows = [plan_window(plan, at) for at in (manifest.content_at, manifest.observed_at)]
@@ -129,6 +120,16 @@ def proves_withdrawal(plan: Plan) -> bool:
 
 
 Status = Literal["merged", "quarantined"]
+_OF_OUTCOME: Final = (
+    *("status", "why", "flagged", "released", "arrived", "good", "rejected", "duplicates"),
+    *("ignored", "stale", "missing", "versions", "changes", "notes"),
+)
+_TIMES: Final = ("observed_at", "content_at", "landed_at")
+_OF_MANIFEST: Final = (
+    *("plan", "complete", "why_incomplete", "attested", "date_doubt", "requests"),
+    *("rows_claimed", "bytes"),
+)
+"""The fields of a record, in its order: the record is stored in the file of a day."""
 
 
 @dataclass(slots=True)
@@ -136,12 +137,12 @@ class Outcome:
     """The account of one batch. good + rejected + ignored = arrived."""
 
     manifest: Manifest
-    arrived: int
-    good: int
-    rejected: int
-    duplicates: int
-    ignored: int
-    notes: tuple[str, ...]
+    arrived: int = 0
+    good: int = 0
+    rejected: int = 0
+    duplicates: int = 0
+    ignored: int = 0
+    notes: tuple[str, ...] = ()
     status: Status = "merged"
     why: str | None = None
     flagged: str | None = None
@@ -153,10 +154,9 @@ class Outcome:
 
     @property
     def day(self) -> date:
-        """The day on which it was observed."""
         return self.manifest.observed_at.date()
 
-    def quarantined(self, why: str) -> "Outcome":
+    def quarantine(self, why: str) -> "Outcome":
         self.status, self.why = "quarantined", why
         return self
 
@@ -168,75 +168,23 @@ class Outcome:
 
     def record(self) -> dict[str, Any]:
         """Return the record that the day's file stores."""
-        manifest = self.manifest
-        scope = manifest.scope
+        manifest, scope = self.manifest, self.manifest.scope
         return {
             "batch_id": manifest.batch_id,
             "feed": manifest.feed,
-            "status": self.status,
-            "why": self.why,
-            "flagged": self.flagged,
-            "released": self.released,
-            **{
-                name: getattr(self, name)
-                for name in (
-                    *("arrived", "good", "rejected", "duplicates", "ignored"),
-                    *("stale", "missing", "versions", "changes", "notes"),
-                )
-            },
-            "observed_at": _text(manifest.observed_at),
-            "content_at": _text(manifest.content_at),
-            "landed_at": _text(manifest.landed_at),
-            "plan": manifest.plan,
-            "complete": manifest.complete,
-            "why_incomplete": manifest.why_incomplete,
-            "attested": manifest.attested,
-            "date_doubt": manifest.date_doubt,
-            "requests": manifest.requests,
-            "rows_claimed": manifest.rows_claimed,
-            "bytes": manifest.bytes,
+            **{name: getattr(self, name) for name in _OF_OUTCOME},
+            **{name: _text(getattr(manifest, name)) for name in _TIMES},
+            **{name: getattr(manifest, name) for name in _OF_MANIFEST},
             **({"redacted": manifest.redacted} if manifest.redacted else {}),
             "scope": {
-                "lower": _text(scope.lower),
-                "upper": _text(scope.upper),
-                "since": _text(scope.since),
-                "coins": scope.coins,
-                "categories": scope.categories,
-                "event_id": scope.event_id,
+                **{name: _text(getattr(scope, name)) for name in ("lower", "upper", "since")},
+                **{name: getattr(scope, name) for name in ("coins", "categories", "event_id")},
             },
         }
 
 
-def outcome_of(manifest: Manifest, read: NormalisedBatch) -> Outcome:
-    """Return the outcome of a batch with the counts of its rows."""
-    return Outcome(
-        manifest,
-        arrived=read.arrived,
-        good=read.good,
-        rejected=read.rejected,
-        duplicates=read.duplicates,
-        ignored=read.ignored,
-        notes=read.notes,
-    )
-
-
-def unread(manifest: Manifest, why: str, *, released: bool) -> Outcome:
-    """Return the outcome of a batch that could not be read: all its counts are 0."""
-    outcome = Outcome(
-        manifest,
-        arrived=0,
-        good=0,
-        rejected=0,
-        duplicates=0,
-        ignored=0,
-        notes=(),
-        released=released,
-    )
-    return outcome.quarantined(why)
-
-
-def _text(instant: datetime | None) -> str | None:
-    return None if instant is None else instant.isoformat()
+def _text(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
 
 
 _OF_THE_MACHINE: Final = (OSError, duckdb.IOException, duckdb.InterruptException)
@@ -277,8 +225,7 @@ def failures_sorted(manifest: Manifest) -> Iterator[None]:
     except (WarehouseError, *_OF_THE_MACHINE):
         raise
     except _TOO_LITTLE_MEMORY as error:
-        # The size of a body is limited, so the machine has too little memory, or its disk is full
-        # and nothing can be spilled.
+        # The size of a body is limited, so the machine is at fault.
         raise WarehouseError(
             f"there was not enough memory, or disk to spill to, for batch {manifest.batch_id}: "
             f"{_first_line(error)}. Earlier merges are kept, and the batch waits. Free memory or "

@@ -59,44 +59,35 @@ def check(staged: Staged, inputs: Inputs, *, everything: bool) -> None:
     Raises:
         WarehouseError: a check failed; the published file is kept.
     """
-    wrong = staged.run(_SQL["check_versions"], {"everything": everything})
-    if wrong:
+    scope = {"everything": everything}
+    if wrong := staged.run(_SQL["check_versions"], scope):
         names = ("event_id", "rows", "version", "versions", "first", "last", "current")
-        message = "; ".join(
-            ", ".join(f"{name} {value}" for name, value in zip(names, row, strict=True))
-            for row in wrong
+        rows = (zip(names, row, strict=True) for row in wrong)
+        events = "; ".join(", ".join(f"{name} {value}" for name, value in row) for row in rows)
+        raise _disagreement(f"events and their versions disagree: {events}")
+    if wrong := staged.run(_SQL["check_claims"], scope):
+        events = ", ".join(str(event_id) for event_id, *_ in wrong)
+        raise _disagreement(f"the claimed versions do not end at the first version of {events}")
+    if wrong := staged.run(_SQL["check_absences"]):
+        events = ", ".join(str(event_id) for (event_id,) in wrong)
+        raise _disagreement(f"the logged absences of {events} do not end with its `missing_since`")
+    if inputs.state:
+        ((events, of_lake, versions, versions_of_lake),) = staged.run(
+            _SQL["check_counts"], inputs.state
         )
-        raise WarehouseError(
-            f"events and their versions disagree: {message}. Nothing was published; the old "
-            "warehouse is kept. Run `almanac replay`; if it recurs, it is a bug in Almanac."
-        )
-    wrong = staged.run(_SQL["check_claims"], {"everything": everything})
-    if wrong:
-        named = ", ".join(str(event_id) for event_id, *_ in wrong)
-        raise WarehouseError(
-            f"the claimed versions do not end at the first version of {named}. Nothing was "
-            "published; the old warehouse is kept. Run `almanac replay`; if it recurs, it is a bug "
-            "in Almanac."
-        )
-    wrong = staged.run(_SQL["check_absences"])
-    if wrong:
-        named = ", ".join(str(event_id) for (event_id,) in wrong)
-        raise WarehouseError(
-            f"the logged absences of {named} do not end with its `missing_since`. Nothing was "
-            "published; the old warehouse is kept. Run `almanac replay`; if it recurs, it is a bug "
-            "in Almanac."
-        )
-    if not inputs.state:
-        return
-    ((events, expected_events, versions, expected_versions),) = staged.run(
-        _SQL["check_counts"], inputs.state
+        if (events, versions) != (of_lake, versions_of_lake):
+            raise WarehouseError(
+                f"{events} events and {versions} versions would be published, but the lake has "
+                f"{of_lake} and {versions_of_lake}. The old warehouse is kept; run `almanac "
+                "replay`."
+            )
+
+
+def _disagreement(message: str) -> WarehouseError:
+    return WarehouseError(
+        f"{message}. Nothing was published; the old warehouse is kept. Run `almanac replay`; if it "
+        "recurs, it is a bug in Almanac."
     )
-    if (events, versions) != (expected_events, expected_versions):
-        raise WarehouseError(
-            f"{events} events and {versions} versions would be published, but the lake has "
-            f"{expected_events} and {expected_versions}. The old warehouse is kept; run `almanac "
-            "replay`."
-        )
 
 
 _FILE: Final = "file:"
