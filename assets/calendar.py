@@ -21,7 +21,7 @@ from resources.backfill.state import BackfillStates
 from resources.errors import CatalogError, Defer
 from resources.ingest.scopes import first_instant, month_key, next_month
 from resources.session import LazySession
-from warehouse.batch_problems import problems_of_landed
+from warehouse.batch_problems import list_landed_problems
 from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.storage import Storage
@@ -153,7 +153,7 @@ def backfill_months(
         put_note(home.state_storage, _BACKFILLED, sorted(landed))
     for note in work.notes:
         context.log.warning("%s", note)
-    log_problems(context.log, problems_of_landed(work.manifests))
+    log_problems(context.log, list_landed_problems(work.manifests))
     if work.deferred is not None:
         _log_deferral(context, work.deferred)
 

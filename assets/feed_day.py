@@ -12,7 +12,7 @@ from typing import Final
 from catalog.contract.plans import PLANS
 from resources.errors import Defer
 from resources.session import OPTIONAL, FeedPull, LazySession, plan_lacks, pull
-from warehouse.landing.batches import Feed, Manifest, feed_of
+from warehouse.landing.batches import Feed, Manifest, parse_feed
 from warehouse.landing.landing import Landing
 
 NEVER_PULLED: Final[frozenset[Feed]] = frozenset({"deliveries"})
@@ -136,7 +136,7 @@ def landed_feed_day(
 
 def _why_none_arrived(landing: Landing) -> str:
     """Return why no delivery arrived; most homes have no receiver."""
-    if any(feed_of(batch_id) in NEVER_PULLED for batch_id in landing.batch_ids()):
+    if any(parse_feed(batch_id) in NEVER_PULLED for batch_id in landing.batch_ids()):
         return "No webhook delivery arrived on that day."
     return (
         "No delivery was ever pushed to this home: no webhook receiver is set up (`almanac "

@@ -33,7 +33,7 @@ from resources.inbox.deliveries import land_deliveries
 from resources.request_log import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
 from resources.session import LazySession
 from resources.waits import Wait, listening
-from warehouse.batch_problems import problems_of_landed
+from warehouse.batch_problems import list_landed_problems
 from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
@@ -68,7 +68,7 @@ def land(
             raise step_failure(error) from error
         _record_deferral(feed_day, catalog, home)
         _record_refusal(feed_day, catalog, home)
-        log_problems(context.log, problems_of_landed(feed_day.manifests))
+        log_problems(context.log, list_landed_problems(feed_day.manifests))
         if feed_day.outcome not in USUAL:
             context.log.info("%s, %s: %s", feed, day, feed_day.outcome)
         metadata_of_days[day] = _metadata_of(feed_day, catalog, home, arrived)

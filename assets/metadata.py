@@ -25,8 +25,8 @@ from catalog.contract.bodies import delivery_body, list_body, single_body
 from resources.backfill.backfill import Backfill
 from resources.session import FeedPull
 from warehouse import bounds
-from warehouse.batch_problems import BatchProblem, problems_of_landed, problems_of_record
-from warehouse.codecs import Unreadable, decoded, raw_text
+from warehouse.batch_problems import BatchProblem, list_landed_problems, list_record_problems
+from warehouse.codecs import UnreadableBody, decode_json, raw_text
 from warehouse.errors import WarehouseError
 from warehouse.history.merge import MergeReport
 from warehouse.landing.batches import Feed, LandedPage, Manifest
@@ -108,7 +108,7 @@ def _first_csv_rows(head: bytes) -> list[dict[str, Any]]:
 
 
 def _first_json_rows(page: bytes) -> list[dict[str, Any]]:
-    value = decoded(page)[0]
+    value = decode_json(page)[0]
     found = list_body(value)
     rows = [single_body(value)] if found is None else found.rows
     return [row for row in rows[:ROWS] if isinstance(row, dict)]
@@ -118,8 +118,8 @@ def _deliveries(found: Iterable[tuple[LandedPage, bytes]]) -> list[dict[str, Any
     """Return type and event of each delivery that can be read."""
     rows = []
     for _, body in found:
-        with suppress(Unreadable):
-            delivery = delivery_body(decoded(body)[0])
+        with suppress(UnreadableBody):
+            delivery = delivery_body(decode_json(body)[0])
             if delivery is not None and isinstance(delivery.event, dict):
                 rows.append({**delivery.event, "type": delivery.type})
     return rows
@@ -171,7 +171,7 @@ def pull_metadata(feed_day: FeedDay, landing: Landing, *, quota_left: int | None
             metadata["preview"] = dg.MetadataValue.md(preview)
     if feed_day.warnings:
         metadata["warnings"] = dg.MetadataValue.md(bullets(feed_day.warnings))
-    metadata |= _problem_metadata(problems_of_landed(feed_day.manifests))
+    metadata |= _problem_metadata(list_landed_problems(feed_day.manifests))
     if feed_day.resume_at is not None:
         metadata["resumes at"] = dg.MetadataValue.timestamp(feed_day.resume_at)
     return metadata
@@ -219,7 +219,7 @@ def day_metadata(records: Sequence[Mapping[str, Any]]) -> Metadata:
         "newest batches": _record_table(records),
     }
     metadata |= _problem_metadata(
-        [problem for record in records for problem in problems_of_record(record)]
+        [problem for record in records for problem in list_record_problems(record)]
     )
     # One number for each kind and day, also 0, so that the plots over the days have no holes.
     changes = Counter[str]()

@@ -28,7 +28,7 @@ from resources.session import (
     Poll,
     poll_and_note,
 )
-from warehouse.batch_problems import problems_of_landed
+from warehouse.batch_problems import list_landed_problems
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.landing.batches import FORMAT, Feed
@@ -138,7 +138,7 @@ def poll_feeds(
     try:
         service = catalog.service()
         for pulled in poll_and_note(service, _poll_of(config, feeds, service), deferrals):
-            log_problems(context.log, problems_of_landed(part.manifest for part in pulled.landed))
+            log_problems(context.log, list_landed_problems(part.manifest for part in pulled.landed))
             yield pulled
     except Defer as error:
         deferrals.note(deferred_pull("polls", "events", error, catalog.now()))

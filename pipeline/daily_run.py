@@ -26,7 +26,7 @@ from pipeline.runs.store import REPOSITORY_TAG
 from pipeline.session import OpenedSession
 from pipeline.settings import Settings
 from resources.session import LazySession, pull
-from warehouse.batch_problems import BatchProblem, problems_since
+from warehouse.batch_problems import BatchProblem, list_new_problems
 from warehouse.errors import QUERY_INTERRUPTED
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
@@ -132,7 +132,7 @@ def run_days(
                 run_day(home, job, service.today(), instance, summary)
             except RunFailed as error:
                 # Only from landing: the change log may be what can't be read.
-                error.problems = problems_since(home, known, records=())
+                error.problems = list_new_problems(home, known, records=())
                 raise
         summary.instants += 1
     _sum_up(home, known, summary)
@@ -295,7 +295,7 @@ def _sum_up(home: Home, known: set[str], summary: RunSummary) -> None:
         summary.rejected += record["rejected"]
         summary.quarantined += record["status"] == "quarantined"
         _add_counts(summary.changes, record["changes"])
-    summary.problems = problems_since(home, known, records)
+    summary.problems = list_new_problems(home, known, records)
 
 
 def _add_counts(changes: dict[str, int], more: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from warehouse.home import Home
-from warehouse.landing.batches import Feed, Manifest, feed_of
+from warehouse.landing.batches import Feed, Manifest, parse_feed
 
 Kind = Literal["partial", "flagged", "quarantined", "key", "undated", "damaged"]
 _REPEATED: Final = (
@@ -70,7 +70,7 @@ class EmptyBatch(BatchProblem):
         )
 
 
-def problems_of_record(record: Mapping[str, Any]) -> list[BatchProblem]:
+def list_record_problems(record: Mapping[str, Any]) -> list[BatchProblem]:
     """Return the problems of a merged batch, from its record in the change log."""
     batch_id, feed = record["batch_id"], record["feed"]
     # A day that is not refolded yet after an upgrade may record neither.
@@ -96,7 +96,7 @@ def has_failed(batch_id: str, why: str) -> bool:
     return why.startswith((FAILED, f"batch {batch_id}: "))
 
 
-def problems_of_landed(manifests: Iterable[Manifest]) -> list[BatchProblem]:
+def list_landed_problems(manifests: Iterable[Manifest]) -> list[BatchProblem]:
     """Return the problems of batches that are known before the merge."""
     found: list[BatchProblem] = []
     for manifest in manifests:
@@ -108,10 +108,10 @@ def problems_of_landed(manifests: Iterable[Manifest]) -> list[BatchProblem]:
     return found
 
 
-def problems_of_damaged(damaged: Mapping[str, str]) -> list[BatchProblem]:
+def list_damaged_problems(damaged: Mapping[str, str]) -> list[BatchProblem]:
     """Return the problems of batches that are set aside; `damaged` has the reason for each id."""
     return [
-        BatchProblem(batch_id, feed_of(batch_id), "damaged", why)
+        BatchProblem(batch_id, parse_feed(batch_id), "damaged", why)
         for batch_id, why in damaged.items()
     ]
 
@@ -124,7 +124,7 @@ def _undated(batch_id: str, feed: Feed, doubt: str | None) -> list[BatchProblem]
     return [BatchProblem(batch_id, feed, "undated", doubt)] if doubt else []
 
 
-def problems_since(
+def list_new_problems(
     home: Home, known: Iterable[str], records: Iterable[Mapping[str, Any]]
 ) -> list[BatchProblem]:
     """Return the problems of the batches of a home except the known ones, in order of landing.
@@ -140,8 +140,8 @@ def problems_since(
             continue
         record = merged.get(batch_id)
         if record is not None:
-            found += problems_of_record(record)
+            found += list_record_problems(record)
         else:
             manifests, damaged = home.landing.readable([batch_id])
-            found += [*problems_of_landed(manifests), *problems_of_damaged(damaged)]
+            found += [*list_landed_problems(manifests), *list_damaged_problems(damaged)]
     return found

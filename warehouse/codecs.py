@@ -27,22 +27,22 @@ _PIECE_BYTES: Final = 1 << 20
 _GZIP_WBITS: Final = zlib.MAX_WBITS | 16
 
 
-class Unreadable(WarehouseError):
+class UnreadableBody(WarehouseError):
     """A body that is neither JSON nor CSV. The message says what it is."""
 
 
-class HtmlBody(Unreadable):
+class HtmlBody(UnreadableBody):
     """A body that is an HTML page."""
 
     def __init__(self) -> None:
         super().__init__("an HTML page")
 
 
-class Oversized(Unreadable):
+class OversizedBody(UnreadableBody):
     """A body that exceeds a limit of memory or disk (bounds.py)."""
 
 
-def kind_of(head: bytes) -> Kind:
+def detect_kind(head: bytes) -> Kind:
     """Return the kind of a body from its first bytes; CSV if it is nothing else.
 
     Valid JSON and CSV never begin with `<` here: that is HTML or other markup.
@@ -117,19 +117,19 @@ def gunzip(chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[bytes]:
                 _check_bounds(decoder.packed_bytes, unpacked, max_bytes)
                 yield piece
     except DamagedGzip as error:
-        raise Unreadable(f"a gzip body that is damaged: {error}") from error
+        raise UnreadableBody(f"a gzip body that is damaged: {error}") from error
     if decoder.is_cut_off:
-        raise Unreadable("a gzip body that is cut off")
+        raise UnreadableBody("a gzip body that is cut off")
 
 
 def _check_bounds(packed: int, unpacked: int, max_bytes: int) -> None:
     if unpacked > max_bytes:
-        raise Oversized(f"a gzip body that unpacks to over {max_bytes} bytes")
+        raise OversizedBody(f"a gzip body that unpacks to over {max_bytes} bytes")
     if unpacked > max(bounds.RATIO_FROM_BYTES, bounds.RATIO * packed):
-        raise Oversized(f"a gzip body that unpacks to over {bounds.RATIO:g} times its size")
+        raise OversizedBody(f"a gzip body that unpacks to over {bounds.RATIO:g} times its size")
 
 
-def plain(body: bytes) -> bytes:
+def unpack_page(body: bytes) -> bytes:
     """Return a page, decompressed if it is gzip.
 
     Raises:
@@ -140,7 +140,7 @@ def plain(body: bytes) -> bytes:
     return b"".join(gunzip((body,), max_bytes=bounds.PAGE_BYTES))
 
 
-def decoded(data: bytes) -> tuple[Any, bool]:
+def decode_json(data: bytes) -> tuple[Any, bool]:
     """Return the value of a JSON body, and whether the strict reader accepted it.
 
     If a key occurs twice, the last value is used. The tolerant reader also accepts NaN, a byte
@@ -149,22 +149,22 @@ def decoded(data: bytes) -> tuple[Any, bool]:
     Raises:
         Unreadable: it is not JSON, or exceeds the limits.
     """
-    body = plain(data)
+    body = unpack_page(data)
     _check_elements(body)
     try:
         return msgspec.json.decode(body), True
     except (msgspec.DecodeError, ValueError, RecursionError):
         pass
-    kind = kind_of(body)
+    kind = detect_kind(body)
     if kind == "empty":
-        raise Unreadable("an empty body")
+        raise UnreadableBody("an empty body")
     if kind == "html":
         raise HtmlBody
     try:
         text = body.decode("utf-8-sig", "surrogateescape")
         return json.loads(text, parse_int=_integer), False
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"no JSON: {str(error)[:_WORDS_MAX]}") from error
+        raise UnreadableBody(f"no JSON: {str(error)[:_WORDS_MAX]}") from error
 
 
 def _check_elements(body: bytes) -> None:
@@ -172,7 +172,7 @@ def _check_elements(body: bytes) -> None:
     if len(body) > bounds.ELEMENTS:
         elements = sum(map(body.count, (b",", b"[", b"{")))
         if elements > bounds.ELEMENTS:
-            raise Oversized(f"JSON of {elements} values; expected at most {bounds.ELEMENTS}")
+            raise OversizedBody(f"JSON of {elements} values; expected at most {bounds.ELEMENTS}")
 
 
 def _integer(digits: str) -> int | float:
@@ -181,7 +181,7 @@ def _integer(digits: str) -> int | float:
     return -math.inf if digits.startswith("-") else math.inf
 
 
-def list_in(value: Any) -> ListBody:
+def find_list(value: Any) -> ListBody:
     """Return the list in the value of a page.
 
     Raises:
@@ -191,15 +191,15 @@ def list_in(value: Any) -> ListBody:
     found = list_body(value)
     if found is not None:
         if len(found.rows) > bounds.PAGE_ROWS:
-            raise Oversized(
+            raise OversizedBody(
                 f"a list of {len(found.rows)} rows; expected at most {bounds.PAGE_ROWS}"
             )
         return found
-    words = error_words(value)
-    raise Unreadable("JSON without a list" if words is None else f"a JSON error: {words}")
+    words = find_error_text(value)
+    raise UnreadableBody("JSON without a list" if words is None else f"a JSON error: {words}")
 
 
-def error_words(value: Any) -> str | None:
+def find_error_text(value: Any) -> str | None:
     """Return the message of an error body, or None if it is not an error."""
     if not isinstance(value, dict):
         return None
@@ -327,12 +327,12 @@ class QuickCounter:
 _INTEGER_BITS: Final = 63
 
 
-def storable(value: Any) -> Any:
+def make_storable(value: Any) -> Any:
     """Return a value that JSON can hold: infinite numbers and those over 64 bits become text."""
     if isinstance(value, dict):
-        return {key: storable(element) for key, element in value.items()}
+        return {key: make_storable(element) for key, element in value.items()}
     if isinstance(value, list):
-        return [storable(element) for element in value]
+        return [make_storable(element) for element in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if type(value) is int and value.bit_length() > _INTEGER_BITS:

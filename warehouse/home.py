@@ -15,7 +15,7 @@ import duckdb
 import msgspec
 
 from warehouse.errors import DamagedBatch, DamagedStamp, HomeRefused
-from warehouse.files.documents import BrokenSeal, formatted, is_sealed, sealed
+from warehouse.files.documents import BrokenSeal, format_document, is_sealed, seal
 from warehouse.files.locks import WAIT_S, hold_lock
 from warehouse.files.storage import Storage
 from warehouse.landing.landing import Landing
@@ -166,7 +166,7 @@ class Home:
     def is_stamped_with(self, stamp: Stamp) -> bool:
         """Whether the file has the bytes that any version writes for this stamp."""
         data = (self.root / _STAMP).read_bytes()
-        return data in (formatted(stamp), sealed(formatted(stamp)))
+        return data in (format_document(stamp), seal(format_document(stamp)))
 
     def rebuild_stamp(self) -> str | None:
         """Rebuild a damaged stamp from the batches; return the source, None if nothing is wrong.
@@ -203,7 +203,7 @@ class Home:
         return sources
 
     def _write_stamp(self, stamp: Stamp) -> None:
-        Storage(self.root).put(_STAMP, sealed(formatted(stamp)))
+        Storage(self.root).put(_STAMP, seal(format_document(stamp)))
 
     def has_batches_or_pulls(self) -> bool:
         """Whether a batch is landed or being pulled; its source is the source of the home."""

@@ -20,7 +20,7 @@ from warehouse.history.change_log import ChangeLog, DayFile
 from warehouse.history.checkpoints import Checkpoints
 from warehouse.history.day import follow
 from warehouse.history.fold import Fold
-from warehouse.history.observations import in_fold_order
+from warehouse.history.observations import order_observations
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Manifest
 from warehouse.sql import Statements
@@ -54,14 +54,14 @@ def find_news(home: Home) -> frozenset[str]:
     pending = home.landing.pending()
     known = quiet_batches(home, pending)
     new = [batch_id for batch_id in pending if batch_id not in known]
-    news = batches_with_news(home, new)
+    news = find_batches_with_news(home, new)
     quiet = tuple(sorted({*known, *new} - news))
     if quiet or known:
         put_note(home.state_storage, FILE, QuietBatches(batches=quiet))
     return news
 
 
-def batches_with_news(home: Home, batch_ids: Sequence[str]) -> frozenset[str]:
+def find_batches_with_news(home: Home, batch_ids: Sequence[str]) -> frozenset[str]:
     """Return those of some landed batches with which a merge would change more than times.
 
     Times are when an event was last seen, updated or verified. A batch that can't be judged, as
@@ -99,7 +99,7 @@ def _with_news(
             record["feed"], record["rejected"], record["flagged"], record["status"]
         )
     }
-    for observation in in_fold_order(manifests):
+    for observation in order_observations(manifests):
         manifest = observation.manifest
         before = _known(connection)
         outcome = fold.fold(observation, home.landing)

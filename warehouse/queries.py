@@ -47,7 +47,7 @@ class Activity:
 NO_ACTIVITY: Final = Activity()
 
 
-def activity_of(warehouse: Path, now: datetime) -> Activity:
+def read_activity(warehouse: Path, now: datetime) -> Activity:
     """Return the activity in a warehouse; NO_ACTIVITY if there is no warehouse yet.
 
     Raises:
@@ -90,7 +90,7 @@ Reasons = Mapping[int | None, str]
 out."""
 
 
-def rejected_deliveries(warehouse: Path) -> dict[str, Reasons]:
+def read_rejected_deliveries(warehouse: Path) -> dict[str, Reasons]:
     """Return the reasons by batch id; nothing if no warehouse is published yet.
 
     Raises:

@@ -24,7 +24,7 @@ import duckdb
 from almanac.reading.connections import open_memory
 from almanac.reading.named_sql import NamedStatements, statements_in
 
-__all__ = ["Groups", "Statements", "expanded", "literal", "parsed", "statements_in"]
+__all__ = ["Groups", "Statements", "expand", "literal", "parse", "statements_in"]
 
 _PATTERN: Final = re.compile(r"([*?\[])")
 _COMMENT_OR_EACH: Final = re.compile(r"--[^\n]*|\{each\b[^{}]*\}?")
@@ -54,10 +54,10 @@ class Statements(NamedStatements):
 
     def _prepared(self, text: str) -> str:
         """Raises ValueError if it has braces without a meaning."""
-        return expanded(text, self._groups)
+        return expand(text, self._groups)
 
 
-def expanded(text: str, groups: Groups) -> str:
+def expand(text: str, groups: Groups) -> str:
     """Return a statement with each `{each GROUP: TEMPLATE}` replaced by its columns.
 
     Raises:
@@ -160,7 +160,7 @@ def literal(path: Path) -> str:
 
 
 @cache
-def parsed(text: str) -> duckdb.Statement:
+def parse(text: str) -> duckdb.Statement:
     """Return a parsed statement that any connection can run repeatedly.
 
     For a long statement on few rows, parsing takes a third of the time. Not for texts that differ

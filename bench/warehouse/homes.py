@@ -14,7 +14,7 @@ import duckdb
 
 from bench.warehouse import homes_sql
 from warehouse.files import lake_paths
-from warehouse.files.documents import sha256_of
+from warehouse.files.documents import hash_file
 from warehouse.files.storage import Storage
 from warehouse.history.change_log import NORMALISER
 from warehouse.schema.columns import ALL
@@ -59,7 +59,7 @@ class Lake:
         observed_at = self._pulled_at(day_number).isoformat()
         beside = [lake_paths.coins_name(day), *self.storage.names(f"checkpoints/{checkpoint}")]
         meta = {
-            "files": {name: sha256_of(self.storage.path(name)) for name in beside},
+            "files": {name: hash_file(self.storage.path(name)) for name in beside},
             "format": 1,
             "normaliser": NORMALISER,
             "day": day.isoformat(),
@@ -76,7 +76,7 @@ class Lake:
         values = {"day_number": day_number, "batch_id": batch_id, "meta": json.dumps(meta)}
         with self.storage.writing(name) as file:
             self._run(homes_sql.CHANGES, values | {"file": str(file)})
-        self._hashes[day_number] = sha256_of(self.storage.path(name))
+        self._hashes[day_number] = hash_file(self.storage.path(name))
 
     def _write_snapshot(self, day_number: int) -> None:
         day = self._day(day_number)

@@ -32,7 +32,7 @@ from warehouse.history import merge as merging
 from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import MergeReport
 from warehouse.home import Home
-from warehouse.landing.batches import feed_of
+from warehouse.landing.batches import parse_feed
 from warehouse.landing.landing import import_export
 
 _SHOWN_DAYS = 10
@@ -385,7 +385,7 @@ def _damaged_row(batch_id: str, why: str) -> dict[str, Any]:
     counts = ("arrived", "rejected", "versions", "flagged")
     return {
         "batch_id": batch_id,
-        "feed": feed_of(batch_id),
+        "feed": parse_feed(batch_id),
         "status": "damaged",
         **dict.fromkeys((*names, *counts)),
         "why": why,

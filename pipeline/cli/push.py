@@ -38,9 +38,9 @@ from resources.service_clock import service_time
 from warehouse.clock import utc_now
 from warehouse.errors import DamagedBatch, LandingError, WarehouseError
 from warehouse.home import Home
-from warehouse.landing.batches import LandedPage, Manifest, feed_of
+from warehouse.landing.batches import LandedPage, Manifest, parse_feed
 from warehouse.normalise.json_feeds import delivery_head
-from warehouse.queries import rejected_deliveries
+from warehouse.queries import read_rejected_deliveries
 
 log = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ def _rejections(home: Home) -> dict[tuple[datetime, str], str]:
     """Return why landed deliveries were rejected, by their receipt and the hash of their body."""
     found: dict[tuple[datetime, str], str] = {}
     try:
-        rejected = rejected_deliveries(home.warehouse)
+        rejected = read_rejected_deliveries(home.warehouse)
     except WarehouseError as error:
         log.warning("%s Rejected deliveries are listed as landed.", error)
         return found
@@ -216,7 +216,7 @@ def landed_page(home: Home, delivery: InboxDelivery) -> tuple[Manifest, LandedPa
     """Return the batch of a landed delivery and its page there, None if it is in none."""
     digest = delivery.body_sha256.hex()
     for batch_id in home.landing.batch_ids(day=delivery.received_at.date()):
-        if feed_of(batch_id) != "deliveries":
+        if parse_feed(batch_id) != "deliveries":
             continue
         try:
             manifest = home.landing.manifest(batch_id)

@@ -14,7 +14,7 @@ import msgspec
 from catalog.contract.plans import PLANS, day_end, day_start
 from resources.request_log import RefusedFeed
 from resources.session import plan_lacks
-from warehouse.history.change_log import ChangeLog, records_of
+from warehouse.history.change_log import ChangeLog, read_records
 from warehouse.home import Home
 from warehouse.landing.batches import FEEDS, Feed, Scope
 
@@ -103,7 +103,7 @@ def seen_since(home: Home, since: date) -> SeenBatches:
     """
     log = ChangeLog.of(home)
     days = [day_file for day_file in log.days() if day_file.day >= since]
-    merged = [msgspec.convert(record, Seen) for record in records_of(days)]
+    merged = [msgspec.convert(record, Seen) for record in read_records(days)]
     pending = home.landing.pending()
     waiting, damaged = _waiting(home, set(pending) - {batch.batch_id for batch in merged}, since)
     batches = sorted([*merged, *waiting], key=lambda batch: batch.observed_at)

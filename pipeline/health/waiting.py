@@ -13,11 +13,11 @@ from typing import Final
 import duckdb
 
 from warehouse.files.locks import holder, is_held
-from warehouse.history.change_log import ChangeLog, DayFile, records_of
+from warehouse.history.change_log import ChangeLog, DayFile, read_records
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.news import quiet_batches
-from warehouse.publish.published import Published, published_batches, read_published
+from warehouse.publish.published import PublishedFile, published_batches, read_published
 
 STUCK_AFTER: Final = timedelta(hours=1)
 """Merges are requested within a minute and take seconds."""
@@ -103,7 +103,7 @@ def _merging(home: Home) -> str:
 
 
 def find_unpublished(
-    home: Home, days: Sequence[DayFile], published: Published | None, why: str, now: datetime
+    home: Home, days: Sequence[DayFile], published: PublishedFile | None, why: str, now: datetime
 ) -> Unpublished | None:
     """Return what the published file has lacked for too long, None if it lacks nothing.
 
@@ -121,7 +121,7 @@ def find_unpublished(
     if not differing and not removed:
         return None
     seen = _published_of(home, published, [day.day for day in differing])
-    lacking = [record for record in records_of(differing) if record["batch_id"] not in seen]
+    lacking = [record for record in read_records(differing) if record["batch_id"] not in seen]
     since = _since(published, differing, [_instant(record["landed_at"]) for record in lacking])
     if now - since <= STUCK_AFTER or _is_just_merging(home, now):
         return None
@@ -133,13 +133,13 @@ def find_unpublished(
 
 
 def _published_of(
-    home: Home, published: Published | None, days: Collection[date]
+    home: Home, published: PublishedFile | None, days: Collection[date]
 ) -> frozenset[str]:
     return frozenset() if published is None else published_batches(home.warehouse, days)
 
 
 def _since(
-    published: Published | None, differing: Sequence[DayFile], landed_at: Sequence[datetime]
+    published: PublishedFile | None, differing: Sequence[DayFile], landed_at: Sequence[datetime]
 ) -> datetime:
     """Return when the lake got ahead of the published file, at the earliest.
 
@@ -163,7 +163,7 @@ def _instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def published_of(home: Home) -> tuple[Published | None, str]:
+def published_of(home: Home) -> tuple[PublishedFile | None, str]:
     """Return what the published file says of itself, and why it can't be read or an empty text."""
     try:
         return read_published(home.warehouse), ""

@@ -38,7 +38,7 @@ from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
-from warehouse.queries import NO_ACTIVITY, Activity, activity_of
+from warehouse.queries import NO_ACTIVITY, Activity, read_activity
 
 _DAY: Final = timedelta(days=1)
 _RECENT: Final = timedelta(days=2)
@@ -95,7 +95,7 @@ class PollFacts:
     def _read_activity(self, now: datetime) -> Activity:
         published = _file_mark(self.home.warehouse)
         if published != self._published or self._activity is NO_ACTIVITY:
-            self._activity = activity_of(self.home.warehouse, now)
+            self._activity = read_activity(self.home.warehouse, now)
             self._calendar_read = self._rates_read = None
             self._published = published
         return self._activity

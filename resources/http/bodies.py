@@ -17,7 +17,7 @@ from resources.errors import NotData, NotDataKind, TooLarge, TruncatedBody, Vers
 from resources.http.calls import Answer
 from resources.http.responses import BodyShape, looks_like_html, read_error_body
 from resources.limits.allowance import ReportedLimits, next_reset
-from warehouse.codecs import Oversized, Unreadable, decoded, raw_text, storable_text
+from warehouse.codecs import OversizedBody, UnreadableBody, decode_json, raw_text, storable_text
 
 CURSOR_CHARS: Final = 4_096
 """A longer cursor is an error: it would not fit into a request."""
@@ -99,10 +99,10 @@ def decoded_json(answer: Answer, call: str) -> Any:
         TooLarge: its values would not fit into memory.
     """
     try:
-        return decoded(answer.body)[0]
-    except Oversized as oversized:
+        return decode_json(answer.body)[0]
+    except OversizedBody as oversized:
         raise TooLarge(f"{call} was answered with {oversized}") from oversized
-    except Unreadable:
+    except UnreadableBody:
         pass
     content_type = answer.headers.get("content-type", "")
     if not answer.body.strip():

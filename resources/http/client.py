@@ -59,7 +59,7 @@ from resources.limits.limiter import Limiter
 from resources.service_address import checked_base_url, checked_key
 from resources.service_clock import ServiceClock, read_http_date
 from resources.waits import Ambient, RetryPolicy
-from warehouse.codecs import RecordCounter, kind_of
+from warehouse.codecs import RecordCounter, detect_kind
 
 _HEAD_BYTES: Final = 65_536
 _STATUSES: Final = frozenset({200, 304})
@@ -152,7 +152,7 @@ class _Pull:
     def check(self) -> None:
         """Raise if it is no CSV of events, or certainly truncated."""
         content_type = self._opened.headers.get("content-type", "")
-        form = kind_of(self._head)
+        form = detect_kind(self._head)
         if form == "empty":
             raise self._not_data("empty", "an empty body")
         if looks_like_html(self._head, content_type):

@@ -32,7 +32,7 @@ from resources.limits.allowance import QuotaHeaders, next_reset
 from resources.limits.limiter import RATE_LIMITED_WAIT_S
 from resources.service_clock import read_http_date, retry_after_s
 from resources.waits import RetryPolicy
-from warehouse.codecs import kind_of
+from warehouse.codecs import detect_kind
 
 BodyShape = Literal["json", "text", "html", "empty"]
 
@@ -93,7 +93,7 @@ class ErrorResponse:
 
 def looks_like_html(body: bytes, content_type: str = "") -> bool:
     """Whether a body is HTML, by its header or its beginning."""
-    return "html" in content_type.lower() or kind_of(body) == "html"
+    return "html" in content_type.lower() or detect_kind(body) == "html"
 
 
 def read_error_body(body: bytes, content_type: str = "") -> ErrorBody:

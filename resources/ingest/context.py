@@ -26,12 +26,12 @@ from resources.http.lists import Validators
 from resources.service_clock import ServiceClock
 from warehouse.codecs import storable_text
 from warehouse.errors import DamagedBatch, LakeDamaged
-from warehouse.files.documents import sha256_of
+from warehouse.files.documents import hash_file
 from warehouse.files.locks import try_lock
 from warehouse.files.storage import make_folders
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
-from warehouse.landing.batches import Feed, Manifest, Scope, feed_of
+from warehouse.landing.batches import Feed, Manifest, Scope, parse_feed
 from warehouse.landing.journal import Intent, OpenPull
 from warehouse.landing.landing import Landing, Pull
 
@@ -276,7 +276,7 @@ def land_unchanged(
 
 def _newest_first(landing: Landing, feed: Feed, today: date) -> Iterator[Manifest]:
     for day in (today, today - _BACK):
-        ids = [batch_id for batch_id in landing.batch_ids(day=day) if feed_of(batch_id) == feed]
+        ids = [batch_id for batch_id in landing.batch_ids(day=day) if parse_feed(batch_id) == feed]
         readable, _ = landing.readable(ids)
         yield from sorted(readable, key=lambda manifest: manifest.observed_at, reverse=True)
 
@@ -285,7 +285,7 @@ def _is_whole(landing: Landing, manifest: Manifest) -> bool:
     """Whether the body is as it was landed: a 304 would be no use without it."""
     try:
         if manifest.stored_sha256 is not None:
-            return sha256_of(landing.body_path(manifest)) == manifest.stored_sha256
+            return hash_file(landing.body_path(manifest)) == manifest.stored_sha256
         landing.check(manifest)
     except (OSError, DamagedBatch):
         return False

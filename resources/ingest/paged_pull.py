@@ -26,7 +26,7 @@ from resources.ingest.context import (
     resolve_plan,
 )
 from resources.ingest.scopes import left_over, paged_fully, split_into_lists
-from warehouse.codecs import Unreadable, decoded, list_in
+from warehouse.codecs import UnreadableBody, decode_json, find_list
 from warehouse.errors import LandingError
 from warehouse.landing.batches import Feed, Manifest, Scope
 from warehouse.landing.journal import Intent, OpenPull, PageNote
@@ -194,8 +194,8 @@ def find_last_instant(body: bytes, sorted_by: str) -> datetime | None:
 
 def _rows(body: bytes) -> list[Any]:
     try:
-        return list_in(decoded(body)[0]).rows
-    except Unreadable:
+        return find_list(decode_json(body)[0]).rows
+    except UnreadableBody:
         return []
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tests.warehouse.answers.handmade import PUBLISHED, Absence, Handmade, Known
 from warehouse.publish.contents import declare
-from warehouse.publish.staged_file import Staged
+from warehouse.publish.staged_file import StagedFile
 from warehouse.schema import ddl
 from warehouse.schema.tables import INTERNAL, TABLES
 from warehouse.sql import USUAL_LIMITS
@@ -76,7 +76,7 @@ def _declared() -> bytes:
     """Return a file with all declarations and no rows: making them takes longer than filling it."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "declared.duckdb"
-        staged = Staged(path, USUAL_LIMITS)
+        staged = StagedFile(path, USUAL_LIMITS)
         declare(staged)
         staged.commit()
         staged.close()

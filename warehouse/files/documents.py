@@ -34,7 +34,7 @@ class BrokenSeal(ValueError):
     """A document changed after it was sealed, or has no seal."""
 
 
-def sha256_of(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """Return the sha256 of a file's bytes.
 
     Raises:
@@ -44,8 +44,8 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sealed(document: bytes) -> bytes:
-    """Return a JSON object, as `formatted` writes it, with its hash added as the last member.
+def seal(document: bytes) -> bytes:
+    """Return a JSON object, as `format_document` writes it, with its hash added as the last member.
 
     An empty object is returned as it is.
     """
@@ -61,10 +61,10 @@ def is_sealed(data: bytes) -> bool:
     Raises:
         BrokenSeal: the seal does not match the document.
     """
-    return opened(data) != data
+    return unseal(data) != data
 
 
-def opened(data: bytes) -> bytes:
+def unseal(data: bytes) -> bytes:
     """Return a document without its seal, if it has one.
 
     Raises:
@@ -90,17 +90,17 @@ def read_sealed(data: bytes, document: type[_Document]) -> _Document:
     return msgspec.json.decode(data, type=document)
 
 
-def formatted(value: object) -> bytes:
+def format_document(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=1)
 
 
-def damage(lake: Storage, name: str, files: Mapping[str, str] | None) -> str | None:
+def find_damage(lake: Storage, name: str, files: Mapping[str, str] | None) -> str | None:
     """Return how a lake file differs from its recorded hash; None if it does not or has none."""
     expected = None if files is None else files.get(name)
     if expected is None:
         return None
     try:
-        found = sha256_of(lake.path(name))
+        found = hash_file(lake.path(name))
     except OSError as error:
         return f"{name} can't be read: {error.strerror}"
     if found != expected:
@@ -116,7 +116,7 @@ log = logging.getLogger(__name__)
 
 def put_note(state: Storage, name: str, note: object) -> None:
     """Write or replace a note. `name` ends in `.json`."""
-    state.put(name, sealed(formatted(note)))
+    state.put(name, seal(format_document(note)))
 
 
 def read_note(
@@ -138,7 +138,7 @@ def read_note(
         log.warning("%s is ignored: %s", state.path(name), error.strerror)
         return None
     try:
-        note = msgspec.json.decode(opened(data), type=kind)
+        note = msgspec.json.decode(unseal(data), type=kind)
         why = "an instant has no zone" if any(_naive(note)) else wrong(note)
     except (ValueError, RecursionError) as error:
         why = str(error)

@@ -42,7 +42,7 @@ def folder_of_day(day: date) -> str:
     return DAY + day.isoformat()
 
 
-def day_of(folder: str) -> date | None:
+def parse_day(folder: str) -> date | None:
     """Return the day in the name of a folder; None if the name has none."""
     with suppress(ValueError):
         if folder.startswith(DAY):
@@ -97,6 +97,6 @@ def month_name(month: str) -> str:
     return events_in(f"{_MONTH}{month}")
 
 
-def month_of(folder: str) -> str | None:
+def parse_month(folder: str) -> str | None:
     """Return the event month in the name of a folder; None if the name has none."""
     return folder.removeprefix(_MONTH) if folder.startswith(_MONTH) else None

@@ -22,9 +22,9 @@ import msgspec
 
 from warehouse.errors import LakeDamaged
 from warehouse.files import lake_paths
-from warehouse.files.documents import damage, formatted, read_sealed, sealed, sha256_of
+from warehouse.files.documents import find_damage, format_document, hash_file, read_sealed, seal
 from warehouse.files.storage import Storage
-from warehouse.history.checkpoints import worth_keeping
+from warehouse.history.checkpoints import choose_checkpoints
 from warehouse.home import Home
 from warehouse.landing.batches import Feed
 from warehouse.publish import lake_events
@@ -149,7 +149,7 @@ class ChangeLog:
         for folder in self._lake.folders(lake_paths.EVENT_CHANGES):
             path = self._lake.path(lake_paths.changes_in(folder))
             try:
-                if path.exists() and (day := lake_paths.day_of(folder)) is not None:
+                if path.exists() and (day := lake_paths.parse_day(folder)) is not None:
                     found.append(DayFile(day, path, *_indexed(path, known.get(folder))))
             except LakeDamaged as error:
                 damaged.append(error)
@@ -194,7 +194,7 @@ class ChangeLog:
     def keep(self, days: set[date]) -> None:
         """Remove the folders of all other days, and any that no fold has made."""
         for folder in self._lake.folders(lake_paths.EVENT_CHANGES):
-            if lake_paths.day_of(folder) not in days:
+            if lake_paths.parse_day(folder) not in days:
                 self._lake.remove_folder(f"{lake_paths.EVENT_CHANGES}/{folder}")
 
     def _read_index(self) -> dict[str, IndexedFile]:
@@ -204,7 +204,7 @@ class ChangeLog:
             return {}
 
 
-def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
+def read_records(days: Iterable[DayFile]) -> list[dict[str, Any]]:
     """Return the records of the batches folded on some days.
 
     Raises:
@@ -213,18 +213,18 @@ def records_of(days: Iterable[DayFile]) -> list[dict[str, Any]]:
     return [record for day_file in days for record in day_file.meta["batches"]]
 
 
-def first_break(days: list[DayFile]) -> date | None:
+def find_break(days: list[DayFile]) -> date | None:
     """Return the first day to be refolded: it has other rules, or the chain breaks there."""
-    first = next(iter(folded_by_other_rules(days)), None)
-    return min((day for day in (first_mismatch(days), first) if day is not None), default=None)
+    first = next(iter(find_older_days(days)), None)
+    return min((day for day in (find_mismatch(days), first) if day is not None), default=None)
 
 
-def folded_by_other_rules(days: Iterable[DayFile]) -> list[date]:
+def find_older_days(days: Iterable[DayFile]) -> list[date]:
     """Return the days that another version folded by other rules, oldest first."""
     return [day_file.day for day_file in days if day_file.head.normaliser != NORMALISER]
 
 
-def first_mismatch(days: list[DayFile]) -> date | None:
+def find_mismatch(days: list[DayFile]) -> date | None:
     """Return the first day whose file does not match the chain, None if all match.
 
     If a day records another hash than the previous file has, the previous file changed.
@@ -255,7 +255,7 @@ def _indexed(path: Path, known: IndexedFile | None) -> tuple[IndexedFile, str | 
     ):
         return known, None
     try:
-        sha256 = sha256_of(path)
+        sha256 = hash_file(path)
         text = _read_account(path)
         head = msgspec.json.decode(text, type=Head)
     except ValueError as error:
@@ -335,10 +335,10 @@ def write_head(lake: Storage, newest: DayFile | None, *, unfinished_from: date |
         sha256=None if newest is None else newest.sha256,
         unfinished_from=unfinished_from,
     )
-    lake.put(lake_paths.HEAD, sealed(formatted(head)))
+    lake.put(lake_paths.HEAD, seal(format_document(head)))
 
 
-def doubtful_from(lake: Storage, days: list[DayFile]) -> date | None:
+def find_doubtful_day(lake: Storage, days: list[DayFile]) -> date | None:
     """Return the first day to refold according to the head, None if nothing changed.
 
     A day is returned if a fold was interrupted, or the newest day is not the one in the head.
@@ -365,7 +365,7 @@ class LakeFiles:
     """The files that a lake should have, with their sha256; None if it is not recorded."""
 
     hashes: dict[str, str | None]
-    sealed: tuple[str, ...]
+    self_hashed: tuple[str, ...]
     """Files that contain their own hash."""
 
     def damaged(self, lake: Storage) -> Iterator[str]:
@@ -375,21 +375,21 @@ class LakeFiles:
             if name not in there:
                 yield f"{name} is missing; {_MENDED_BY}"
             elif expected is not None:
-                why = damage(lake, name, {name: expected})
+                why = find_damage(lake, name, {name: expected})
                 if why is not None:
                     yield f"{why}; {_MENDED_BY}"
-        for name in sorted(there - self.hashes.keys() - set(self.sealed)):
+        for name in sorted(there - self.hashes.keys() - set(self.self_hashed)):
             yield f"{name} does not belong to the lake; `almanac replay` removes it"
 
 
-def files_of(lake: Storage, days: list[DayFile]) -> LakeFiles:
+def list_files(lake: Storage, days: list[DayFile]) -> LakeFiles:
     """Return the files of the days of a change log, and the published events by month.
 
     Raises:
         LakeDamaged: the record of the events by month can't be read.
     """
     hashes: dict[str, str | None] = {}
-    kept = worth_keeping([day_file.day for day_file in days])
+    kept = choose_checkpoints([day_file.day for day_file in days])
     for day_file in days:
         hashes[day_file.name] = day_file.sha256
         hashes |= {
@@ -400,7 +400,7 @@ def files_of(lake: Storage, days: list[DayFile]) -> LakeFiles:
     unsettled = lake_events.unsettled_months(lake)
     hashes |= {
         lake_paths.month_name(month): sha256
-        for month, sha256 in lake_events.recorded(lake).items()
+        for month, sha256 in lake_events.read_hashes(lake).items()
         if month not in unsettled
     }
     names = map(lake_paths.month_name, unsettled)
@@ -414,16 +414,16 @@ def is_whole(lake: Storage, day_file: DayFile) -> bool:
     files = day_file.head.files
     beside = (lake_paths.coins_name(day_file.day), lake_paths.absences_name(day_file.day))
     wrong = (
-        damage(lake, day_file.name, {day_file.name: day_file.sha256}),
-        *(damage(lake, name, files) for name in beside),
+        find_damage(lake, day_file.name, {day_file.name: day_file.sha256}),
+        *(find_damage(lake, name, files) for name in beside),
     )
     return not any(wrong)
 
 
-def released_before(home: Home) -> list[str]:
+def read_released(home: Home) -> list[str]:
     """Return the ids of the batches that were folded as released."""
     days, _ = ChangeLog.of(home).readable()
-    return [str(record["batch_id"]) for record in records_of(days) if record["released"]]
+    return [str(record["batch_id"]) for record in read_records(days) if record["released"]]
 
 
 def remove_obstacles(home: Home) -> None:
@@ -443,9 +443,9 @@ def remove_obstacles(home: Home) -> None:
 def remove_surplus(home: Home) -> None:
     """Remove files that belong to no day of the lake, once all days were rebuilt."""
     days = ChangeLog.of(home).days()
-    files = files_of(home.lake, days)
+    files = list_files(home.lake, days)
     for name in _there(home.lake):
-        if name not in files.hashes and name not in files.sealed:
+        if name not in files.hashes and name not in files.self_hashed:
             home.lake.remove(name)
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from warehouse.errors import LakeDamaged
 from warehouse.files import lake_paths
-from warehouse.files.documents import damage, sha256_of
+from warehouse.files.documents import find_damage, hash_file
 from warehouse.files.storage import Storage, sync
 from warehouse.history.fold import CancellationSpan, Fold, WatchedSpan, WatchedSpans
 from warehouse.normalise.csv_lists import ListSeparators
@@ -45,7 +45,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     separators: ListSeparators = ListSeparators()
 
 
-def name_of(day: date, fold_id: str) -> str:
+def make_name(day: date, fold_id: str) -> str:
     return f"{day.isoformat()}-{fold_id[:12]}"
 
 
@@ -74,7 +74,7 @@ class Checkpoints:
 
         The checkpoint appears complete or not at all.
         """
-        name = name_of(day, fold_id)
+        name = make_name(day, fold_id)
         rows: dict[str, int] = {}
         with self._lake.staged_folder(lake_paths.checkpoint_folder(name)) as folder:
             rows["events"] = _write(fold.connection, _SQL["list_state_events"], folder / "events")
@@ -91,7 +91,7 @@ class Checkpoints:
             (folder / lake_paths.CHECKPOINT_STATE).write_bytes(msgspec.json.encode(state))
             sync(folder / lake_paths.CHECKPOINT_STATE)
             hashes = {
-                f"{lake_paths.checkpoint_folder(name)}/{path.name}": sha256_of(path)
+                f"{lake_paths.checkpoint_folder(name)}/{path.name}": hash_file(path)
                 for path in sorted(folder.iterdir())
             }
         return name, hashes
@@ -106,7 +106,7 @@ class Checkpoints:
         """
         folder = self.path(name)
         for file in self.files(name):
-            if (why := damage(self._lake, file, files)) is not None:
+            if (why := find_damage(self._lake, file, files)) is not None:
                 raise LakeDamaged(f"the checkpoint {name} can't be read: {why}")
         try:
             state = msgspec.json.decode(
@@ -143,7 +143,7 @@ class Checkpoints:
             connection.execute(_SQL[f"load_{target}"], file)
 
 
-def worth_keeping(days: list[date]) -> set[date]:
+def choose_checkpoints(days: list[date]) -> set[date]:
     """Return the days whose checkpoints are kept: the newest seven, and the last of each month."""
     newest = set(days[-NEWEST_KEPT:])
     return newest | {

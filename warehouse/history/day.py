@@ -13,13 +13,13 @@ from datetime import date
 import duckdb
 
 from warehouse.errors import DamagedBatch
-from warehouse.files.documents import sha256_of
+from warehouse.files.documents import hash_file
 from warehouse.files.lake_paths import absences_name, changes_name, coins_name, rejects_name
 from warehouse.files.storage import Storage
 from warehouse.history.change_log import NORMALISER, ChangeLog, DayFile, Head
 from warehouse.history.checkpoints import Checkpoints
 from warehouse.history.fold import Fold
-from warehouse.history.observations import FoldKey, Outcome, first_key, in_fold_order
+from warehouse.history.observations import FoldKey, Outcome, first_key, order_observations
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
 from warehouse.phases import Step, report_phase
@@ -79,7 +79,7 @@ class DayWriter:
         files = self._begin(so_far)
         last: FoldKey | None = None
         by_id: dict[str, Outcome] = {}
-        for observation in in_fold_order(manifests):
+        for observation in order_observations(manifests):
             batch_id = observation.manifest.batch_id
             report_phase("fold batches", min(self._done, self._total), self._total)
             self._done += batch_id not in by_id
@@ -164,7 +164,7 @@ class DayWriter:
         """Write a file of the lake by a statement; return its sha256, by its name."""
         with self._lake.writing(name) as staged:
             self._fold.connection.execute(_SQL[by], {"file": str(staged)})
-            sha256 = sha256_of(staged)
+            sha256 = hash_file(staged)
         return {name: sha256}
 
     def _difference(self, day: date) -> tuple[int, int]:

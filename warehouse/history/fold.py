@@ -21,9 +21,9 @@ from warehouse.history.observations import (
     Observation,
     Outcome,
     VisibleScope,
-    failures_sorted,
     first_key,
     proves_withdrawal,
+    sort_failures,
     visible_scope,
 )
 from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Manifest
@@ -32,7 +32,7 @@ from warehouse.normalise.csv_lists import KnownLists, ListSeparators
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 from warehouse.normalise.staging import UnchangedRecords, empty_events
 from warehouse.schema.columns import BIT, GROUPS, plan_named
-from warehouse.sql import Statements, parsed
+from warehouse.sql import Statements, parse
 
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 
@@ -153,7 +153,7 @@ class Fold:
         if (why := self.failed.get(manifest.batch_id)) is not None:
             return Outcome(manifest, released=released).quarantine(why)
         try:
-            with failures_sorted(manifest):
+            with sort_failures(manifest):
                 read = normalise(
                     self.connection,
                     landing,
@@ -167,7 +167,7 @@ class Fold:
                 raise  # The state already has earlier deliveries of this batch.
             self.failed[manifest.batch_id] = failure.why
             return Outcome(manifest, released=released).quarantine(failure.why)
-        with failures_sorted(manifest):
+        with sort_failures(manifest):
             return self._fold(observation, read, released=released)
 
     def _fold(self, observation: Observation, read: NormalisedBatch, *, released: bool) -> Outcome:
@@ -401,10 +401,10 @@ class Fold:
             )
 
     def _run(self, name: str, **values: Any) -> None:
-        self.connection.execute(parsed(_SQL[name]), values)
+        self.connection.execute(parse(_SQL[name]), values)
 
     def _rows(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
-        return self.connection.execute(parsed(_SQL[name]), values).fetchall()
+        return self.connection.execute(parse(_SQL[name]), values).fetchall()
 
     def _count(self, table: str) -> int:
         (count,) = self.connection.table(table).aggregate("count(*)").fetchall()[0]

@@ -19,24 +19,24 @@ from typing import Any
 import duckdb
 
 from almanac.reading.attached_file import attach_published
-from warehouse.batch_problems import BatchProblem, problems_of_damaged, problems_of_record
+from warehouse.batch_problems import BatchProblem, list_damaged_problems, list_record_problems
 from warehouse.errors import BatchFailed, DamagedBatch, LakeDamaged, UnknownBatch
 from warehouse.files.storage import Storage
 from warehouse.history.change_log import (
     ChangeLog,
     DayFile,
     day_before,
-    doubtful_from,
-    first_break,
-    folded_by_other_rules,
+    find_break,
+    find_doubtful_day,
+    find_older_days,
     is_whole,
-    records_of,
-    released_before,
+    read_records,
+    read_released,
     remove_obstacles,
     remove_surplus,
     write_head,
 )
-from warehouse.history.checkpoints import Checkpoints, worth_keeping
+from warehouse.history.checkpoints import Checkpoints, choose_checkpoints
 from warehouse.history.day import DayReport, DayWriter, follow
 from warehouse.history.fold import Fold
 from warehouse.history.observations import Outcome
@@ -119,7 +119,7 @@ class Comparison:
 
     def begin(self, days: Sequence[DayFile], fresh: Iterable[Manifest]) -> None:
         """Record the existing days before any is refolded, and the new batches."""
-        self._older = set(folded_by_other_rules(days))
+        self._older = set(find_older_days(days))
         self._with_fresh = {manifest.observed_at.date() for manifest in fresh}
         self._before = self._count(days) if self._older else None
 
@@ -234,8 +234,8 @@ class MergeReport:
     @property
     def problems(self) -> list[BatchProblem]:
         """The partial, flagged and quarantined batches in fold order, then the damaged ones."""
-        folded = (problems_of_record(outcome.record()) for outcome in self.outcomes)
-        return [*chain.from_iterable(folded), *problems_of_damaged(self.damaged)]
+        folded = (list_record_problems(outcome.record()) for outcome in self.outcomes)
+        return [*chain.from_iterable(folded), *list_damaged_problems(self.damaged)]
 
     @property
     def notes(self) -> list[str]:
@@ -310,7 +310,7 @@ def _run(
         if is_replay:
             remove_obstacles(home)
         if with_repair:
-            repair_landing(home.landing, released_before(home))
+            repair_landing(home.landing, read_released(home))
             restore_whole(home.landing)
         merging = _Merge(home, step, refold_from)
         report = merging.run()
@@ -409,14 +409,14 @@ class _Merge:
     @cached_property
     def _folded(self) -> set[str]:
         """The ids of all batches that took effect before this merge."""
-        return {str(record["batch_id"]) for record in records_of(self._days)}
+        return {str(record["batch_id"]) for record in read_records(self._days)}
 
     def _set_aside_lost(self) -> None:
         """Set aside batches that took effect and are missing from landing."""
         there = {*self._landing.batch_ids(), *self._landing.damaged()}
         for batch_id in sorted(self._folded - there):
             self._landing.set_aside(batch_id, str(lost_batch(batch_id)))
-        self._compared.note(records_of(self._days))
+        self._compared.note(read_records(self._days))
         self._report.damaged.update(self._landing.damaged())
 
     def _set_aside(self, batch_id: str, error: DamagedBatch) -> None:
@@ -456,10 +456,10 @@ class _Merge:
             starts.update(self._landing.days(since=self._refold_from)[:1])
         if self._is_replay:
             starts.update(day_file.day for day_file in days[:1])
-        if (broken := first_break(days)) is not None:
+        if (broken := find_break(days)) is not None:
             starts.add(broken)
         if self._refold_from is None:
-            doubtful = doubtful_from(self._home.lake, days)
+            doubtful = find_doubtful_day(self._home.lake, days)
             self._is_doubtful = doubtful is not None
             starts |= {doubtful} if doubtful else set()
         if days and not self._checkpoints.has(days[-1].head.checkpoint or "-"):
@@ -476,7 +476,7 @@ class _Merge:
         if (
             last is not None
             and self._refold_from is None
-            and first_break(self._days) is None
+            and find_break(self._days) is None
             and self._start >= last.day
             and not self._is_doubtful
             and follow(last, self._fresh)
@@ -512,7 +512,7 @@ class _Merge:
         self._removes_after = min(first, self._removes_after)
         existing = {*self._written, *(() if self._is_replay else old)}
         kept = {day for day in existing if day < first or (base and day == base.day)}
-        keep = worth_keeping(sorted({*kept, *landed}))
+        keep = choose_checkpoints(sorted({*kept, *landed}))
         before = day_before(self._days, start) if appending else base
         batch_ids = {day: self._landing.batch_ids(day=day) for day in landed}
         if appending:

@@ -57,7 +57,7 @@ def first_key(manifest: Manifest) -> FoldKey:
     return manifest.fold_key()
 
 
-def in_fold_order(manifests: Iterable[Manifest]) -> list[Observation]:
+def order_observations(manifests: Iterable[Manifest]) -> list[Observation]:
     """Return the observations of some batches; consecutive deliveries are one observation."""
     keyed: list[tuple[FoldKey, int, Manifest]] = []
     for manifest in manifests:
@@ -207,7 +207,7 @@ _WHY_CHARS: Final = 200
 
 
 @contextmanager
-def failures_sorted(manifest: Manifest) -> Iterator[None]:
+def sort_failures(manifest: Manifest) -> Iterator[None]:
     """Turn any failure while a batch is folded into an error that gives its cause.
 
     Raises:

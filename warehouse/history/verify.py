@@ -28,14 +28,14 @@ from warehouse.errors import (
     WarehouseError,
 )
 from warehouse.files import lake_paths
-from warehouse.files.documents import sha256_of
+from warehouse.files.documents import hash_file
 from warehouse.files.locks import holder_text, try_lock
 from warehouse.history.change_log import (
     ChangeLog,
     DayFile,
-    files_of,
-    first_mismatch,
-    folded_by_other_rules,
+    find_mismatch,
+    find_older_days,
+    list_files,
     read_head,
 )
 from warehouse.history.checkpoints import Checkpoints
@@ -44,7 +44,7 @@ from warehouse.history.merge import replay
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import MARKER, MARKERS
-from warehouse.publish.staged_file import NOTE, published_as
+from warehouse.publish.staged_file import NOTE, read_published_hashes
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal
@@ -93,7 +93,7 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
     with _no_merge(home):
         days, damaged = ChangeLog.of(home).readable(by_reading=True)
         # Days of other rules are refolded: the state and the tables may lack what is expected now.
-        is_current = not folded_by_other_rules(days)
+        is_current = not find_older_days(days)
         manifests, unreadable = _read_manifests(home)
         count = len(manifests) + len(unreadable)
         yield Finding("no batch is damaged or set aside", count, unreadable)
@@ -184,7 +184,7 @@ def _list(batch_ids: list[str]) -> str:
 
 
 def _check_chain(days: list[DayFile]) -> Finding:
-    broken, others = first_mismatch(days), folded_by_other_rules(days)
+    broken, others = find_mismatch(days), find_older_days(days)
     wrong = [f"the chain breaks at {broken}; `almanac merge` refolds from there"] if broken else []
     number = "1 day was" if len(others) == 1 else f"{len(others):,} days were"
     notes = [
@@ -245,7 +245,7 @@ def _check_checkpoint(home: Home, newest: DayFile) -> Finding:
 def _check_lake_files(home: Home, days: list[DayFile]) -> Finding:
     check = "every file of the lake matches its hash"
     try:
-        files = files_of(home.lake, days)
+        files = list_files(home.lake, days)
     except LakeDamaged as error:
         return Finding(check, 0, [str(error)])
     return Finding(check, len(files.hashes), [*files.damaged(home.lake)])
@@ -266,7 +266,7 @@ def _check_landing(home: Home, manifests: list[Manifest]) -> Finding:
                 f"{path.name} is the body of no batch: its landing was interrupted, or its "
                 "manifest was lost"
             )
-        elif None not in hashes and sha256_of(path) not in hashes:
+        elif None not in hashes and hash_file(path) not in hashes:
             wrong.append(
                 f"{path.name} has other bytes than were landed, with the same content; `almanac "
                 "replay` rewrites it"
@@ -346,14 +346,14 @@ def _check_published(home: Home) -> Finding:
     """Check that the published file has the bytes that were published."""
     wrong: list[str] = []
     notes: list[str] = []
-    is_there, hashes = home.warehouse.is_file(), published_as(home.state_storage)
+    is_there, hashes = home.warehouse.is_file(), read_published_hashes(home.state_storage)
     if is_there and not hashes and home.state_storage.exists(NOTE):
         wrong = [f"state/{NOTE} was changed since it was written; `almanac replay` rebuilds it"]
     elif is_there and not hashes:
         notes = ["its hash is not recorded; the next publication records it"]
     elif is_there:
         try:
-            if sha256_of(home.warehouse) not in hashes:
+            if hash_file(home.warehouse) not in hashes:
                 wrong = ["it was changed since it was published; `almanac replay` rebuilds it"]
         except OSError as error:
             wrong = [f"it can't be read: {error.strerror}; `almanac replay` rebuilds it"]
@@ -391,7 +391,7 @@ def _check_tables(
         return
     lake = home.lake
     # If the warehouse is as it was published, the next merge publishes what it lacks.
-    is_behind = sha256_of(home.warehouse) in published_as(home.state_storage)
+    is_behind = hash_file(home.warehouse) in read_published_hashes(home.state_storage)
     yield _check_published_days(connection, days, is_behind=is_behind)
     changes = [literal(day.path) for day in days]
     names = (lake_paths.absences_name(day.day) for day in days)

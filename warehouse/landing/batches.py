@@ -119,13 +119,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return self.observed_at, self.content_at, RANK[self.feed], self.batch_id
 
 
-def feed_of(batch_id: str) -> Feed:
+def parse_feed(batch_id: str) -> Feed:
     """Return the feed in a batch id."""
     name = batch_id.split("-")[1]
     return next(feed for feed in FEEDS if feed == name)
 
 
-def batch_id_of(
+def make_batch_id(
     *,
     feed: Feed,
     scope: Scope,

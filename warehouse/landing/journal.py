@@ -17,7 +17,7 @@ import zstandard
 
 from warehouse import bounds
 from warehouse.errors import LandingError
-from warehouse.files.documents import formatted, is_sealed, sealed
+from warehouse.files.documents import format_document, is_sealed, seal
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Feed, Scope
 
@@ -147,7 +147,7 @@ class Journal:
     def begin(self, intent: Intent) -> OpenPull:
         """Record what is going to be pulled, before the first request is paid for."""
         name = f"journal/{intent.pull_id}/pull.json"
-        self._storage.put(name, sealed(formatted(intent)))
+        self._storage.put(name, seal(format_document(intent)))
         return OpenPull(self._storage, intent)
 
     def ids(self) -> list[str]:

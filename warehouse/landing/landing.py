@@ -28,9 +28,9 @@ import msgspec
 import zstandard
 
 from catalog.contract.plans import day_end, day_start
-from warehouse.codecs import Oversized
+from warehouse.codecs import OversizedBody
 from warehouse.errors import DamagedBatch, DamagedBody, DamagedManifest, LandingError, UnknownBatch
-from warehouse.files.documents import BrokenSeal, formatted, is_sealed, sealed, sha256_of
+from warehouse.files.documents import BrokenSeal, format_document, hash_file, is_sealed, seal
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import (
     KEY_MARK,
@@ -39,7 +39,7 @@ from warehouse.landing.batches import (
     LandedPage,
     Manifest,
     Scope,
-    batch_id_of,
+    make_batch_id,
 )
 from warehouse.landing.journal import Journal
 from warehouse.schema.columns import plan_named
@@ -255,7 +255,7 @@ class Landing:
         digest = hashlib.sha256()
         path = self.body_path(manifest)
         try:
-            for chunk in decompressed(path):
+            for chunk in decompress(path):
                 digest.update(chunk)
                 yield chunk
         except (OSError, MemoryError, zstandard.ZstdError) as error:
@@ -293,7 +293,7 @@ class Landing:
         buffer, start = bytearray(), 0
         for page in manifest.pages:
             if max_bytes is not None and page.length > max_bytes:
-                raise Oversized(
+                raise OversizedBody(
                     f"a page of {page.length} bytes; expected at most {max_bytes} in one piece"
                 )
             while start + len(buffer) < page.offset + page.length and (chunk := next(chunks, b"")):
@@ -340,7 +340,7 @@ class Landing:
         # Another batch may have stored the same bytes in other frames.
         digest = hashlib.sha256()
         with suppress(OSError, MemoryError, zstandard.ZstdError):
-            for chunk in decompressed(path):
+            for chunk in decompress(path):
                 digest.update(chunk)
         return digest.hexdigest() == path.stem
 
@@ -363,14 +363,14 @@ class Landing:
             if not self._has_body(_body_name(sha256), staged):
                 self.storage.adopt(staged, _body_name(sha256))
         size = sum(page.length for page in pages)
-        stored = sha256_of(self.storage.path(_body_name(sha256)))
+        stored = hash_file(self.storage.path(_body_name(sha256)))
         return self._recorded(_manifest(pull, sha256, size, tuple(pages), stored, redactions.count))
 
     def _recorded(self, manifest: Manifest) -> Manifest:
         if not self.storage.exists(_manifest_name(manifest.batch_id)):
             # The marker first: a merge would not find a batch without a marker.
             self.storage.put(f"pending/{manifest.batch_id}.json", MARKER)
-            self.storage.put(_manifest_name(manifest.batch_id), sealed(formatted(manifest)))
+            self.storage.put(_manifest_name(manifest.batch_id), seal(format_document(manifest)))
         return self.manifest(manifest.batch_id)
 
 
@@ -384,7 +384,7 @@ def _manifest(
     *,
     unchanged: bool = False,
 ) -> Manifest:
-    batch_id = batch_id_of(
+    batch_id = make_batch_id(
         feed=pull.feed,
         scope=pull.scope,
         plan=pull.plan,
@@ -470,7 +470,7 @@ class RedactionCounter:
         self._end = data[-len(self._mark) + 1 :]
 
 
-def decompressed(path: Path) -> Iterator[bytes]:
+def decompress(path: Path) -> Iterator[bytes]:
     """Yield the bytes of a file in chunks, across all frames.
 
     Raises:
@@ -526,12 +526,12 @@ def _rewrite_marker(landing: Landing, name: str) -> None:
 def _repair_body(landing: Landing, manifest: Manifest) -> None:
     """Rewrite a body's file as it was landed, if only its compressed form changed."""
     path = landing.body_path(manifest)
-    if manifest.stored_sha256 is None or sha256_of(path) == manifest.stored_sha256:
+    if manifest.stored_sha256 is None or hash_file(path) == manifest.stored_sha256:
         return
     with landing.storage.staging() as staged:
         bodies = [(iter((page,)), about.received_at) for about, page in landing.pages(manifest)]
         compress(iter(bodies), staged, 200, RedactionCounter())
-        if sha256_of(staged) == manifest.stored_sha256:
+        if hash_file(staged) == manifest.stored_sha256:
             landing.storage.adopt(staged, path.relative_to(landing.storage.root).as_posix())
 
 

@@ -86,7 +86,7 @@ class ListForm:
                 yield f"{column} joined with {separator}"
 
 
-def form_of(known: KnownLists) -> ListForm:
+def make_form(known: KnownLists) -> ListForm:
     """Return how lists are read with what a home has learnt."""
     whole = sorted(name for name in known.names if _SEPARATOR.search(_bare(name)))
     return ListForm(
@@ -127,7 +127,7 @@ def weigh(
 
     With `trusted`, its own separators replace those that were learnt before.
     """
-    form = form_of(known)
+    form = make_form(known)
     evidence = ListEvidence(form, known.learnt)
     for column, found in cells.items():
         whole = form.whole if column == "categories" else ()

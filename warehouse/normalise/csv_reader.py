@@ -21,7 +21,7 @@ from catalog.contract.records import EVENT_FIELDS
 from warehouse import bounds
 from warehouse.codecs import RecordCounter
 from warehouse.normalise.csv_lists import LIST_COLUMNS, ListColumn, ListForm
-from warehouse.normalise.rows import BadRow, EventRows, clean, columns_of, folded, shows
+from warehouse.normalise.rows import BadRow, EventRows, clean, fold_name, match_columns, shows
 from warehouse.normalise.staging import BatchCounts, EventTables, Sink, UnchangedRecords
 from warehouse.schema.columns import BIT, GROUPS, NAMES
 from warehouse.sql import Statements, literal
@@ -38,8 +38,8 @@ class Columns:
     @property
     def duplicates(self) -> list[str]:
         """Return names that occur twice, even in another spelling."""
-        times = Counter(folded(name) or name for name in self.names)
-        return [name for name in self.names if times[folded(name) or name] > 1]
+        times = Counter(fold_name(name) or name for name in self.names)
+        return [name for name in self.names if times[fold_name(name) or name] > 1]
 
     @property
     def too_many(self) -> bool:
@@ -47,11 +47,13 @@ class Columns:
 
     def notes(self) -> Iterator[str]:
         """Yield how these columns differ from those of the contract."""
-        ours = [name for name in self.names if folded(name) in _WIRE_FOLDED]
-        order = [_WIRE_FOLDED[folded(name)] for name in ours]
+        ours = [name for name in self.names if fold_name(name) in _WIRE_FOLDED]
+        order = [_WIRE_FOLDED[fold_name(name)] for name in ours]
         if order != sorted(order):
             yield "columns in another order"
-        missing = [name for name in EVENT_FIELDS if folded(name) not in set(map(folded, ours))]
+        missing = [
+            name for name in EVENT_FIELDS if fold_name(name) not in set(map(fold_name, ours))
+        ]
         if missing:
             yield f"missing columns: {', '.join(missing)}"
         if self.extras:
@@ -70,7 +72,7 @@ class Columns:
         return None
 
 
-_WIRE_FOLDED: Final = {folded(name): place for place, name in enumerate(EVENT_FIELDS)}
+_WIRE_FOLDED: Final = {fold_name(name): place for place, name in enumerate(EVENT_FIELDS)}
 
 
 class _Chunks(io.RawIOBase):
@@ -138,14 +140,14 @@ def read_header(chunks: Iterable[bytes]) -> Columns:
     """Return the columns of a file; none if its first record can't be read."""
     with csv_rows(chunks) as rows:
         try:
-            return columns_from(next(rows, []))
+            return make_columns(next(rows, []))
         except csv.Error:
-            return columns_from([])
+            return make_columns([])
 
 
-def columns_from(names: list[str]) -> Columns:
+def make_columns(names: list[str]) -> Columns:
     described = tuple(name.strip() or f"column {place}" for place, name in enumerate(names, 1))
-    keys, extras = columns_of(described)
+    keys, extras = match_columns(described)
     at = {name: place for place, name in enumerate(described)}
     return Columns(
         described,

@@ -14,15 +14,15 @@ from catalog.contract.constants import WEBHOOK_MEANINGS
 from warehouse import bounds
 from warehouse.codecs import (
     HtmlBody,
-    Unreadable,
-    decoded,
-    error_words,
-    list_in,
-    storable,
+    UnreadableBody,
+    decode_json,
+    find_error_text,
+    find_list,
+    make_storable,
     storable_text,
 )
 from warehouse.landing.batches import LandedPage, Manifest
-from warehouse.normalise.rows import BadRow, EventRows, columns_of, shown_raw, text_of
+from warehouse.normalise.rows import BadRow, EventRows, match_columns, quote_raw, read_text
 from warehouse.normalise.staging import RAW_MAX, BatchCounts, Sink
 
 Pages = Iterable[tuple[LandedPage, bytes]]
@@ -51,10 +51,10 @@ def read_lists(pages: Pages, make_row: MakeRow, sink: Sink, counts: BatchCounts)
         empty = False
         try:
             if page.status != 200:
-                raise Unreadable(f"status {page.status}")
-            value, strict = decoded(body)
-            found = list_in(value)
-        except Unreadable as error:
+                raise UnreadableBody(f"status {page.status}")
+            value, strict = decode_json(body)
+            found = find_list(value)
+        except UnreadableBody as error:
             counts.faults.append(f"page {number} is {error}")
             continue
         _note_form(found, body, strict, counts)
@@ -78,15 +78,15 @@ def read_look_ups(
         empty = False
         value, strict = None, True
         try:
-            value, strict = decoded(body)
-        except Unreadable as error:
+            value, strict = decode_json(body)
+        except UnreadableBody as error:
             if page.status == 200 or isinstance(error, HtmlBody):
                 counts.faults.append(f"page {number} (status {page.status}) is {error}")
                 _refuse(body, str(error), sink, counts)
                 continue
         if page.status == 200:
             event = single_body(value, key="id")
-            if (words := error_words(event)) is not None and "id" not in event:
+            if (words := find_error_text(event)) is not None and "id" not in event:
                 counts.faults.append(f"page {number} is a JSON error: {words}")
             _add(event if strict else _storable_or_none(event), rows.row, sink, counts)
         elif page.status in (404, 410):
@@ -103,8 +103,8 @@ def read_deliveries(pages: Pages, rows: EventRows, sink: Sink, counts: BatchCoun
     """Read webhook bodies, one for each page."""
     for page, body in pages:
         try:
-            value, strict = decoded(body)
-        except Unreadable as error:
+            value, strict = decode_json(body)
+        except UnreadableBody as error:
             _refuse(body, str(error), sink, counts)
             continue
         value = value if strict else _storable_or_none(value)
@@ -121,14 +121,14 @@ def read_deliveries(pages: Pages, rows: EventRows, sink: Sink, counts: BatchCoun
 def delivery_head(body: bytes) -> DeliveryHead:
     """Return the head of a delivery of any bytes; the reader rejects what is unreadable here."""
     try:
-        value, strict = decoded(body)
-    except Unreadable as error:
+        value, strict = decode_json(body)
+    except UnreadableBody as error:
         return DeliveryHead(why_unreadable=storable_text(str(error)))
     # As sent: as a storable text, NaN would be an id that two deliveries have in common.
     sent = delivery_body(value)
     delivery = sent if strict else delivery_body(_storable_or_none(value))
     if sent is None or delivery is None:
-        why = f"expected an object, got {shown_raw(value)}"
+        why = f"expected an object, got {quote_raw(value)}"
         return DeliveryHead(why_unreadable=storable_text(why))
     event_id, unreadable = None, None
     try:
@@ -159,15 +159,15 @@ def _meaning(delivery: DeliveryBody) -> str | None:
 def _event_id(event: Any) -> str:
     """Raises BadRow: it is not an event, or has no id that can be stored."""
     if not isinstance(event, dict):
-        raise BadRow(f"expected an object, got {shown_raw(event)}")
+        raise BadRow(f"expected an object, got {quote_raw(event)}")
     if len(event) > bounds.KEYS:
         raise BadRow(f"expected at most {bounds.KEYS} fields, got {len(event)}")
-    key = "id" if "id" in event else columns_of(tuple(event))[0].get("event_id", "id")
-    text = text_of(event.get(key), "id")
+    key = "id" if "id" in event else match_columns(tuple(event))[0].get("event_id", "id")
+    text = read_text(event.get(key), "id")
     if text is None:
         raise BadRow("id: expected a text, but it is missing")
     if not _is_id(text):
-        raise BadRow(f"id: expected a text of at most {_ID_BYTES} bytes, got {shown_raw(text)}")
+        raise BadRow(f"id: expected a text of at most {_ID_BYTES} bytes, got {quote_raw(text)}")
     return text
 
 
@@ -198,16 +198,20 @@ def _refuse(body: bytes, reason: str, sink: Sink, counts: BatchCounts) -> None:
 
 def _cancellation(row: Any, position: int) -> dict[str, Any]:
     if not isinstance(row, dict):
-        raise BadRow(f"expected an object, got {shown_raw(row)}")
-    at = text_of(row.get("cancelledAt", row.get("cancelled_at")), "cancelledAt")
+        raise BadRow(f"expected an object, got {quote_raw(row)}")
+    at = _read_cancelled_at(row)
     return {
         "place": position,
         "status": "cancelled",
         "shown": 0,
-        "event_id": text_of(row.get("id"), "id"),
+        "event_id": read_text(row.get("id"), "id"),
         "cancelled_text": at,
         "content_text": at,
     }
+
+
+def _read_cancelled_at(row: dict[str, Any]) -> str | None:
+    return read_text(row.get("cancelledAt", row.get("cancelled_at")), "cancelledAt")
 
 
 def _not_found_maker(manifest: Manifest) -> MakeRow:
@@ -217,10 +221,10 @@ def _not_found_maker(manifest: Manifest) -> MakeRow:
             "place": position,
             "status": "not_found",
             "shown": 0,
-            "event_id": manifest.scope.event_id or text_of(answer.get("id"), "id"),
+            "event_id": manifest.scope.event_id or read_text(answer.get("id"), "id"),
         }
         if status == 410:
-            at = text_of(answer.get("cancelledAt"), "cancelledAt")
+            at = read_text(answer.get("cancelledAt"), "cancelledAt")
             row |= {"status": "cancelled", "cancelled_text": at or instant(manifest.content_at)}
         return row
 
@@ -232,21 +236,20 @@ def _delivery_maker(
 ) -> MakeRow:
     def make_row(value: Any, position: int) -> dict[str, Any]:
         if delivery is None:
-            raise BadRow(f"expected an object, got {shown_raw(value)}")
+            raise BadRow(f"expected an object, got {quote_raw(value)}")
         meaning = _meaning(delivery)
         row = rows.row(delivery.event, position)
         receipt = None if received_at is None else instant(received_at)
         cancelled = None
         if meaning == "cancelled":
-            event = delivery.event
-            cancelled = text_of(event.get("cancelledAt", event.get("cancelled_at")), "cancelledAt")
+            cancelled = _read_cancelled_at(delivery.event)
         # The first that is stated counts, readable or not: with a later one in place of a time
         # that can't be read, old content would pass for new.
         row["content_text"] = (
-            text_of(delivery.created_at, "createdAt of the delivery")
+            read_text(delivery.created_at, "createdAt of the delivery")
             or cancelled
             or row.get("updated_at")
-            or text_of(delivery.delivered_at, "deliveredAt of the delivery")
+            or read_text(delivery.delivered_at, "deliveredAt of the delivery")
             or receipt
         )
         if receipt is not None:
@@ -264,7 +267,7 @@ def instant(at: datetime) -> str:
 
 def _storable_or_none(row: Any) -> Any:
     try:
-        return storable(row)
+        return make_storable(row)
     except RecursionError:
         return None
 

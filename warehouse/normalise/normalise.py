@@ -31,15 +31,15 @@ from warehouse.codecs import (
     GZIP_MAGIC,
     HtmlBody,
     QuickCounter,
-    Unreadable,
+    UnreadableBody,
+    detect_kind,
     gunzip,
-    kind_of,
     storable_text,
 )
 from warehouse.errors import LandingError
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
-from warehouse.normalise.csv_lists import KnownLists, ListForm, ListSeparators, form_of, weigh
+from warehouse.normalise.csv_lists import KnownLists, ListForm, ListSeparators, make_form, weigh
 from warehouse.normalise.csv_reader import (
     Columns,
     CsvSource,
@@ -89,9 +89,9 @@ def read_export(
                 counts.note("gzip")
             if head.startswith(codecs.BOM_UTF8):
                 counts.note("BOM")
-            match kind_of(head):
+            match detect_kind(head):
                 case "empty":
-                    raise Unreadable("an empty body")
+                    raise UnreadableBody("an empty body")
                 case "html":
                     raise HtmlBody
                 case "json":
@@ -104,7 +104,7 @@ def read_export(
                     counts.rejected = sink.rejected
                 case _:
                     _CsvExport(source, tables, rows, unchanged, counts, known, trusted).read()
-    except Unreadable as error:
+    except UnreadableBody as error:
         counts.faults.append(f"the export is {error}")
     unchanged.note(manifest, counts)
     return counts
@@ -161,7 +161,7 @@ class _CsvExport:
         If the rows leave a doubt, all cells of the file are weighed, and it is read again if they
         say otherwise. A column that contradicts what was learnt is not read at all.
         """
-        used = form_of(self.known)
+        used = make_form(self.known)
         why = self._read_once(columns, used, self.rows)
         if not self.trusted and not self.tables.has_doubtful_lists(self.known.learnt):
             return why, used
@@ -363,7 +363,7 @@ def _noting(counts: BatchCounts) -> Iterator[None]:
     """Record a body that can't be read to its end as a fault of the batch."""
     try:
         yield
-    except Unreadable as error:
+    except UnreadableBody as error:
         counts.faults.append(f"the batch has {error}")
 
 

@@ -36,7 +36,7 @@ def clean(text: str) -> str | None:
     return text.strip(WHITE) or None
 
 
-def text_of(value: Any, name: str) -> str | None:
+def read_text(value: Any, name: str) -> str | None:
     """Return a value as a clean text.
 
     Raises:
@@ -47,27 +47,27 @@ def text_of(value: Any, name: str) -> str | None:
     if value is None:
         return None
     if isinstance(value, dict | list):
-        raise BadRow(f"{name}: expected a text, got {shown_raw(value)}")
+        raise BadRow(f"{name}: expected a text, got {quote_raw(value)}")
     return ("false", "true")[value] if isinstance(value, bool) else clean(str(value))
 
 
-def set_of(texts: Iterable[str | None]) -> list[str]:
+def make_set(texts: Iterable[str | None]) -> list[str]:
     """Return clean texts as a set: without empty ones, distinct, sorted as UTF-8."""
     known = {text for text in texts if text is not None}
     # Code points sort in the same order as UTF-8 bytes, which is DuckDB's order.
     return sorted(known) if len(known) > 1 else list(known)
 
 
-def names_of(value: Any, name: str) -> list[str]:
+def read_names(value: Any, name: str) -> list[str]:
     """Return a list of names: texts, or objects with a name (or an id).
 
     Raises:
         BadRow: it is not such a list.
     """
-    return set_of([_name_of(element, name) for element in _listed(value, name)])
+    return make_set([_name_of(element, name) for element in _listed(value, name)])
 
 
-def coins_of(value: Any, name: str) -> tuple[list[str], list[dict[str, str | None]] | None]:
+def read_coins(value: Any, name: str) -> tuple[list[str], list[dict[str, str | None]] | None]:
     """Return the slugs of linked coins, and their labels if the list has any.
 
     Raises:
@@ -77,22 +77,22 @@ def coins_of(value: Any, name: str) -> tuple[list[str], list[dict[str, str | Non
     listed = _listed(value, name)
     for coin in listed:
         if not isinstance(coin, dict):
-            slugs.append(text_of(coin, name))
+            slugs.append(read_text(coin, name))
             continue
-        slug = text_of(coin.get("slug"), name)
+        slug = read_text(coin.get("slug"), name)
         if slug is None:
-            raise BadRow(f"{name}: expected a slug in each coin, got {shown_raw(coin)}")
+            raise BadRow(f"{name}: expected a slug in each coin, got {quote_raw(coin)}")
         slugs.append(slug)
         labels[slug] = {
             "slug": slug,
-            "symbol": text_of(coin.get("symbol"), name),
-            "name": text_of(coin.get("name"), name),
+            "symbol": read_text(coin.get("symbol"), name),
+            "name": read_text(coin.get("name"), name),
         }
     known = [labels[slug] for slug in sorted(labels)] if labels or not listed else None
-    return set_of(slugs), known
+    return make_set(slugs), known
 
 
-def shown_raw(value: Any) -> str:
+def quote_raw(value: Any) -> str:
     return f"'{raw_text(value)[:80]}'"
 
 
@@ -105,13 +105,13 @@ def _listed(value: Any, name: str) -> list[Any]:
         return value
     if value is None:
         return []
-    raise BadRow(f"{name}: expected a list, got {shown_raw(value)}")
+    raise BadRow(f"{name}: expected a list, got {quote_raw(value)}")
 
 
 def _name_of(element: Any, name: str) -> str | None:
     if isinstance(element, dict):
-        return text_of(element.get("name", element.get("id", element.get("slug"))), name)
-    return text_of(element, name)
+        return read_text(element.get("name", element.get("id", element.get("slug"))), name)
+    return read_text(element, name)
 
 
 _FILES: Final = ("clean", "instant", "list", "is_doubtful", "expected")
@@ -162,13 +162,13 @@ _IMPACT: Final = BIT["impact"] | BIT["impact_band"]
 _OWN_KEYS: Final = frozenset({"id", "cancelledAt"})
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a name in lower case without `_` and `-`: `displayedDate` equals `displayed_date`."""
     return "".join(filter(str.isalnum, name)).lower()
 
 
 COLUMN_OF: Final = {
-    **{folded(wire): column for column, wire in WIRE.items()},
+    **{fold_name(wire): column for column, wire in WIRE.items()},
     **dict.fromkeys(("id", "eventid"), "event_id"),
 }
 
@@ -200,25 +200,25 @@ class EventRows:
             BadRow: it is not an event that can be stored.
         """
         if not isinstance(event, dict):
-            raise BadRow(f"expected an object, got {shown_raw(event)}")
+            raise BadRow(f"expected an object, got {quote_raw(event)}")
         if len(event) > bounds.KEYS:
             raise BadRow(f"expected at most {bounds.KEYS} fields, got {len(event)}")
         layout = self.layout(tuple(event))
         row: dict[str, Any] = {"place": position, "status": "scheduled", "shown": layout.shown}
         if layout.id_key is not None:
-            row["event_id"] = text_of(event[layout.id_key], "id")
+            row["event_id"] = read_text(event[layout.id_key], "id")
         for key, column, wire in layout.texts:
             value = event[key]
             if type(value) is str and "\r" not in value:
                 row[column] = value.strip(WHITE) or None
             elif value is not None:
-                row[column] = text_of(value, wire)
+                row[column] = read_text(value, wire)
         if layout.categories is not None:
-            row["categories"] = names_of(event[layout.categories], "categories")
+            row["categories"] = read_names(event[layout.categories], "categories")
         if layout.coins is not None:
-            row["coins"], row["coin_names"] = coins_of(event[layout.coins], "coins")
+            row["coins"], row["coin_names"] = read_coins(event[layout.coins], "coins")
         if layout.extras:
-            row["extra"] = extra_of(event, layout.extras)
+            row["extra"] = encode_extra(event, layout.extras)
         return row
 
     def layout(self, keys: tuple[str, ...]) -> RowLayout:
@@ -234,8 +234,8 @@ class EventRows:
         return known
 
     def _layout(self, keys: tuple[str, ...]) -> RowLayout:
-        places, extras = columns_of(keys)
-        shown = shown_of(places, self.visible)
+        places, extras = match_columns(keys)
+        shown = mask_shown(places, self.visible)
         visible = {
             column: key
             for column, key in places.items()
@@ -264,7 +264,7 @@ def shows(visible: int, column: str) -> bool:
     return bool(visible & bits)
 
 
-def columns_of(keys: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
+def match_columns(keys: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
     """Return the key of each column, and the unknown keys.
 
     If two keys match one column, the one with the exact wire name is used; the other is an extra.
@@ -272,7 +272,7 @@ def columns_of(keys: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
     places: dict[str, str] = {}
     extras: list[str] = []
     for key in keys:
-        column = COLUMN_OF.get(folded(key))
+        column = COLUMN_OF.get(fold_name(key))
         if column is None:
             extras.append(key)
         elif column not in places:
@@ -285,12 +285,12 @@ def columns_of(keys: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
     return places, extras
 
 
-def shown_of(places: dict[str, str], visible: int) -> int:
+def mask_shown(places: dict[str, str], visible: int) -> int:
     """Return the bits of the fields that a row has and the plan shows."""
     return sum(BIT[column] for column in places if column in BIT and shows(visible, column))
 
 
-def extra_of(event: dict[str, Any], keys: tuple[str, ...]) -> str:
+def encode_extra(event: dict[str, Any], keys: tuple[str, ...]) -> str:
     """Return unknown fields as the text of a JSON object, sorted by key.
 
     Raises:
@@ -352,11 +352,11 @@ class CoinRows:
         return {
             "position": position,
             "slug": _required(known, "slug"),
-            "symbol": text_of(known.get("symbol"), "symbol"),
-            "name": text_of(known.get("name"), "name"),
+            "symbol": read_text(known.get("symbol"), "symbol"),
+            "name": read_text(known.get("name"), "name"),
             "rank": _whole(known, "rank"),
             "tracked": _truth(known, "tracked"),
-            "icon_url": text_of(known.get("iconUrl"), "iconUrl"),
+            "icon_url": read_text(known.get("iconUrl"), "iconUrl"),
             "upcoming_count": _whole(known, "upcomingCount"),
             "major_count": _whole(known, "majorCount") if self._counters else None,
             "peak_impact": _number(known, "peakImpact") if self._counters else None,
@@ -374,26 +374,26 @@ def category_row(category: Any, position: int) -> dict[str, Any]:
     return {
         "position": position,
         "id": _required(known, "id"),
-        "name": text_of(known.get("name"), "name"),
+        "name": read_text(known.get("name"), "name"),
         "extra": _extra(known, _CATEGORY_KEYS),
     }
 
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BadRow(f"expected an object, got {shown_raw(value)}")
+        raise BadRow(f"expected an object, got {quote_raw(value)}")
     return value
 
 
 def _required(row: dict[str, Any], key: str) -> str:
-    text = text_of(row.get(key), key)
+    text = read_text(row.get(key), key)
     if text is None:
         raise BadRow(f"{key}: expected a text, but it is missing")
     return text
 
 
 def _number(row: dict[str, Any], key: str) -> float | None:
-    text = text_of(row.get(key), key)
+    text = read_text(row.get(key), key)
     if text is None:
         return None
     try:
@@ -401,7 +401,7 @@ def _number(row: dict[str, Any], key: str) -> float | None:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise BadRow(f"{key}: expected a number, got {shown_raw(text)}")
+        raise BadRow(f"{key}: expected a number, got {quote_raw(text)}")
     return number
 
 
@@ -410,21 +410,21 @@ def _whole(row: dict[str, Any], key: str) -> int | None:
     if number is None:
         return None
     if not number.is_integer() or abs(number) > _INTEGER_MAX:
-        raise BadRow(f"{key}: expected a whole number, got {shown_raw(row[key])}")
+        raise BadRow(f"{key}: expected a whole number, got {quote_raw(row[key])}")
     return int(number)
 
 
 def _truth(row: dict[str, Any], key: str) -> bool | None:
-    text = text_of(row.get(key), key)
+    text = read_text(row.get(key), key)
     if text is None:
         return None
     if text.lower() in ("true", "1", "yes"):
         return True
     if text.lower() in ("false", "0", "no"):
         return False
-    raise BadRow(f"{key}: expected true or false, got {shown_raw(text)}")
+    raise BadRow(f"{key}: expected true or false, got {quote_raw(text)}")
 
 
 def _extra(row: dict[str, Any], known: frozenset[str]) -> str | None:
     keys = tuple(key for key in row if key not in known)
-    return extra_of(row, keys) if keys else None
+    return encode_extra(row, keys) if keys else None

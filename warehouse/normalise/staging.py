@@ -20,7 +20,7 @@ from warehouse.landing.batches import Manifest
 from warehouse.normalise.csv_lists import ListSeparators
 from warehouse.normalise.rows import BadRow, define_macros
 from warehouse.schema.columns import BIT, GROUPS
-from warehouse.sql import Statements, parsed
+from warehouse.sql import Statements, parse
 
 _SQL = Statements(__package__, GROUPS)
 
@@ -136,7 +136,7 @@ _PREPARED: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
 
 def empty_events(connection: duckdb.DuckDBPyConnection) -> None:
     """Empty the table with the last batch's events, to free its memory."""
-    connection.execute(parsed(_SQL["create_events"]))
+    connection.execute(parse(_SQL["create_events"]))
 
 
 class EventTables:
@@ -155,7 +155,7 @@ class EventTables:
 
     def empty(self) -> None:
         for name in ("rejected", "events"):
-            self.connection.execute(parsed(_SQL[f"create_{name}"]))
+            self.connection.execute(parse(_SQL[f"create_{name}"]))
 
     def values(self) -> dict[str, Any]:
         """Return the parameters of insert_events except those of its reader."""
@@ -171,24 +171,24 @@ class EventTables:
         """Return the sink for rows made in Python."""
         rows = _SQL["json_events"]
         insert = _SQL["insert_events"].replace("{arrived_rows}", rows)
-        return Sink(self.connection, self._manifest.batch_id, parsed(insert), self.values())
+        return Sink(self.connection, self._manifest.batch_id, parse(insert), self.values())
 
     def counts(self) -> tuple[int, int, int]:
         """Return the number of rows, of unreadable rows, and of different ids among the others.
 
         Unchanged records are not counted.
         """
-        count = parsed(_SQL["count_events"])
+        count = parse(_SQL["count_events"])
         return self.connection.execute(count).fetchall()[0]
 
     def reject(self) -> None:
         """Add the rows that SQL could not read to the rejected ones."""
         values = {"batch_id": self._manifest.batch_id, "raw_max": RAW_MAX}
-        self.connection.execute(parsed(_SQL["reject_unread"]), values)
+        self.connection.execute(parse(_SQL["reject_unread"]), values)
 
     def has_doubtful_lists(self, learnt: ListSeparators) -> bool:
         """Whether the separators of the file have to be found, by the rows that were read."""
-        found = self.connection.execute(parsed(_SQL["find_doubtful_lists"])).fetchall()[0]
+        found = self.connection.execute(parse(_SQL["find_doubtful_lists"])).fetchall()[0]
         categories_split, categories_doubtful, coins_split, coins_doubtful = found
         return bool(
             categories_doubtful
@@ -225,7 +225,7 @@ class UnchangedRecords:
     def begin(self) -> None:
         """Begin a batch, without any unchanged record so far."""
         self._is_allowed, self._is_on, self.count = True, False, 0
-        self._connection.execute(parsed(_SQL["nothing_unchanged"]))
+        self._connection.execute(parse(_SQL["nothing_unchanged"]))
 
     def forget(self) -> None:
         """Treat every record of the current batch as new."""
@@ -236,7 +236,7 @@ class UnchangedRecords:
         """Whether any record can be unchanged; if not, no search is needed."""
         if not self._is_allowed:
             return False
-        return bool(self._connection.execute(parsed(_SQL["has_accepted_records"])).fetchall()[0][0])
+        return bool(self._connection.execute(parse(_SQL["has_accepted_records"])).fetchall()[0][0])
 
     def find(self, query: str, values: dict[str, Any]) -> int | None:
         """Run the query that fills `arrived` from a file; return the number of its records.

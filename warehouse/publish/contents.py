@@ -20,7 +20,7 @@ from typing import Final
 
 from warehouse.phases import report_phase
 from warehouse.publish.inputs import Inputs, LocalState
-from warehouse.publish.staged_file import Staged, Values, parameters
+from warehouse.publish.staged_file import StagedFile, Values, parameters
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS, NAMES
 from warehouse.schema.tables import (
@@ -48,13 +48,13 @@ _SUMMED: Final = frozenset[DeltaRule]({"batches", "days"})
 """Rules whose tables may be too large to be read whole for each publication."""
 
 
-def contents_of(staged: Staged) -> dict[str, str]:
+def hash_contents(staged: StagedFile) -> dict[str, str]:
     """Return the content of every table, read whole."""
     return {table.name: _text(*_sum(staged, table)) for table in _HASHED}
 
 
-def contents_after(
-    staged: Staged, before: Mapping[str, str], differed: Collection[str]
+def update_contents(
+    staged: StagedFile, before: Mapping[str, str], differed: Collection[str]
 ) -> dict[str, str]:
     """Return the content of every table after a delta, from the facts before it.
 
@@ -71,14 +71,14 @@ def contents_after(
     }
 
 
-def contents_in(facts: Mapping[str, str]) -> dict[str, str]:
+def read_contents(facts: Mapping[str, str]) -> dict[str, str]:
     """Return the contents that the facts of a file have, by table."""
     return {
         name.removeprefix(FACT): value for name, value in facts.items() if name.startswith(FACT)
     }
 
 
-def _after(staged: Staged, table: Table, before: str) -> str:
+def _after(staged: StagedFile, table: Table, before: str) -> str:
     if table.delta not in _SUMMED:
         return _text(*_sum(staged, table))
     rows, total = map(int, before.split("-"))
@@ -88,7 +88,7 @@ def _after(staged: Staged, table: Table, before: str) -> str:
     return _text(rows, total)
 
 
-def _sum(staged: Staged, table: Table, prefix: str = "") -> tuple[int, int]:
+def _sum(staged: StagedFile, table: Table, prefix: str = "") -> tuple[int, int]:
     ((rows, total),) = staged.run(ddl.content(table, _columns(table), prefix))
     return int(rows), int(total)
 
@@ -111,13 +111,13 @@ _declared: list[bytes] = []
 """The empty file that this process declared first."""
 
 
-def begin_file(path: Path, limits: MakingLimits) -> Staged:
+def begin_file(path: Path, limits: MakingLimits) -> StagedFile:
     """Make a file with all declarations and no rows, and open it.
 
     They are made once in a process and copied from then on: the 560 statements take half as long
     as a small build. Not the file is copied, or a `.wal` of one publication would fit another.
     """
-    staged = Staged(path, limits)
+    staged = StagedFile(path, limits)
     try:
         if _declared:
             staged.copy_declarations(_declared[0])
@@ -133,7 +133,7 @@ def begin_file(path: Path, limits: MakingLimits) -> Staged:
     return staged
 
 
-def fill_tables(staged: Staged, inputs: Inputs, local: LocalState) -> None:
+def fill_tables(staged: StagedFile, inputs: Inputs, local: LocalState) -> None:
     """Fill all tables of an empty file. A table without input files stays empty."""
     values = {
         **inputs.files(),
@@ -152,12 +152,12 @@ def fill_tables(staged: Staged, inputs: Inputs, local: LocalState) -> None:
             if inputs.days:
                 _fill_versions(staged, values)
         else:
-            staged.run(ddl.insert(table, query_of(table, values)), values)
+            staged.run(ddl.insert(table, fill_query(table, values)), values)
         if table is EVENT_CLAIMS:
             staged.commit_so_far()
 
 
-def declare(staged: Staged) -> None:
+def declare(staged: StagedFile) -> None:
     """Make the tables, views and macros, with comments that describe them."""
     staged.run(ddl.create_schema(INTERNAL_SCHEMA))
     for name in INTERNAL_MACROS:
@@ -175,7 +175,7 @@ def declare(staged: Staged) -> None:
                 staged.run(text)
 
 
-def query_of(table: Table, values: Values) -> str:
+def fill_query(table: Table, values: Values) -> str:
     """Return the query for the rows of a table; a query without rows if it has no input files.
 
     A lake without days, rejects or snapshots has none, and a machine without logs.
@@ -196,7 +196,7 @@ def query_of(table: Table, values: Values) -> str:
     return ddl.no_rows(table) if has_none else query
 
 
-def prepare_unknown_fields(staged: Staged, inputs: Inputs) -> None:
+def prepare_unknown_fields(staged: StagedFile, inputs: Inputs) -> None:
     files = [*inputs.changes, inputs.state["events"]]
     staged.run(_SQL["find_unknown_fields"], {"files": files, "names": list(NAMES)})
 
@@ -208,12 +208,12 @@ def published_values(inputs: Inputs) -> Values:
     }
 
 
-def _fill_versions(staged: Staged, values: Values) -> None:
+def _fill_versions(staged: StagedFile, values: Values) -> None:
     staged.run(_SQL["find_version_starts"], values)
     staged.run(_SQL["find_version_spans"])
     for current in (False, True):
         bound = {**values, "current": current}
-        staged.run(ddl.insert(EVENT_VERSIONS, query_of(EVENT_VERSIONS, bound)), bound)
+        staged.run(ddl.insert(EVENT_VERSIONS, fill_query(EVENT_VERSIONS, bound)), bound)
         staged.commit_so_far()
 
 
@@ -239,7 +239,7 @@ class DoesNotFit(Exception):
 
 
 def apply_changes(
-    staged: Staged, inputs: Inputs, first_day: date, same_state: frozenset[str]
+    staged: StagedFile, inputs: Inputs, first_day: date, same_state: frozenset[str]
 ) -> frozenset[str]:
     """Apply the days that changed, from `first_day` on, and the state after the last day.
 
@@ -268,7 +268,7 @@ def apply_changes(
     return frozenset(differed)
 
 
-def replace_local_tables(staged: Staged, local: LocalState) -> None:
+def replace_local_tables(staged: StagedFile, local: LocalState) -> None:
     """Replace the tables that come from this machine's logs."""
     for table in _following("local"):
         _replace(staged, table, local.files)
@@ -278,7 +278,7 @@ def _following(rule: DeltaRule) -> list[Table]:
     return [table for table in FILLED if table.delta == rule]
 
 
-def _apply_days(staged: Staged, values: Values) -> set[str]:
+def _apply_days(staged: StagedFile, values: Values) -> set[str]:
     """Compare the rows of the changed days; return the tables that differed."""
     differed = _apply(staged, BATCHES, values)
     staged.run(_SQL["find_changed_batches"])
@@ -291,7 +291,7 @@ def _apply_days(staged: Staged, values: Values) -> set[str]:
     return differed
 
 
-def _apply_state(staged: Staged, values: Values, same_state: frozenset[str]) -> set[str]:
+def _apply_state(staged: StagedFile, values: Values, same_state: frozenset[str]) -> set[str]:
     """Compare the tables of the checkpoint; return those that differed."""
     differed: set[str] = set()
     for table in _following("state"):
@@ -299,13 +299,13 @@ def _apply_state(staged: Staged, values: Values, same_state: frozenset[str]) -> 
             _note_no_difference(staged, table)
             continue
         differed |= _apply(staged, table, values)
-        query = query_of(table, values)
+        query = fill_query(table, values)
         if _updated(staged, ddl.update(table, _in_place(table), query), values):
             differed.add(table.name)
     return differed
 
 
-def _apply_touched(staged: Staged, values: Values) -> set[str]:
+def _apply_touched(staged: StagedFile, values: Values) -> set[str]:
     """Compare the links of touched events, and update the ends of their versions."""
     differed: set[str] = set()
     for table in _following("links"):
@@ -315,7 +315,7 @@ def _apply_touched(staged: Staged, values: Values) -> set[str]:
     return differed
 
 
-def _update_links(staged: Staged, values: Values, same_state: frozenset[str]) -> set[str]:
+def _update_links(staged: StagedFile, values: Values, same_state: frozenset[str]) -> set[str]:
     """Update the names and ids of coins and categories in links, if they may have changed."""
     differed: set[str] = set()
     for table, name, files in (
@@ -327,15 +327,15 @@ def _update_links(staged: Staged, values: Values, same_state: frozenset[str]) ->
     return differed
 
 
-def _updated(staged: Staged, sql: str, values: Values) -> int:
+def _updated(staged: StagedFile, sql: str, values: Values) -> int:
     ((rows,),) = staged.run(sql, values)
     return int(rows)
 
 
-def _apply(staged: Staged, table: Table, values: Values) -> set[str]:
+def _apply(staged: StagedFile, table: Table, values: Values) -> set[str]:
     """Delete and insert the rows that differ; return the table's name if there were any."""
     report_phase("compare tables", FILLED.index(table), len(FILLED))
-    query = query_of(table, values)
+    query = fill_query(table, values)
     compared = tuple(name for name in table.names if name not in _in_place(table))
     assert table.delta is not None
     # A statement that makes a table returns the number of its rows.
@@ -361,7 +361,7 @@ def _apply(staged: Staged, table: Table, values: Values) -> set[str]:
     return {table.name} if has_new else set()
 
 
-def _note_no_difference(staged: Staged, table: Table) -> None:
+def _note_no_difference(staged: StagedFile, table: Table) -> None:
     if table in _READ_LATER:
         for text in ddl.differs_nowhere(table):
             staged.run(text)
@@ -374,6 +374,6 @@ def _in_place(table: Table) -> tuple[str, ...]:
     return tuple(name for name in table.names if name in table.in_place)
 
 
-def _replace(staged: Staged, table: Table, values: Values) -> None:
+def _replace(staged: StagedFile, table: Table, values: Values) -> None:
     staged.run(ddl.empty(table))
-    staged.run(ddl.insert(table, query_of(table, values)), values)
+    staged.run(ddl.insert(table, fill_query(table, values)), values)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files import lake_paths
-from warehouse.files.documents import damage
+from warehouse.files.documents import find_damage
 from warehouse.files.storage import Storage
 from warehouse.sql import literal
 
@@ -127,7 +127,7 @@ def _checked_file(lake: Storage, name: str, files: Mapping[str, str] | None) -> 
             f"{name} is not in the lake, though the change log names it. The published warehouse "
             "is kept; run `almanac replay`."
         )
-    if (why := damage(lake, name, files)) is not None:
+    if (why := find_damage(lake, name, files)) is not None:
         raise LakeDamaged(
             f"{why}. It was changed since it was written. The published warehouse is kept; run "
             "`almanac replay`."

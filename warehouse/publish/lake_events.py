@@ -15,10 +15,10 @@ import msgspec
 
 from warehouse.errors import LakeDamaged
 from warehouse.files import lake_paths
-from warehouse.files.documents import formatted, read_sealed, sealed, sha256_of
+from warehouse.files.documents import format_document, hash_file, read_sealed, seal
 from warehouse.files.storage import Storage
 from warehouse.phases import report_phase
-from warehouse.publish.staged_file import Staged
+from warehouse.publish.staged_file import StagedFile
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements
 
@@ -30,16 +30,16 @@ _SIDE_BY_SIDE: Final = 4
 """Months written in parallel: while one waits for the disk, others are compressed."""
 
 
-class _Recorded(msgspec.Struct, frozen=True, kw_only=True):
+class _MonthHashes(msgspec.Struct, frozen=True, kw_only=True):
     months: dict[str, str]
 
 
-def changed_months(staged: Staged) -> set[str]:
+def changed_months(staged: StagedFile) -> set[str]:
     """Return the months of events that a delta found to differ."""
     return {month for (month,) in staged.run(_SQL["find_changed_months"])}
 
 
-def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
+def write_events(staged: StagedFile, lake: Storage, months: set[str] | None) -> int:
     """Rewrite some months, or all, and return their number; a month without events is removed.
 
     The staged data must be committed.
@@ -49,7 +49,7 @@ def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
         if not months:
             return 0
     try:
-        known = recorded(lake)
+        known = read_hashes(lake)
     except LakeDamaged:
         known = {}
     if not known:
@@ -62,11 +62,11 @@ def write_events(staged: Staged, lake: Storage, months: set[str] | None) -> int:
     written = _write_months(staged, lake, sorted(touched & filled))
     kept = {month: sha256 for month, sha256 in known.items() if month not in touched}
     months_now = dict(sorted({**kept, **written}.items()))
-    lake.put(lake_paths.EVENTS_HASHES, sealed(formatted(_Recorded(months=months_now))))
+    lake.put(lake_paths.EVENTS_HASHES, seal(format_document(_MonthHashes(months=months_now))))
     return len(touched)
 
 
-def recorded(lake: Storage) -> dict[str, str]:
+def read_hashes(lake: Storage) -> dict[str, str]:
     """Return the sha256 of each month's file; none if none is recorded.
 
     Raises:
@@ -76,7 +76,7 @@ def recorded(lake: Storage) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
-        return read_sealed(path.read_bytes(), _Recorded).months
+        return read_sealed(path.read_bytes(), _MonthHashes).months
     except (OSError, ValueError) as error:
         raise LakeDamaged(
             f"{lake_paths.EVENTS_HASHES} of the lake can't be read: {error}. "
@@ -99,7 +99,7 @@ def unsettled_months(lake: Storage) -> set[str]:
         return _existing_months(lake)  # It is not known which months it named.
 
 
-def _write_months(staged: Staged, lake: Storage, months: list[str]) -> dict[str, str]:
+def _write_months(staged: StagedFile, lake: Storage, months: list[str]) -> dict[str, str]:
     """Write some months; return the sha256 of each file."""
     is_sorted = len(months) > SORTED_ABOVE
     staged.run(_SQL["create_lake_events_by_date" if is_sorted else "create_lake_events"])
@@ -108,7 +108,7 @@ def _write_months(staged: Staged, lake: Storage, months: list[str]) -> dict[str,
         with lake.writing(lake_paths.month_name(month)) as file:
             values = {"month": month, "file": str(file)}
             staged.run_beside(_SQL["write_month"], values)
-            return sha256_of(file)
+            return hash_file(file)
 
     hashes: dict[str, str] = {}
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
@@ -119,5 +119,5 @@ def _write_months(staged: Staged, lake: Storage, months: list[str]) -> dict[str,
 
 
 def _existing_months(lake: Storage) -> set[str]:
-    months = map(lake_paths.month_of, lake.folders(lake_paths.EVENTS))
+    months = map(lake_paths.parse_month, lake.folders(lake_paths.EVENTS))
     return {month for month in months if month is not None}

@@ -28,11 +28,11 @@ from warehouse.publish.contents import (
     DoesNotFit,
     apply_changes,
     begin_file,
-    contents_after,
-    contents_in,
-    contents_of,
     fill_tables,
+    hash_contents,
+    read_contents,
     replace_local_tables,
+    update_contents,
 )
 from warehouse.publish.inputs import (
     STATE,
@@ -43,7 +43,7 @@ from warehouse.publish.inputs import (
     find_local_state,
 )
 from warehouse.publish.published import PUBLISHED_AT
-from warehouse.publish.staged_file import Staged, note_published, put_in_place, staging
+from warehouse.publish.staged_file import StagedFile, note_published, put_in_place, staging
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import INTERNAL, TABLES
@@ -53,7 +53,7 @@ from warehouse.sql import USUAL_LIMITS, MakingLimits, Statements
 _SQL = Statements(__package__, GROUPS)
 
 
-def check(staged: Staged, inputs: Inputs, *, everything: bool) -> None:
+def check(staged: StagedFile, inputs: Inputs, *, everything: bool) -> None:
     """Check counts against those of the lake, and the versions of all or of touched events.
 
     Raises:
@@ -188,7 +188,7 @@ class _Publication:
             raise DoesNotFit("there is no warehouse yet")
         with staging(self.warehouse) as path:
             shutil.copyfile(self.warehouse, path)
-            staged = Staged(path, self.limits)
+            staged = StagedFile(path, self.limits)
             try:
                 return self._apply(staged)
             finally:
@@ -209,15 +209,15 @@ class _Publication:
                     "of the lake is damaged, `almanac replay` rebuilds it."
                 ) from error
 
-    def _fill(self, staged: Staged, why: str) -> PublishReport:
+    def _fill(self, staged: StagedFile, why: str) -> PublishReport:
         inputs = find_inputs(self.lake, self.chain, self.chain)
         fill_tables(staged, inputs, self.local)
         check(staged, inputs, everything=True)
-        report = PublishReport("full", why_full=why, contents=contents_of(staged))
+        report = PublishReport("full", why_full=why, contents=hash_contents(staged))
         facts = {"signature": hash_form(), "local": self.local.fingerprint}
         return self._put(staged, report, None, {**facts, **_made_from(inputs)})
 
-    def _apply(self, staged: Staged) -> PublishReport:
+    def _apply(self, staged: StagedFile) -> PublishReport:
         try:
             facts = _facts(staged)
         except duckdb.CatalogException:  # It has none, or in another schema.
@@ -226,9 +226,9 @@ class _Publication:
         first_day = _first_changed(staged.run(_SQL["list_published_chain"]), self.chain)
         same = first_day is None and facts["local"] == self.local.fingerprint
         if same and not lake_events.unsettled_months(self.lake):
-            return PublishReport("none", rows=_rows(staged), contents=contents_in(facts))
+            return PublishReport("none", rows=_rows(staged), contents=read_contents(facts))
         months: set[str] = set()
-        contents = contents_in(facts)
+        contents = read_contents(facts)
         new_facts = dict[str, str]()
         if first_day is not None:
             days = [day_file for day_file in self.chain if day_file.day >= first_day]
@@ -238,7 +238,7 @@ class _Publication:
             )
             differed = apply_changes(staged, inputs, first_day, same_state)
             check(staged, inputs, everything=False)
-            contents = contents_after(staged, contents, differed)
+            contents = update_contents(staged, contents, differed)
             months = lake_events.changed_months(staged)
             new_facts |= _made_from(inputs)
         if facts["local"] != self.local.fingerprint:
@@ -257,7 +257,7 @@ class _Publication:
 
     def _put(
         self,
-        staged: Staged,
+        staged: StagedFile,
         report: PublishReport,
         months: set[str] | None,
         facts: dict[str, str],
@@ -293,11 +293,11 @@ def _first_changed(published: Sequence[tuple[date, str]], chain: Sequence[LakeDa
     return None
 
 
-def _facts(staged: Staged) -> dict[str, str]:
+def _facts(staged: StagedFile) -> dict[str, str]:
     return dict(staged.run(_SQL["list_facts"]))
 
 
-def _note(staged: Staged, facts: dict[str, str]) -> None:
+def _note(staged: StagedFile, facts: dict[str, str]) -> None:
     staged.run(_SQL["forget_facts"], {"names": list(facts)})
     staged.run(_SQL["note_facts"], {"names": list(facts), "values": list(facts.values())})
 
@@ -307,7 +307,7 @@ def _made_from(inputs: Inputs) -> dict[str, str]:
     return {_FILE + name: inputs.hashes.get(name, "") for name in STATE}
 
 
-def _rows(staged: Staged) -> dict[str, int]:
+def _rows(staged: StagedFile) -> dict[str, int]:
     return {str(name): int(rows) for name, rows in staged.run(ddl.counts(TABLES))}
 
 

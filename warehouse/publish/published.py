@@ -15,7 +15,7 @@ import duckdb
 
 from almanac.reading.attached_file import attach_published
 from almanac.reading.connections import open_memory
-from warehouse.publish.contents import contents_in
+from warehouse.publish.contents import read_contents
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements
@@ -25,7 +25,7 @@ PUBLISHED_AT: Final = "published_at"
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedFile:
     """A published file. `days` has the hash of the change log's file of each day.
 
     `at` is when it was published, by the machine that did it; a copy says the same. It is None if
@@ -37,7 +37,7 @@ class Published:
     contents: dict[str, str] = field(default_factory=dict)
 
 
-def read_published(warehouse: Path) -> Published | None:
+def read_published(warehouse: Path) -> PublishedFile | None:
     """Return what a published file says of itself; None if there is no file.
 
     Raises:
@@ -50,7 +50,7 @@ def read_published(warehouse: Path) -> Published | None:
         days = dict(connection.execute(_SQL["list_published_chain"]).fetchall())
     at = facts.get(PUBLISHED_AT)
     published_at = None if at is None else datetime.fromisoformat(at)
-    return Published(published_at, days, contents_in(facts))
+    return PublishedFile(published_at, days, read_contents(facts))
 
 
 def published_batches(warehouse: Path, days: Collection[date]) -> frozenset[str]:

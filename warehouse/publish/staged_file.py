@@ -22,11 +22,11 @@ from typing import Any, Final
 import msgspec
 
 from almanac.reading.attached_file import remove_abandoned_links, set_aside_foreign_wal
-from warehouse.files.documents import formatted, read_sealed, sealed, sha256_of
+from warehouse.files.documents import format_document, hash_file, read_sealed, seal
 from warehouse.files.file_modes import close_for_writing
 from warehouse.files.storage import Storage, make_folders, sync
 from warehouse.schema import ddl
-from warehouse.sql import MakingLimits, open_spilling, parsed
+from warehouse.sql import MakingLimits, open_spilling, parse
 
 NOTE: Final = "published.json"
 
@@ -42,11 +42,11 @@ def note_published(state: Storage | None, staged: Path, warehouse: Path) -> None
         return
     before = _read(state)
     is_of_it = before is not None and warehouse.exists()
-    note = _Note(sha256=sha256_of(staged), before=before.sha256 if before and is_of_it else None)
-    state.put(NOTE, sealed(formatted(note)))
+    note = _Note(sha256=hash_file(staged), before=before.sha256 if before and is_of_it else None)
+    state.put(NOTE, seal(format_document(note)))
 
 
-def published_as(state: Storage) -> tuple[str, ...]:
+def read_published_hashes(state: Storage) -> tuple[str, ...]:
     """Return the hashes that the published file may have; none if they are not known."""
     note = _read(state)
     return () if note is None else tuple(digest for digest in (note.sha256, note.before) if digest)
@@ -64,7 +64,7 @@ _PARAMETER: Final = re.compile(r"\$([a-z_]+)")
 Values = Mapping[str, Any]
 
 
-class Staged:
+class StagedFile:
     """A connection with the staged file attached and in use, in a transaction until `commit`."""
 
     def __init__(self, path: Path, limits: MakingLimits) -> None:
@@ -92,7 +92,7 @@ class Staged:
 
     def run(self, sql: str, values: Values | None = None) -> list[tuple[Any, ...]]:
         """Run one statement, bound to those values that it names."""
-        return self.connection.execute(parsed(sql), _named(sql, values or {})).fetchall()
+        return self.connection.execute(parse(sql), _named(sql, values or {})).fetchall()
 
     def run_beside(self, sql: str, values: Values) -> None:
         """Run one statement on its own connection, which sees committed data.

@@ -19,7 +19,7 @@ from warehouse.history.change_log import NORMALISER, Head
 from warehouse.history.merge import merge
 from warehouse.history.verify import verify
 from warehouse.home import Home
-from warehouse.queries import activity_of
+from warehouse.queries import read_activity
 
 
 def two_days(root: Path) -> Home:
@@ -115,7 +115,7 @@ def test_a_warehouse_in_an_older_form_is_read_and_published_again_by_the_next_me
     checks = [*verify(home)]
     assert all(check.holds for check in checks)
     assert ["another form" in note for check in checks for note in check.notes] == [True]
-    assert activity_of(home.warehouse, datetime(2026, 3, 3, tzinfo=UTC)).watched_since is not None
+    assert read_activity(home.warehouse, datetime(2026, 3, 3, tzinfo=UTC)).watched_since is not None
     report = merge(home).published
     assert report is not None
     assert report.why_full == "another version of Almanac or DuckDB made it"

@@ -11,7 +11,7 @@ from tests.warehouse.normalise.catalog_bodies import json_event, page
 from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import merge
 from warehouse.landing.batches import Feed
-from warehouse.news import batches_with_news
+from warehouse.news import find_batches_with_news
 
 MINUTE = timedelta(minutes=1)
 CANCELLED: dict[str, Any] = {
@@ -35,7 +35,7 @@ class HomeWithNews:
         return landed.batch_id
 
     def is_news(self, batch: str) -> bool:
-        return batch in batches_with_news(self.small.home, [batch])
+        return batch in find_batches_with_news(self.small.home, [batch])
 
 
 @pytest.fixture

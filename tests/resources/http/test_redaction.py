@@ -24,7 +24,7 @@ from resources.ingest.puller import Puller
 from resources.waits import RetryPolicy
 from tests.resources.fakes import FakeTime, Handler, answering
 from tests.unlimited import Unlimited
-from warehouse.batch_problems import problems_of_landed
+from warehouse.batch_problems import list_landed_problems
 from warehouse.landing.batches import KEY_MARK
 from warehouse.landing.landing import Landing
 
@@ -207,7 +207,7 @@ def test_a_batch_notes_that_the_key_was_removed(tmp_path: Path) -> None:
     landed = puller.coins()
     assert landed.manifest.redacted == 2
     assert landed.manifest.complete
-    problems = [str(problem) for problem in problems_of_landed([landed.manifest])]
+    problems = [str(problem) for problem in list_landed_problems([landed.manifest])]
     assert any("repeated the API key" in problem for problem in problems)
     assert KEY_MARK.encode() in b"".join(landing.body(landed.manifest))
     assert landing.manifest(landed.manifest.batch_id).redacted == 2

@@ -11,7 +11,7 @@ from tests.warehouse.answers.plain.dating import dating
 from warehouse.schema import ddl
 from warehouse.schema.tables import INTERNAL_SCHEMA
 from warehouse.schema.views import INTERNAL_MACROS
-from warehouse.sql import parsed
+from warehouse.sql import parse
 
 ZONES = ["UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati"]
 INSTANTS = st.one_of(
@@ -89,7 +89,7 @@ def check_interval(
 ) -> None:
     ends = None if length is None else starts + timedelta(seconds=length // timedelta(seconds=1))
     values = {"starts": starts, "ends": ends, "kind": kind, "is_open": is_open}
-    found = connection.execute(parsed(SQL), values).fetchone()
+    found = connection.execute(parse(SQL), values).fetchone()
     lower = None if kind is None else kind.lower()
     assert found == dating(starts, ends, lower, is_open=is_open)
 

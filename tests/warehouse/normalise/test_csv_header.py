@@ -3,7 +3,7 @@
 import pytest
 
 from catalog.contract.records import HEADER
-from warehouse.normalise.csv_reader import Columns, columns_from, read_header
+from warehouse.normalise.csv_reader import Columns, make_columns, read_header
 
 
 def header(text: str) -> Columns:
@@ -54,7 +54,7 @@ def test_a_header_without_event_columns_is_a_fault(text: str, fault: str | None)
 
 
 def test_other_orders_and_columns_are_noted() -> None:
-    columns = columns_from(["title", "id", "mood", ""])
+    columns = make_columns(["title", "id", "mood", ""])
     first, second, third = columns.notes()
     assert first == "columns in another order"
     assert second.startswith("missing columns: slug, description, ")

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from warehouse.codecs import DamagedGzip, Gunzip, Unreadable, gunzip
+from warehouse.codecs import DamagedGzip, Gunzip, UnreadableBody, gunzip
 
 TEXT = random.Random(7).randbytes(50_000) + b"word " * 100_000
 MEMBERS = gzip.compress(TEXT[:20_000]) + gzip.compress(TEXT[20_000:])
@@ -40,5 +40,5 @@ def test_an_end_within_a_member_is_detected_even_if_its_text_is_complete() -> No
     decoder = Gunzip()
     assert b"".join(decoder.pieces(MEMBERS[:-4])) == TEXT
     assert decoder.is_cut_off
-    with pytest.raises(Unreadable, match="cut off"):
+    with pytest.raises(UnreadableBody, match="cut off"):
         list(gunzip([MEMBERS[:-4]], max_bytes=MAX_BYTES))

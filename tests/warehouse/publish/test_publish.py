@@ -12,9 +12,9 @@ import pytest
 
 from tests.warehouse.publish.small_lake import FIRST_DAY, Op, Plan, SmallLake
 from warehouse.errors import WarehouseError
-from warehouse.files.documents import sha256_of
+from warehouse.files.documents import hash_file
 from warehouse.publish import publish as publish_module
-from warehouse.publish.contents import published_values, query_of
+from warehouse.publish.contents import fill_query, published_values
 from warehouse.publish.inputs import Inputs, find_local_state
 from warehouse.publish.staged_file import parameters
 from warehouse.queries import connected, run_sql
@@ -214,7 +214,7 @@ def test_a_wrong_publication_is_refused_and_the_old_file_is_kept(
         connection.execute(f"CREATE TABLE e AS FROM '{state}'")
         connection.execute("UPDATE e SET version = 7 WHERE event_id = 'evt_2'")
         connection.execute(f"COPY e TO '{state}' (FORMAT parquet)")
-    newest.meta["files"][name] = sha256_of(state)  # The fault is of the merge, not of the disk.
+    newest.meta["files"][name] = hash_file(state)  # The fault is of the merge, not of the disk.
     with pytest.raises(WarehouseError, match=r"event_id evt_2.*version 7.*old warehouse is kept"):
         renewed.publish(full=full)
     assert renewed.warehouse.read_bytes() == before
@@ -292,13 +292,13 @@ FURTHER = {"first_day": FIRST_DAY, "current": True, "everything": True}
 
 def test_a_table_without_a_file_is_empty_and_one_whose_inputs_disagree_is_an_error() -> None:
     values = {**EMPTY.files(), **find_local_state(None).files, **FURTHER}
-    assert query_of(REJECTS, values) == ddl.no_rows(REJECTS)
-    assert "$rejects" in query_of(REJECTS, {**values, "rejects": ["file"]})
+    assert fill_query(REJECTS, values) == ddl.no_rows(REJECTS)
+    assert "$rejects" in fill_query(REJECTS, {**values, "rejects": ["file"]})
     misspelt = replace(REJECTS, inputs=("rejetcs",))
     with pytest.raises(ValueError, match="rejects, rejetcs of rejects"):
-        query_of(misspelt, {**values, "rejetcs": ["file"]})
+        fill_query(misspelt, {**values, "rejetcs": ["file"]})
     with pytest.raises(ValueError, match="usage"):
-        query_of(USAGE, EMPTY.files())
+        fill_query(USAGE, EMPTY.files())
 
 
 def test_a_day_without_its_changes_and_half_a_state_are_errors(lake: SmallLake) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from warehouse.schema.columns import GROUPS
-from warehouse.sql import expanded, statements_in
+from warehouse.sql import expand, statements_in
 
 ROOT: Final = Path(__file__).parents[3]
 FOLDER: Final = ROOT / "tests" / "warehouse" / "sql_snapshots"
@@ -19,7 +19,7 @@ def snapshots() -> dict[str, str]:
     found = {}
     for path in sorted((ROOT / "warehouse").rglob("*.sql")):
         statements = [
-            f"-- name: {name}\n{_code(expanded(text, GROUPS))}\n"
+            f"-- name: {name}\n{_code(expand(text, GROUPS))}\n"
             for name, text in statements_in(path.read_text())
             if "{each " in text
         ]

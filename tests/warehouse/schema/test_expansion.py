@@ -3,7 +3,7 @@
 import pytest
 
 from warehouse.schema.columns import GROUPS, NAMES
-from warehouse.sql import Groups, Statements, expanded
+from warehouse.sql import Groups, Statements, expand
 
 SMALL: Groups = {
     "all": tuple({"name": name, "type": "VARCHAR"} for name in ("a", "b", "c")),
@@ -30,21 +30,21 @@ SMALL: Groups = {
     ],
 )
 def test_an_expansion_repeats_its_template_for_each_column(text: str, whole: str) -> None:
-    assert expanded(text, SMALL) == whole
+    assert expand(text, SMALL) == whole
 
 
 def test_whens_are_joined_without_a_comma() -> None:
     text = "CASE\n    {each all before c: WHEN @name THEN 1}\nEND"
-    assert expanded(text, SMALL) == "CASE\n    WHEN a THEN 1\n    WHEN b THEN 1\nEND"
+    assert expand(text, SMALL) == "CASE\n    WHEN a THEN 1\n    WHEN b THEN 1\nEND"
 
 
 def test_long_items_have_a_line_each_and_short_ones_fill_lines() -> None:
-    lines = expanded("SELECT\n    {each fields: w.@name},\n    1", GROUPS).splitlines()
+    lines = expand("SELECT\n    {each fields: w.@name},\n    1", GROUPS).splitlines()
     assert max(map(len, lines)) <= 100
     assert all(line.startswith("    ") for line in lines[1:])
     assert len(lines) < 7
     text = "SELECT\n    {each all: coalesce(v.@name, w.@name, 'nothing') AS @name}"
-    assert len(expanded(text, SMALL).splitlines()) == 4
+    assert len(expand(text, SMALL).splitlines()) == 4
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_long_items_have_a_line_each_and_short_ones_fill_lines() -> None:
 )
 def test_unknown_braces_are_an_error(text: str, why: str) -> None:
     with pytest.raises(ValueError) as refused:
-        expanded(text, SMALL)
+        expand(text, SMALL)
     assert why in str(refused.value)
 
 
