@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
 
 from almanac.errors import InvalidArgument
 from almanac.instants import instant
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import pyarrow as pa
 
 Kind = Literal["pandas", "polars", "arrow"]
 _SHOWN: Final = 12
@@ -20,8 +20,8 @@ _SHOWN: Final = 12
 class Moments:
     """A column of instants, as microseconds since 1970 UTC; none where `is_known` is false."""
 
-    microseconds: "npt.NDArray[np.int64]"
-    is_known: "npt.NDArray[np.bool_]"
+    microseconds: npt.NDArray[np.int64]
+    is_known: npt.NDArray[np.bool_]
 
     def slice(self, first: int, rows: int) -> "Moments":
         """Return the instants of some rows."""
@@ -88,8 +88,6 @@ def moments_of(values: Any, name: str, tz: tzinfo, first_row: int = 0) -> Moment
     Accepts timestamps with or without a zone, dates, and ISO 8601 texts. Of two instants that a
     change of clocks gives the same name it is the first; one that is skipped is the last before.
     """
-    import pyarrow as pa
-
     array = arrow_array(values, name)
     if pa.types.is_date(array.type):
         array = array.cast(pa.timestamp("us"))
@@ -107,17 +105,13 @@ def moments_of(values: Any, name: str, tz: tzinfo, first_row: int = 0) -> Moment
     return _texts(array, name, tz, first_row)
 
 
-def arrow_array(values: Any, name: str) -> "pa.Array":
+def arrow_array(values: Any, name: str) -> pa.Array:
     """Return a column as one Arrow array; objects that are not alike become texts."""
-    import pyarrow as pa
-
     if isinstance(values, pa.ChunkedArray):
         return values.combine_chunks()
     if isinstance(values, pa.Array):
         return values
     if values.dtype == object:
-        import pandas as pd
-
         kind = pd.api.types.infer_dtype(values, skipna=True)
         if kind in ("string", "empty"):
             return pa.array(values, pa.string() if kind == "string" else None, from_pandas=True)
@@ -130,10 +124,8 @@ def arrow_array(values: Any, name: str) -> "pa.Array":
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def texts_of(values: Any, name: str) -> "pa.DictionaryArray":
+def texts_of(values: Any, name: str) -> pa.DictionaryArray:
     """Return a column of texts as codes and their distinct texts."""
-    import pyarrow as pa
-
     array = arrow_array(values, name)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -146,7 +138,7 @@ def texts_of(values: Any, name: str) -> "pa.DictionaryArray":
     return array.dictionary_encode()
 
 
-def with_columns(frame: Any, added: "pa.Table", prefix: str) -> Any:
+def with_columns(frame: Any, added: pa.Table, prefix: str) -> Any:
     """Return a frame of the same kind with more columns after its own."""
     added = added.rename_columns([prefix + name for name in added.column_names])
     names = column_names(frame)
@@ -157,8 +149,6 @@ def with_columns(frame: Any, added: "pa.Table", prefix: str) -> Any:
         )
     kind = kind_of(frame)
     if kind == "pandas":
-        import pandas as pd
-
         columns = pandas_of(added)
         columns.index = frame.index
         return pd.concat([frame, columns], axis=1)
@@ -171,30 +161,21 @@ def with_columns(frame: Any, added: "pa.Table", prefix: str) -> Any:
     return frame
 
 
-def arrow_table(frame: Any) -> "pa.Table":
+def arrow_table(frame: Any) -> pa.Table:
     """Return a frame as an Arrow table; the index of a pandas frame is one of its columns."""
-    import pyarrow as pa
-
     kind = kind_of(frame)
     if kind == "pandas":
         return pa.Table.from_pandas(frame)
     return frame.to_arrow() if kind == "polars" else frame
 
 
-def pandas_of(table: "pa.Table") -> Any:
+def pandas_of(table: pa.Table) -> Any:
     """Return a pandas DataFrame in which whole numbers stay whole beside missing ones."""
-    import pandas as pd
-    import pyarrow as pa
-
     whole = {pa.int32(): pd.Int64Dtype(), pa.int64(): pd.Int64Dtype()}
     return table.to_pandas(ignore_metadata=True, types_mapper=whole.get)
 
 
 def _stamps(array: Any, tz: tzinfo) -> Moments:
-    import numpy as np
-    import pandas as pd
-    import pyarrow as pa
-
     is_naive, unit = array.type.tz is None, array.type.unit
     micros = array.cast(pa.timestamp("us", array.type.tz), safe=unit != "ns")
     found = _moments(micros.cast(pa.int64()))
@@ -210,9 +191,6 @@ def _stamps(array: Any, tz: tzinfo) -> Moments:
 
 
 def _texts(array: Any, name: str, tz: tzinfo, first_row: int) -> Moments:
-    import numpy as np
-    import pyarrow as pa
-
     codes = texts_of(array, name) if not pa.types.is_dictionary(array.type) else array
     origin = instant("1970-01-01", name)
     moments = []

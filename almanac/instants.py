@@ -54,7 +54,8 @@ _ABBREVIATED: Final = re.compile(
     _DAY_AND_TIME.removesuffix("?") + r"\s*\(?[A-Za-z][A-Za-z0-9_]*([+-][\d:]+)?\)?", re.ASCII
 )
 ZONES_READ: Final = "Z, UTC, GMT, an offset such as -06:00, or an IANA name such as America/Chicago"
-_US: Final = timedelta(microseconds=1)
+US: Final = timedelta(microseconds=1)
+ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST: Final = timedelta(days=365_000)
 _DAYS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
 
@@ -269,7 +270,7 @@ def _placed(local: datetime, tz: tzinfo) -> datetime:
     # No clock shows it: the change lies between the two readings of it.
     before = local.replace(tzinfo=tz, fold=1).astimezone(UTC)
     offset = before.astimezone(tz).utcoffset()
-    while after - before > _US:
+    while after - before > US:
         middle = before + (after - before) // 2
         if middle.astimezone(tz).utcoffset() == offset:
             before = middle

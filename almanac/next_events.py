@@ -5,22 +5,28 @@ one begins. The steps are built once; each row finds its own. DuckDB's ASOF join
 several have the same timestamp (duckdb issue 25536). Here each key has one step for a timestamp.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime, timedelta, tzinfo
+from itertools import chain
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from almanac import frames
+from almanac.coins import LabelledCoins, resolve_each_pair, resolve_pairs
+from almanac.errors import InvalidArgument
 from almanac.frames import Moments
+from almanac.instants import ORIGIN, US
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
+from almanac.streams import Stream
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import pyarrow as pa
-
-    Numbers = npt.NDArray[np.int64]
-    Flags = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 NONE: Final = -1
@@ -36,15 +42,13 @@ class Steps:
         counts: how many spans hold.
     """
 
-    keys: "Numbers"
-    instants: "Numbers"
-    first: "Numbers"
-    counts: "Numbers"
+    keys: Numbers
+    instants: Numbers
+    first: Numbers
+    counts: Numbers
 
-    def places(self, keys: "Numbers", instants: "Numbers") -> "Numbers":
+    def places(self, keys: Numbers, instants: Numbers) -> Numbers:
         """Return the number of the step that each instant of a key lies in; `NONE` before all."""
-        import numpy as np
-
         found = np.full(len(keys), NONE, np.int64)
         if not len(self.keys):
             return found
@@ -63,10 +67,8 @@ class Steps:
         return found
 
 
-def steps_of(spans: "pa.Table") -> Steps:
+def steps_of(spans: pa.Table) -> Steps:
     """Return the steps of spans (code, starts, ends), which are in order of precedence."""
-    import numpy as np
-
     keys, starts, ends = (_numbers(spans.column(name)) for name in ("code", "starts", "ends"))
     keys_twice, edges = np.concatenate([keys, keys]), np.concatenate([starts, ends])
     order = np.lexsort((edges, keys_twice))
@@ -110,16 +112,12 @@ def _next_free(free: list[int], step: int) -> int:
     return step
 
 
-def _numbers(column: "pa.ChunkedArray") -> Any:
-    import numpy as np
-
+def _numbers(column: pa.ChunkedArray) -> Any:
     return column.to_numpy().astype(np.int64, copy=False)
 
 
 WATCHED_AGE: Final = timedelta(days=2)
 """How long after a pull its absence of events still says something, as in `Coverage.covers`."""
-US: Final = timedelta(microseconds=1)
-ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_US: Final = timedelta(days=1) // US
 _SQL = NamedStatements("almanac")
 _OF_EVENT: Final = {
@@ -135,14 +133,6 @@ _OF_EVENT: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """Which events count: at most `horizon` ahead, and the values of the filters."""
-
-    horizon: timedelta
-    filters: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class NextEvents:
     """What was ahead of some coins from the first instant of interest to the last.
 
@@ -153,16 +143,13 @@ class NextEvents:
         first_pull_us: the instant of the first pull; None if there was none.
     """
 
-    spans: "pa.Table"
+    spans: pa.Table
     steps: Steps
     watched: tuple[Steps, Steps]
     first_pull_us: int | None
 
-    def of_rows(self, codes: "Numbers", moments: Moments) -> "pa.Table":
+    def of_rows(self, codes: Numbers, moments: Moments) -> pa.Table:
         """Return the columns of the join for rows of coins and instants; `NONE` is no coin."""
-        import numpy as np
-        import pyarrow as pa
-
         micros = moments.microseconds
         is_requested = moments.is_known & (codes != NONE)
         if self.first_pull_us is None:
@@ -188,10 +175,8 @@ class NextEvents:
             }
         )
 
-    def _is_watched(self, codes: "Numbers", micros: "Numbers") -> "Flags":
+    def _is_watched(self, codes: Numbers, micros: Numbers) -> Flags:
         """Whether a pull had covered the dates from the day of each instant to the horizon."""
-        import numpy as np
-
         of_coins, of_all = self.watched
         places = np.searchsorted(of_all.instants, micros, "right") - 1
         found: Flags = np.append(of_all.counts, 0)[places] > 0
@@ -200,19 +185,21 @@ class NextEvents:
 
 
 def next_events(
-    reader: Reader, slugs: list[str], selection: Selection, first_us: int, last_us: int
+    reader: Reader,
+    slugs: list[str],
+    horizon: timedelta,
+    filters: Mapping[str, Any],
+    first_us: int,
+    last_us: int,
 ) -> NextEvents:
     """Return what was ahead of coins at the instants from the first to the last."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     codes = pa.array(range(len(slugs)), pa.int64())
     coins = {"requested_coins": pa.table({"coin": pa.array(slugs, pa.string()), "code": codes})}
-    horizon = {"horizon_us": selection.horizon // US}
-    ahead = {**horizon, "first_us": first_us, "last_us": last_us, **selection.filters}
+    horizon_us = {"horizon_us": horizon // US}
+    ahead = {**horizon_us, "first_us": first_us, "last_us": last_us, **filters}
     spans = reader.query(_SQL["spans_ahead"], ahead, frames=coins)
     watched = reader.query(
-        _SQL["spans_watched"], {**horizon, "age_us": WATCHED_AGE // US}, frames=coins
+        _SQL["spans_watched"], {**horizon_us, "age_us": WATCHED_AGE // US}, frames=coins
     )
     first_pull_at = reader.query(_SQL["first_pull"]).column("first_at")[0].as_py()
     of_all, of_coins = pc.field("code") == NONE, pc.field("code") != NONE
@@ -224,31 +211,152 @@ def next_events(
     )
 
 
-def _days_until(taken: "pa.Table", micros: "Numbers", found: "Numbers") -> "pa.Array":
+def _days_until(taken: pa.Table, micros: Numbers, found: Numbers) -> pa.Array:
     """Whole UTC days if the date is a day, so that today is 0 (as days_until of the warehouse)."""
-    import numpy as np
-    import pyarrow.compute as pc
-
     date = _micros(taken.column("date"))
     is_day = pc.equal(taken.column("date_precision"), "day").fill_null(False)
     whole = (date // _DAY_US - micros // _DAY_US) * _DAY_US
     return _days(np.where(is_day.to_numpy(), whole, date - micros), found)
 
 
-def _days(micros: "Numbers", found: "Numbers") -> "pa.Array":
-    import pyarrow as pa
-
+def _days(micros: Numbers, found: Numbers) -> pa.Array:
     return pa.array(micros / _DAY_US, mask=found == NONE)
 
 
-def _micros(instants: "pa.ChunkedArray") -> "Numbers":
-    import pyarrow as pa
-
+def _micros(instants: pa.ChunkedArray) -> Numbers:
     numbers: Numbers = instants.cast(pa.int64()).fill_null(0).to_numpy()
     return numbers
 
 
-def _floats(scores: "pa.ChunkedArray") -> "pa.ChunkedArray":
-    import pyarrow as pa
-
+def _floats(scores: pa.ChunkedArray) -> pa.ChunkedArray:
     return scores.cast(pa.float64())
+
+
+class KnownRows:
+    """Answers slices of rows one after the other; coins and what was ahead of them are kept.
+
+    Instants lie in `range_us`. `named` are names in the rows, each with its coin.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        horizon: timedelta,
+        filters: Mapping[str, Any],
+        range_us: tuple[int, int],
+        named: LabelledCoins | None,
+        *,
+        is_strict: bool,
+    ) -> None:
+        self._reader = reader
+        self._horizon = horizon
+        self._filters = filters
+        self._range_us = range_us
+        self._named = named
+        self._is_strict = is_strict
+        self._slugs: dict[str, str | None] = {}
+        self._places: dict[str, int] = {}
+        self._ahead: NextEvents | None = None
+
+    def codes_of(self, texts: pa.DictionaryArray) -> Numbers:
+        """Return the number of the coin of each row; `NONE` for no coin.
+
+        Raises:
+            UnknownName, AmbiguousCoin: a coin does not exist, or is not unique.
+        """
+        wanted: list[str] = texts.dictionary.to_pylist()
+        if new := [text for text in wanted if text not in self._slugs]:
+            # Whether a column has slugs alone is a matter of all its texts.
+            each = [*self._slugs, *new]
+            found = _slugs_of(self._reader, each, self._named, is_strict=self._is_strict)
+            self._slugs |= {text: found.get(text) for text in new}
+            for slug in sorted(set(found.values()) - set(self._places)):
+                self._places[slug] = len(self._places)
+                self._ahead = None
+        codes = [self._places.get(self._slugs[text] or "", NONE) for text in wanted]
+        indices = texts.indices.fill_null(len(wanted)).to_numpy(zero_copy_only=False)
+        numbers: Numbers = np.array([*codes, NONE], np.int64)[indices]
+        return numbers
+
+    def columns_of(self, codes: Numbers, moments: Moments) -> pa.Table:
+        """Return the columns that are added to rows."""
+        if self._ahead is None:
+            slugs = list(self._places)
+            self._ahead = next_events(
+                self._reader, slugs, self._horizon, self._filters, *self._range_us
+            )
+        return self._ahead.of_rows(codes, moments)
+
+
+def join_slices(
+    known: KnownRows,
+    stream: Stream,
+    ts: str | None,
+    coin: str,
+    prefix: str,
+    tz: tzinfo,
+    now: datetime,
+    rows_max: int,
+) -> Iterator[pa.Table]:
+    """Yield a table without rows, and then the rows of a stream with their columns."""
+    names = stream.schema.names
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise InvalidArgument(f"{stream.where} has two columns {repeated[0]!r}; rename one of them")
+    first = 0
+    for table in chain([stream.schema.empty_table()], stream.slices(names, rows_max)):
+        instants = frames.column_of(table, ts, "ts")
+        moments = frames.moments_of(instants, ts or "index", tz, first)
+        refuse_future(moments, stream.where, now, first)
+        codes = known.codes_of(frames.texts_of(frames.column_of(table, coin, "coin"), coin))
+        yield frames.with_columns(table, known.columns_of(codes, moments), prefix)
+        first += table.num_rows
+
+
+def join_bars(
+    ahead: NextEvents,
+    codes: list[int],
+    known: Moments,
+    opened: Moments,
+    tz: tzinfo,
+) -> pa.Table:
+    """Return the columns for each bar and coin."""
+    each = len(codes)
+    moments = Moments(np.repeat(known.microseconds, each), np.repeat(known.is_known, each))
+    found = ahead.of_rows(np.tile(np.array(codes, np.int64), len(known.microseconds)), moments)
+    known_at = pa.array(moments.microseconds, mask=np.repeat(~opened.is_known, each))
+    return found.append_column("known_at", known_at.cast(pa.timestamp("us", str(tz))))
+
+
+def name_bars(
+    tables: Iterable[pa.Table], opens: pa.Array, symbols: pa.Array, step: int
+) -> Iterator[pa.Table]:
+    """Yield tables with the bar and the symbol of each row in front."""
+    for number, table in enumerate(tables):
+        bars = opens.slice(number * step, step)
+        places = np.repeat(np.arange(len(bars)), len(symbols))
+        labels = np.tile(np.arange(len(symbols)), len(bars))
+        table = table.add_column(0, "symbol", symbols.take(labels))
+        yield table.add_column(0, "ts", bars.take(places))
+
+
+def refuse_future(moments: Moments, what: str, now: datetime, first_row: int = 0) -> None:
+    is_late = moments.is_known & (moments.microseconds > (now - ORIGIN) // US)
+    if is_late.any():
+        row = int(np.argmax(is_late))
+        at = np.datetime64(int(moments.microseconds[row]), "us")
+        raise InvalidArgument(
+            f"row {first_row + row} of {what} is at {at}Z, still to come: the time is "
+            f"{now.isoformat()}. Nobody knows yet what will be known then. Rows like this: "
+            f"{int(is_late.sum())}. Leave them out; an instant that names no zone is of the zone "
+            "of the database."
+        )
+
+
+def _slugs_of(
+    reader: Reader, texts: list[str], named: LabelledCoins | None, *, is_strict: bool
+) -> dict[str, str]:
+    """Return the slug of each text that is a coin."""
+    coins = resolve_pairs(reader, texts, named)
+    if is_strict:
+        resolve_each_pair(reader, [text for text in texts if text not in coins])  # Raises.
+    return {text: coin.slug for text, coin in coins.items()}

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from almanac.errors import InvalidArgument
 from almanac.user_files import PARQUET, TEXT, CsvFile, local_path, open_parquet
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SLICE_ROWS: Final = 1_000_000
 _WILDCARDS: Final = frozenset("*?[")
@@ -29,23 +31,19 @@ class Stream:
         read: returns the batches, with these columns.
     """
 
-    schema: "pa.Schema"
+    schema: pa.Schema
     rows: int | None
     where: str
-    read: Callable[[list[str]], "Iterable[pa.RecordBatch | pa.Table]"]
+    read: Callable[[list[str]], Iterable[pa.RecordBatch | pa.Table]]
 
-    def slices(self, columns: list[str], rows: int = SLICE_ROWS) -> "Iterator[pa.Table]":
+    def slices(self, columns: list[str], rows: int = SLICE_ROWS) -> Iterator[pa.Table]:
         """Yield tables of `rows` rows, the last one shorter; one without rows if there are none."""
-        import pyarrow as pa
-
         try:
             yield from regrouped(self.read(columns), self._selected(columns), rows)
         except (pa.ArrowException, OSError) as error:
             raise InvalidArgument(f"{self.where} can't be read: {error}") from error
 
-    def _selected(self, columns: list[str]) -> "pa.Schema":
-        import pyarrow as pa
-
+    def _selected(self, columns: list[str]) -> pa.Schema:
         return pa.schema([self.schema.field(name) for name in columns])
 
 
@@ -75,7 +73,7 @@ class RowProgress:
         if self._report is not None:
             self._report(self._counted())
 
-    def counted(self, tables: "Iterable[pa.Table]") -> "Iterator[pa.Table]":
+    def counted(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Yield tables, and count the rows of each."""
         for table in tables:
             self.add(table.num_rows)
@@ -93,8 +91,6 @@ def open_stream(source: Any, argument: str = "signals") -> Stream | None:
     A path is a Parquet or CSV file, a folder of Parquet files, or a pattern such as
     `bars/*.parquet`. `argument` names the source in messages.
     """
-    import pyarrow as pa
-
     try:
         if isinstance(source, (str, Path)):
             return _of_path(local_path(source, argument))
@@ -113,7 +109,7 @@ def open_stream(source: Any, argument: str = "signals") -> Stream | None:
     return None
 
 
-def of_table(table: "pa.Table") -> Stream:
+def of_table(table: pa.Table) -> Stream:
     """Return the rows of a table in memory."""
     return Stream(table.schema, table.num_rows, "the frame", lambda names: [table.select(names)])
 
@@ -133,13 +129,11 @@ def check_target(target: str | Path, source: Any) -> Path:
     return path
 
 
-def write_parquet(tables: "Iterable[pa.Table]", schema: "pa.Schema", target: Path) -> int:
+def write_parquet(tables: Iterable[pa.Table], schema: pa.Schema, target: Path) -> int:
     """Write a Parquet file with a row group for each table; return how many rows.
 
     It has its name only once it is complete, and then replaces a file of this name.
     """
-    import pyarrow.parquet as pq
-
     rows = 0
     with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
         part = Path(folder) / target.name
@@ -155,14 +149,12 @@ def write_parquet(tables: "Iterable[pa.Table]", schema: "pa.Schema", target: Pat
 
 
 def regrouped(
-    batches: "Iterable[pa.RecordBatch | pa.Table]", schema: "pa.Schema", rows: int
-) -> "Iterator[pa.Table]":
+    batches: Iterable[pa.RecordBatch | pa.Table], schema: pa.Schema, rows: int
+) -> Iterator[pa.Table]:
     """Yield the rows of batches of any size as tables of `rows` rows; the last may be shorter.
 
     Without any row it yields one table of `schema`.
     """
-    import pyarrow as pa
-
     held: list[pa.Table] = []
     count, is_first = 0, True
     for batch in batches:
@@ -182,9 +174,6 @@ def regrouped(
 
 
 def _of_path(path: Path) -> Stream | None:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
     if path.name.lower().endswith(TEXT) and not _WILDCARDS & set(str(path)):
         return _csv(path)
     if path.is_file():
@@ -219,7 +208,7 @@ def _of_path(path: Path) -> Stream | None:
 
 
 def _parquet_file(file: Any, where: str) -> Stream:
-    def read(names: list[str]) -> "Iterator[pa.RecordBatch]":
+    def read(names: list[str]) -> Iterator[pa.RecordBatch]:
         # Arrow holds the bytes of all row groups that one call reads.
         for number in range(file.metadata.num_row_groups):
             yield from file.iter_batches(SLICE_ROWS, row_groups=[number], columns=names)
@@ -229,8 +218,6 @@ def _parquet_file(file: Any, where: str) -> Stream:
 
 def _csv(path: Path) -> Stream:
     """Return the rows of a CSV as texts; an empty text is NULL."""
-    import pyarrow as pa
-
     file = CsvFile(path)
     schema = pa.schema([(name, pa.string()) for name in file.names])
     broken: list[str] = []
@@ -239,7 +226,7 @@ def _csv(path: Path) -> Stream:
         if broken:
             raise InvalidArgument(f"{path}: {broken[0]}")
 
-    def read(names: list[str]) -> "Iterator[pa.RecordBatch]":
+    def read(names: list[str]) -> Iterator[pa.RecordBatch]:
         types = dict.fromkeys(file.names, pa.string())
         with file:
             for batch in file.batches(
@@ -253,10 +240,7 @@ def _csv(path: Path) -> Stream:
     return Stream(schema, None, str(path), read)
 
 
-def _without_empty(column: "pa.Array") -> "pa.Array":
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+def _without_empty(column: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
 
 
@@ -270,8 +254,6 @@ def _dataset(dataset: Any, where: str) -> Stream:
 
 def scan_options(dataset: Any, batch_rows: int) -> dict[str, Any]:
     """Return options of a scan of a pyarrow dataset that holds few rows in memory."""
-    import pyarrow.dataset as ds
-
     options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
     if isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat):
         # Else the bytes of a whole file are held.
@@ -279,6 +261,6 @@ def scan_options(dataset: Any, batch_rows: int) -> dict[str, Any]:
     return {"batch_size": batch_rows, **options}
 
 
-def _selected(reader: "pa.RecordBatchReader", names: list[str]) -> "Iterator[pa.RecordBatch]":
+def _selected(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.RecordBatch]:
     for batch in reader:
         yield batch.select(names)

@@ -9,9 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from almanac.audit.fields import GROUPS
 from almanac.audit.findings import HELD_BYTES, RowStore, unjudged_limit
@@ -23,17 +26,11 @@ from almanac.coins import slugs_of
 from almanac.errors import InvalidArgument
 from almanac.events import STATUSES, category_names, impact_values, listed
 from almanac.forms import escaped_in_json, fitted, plain
-from almanac.instants import duration, zone
+from almanac.instants import ORIGIN, US, duration, zone
 from almanac.reader import Reader, find_file
 from almanac.results import Result
 from almanac.streams import SLICE_ROWS, RowProgress
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
-_US: Final = timedelta(microseconds=1)
-_ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 KEYS: Final = ("within", "lead", "every", "coins", "categories", "min_impact", "status")
 _EXAMPLE: Final = "universe={'within': '7d', 'min_impact': 7}"
 
@@ -69,7 +66,7 @@ def universe_rule(reader: Reader, given: Mapping[str, Any]) -> UniverseRule:
     values = {
         "within_us": None,
         "lead_us": None,
-        f"{name}_us": duration(given[name], name) // _US,
+        f"{name}_us": duration(given[name], name) // US,
         "coins": slugs_of(reader, given.get("coins")),
         "categories": category_names(reader, given.get("categories")),
         "statuses": listed(given.get("status", "scheduled"), "status", STATUSES),
@@ -85,10 +82,8 @@ class DecisionPairs:
         self._tables: list[pa.Table] = []
         self._rows = 0
 
-    def add(self, verdicts: "pa.Table") -> None:
+    def add(self, verdicts: pa.Table) -> None:
         """Add rows with verdicts."""
-        import pyarrow as pa
-
         at = verdicts["decided_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         pairs = pa.table({"event_id": verdicts["event_id"].cast(pa.string()), "at_us": at})
         self._tables.append(pairs.group_by(["event_id", "at_us"]).aggregate([]))
@@ -96,10 +91,8 @@ class DecisionPairs:
             self._tables = [self.table()]
             self._rows = self._tables[0].num_rows
 
-    def table(self) -> "pa.Table":
+    def table(self) -> pa.Table:
         """Return event_id (NULL where a decision used none) and at_us, in microseconds."""
-        import pyarrow as pa
-
         joined = pa.concat_tables(self._tables)
         return joined.group_by(["event_id", "at_us"]).aggregate([])
 
@@ -114,15 +107,12 @@ def compare_universe(
         `not_selected`: the table has it), decided_at, event_id, title, date, status and impact as
         known then, changed_later (kinds of change after the decision).
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     table = pairs.table()
-    table = table.filter(pc.less_equal(table["at_us"], (now - _ORIGIN) // _US))
+    table = table.filter(pc.less_equal(table["at_us"], (now - ORIGIN) // US))
     instants = pc.unique(table["at_us"])
     if rule.every is not None and len(instants):
         first, last = pc.min(instants).as_py(), pc.max(instants).as_py()
-        grid = pa.array(range(first, last + 1, rule.every // _US), pa.int64())
+        grid = pa.array(range(first, last + 1, rule.every // US), pa.int64())
         instants = pc.unique(pa.concat_arrays([instants, grid]))
     frames = {
         "spans": reader.query(SQL["selected_spans"], {**rule.values, "claimed": claimed}),
@@ -213,8 +203,6 @@ def _other_basis(
 
     They differ on decisions before the first observation of an event alone.
     """
-    import pyarrow.compute as pc
-
     counts = dict.fromkeys(("rows", "leak", "unjudged", "warning", "clean"), 0)
     differing = judged.before_first
     if len(differing) == 0:

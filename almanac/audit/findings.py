@@ -7,7 +7,12 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from tempfile import mkstemp
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from almanac.audit.fields import COIN, EVENT, GROUPS, JUDGED, NO_EVENT, SEVERITY
 from almanac.audit.user_rows import suggested_fields
@@ -16,10 +21,6 @@ from almanac.reading.temporary import own_folder
 from almanac.results import FIRST, LAST, Result
 from almanac.streams import scan_options, write_parquet
 from almanac.user_files import local_path
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 HELD_BYTES: Final = 200_000_000
 _BATCH_ROWS: Final = 131_072
@@ -42,7 +43,7 @@ class RowStore:
         self.path: Path | None = None
         self.counts: Counter[tuple[str, ...]] = Counter()
 
-    def append(self, table: "pa.Table") -> None:
+    def append(self, table: pa.Table) -> None:
         """Add rows."""
         self._schema = self._schema or table.schema
         for row in table.group_by(self._keys).aggregate([([], "count_all")]).to_pylist():
@@ -54,9 +55,6 @@ class RowStore:
 
     def finish(self) -> "StoredRows":
         """Return the rows. Nothing can be added after this."""
-        import pyarrow as pa
-        import pyarrow.dataset as ds
-
         if self._writer is None:
             source = ds.dataset(pa.concat_tables(self._held))
         else:
@@ -74,8 +72,6 @@ class RowStore:
             self.path.unlink(missing_ok=True)
 
     def _spill(self) -> None:
-        import pyarrow.parquet as pq
-
         try:
             if self._writer is None:
                 descriptor, name = mkstemp(prefix="audit-", suffix=".parquet", dir=own_folder())
@@ -148,8 +144,6 @@ class StoredRows(Result):
 
     def tail(self, n: int = 5) -> Result:
         """Return the last `n` rows; of a negative `n`, all but the first `-n`."""
-        import pyarrow as pa
-
         if n < 0:
             return super().tail(n)
         last = self.source.schema.empty_table()
@@ -160,8 +154,6 @@ class StoredRows(Result):
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the rows to a Parquet file. A complete file replaces an existing one."""
-        import pyarrow as pa
-
         tables = (pa.Table.from_batches([batch]) for batch in self.reader())
         write_parquet(tables, self.source.schema, local_path(path, "path"))
 
@@ -169,7 +161,7 @@ class StoredRows(Result):
         """Return the rows as a PyCapsule of an Arrow stream."""
         return self.reader().__arrow_c_stream__(requested_schema)
 
-    def reader(self) -> "pa.RecordBatchReader":
+    def reader(self) -> pa.RecordBatchReader:
         """Return the rows as a pyarrow RecordBatchReader, which holds few of them in memory."""
         return self.source.scanner(
             filter=self._filter, **scan_options(self.source, _BATCH_ROWS)
@@ -187,8 +179,6 @@ class StoredRows(Result):
 
     @property
     def _filter(self) -> Any:
-        import pyarrow.compute as pc
-
         if self._verdicts is None:
             return None
         return pc.field("verdict").isin(sorted(self._verdicts))
@@ -247,8 +237,6 @@ class AuditFindings:
     @cached_property
     def summary(self) -> Result:
         """A Result of counts: verdict, group, field, values; the worst verdict first."""
-        import pyarrow as pa
-
         counted = self.rows.counts
         fields = [EVENT, *(name for name in self.columns if name not in (EVENT, "decided_at"))]
         unknown = sum(count for (_, name), count in counted.items() if name == EVENT)

@@ -5,7 +5,11 @@ The user's rows stay in Arrow; every statement joins whole tables on unique keys
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from almanac.audit.fields import (
     COIN,
@@ -32,9 +36,6 @@ from almanac.audit.user_rows import Signals
 from almanac.reader import Reader
 from almanac.reading.named_sql import quoted
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _PERIODS: Final = ("is_estimated", "date_type", "date_precision")
 
 
@@ -52,11 +53,11 @@ class JudgedRows:
             first observation of their event.
     """
 
-    findings: "pa.Table"
-    verdicts: "pa.Table"
+    findings: pa.Table
+    verdicts: pa.Table
     naive: dict[str, int]
     used: dict[str, int]
-    before_first: "pa.Array"
+    before_first: pa.Array
 
 
 def judge(
@@ -68,9 +69,6 @@ def judge(
     progress: Callable[[str], None],
 ) -> JudgedRows:
     """Return the verdicts on rows under one basis: what was observed, or also what is claimed."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     progress("finding what was known at each decision")
     places = place(reader, signals, pulls, claimed=claimed)
     placed, naive = places.placed, dict(places.naive)
@@ -128,13 +126,10 @@ def judge(
     )
 
 
-def _row_verdicts(places: Places, worst: "pa.Table", chosen: "pa.Table") -> "pa.Table":
+def _row_verdicts(places: Places, worst: pa.Table, chosen: pa.Table) -> pa.Table:
     """Return the verdict of each row of the caller, in its order."""
-    import numpy
-    import pyarrow as pa
-
     names = pa.array(SEVERITY)
-    severities = numpy.full(len(places.uses), len(names) - 1, numpy.int32)
+    severities = np.full(len(places.uses), len(names) - 1, np.int32)
     severities[worst["use"].to_numpy()] = worst["severity"].to_numpy()
     kept = chosen["use"].to_numpy()
     uses = places.uses.select(["row", "event_id", "decided_at"])
@@ -143,23 +138,18 @@ def _row_verdicts(places: Places, worst: "pa.Table", chosen: "pa.Table") -> "pa.
     return uses.append_column("verdict", names.take(pa.array(severities)))
 
 
-def _rows_of(places: Places, chosen: "pa.Table", wanted: "pa.Table") -> "pa.Array":
+def _rows_of(places: Places, chosen: pa.Table, wanted: pa.Table) -> pa.Array:
     """Return the places, in the caller's table, of uses that count."""
-    import numpy
-    import pyarrow as pa
-
-    is_wanted = numpy.zeros(len(places.uses), bool)
+    is_wanted = np.zeros(len(places.uses), bool)
     is_wanted[wanted["use"].to_numpy()] = True
     kept = chosen["use"].to_numpy()
     return pa.array(places.uses["index"].to_numpy()[kept[is_wanted[kept]]])
 
 
 def _departures(
-    reader: Reader, field: JudgedField, uses: "pa.Table", places: Places, pulls: Pulls
-) -> "pa.Table":
+    reader: Reader, field: JudgedField, uses: pa.Table, places: Places, pulls: Pulls
+) -> pa.Table:
     """Return the findings about the values of one field."""
-    import pyarrow.compute as pc
-
     spans = _spans(reader, field, places)
     columns = ["place", "event_number", "known_from", "is_exact", "value"]
     shown = spans.filter(pc.invert(spans["is_hidden"])).select(columns)
@@ -174,15 +164,12 @@ def _departures(
 def _near_departures(
     reader: Reader,
     field: JudgedField,
-    given: "pa.Table",
-    departed: "pa.Table",
+    given: pa.Table,
+    departed: pa.Table,
     places: Places,
     column: str,
-) -> "pa.Table":
+) -> pa.Table:
     """Return the findings, those of a value that was never known judged by what it is close to."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     verdicts = pa.array(["never_known", "after_last_pull"])
     strange = departed.filter(pc.is_in(departed["verdict"], verdicts))["use"]
     if not len(strange):
@@ -196,8 +183,8 @@ def _near_departures(
 
 
 def _days_departures(
-    reader: Reader, field: JudgedField, given: "pa.Table", places: Places, pulls: Pulls
-) -> "pa.Table":
+    reader: Reader, field: JudgedField, given: pa.Table, places: Places, pulls: Pulls
+) -> pa.Table:
     """Return the findings about the days from the decision until the event."""
     spans = _spans(reader, field, places)
     frames = {"uses": reader.query(SQL["days_read"], frames={"given": given}), "spans": spans}
@@ -205,7 +192,7 @@ def _days_departures(
     return _with_known(reader.query(SQL["days_findings"], values, frames=frames), spans)
 
 
-def _spans(reader: Reader, field: JudgedField, places: Places) -> "pa.Table":
+def _spans(reader: Reader, field: JudgedField, places: Places) -> pa.Table:
     """Return what each version says of a field, in the order of `place`."""
     return reader.query(
         SQL["known_values"].replace("{field}", quoted(field.source)),
@@ -214,20 +201,16 @@ def _spans(reader: Reader, field: JudgedField, places: Places) -> "pa.Table":
     )
 
 
-def _with_known(found: "pa.Table", spans: "pa.Table") -> "pa.Table":
+def _with_known(found: pa.Table, spans: pa.Table) -> pa.Table:
     """Return findings with the value that was known at their decision."""
-    import pyarrow.compute as pc
-
     known_then = pc.coalesce(
         spans["period"].take(found["place"]), as_text(spans["value"].take(found["place"]))
     )
     return found.append_column("known_then", known_then)
 
 
-def _periods(reader: Reader, signals: Signals, index: "pa.ChunkedArray") -> "pa.ChunkedArray":
+def _periods(reader: Reader, signals: Signals, index: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return for each use whether its row says that the date is a period or a deadline."""
-    import pyarrow as pa
-
     given = [name for name in _PERIODS if name in signals.fields]
     if not given:
         return pa.chunked_array([pa.repeat(False, len(index))])
@@ -242,9 +225,7 @@ def _periods(reader: Reader, signals: Signals, index: "pa.ChunkedArray") -> "pa.
     return rows["is_period"]
 
 
-def _no_findings(tz: str) -> "pa.Table":
-    import pyarrow as pa
-
+def _no_findings(tz: str) -> pa.Table:
     texts = ("field", "verdict", "known_then", "used")
     return pa.schema(
         [
@@ -260,9 +241,7 @@ def _reason(verdict: AuditVerdict) -> str | None:
     return verdict.meaning if verdict.group == "unjudged" else None
 
 
-def _severities() -> "pa.Table":
-    import pyarrow as pa
-
+def _severities() -> pa.Table:
     return pa.table(
         {
             "verdict": list(SEVERITY),

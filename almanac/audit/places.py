@@ -3,7 +3,11 @@
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from almanac.audit.fields import COIN, EVENT, FIELDS, JudgedField
 from almanac.audit.user_rows import DECIDED_AT, Signals, is_next_event, is_set
@@ -11,10 +15,6 @@ from almanac.coins import find_pairs
 from almanac.errors import InvalidArgument
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 SQL: Final = NamedStatements("almanac.audit")
 _NEAR: Final = {
@@ -27,11 +27,8 @@ _NEAR: Final = {
 }
 
 
-def read_instants(reader: Reader, given: "pa.Table", name: str) -> "pa.Table":
+def read_instants(reader: Reader, given: pa.Table, name: str) -> pa.Table:
     """Return `given` with `value` read: instant, is_empty, is_naive, is_day, midnight."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = given.schema.field("value").type
     frames = {"given": given}
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -55,11 +52,9 @@ def read_instants(reader: Reader, given: "pa.Table", name: str) -> "pa.Table":
 
 
 def used_keys(
-    reader: Reader, field: JudgedField, given: "pa.Table", name: str
-) -> tuple["pa.Table", int]:
+    reader: Reader, field: JudgedField, given: pa.Table, name: str
+) -> tuple[pa.Table, int]:
     """Return `given` with its column `value` as key and is_read; and how many name no zone."""
-    import pyarrow.compute as pc
-
     if field.kind != "instant":
         return _keys(reader, field, given, are_sets=is_set(name)), 0
     read = read_instants(reader, given, name)
@@ -68,7 +63,7 @@ def used_keys(
     return reader.query(SQL["keys_of_instant"], frames={"given": read}), naive
 
 
-def known_keys(reader: Reader, field: JudgedField, given: "pa.Table") -> "pa.Table":
+def known_keys(reader: Reader, field: JudgedField, given: pa.Table) -> pa.Table:
     """Return the rows of `given` with a key for each value that its column `value` equals."""
     if field.kind == "instant":
         return reader.query(SQL["known_instant_keys"], frames={"given": given})
@@ -81,8 +76,8 @@ def known_keys(reader: Reader, field: JudgedField, given: "pa.Table") -> "pa.Tab
 
 
 def near_values(
-    reader: Reader, field: JudgedField, given: "pa.Table", spans: "pa.Table", name: str
-) -> "pa.Table | None":
+    reader: Reader, field: JudgedField, given: pa.Table, spans: pa.Table, name: str
+) -> pa.Table | None:
     """Return the versions that say nearly the value used: use, place, known_from, is_exact.
 
     None if values of this kind are near nothing.
@@ -97,11 +92,8 @@ def near_values(
     return reader.query(SQL[statement], frames={"uses": given, "spans": spans})
 
 
-def as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
+def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return values as the findings show them; instants in UTC."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_timestamp(column.type):
         zone = column.type.tz and "UTC"
         seconds = column.cast(pa.timestamp("s", column.type.tz), safe=False)
@@ -113,10 +105,8 @@ def as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
 
 
 def _keys(
-    reader: Reader, field: JudgedField, given: "pa.Table", *, are_sets: bool = False
-) -> "pa.Table":
-    import pyarrow as pa
-
+    reader: Reader, field: JudgedField, given: pa.Table, *, are_sets: bool = False
+) -> pa.Table:
     are_sets = are_sets or pa.types.is_list(given.schema.field("value").type)
     if field.kind != "number":
         given = _with_texts(given)
@@ -129,10 +119,8 @@ def _keys(
     return reader.query(SQL[f"keys_of_{field.kind}"], values, frames={"given": given})
 
 
-def _with_texts(given: "pa.Table") -> "pa.Table":
+def _with_texts(given: pa.Table) -> pa.Table:
     """Return a table with its column `value` as texts; lists are joined with commas."""
-    import pyarrow as pa
-
     place = given.schema.get_field_index("value")
     column = given.column(place)
     if pa.types.is_list(column.type):
@@ -140,11 +128,8 @@ def _with_texts(given: "pa.Table") -> "pa.Table":
     return given.set_column(place, "value", column.cast(pa.string()))
 
 
-def joined_lists(column: Any) -> "pa.ChunkedArray":
+def joined_lists(column: Any) -> pa.ChunkedArray:
     """Return lists of texts as texts with commas; NULL stays NULL."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     return pc.binary_join(column.cast(pa.list_(pa.string())), ", ")
 
 
@@ -175,11 +160,11 @@ class Places:
         naive: how many instants name no zone, by column.
     """
 
-    rows: "pa.Table"
-    uses: "pa.Table"
-    placed: "pa.Table"
-    unplaced: "pa.Table"
-    versions: "pa.Table"
+    rows: pa.Table
+    uses: pa.Table
+    placed: pa.Table
+    unplaced: pa.Table
+    versions: pa.Table
     naive: dict[str, int]
 
 
@@ -195,10 +180,6 @@ def pulls_of(reader: Reader) -> Pulls:
 
 def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> Places:
     """Return the uses of all rows and the versions that were known at their decisions."""
-    import numpy
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     naive: dict[str, int] = {}
     rows = _rows(reader, signals, pulls, naive)
     if COIN in signals.columns:
@@ -207,7 +188,7 @@ def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> P
         frames = {"rows": rows, "coin_uses": coin_uses}
         frames["slugs"] = _slugs(reader, named)
         uses = reader.query(SQL["uses"], frames=frames)
-        uses = _with_columns(uses, use=pa.array(numpy.arange(len(uses))))
+        uses = _with_columns(uses, use=pa.array(np.arange(len(uses))))
     else:
         uses = _with_columns(rows, use=rows["index"], slug=rows["coin"])
     versions = reader.query(SQL["versions"], {"claimed": claimed}, frames={"uses": uses})
@@ -218,14 +199,11 @@ def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> P
     return Places(rows, uses, placed, unplaced, versions, naive)
 
 
-def with_slugs(reader: Reader, column: "pa.ChunkedArray") -> "pa.ChunkedArray":
+def with_slugs(reader: Reader, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return lists of coins, as lists or texts, with slugs in place of tickers and names.
 
     What no coin has, or several have, stays.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     is_list = pa.types.is_list(column.type)
     if not is_list and not pa.types.is_string(column.type):
         return column
@@ -252,17 +230,14 @@ def with_slugs(reader: Reader, column: "pa.ChunkedArray") -> "pa.ChunkedArray":
     return pc.coalesce(pa.array(changed.values(), pa.string()).take(place), column)
 
 
-def _divided(uses: "pa.Table", found: "pa.Table") -> tuple["pa.Table", "pa.Table"]:
+def _divided(uses: pa.Table, found: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return the uses whose event was known, with the place of its version, and the others.
 
     Both are in the order of the uses; those with a verdict are in neither.
     """
-    import numpy
-    import pyarrow as pa
-
-    places = numpy.full(len(uses), -1, numpy.int32)
+    places = np.full(len(uses), -1, np.int32)
     places[found["use"].to_numpy()] = found["place"].to_numpy()
-    events = numpy.full(len(uses), -1, numpy.int32)
+    events = np.full(len(uses), -1, np.int32)
     events[found["use"].to_numpy()] = found["event_number"].to_numpy()
     is_known = places >= 0
     is_open = uses["verdict"].is_null().to_numpy(zero_copy_only=False)
@@ -273,19 +248,15 @@ def _divided(uses: "pa.Table", found: "pa.Table") -> tuple["pa.Table", "pa.Table
     return placed, kept.filter(pa.array(is_open & ~is_known))
 
 
-def _with_columns(table: "pa.Table", **columns: Any) -> "pa.Table":
+def _with_columns(table: pa.Table, **columns: Any) -> pa.Table:
     for name, column in columns.items():
         table = table.append_column(name, column)
     return table
 
 
-def _rows(reader: Reader, signals: Signals, pulls: Pulls, naive: dict[str, int]) -> "pa.Table":
-    import numpy
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+def _rows(reader: Reader, signals: Signals, pulls: Pulls, naive: dict[str, int]) -> pa.Table:
     count = signals.table.num_rows
-    columns = {"index": pa.array(numpy.arange(count)), "row": signals.table["row"]}
+    columns = {"index": pa.array(np.arange(count)), "row": signals.table["row"]}
     for name in (EVENT, COIN):
         columns[name] = pa.nulls(count, pa.string())
         if name in signals.columns:
@@ -308,11 +279,8 @@ def _rows(reader: Reader, signals: Signals, pulls: Pulls, naive: dict[str, int])
     return reader.query(SQL["rows"], {"now": pulls.now}, frames={"given": read})
 
 
-def _slugs(reader: Reader, named: "pa.Table") -> "pa.Table":
+def _slugs(reader: Reader, named: pa.Table) -> pa.Table:
     """Return the answer of coin_slugs, with the pairs among the coins."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     values = {"kind": "slug" if reader.coins_are == "slug" else ""}
     slugs = reader.query(SQL["coin_slugs"], values, frames={"named_coins": named})
     texts = pc.unique(named["coin"]).drop_null()
@@ -330,11 +298,8 @@ def _slugs(reader: Reader, named: "pa.Table") -> "pa.Table":
     return pa.concat_tables([slugs, pa.Table.from_pylist(rows, slugs.schema)])
 
 
-def _is_unused(signals: Signals) -> "pa.Array":
+def _is_unused(signals: Signals) -> pa.Array:
     """Return for each row whether it is one of the package's without an event and values."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     count = signals.table.num_rows
     if not is_next_event(signals.columns.get(EVENT)):
         return pa.repeat(False, count)
@@ -351,12 +316,9 @@ def _is_unused(signals: Signals) -> "pa.Array":
 
 
 def _coin_uses(
-    reader: Reader, signals: Signals, rows: "pa.Table", pulls: Pulls, claimed: bool
-) -> "pa.Table":
+    reader: Reader, signals: Signals, rows: pa.Table, pulls: Pulls, claimed: bool
+) -> pa.Table:
     """Return the uses of the rows that name a coin and a date and no event."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     unnamed = rows.filter(pc.and_(pc.is_null(rows["event_id"]), pc.is_null(rows["verdict"])))
     count = unnamed.num_rows
     dates = (

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.compute as pc
+
 from almanac.audit.fields import EVENT, NO_EVENT, VERDICTS
 from almanac.audit.findings import AuditFindings, StoredRows, count_rows
 from almanac.errors import LookAhead
@@ -128,8 +130,6 @@ def universe_counts(audit: AuditFindings) -> dict[str, int]:
     """Return how many events the table lacks, and has too many, at each decision together."""
     found = dict.fromkeys(("absent", "not_selected"), 0)
     if audit.universe is not None:
-        import pyarrow.compute as pc
-
         for row in pc.value_counts(audit.universe.arrow()["problem"]).to_pylist():
             found[row["values"]] = row["counts"]
     return found

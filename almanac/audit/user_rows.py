@@ -4,17 +4,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from almanac.audit.fields import COIN, EVENT, FIELDS, JUDGED
 from almanac.errors import InvalidArgument
 from almanac.results import Result
 from almanac.streams import SLICE_ROWS, Stream, of_table, open_stream, regrouped
 from almanac.user_files import PARQUET, TEXT, CsvFile, column_named, local_path, plain_name
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 NEXT_EVENT: Final = "next_event_id"
 _WRITTEN: Final = {
@@ -143,7 +143,7 @@ class Signals:
         broken: why a row could not be read, by row; it is in `table` without values.
     """
 
-    table: "pa.Table"
+    table: pa.Table
     columns: dict[str, str]
     broken: dict[int, str]
 
@@ -202,13 +202,10 @@ def read_signals(
     return SignalBatches(columns, ignored, stream.rows, batches)
 
 
-def _batches(stream: Stream, columns: dict[str, str], rows_max: int) -> "Iterator[Signals]":
-    import numpy
-    import pyarrow as pa
-
+def _batches(stream: Stream, columns: dict[str, str], rows_max: int) -> Iterator[Signals]:
     first = 1
     for table in stream.slices(list(dict.fromkeys(columns.values())), rows_max):
-        rows = pa.array(numpy.arange(first, first + table.num_rows))
+        rows = pa.array(np.arange(first, first + table.num_rows))
         first += table.num_rows
         yield _signals(table, rows, columns, {})
 
@@ -292,22 +289,17 @@ def _listed(names: list[str]) -> str:
 
 
 def _signals(
-    table: "pa.Table", rows: "pa.Array", columns: dict[str, str], broken: dict[int, str]
+    table: pa.Table, rows: pa.Array, columns: dict[str, str], broken: dict[int, str]
 ) -> Signals:
-    import pyarrow as pa
-
     plain = {name: _plain(table.column(column), column) for name, column in columns.items()}
     return Signals(pa.table({"row": rows, **plain}), columns, broken)
 
 
-def _plain(column: "pa.ChunkedArray", name: str) -> "pa.ChunkedArray":
+def _plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """Return a column as one of the types that are read: text, number, boolean, instant, list.
 
     A length of time is a number of days.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if "string_view" in str(column.type):
         # Polars has texts, categories and lists in this form, which PyArrow can't always cast.
         plain = pa.list_(pa.string()) if "list" in str(column.type) else pa.string()
@@ -347,8 +339,6 @@ def _as_frame(source: Any) -> Any:
 
     An index of instants is the decision if no column is.
     """
-    import pyarrow as pa
-
     if isinstance(source, Result):
         return source.arrow()
     if type(source).__name__ == "LazyFrame":
@@ -370,9 +360,7 @@ def _as_frame(source: Any) -> Any:
         ) from error
 
 
-def _from_pandas(frame: Any, wanted: list[str]) -> "pa.Table":
-    import pyarrow as pa
-
+def _from_pandas(frame: Any, wanted: list[str]) -> pa.Table:
     columns = {}
     for place, name in enumerate(map(str, frame.columns)):
         if name in wanted and name not in columns:
@@ -402,13 +390,11 @@ def _open_csv(
     return SignalBatches(columns, ignored, None, _csv_batches(file, columns, rows_max))
 
 
-def _csv_batches(file: CsvFile, columns: dict[str, str], rows_max: int) -> "Iterator[Signals]":
+def _csv_batches(file: CsvFile, columns: dict[str, str], rows_max: int) -> Iterator[Signals]:
     """Yield the rows of a CSV as texts. A row with a wrong number of fields is broken.
 
     Arrow leaves such a row out.
     """
-    import pyarrow as pa
-
     broken: dict[int, str] = {}
     types = dict.fromkeys(columns.values(), pa.string())
     schema = pa.schema(list(types.items()))
@@ -423,24 +409,21 @@ def _csv_batches(file: CsvFile, columns: dict[str, str], rows_max: int) -> "Iter
 
 
 def _with_broken_rows(
-    table: "pa.Table", first: int, columns: dict[str, str], broken: dict[int, str]
+    table: pa.Table, first: int, columns: dict[str, str], broken: dict[int, str]
 ) -> Signals:
     """Return rows, of which the first has the number `first`, with those that are broken.
 
     Broken rows among them and directly after them are taken out of `broken`.
     """
-    import numpy
-    import pyarrow as pa
-
     here: dict[int, str] = {}
     for row in sorted(broken):
         if row > first + table.num_rows + len(here):
             break
         here[row] = broken.pop(row)
-    rows = numpy.arange(first, first + table.num_rows + len(here))
+    rows = np.arange(first, first + table.num_rows + len(here))
     if here:
-        is_readable = ~numpy.isin(rows, list(here))
-        places = numpy.full(len(rows), -1)
-        places[is_readable] = numpy.arange(table.num_rows)
+        is_readable = ~np.isin(rows, list(here))
+        places = np.full(len(rows), -1)
+        places[is_readable] = np.arange(table.num_rows)
         table = table.take(pa.array(places, mask=~is_readable))
     return _signals(table, pa.array(rows), columns, here)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, timedelta, tzinfo
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -12,7 +12,7 @@ import pandas as pd
 from almanac.errors import InvalidArgument
 from almanac.events import Coins
 from almanac.frames import moments_of
-from almanac.instants import Duration, duration
+from almanac.instants import US, Duration, duration
 from almanac.study.layouts import (
     PriceColumns,
     arrange,
@@ -27,7 +27,6 @@ Bars = Literal["grid", "frame"]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
-MICROSECOND: Final = timedelta(microseconds=1)
 _MISSING: Final = ("", "NA", "N/A", "#N/A", "n/a", "<NA>", "NaN", "nan", "-nan", "NULL", "null")
 _MISSING_TOO: Final = ("None", "-")
 """Texts of a CSV file that are no price; in a column of coins they are tickers."""
@@ -118,7 +117,7 @@ def read_market(given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo) -> Floa
             f"market={given!r} is neither a coin of the prices nor a file; expected one of them, "
             "a Series of prices, or None for the mean of the other coins"
         )
-    bar = prices.bar_us * MICROSECOND
+    bar = prices.bar_us * US
     found = read_prices(
         given, coins="market", bar=bar, stamp=stamp, bars="frame", tz=tz, name="market"
     )
@@ -349,10 +348,10 @@ def _microseconds(index: pd.Index) -> Integers:
 def _bar(instants: Integers, bar: Duration | None, name: str) -> int:
     steps = np.diff(instants)
     if bar is not None:
-        given = duration(bar, "bar") // MICROSECOND
+        given = duration(bar, "bar") // US
         if given <= 0 or (len(steps) and steps.min() < given):
             raise InvalidArgument(
-                f"bar={bar!r}, but {name} has bars that are {steps.min() * MICROSECOND} apart"
+                f"bar={bar!r}, but {name} has bars that are {steps.min() * US} apart"
             )
         return given
     if not len(steps):
@@ -367,7 +366,7 @@ def _grid(starts: Integers, bar_us: int, name: str) -> Integers:
         when = pd.Timestamp(int(starts[off][0]), unit="us", tz="UTC").isoformat()
         raise InvalidArgument(
             f"{name}: {int(off.sum())} of {len(starts)} instants are not whole bars of "
-            f"{bar_us * MICROSECOND} after the first, such as {when}. Name the bar, mend the "
+            f"{bar_us * US} after the first, such as {when}. Name the bar, mend the "
             "instants, or use bars='frame' for a market that closes."
         )
     return np.arange(starts[0], starts[-1] + 1, bar_us, dtype=np.int64)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pandas as pd
 from almanac.coins import Coin
 from almanac.errors import InvalidArgument
 from almanac.events import Basis, Coins, Names, one_of
-from almanac.instants import Duration, duration
+from almanac.instants import ORIGIN, US, Duration, duration
 from almanac.reader import Reader
 from almanac.study.estimates import (
     Draws,
@@ -21,7 +21,7 @@ from almanac.study.estimates import (
     naive_table,
     weigh,
 )
-from almanac.study.prices import MICROSECOND, Bars, Prices, Stamp, read_prices
+from almanac.study.prices import Bars, Prices, Stamp, read_prices
 from almanac.study.report import Study, require, some_names
 from almanac.study.returns import Kind, Model, Returns, Steps, returns_of
 from almanac.study.selection import (
@@ -193,10 +193,9 @@ def _selected(
         basis=request.basis,
         dates=request.dates,
     )
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
     span = (
-        epoch + int(prices.starts[0]) * MICROSECOND,
-        epoch + int(prices.starts[-1] + prices.bar_us - 1) * MICROSECOND,
+        ORIGIN + int(prices.starts[0]) * US,
+        ORIGIN + int(prices.starts[-1] + prices.bar_us - 1) * US,
     )
     return select(reader, prices.coins, filters, span)
 
@@ -252,7 +251,7 @@ def _bars(bound: Bound, name: str, bar_us: int) -> int:
     if isinstance(bound, str) and bound.strip().startswith("-"):
         return -_bars(bound.strip()[1:], name, bar_us)
     length = duration(bound.removeprefix("+") if isinstance(bound, str) else bound, name)
-    return int(length // MICROSECOND // bar_us)
+    return int(length // US // bar_us)
 
 
 def in_words(length: timedelta) -> str:
@@ -280,7 +279,7 @@ def _settings(
         "returns": request.returns,
         "lead": in_words(duration(request.lead, "lead")),
         "basis": "given" if request.events is not None else request.basis,
-        "bar": in_words(prices.bar_us * MICROSECOND),
+        "bar": in_words(prices.bar_us * US),
         "window": f"bars {spans.first:+d} to {spans.last:+d} from that of the event",
         "estimation": f"{spans.estimation} bars, at least {spans.least} with a return",
         "gap": f"{spans.gap} bars",
