@@ -394,8 +394,8 @@ def audit(
 
     options = AuditOptions(
         signals=signals,
-        decided_at=decided_at,
-        fields=field or (),
+        decided_at=decided_at and _decode(decided_at, "--decided-at"),
+        fields=[_decode(text, "--field") for text in field or ()],
         basis=basis.value,
         tz=tz,
         html=html,
@@ -403,7 +403,7 @@ def audit(
         is_strict=strict,
         max_unjudged=max_unjudged,
         require=require or (),
-        universe=universe or (),
+        universe=[_decode(text, "--universe") for text in universe or ()],
         limit=limit,
     )
     raise typer.Exit(run_audit(_warehouse(home), options, sys.stdout.write))

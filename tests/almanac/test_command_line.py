@@ -244,6 +244,27 @@ def test_names_of_coins_are_utf_8_in_the_c_locale(home: Path) -> None:
         assert done.stderr.startswith("almanac: no coin has the slug, symbol or name ")
 
 
+def test_audit_options_are_utf_8_in_the_c_locale(home: Path, tmp_path: Path) -> None:
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    rows = tmp_path / "rows.csv"
+    rows.write_text("event_id,żółć,wynik\nnone,2026-03-02T00:00:00Z,5\n", "utf-8")
+    words = ["audit", str(rows), "--decided-at", "żółć", "--field", "wynik=impact", "--json"]
+    for more, code, message in (
+        ([], 0, ""),
+        (["--field", "ść=impact"], 2, "has no column"),
+        (["--universe", "within=7d", "--universe", "coins=ść"], 2, "no coin has the slug"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "almanac.command_line", *words, *more, "--home", str(home)],
+            env={**os.environ, **locale},
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, message in done.stderr) == (code, True), done.stderr
+        if not more:
+            assert json.loads(done.stdout)["columns"]["decided_at"] == "żółć"
+
+
 def test_a_table_that_does_not_fit_into_memory_is_an_error(home: Path) -> None:
     rows = "SELECT repeat('x', 2000000) FROM range(170)"
     with process_of(home, rows, "-F", "table", "--memory", "100MB", "--limit", "999") as large:
