@@ -13,6 +13,7 @@ from rich.text import Text
 from almanac.console import fail, people, warnings
 from almanac.forms import escaped_in_json, fitted, plain_line
 from resources import waits
+from warehouse import phases
 
 if TYPE_CHECKING:
     from warehouse.batch_problems import BatchProblem
@@ -30,6 +31,18 @@ def print_json(value: Any) -> None:
     """Write one JSON value on a line, and flush it."""
     sys.stdout.write(escaped_in_json(msgspec.json.encode(value).decode()) + "\n")
     sys.stdout.flush()
+
+
+@contextmanager
+def show_phases(title: str) -> Iterator[None]:
+    """Show the phase of a merge, and how much of it is done, beside a title."""
+    with people.status(f"{title} ...") as status:
+
+        def show(phase: str, done: int, total: int) -> None:
+            status.update(f"{title}: {phase} {done:,} of {total:,} ...")
+
+        with phases.listening(show):
+            yield
 
 
 def progress(count: str, *, quiet: bool) -> Progress:

@@ -21,7 +21,7 @@ from almanac.errors import InvalidArgument
 from almanac.user_files import refuse_hidden_records
 from catalog.contract.plans import PLANS
 from pipeline.cli.options import date_option, instant_option
-from pipeline.console import print_json, show_problems
+from pipeline.console import print_json, show_phases, show_problems
 from pipeline.home_location import locate_existing_home
 from pipeline.settings import read_settings
 from resources.inbox.deliveries import LandedDeliveries, land_deliveries
@@ -48,7 +48,7 @@ def merge(as_json: JsonOption = False) -> None:
     """
     home = locate_existing_home()
     landed, unusable = LandedDeliveries(), None
-    with people.status("Merging ..."):
+    with show_phases("Merging"):
         try:
             landed = land_deliveries(home, utc_now)
         except InboxUnusable as error:
@@ -70,16 +70,8 @@ def replay(as_json: JsonOption = False) -> None:
     quarantined now.
     """
     home = locate_existing_home()
-    folded = 0
-
-    def step(name: str) -> None:
-        nonlocal folded
-        if name == "merge:day_written":
-            folded += 1
-            status.update(f"Replaying: {folded} days ...")
-
-    with people.status("Replaying ...") as status:
-        report = merging.replay(home, step=step)
+    with show_phases("Replaying"):
+        report = merging.replay(home)
     show_report(home, report, as_json=as_json)
 
 

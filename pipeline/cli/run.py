@@ -29,6 +29,7 @@ from warehouse import queries
 from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
+from warehouse.phases import listening
 
 if TYPE_CHECKING:
     from pipeline.daily_run import RunInstant, RunSummary
@@ -110,6 +111,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
         bar.add_task("opening", total=len(instants))
         show = _ProgressDisplay(bar)
         service.on_page = show.page
+        held.enter_context(listening(show.phase))
         try:
             run_summary = run_days(settings, service, instance, instants, on_instant=show.instant)
         except RunFailed as error:
@@ -154,6 +156,9 @@ class _ProgressDisplay:
     def page(self, feed: str, rows: int, total: int | None) -> None:
         of = "" if total is None else f" of {total:,}"
         self._progress.update(self._task, description=f"{self._at}  {feed} {rows:,}{of}")
+
+    def phase(self, name: str, done: int, total: int) -> None:
+        self._progress.update(self._task, description=f"{self._at}  {name} {done:,} of {total:,}")
 
 
 def _show(summary: dict[str, Any]) -> None:
