@@ -61,6 +61,8 @@ from warehouse.normalise.staging import BatchCounts, EventTables, Sink, Unchange
 from warehouse.schema.columns import BIT, GROUPS, plan_named, shown_by
 from warehouse.sql import Statements
 
+_SQL = Statements(__package__, GROUPS)
+
 _CHUNK_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 4_096
 
@@ -96,12 +98,9 @@ def read_export(
                     raise HtmlBody
                 case "json":
                     counts.note("JSON in place of CSV")
-                    sink = tables.sink()
-                    read_lists(
-                        landing.pages(manifest, max_bytes=bounds.PAGE_BYTES), rows.row, sink, counts
-                    )
-                    sink.close()
-                    counts.rejected = sink.rejected
+                    bodies = landing.pages(manifest, max_bytes=bounds.PAGE_BYTES)
+                    with tables.sink().filling(counts) as sink:
+                        read_lists(bodies, rows.row, sink, counts)
                 case _:
                     _CsvExport(source, tables, rows, unchanged, counts, known, trusted).read()
     except UnreadableBody as error:
@@ -121,7 +120,7 @@ def _source(landing: Landing, manifest: Manifest) -> Iterator[CsvSource]:
             file.write(chunk)
         file.flush()
         path = Path(file.name)
-        yield CsvSource(path, "none", lambda: _chunks_of(path))
+        yield CsvSource(path, "none", lambda: _read_chunks(path))
 
 
 @dataclass(slots=True)
@@ -190,17 +189,16 @@ class _CsvExport:
             self.tables.empty()
         self.unchanged.forget()
         counts.arrived = 0
-        sink = self.tables.sink()
-        arrived = read_tolerantly(self.source, columns, rows, lists, sink, counts)
-        sink.close()
-        counts.arrived, counts.rejected = arrived, sink.rejected
+        with self.tables.sink().filling(counts) as sink:
+            arrived = read_tolerantly(self.source, columns, rows, lists, sink, counts)
+        counts.arrived = arrived
         return why
 
     def _read_quickly(self, reading: Reading) -> str | None:
         """Read with DuckDB and count the records in parallel; return why that failed, or None."""
         counts = self.counts
         with ThreadPoolExecutor(1) as pool:
-            counting = pool.submit(_counted, self.source)
+            counting = pool.submit(_count_quickly, self.source)
             read = read_quickly(self.tables, self.source, reading, self.unchanged)
             counter = counting.result()
         if isinstance(read, str):
@@ -213,7 +211,7 @@ class _CsvExport:
         return None if read == counts.arrived else f"{read} rows read of {counts.arrived}"
 
 
-def _counted(source: CsvSource) -> QuickCounter:
+def _count_quickly(source: CsvSource) -> QuickCounter:
     counter = QuickCounter()
     for chunk in source.chunks():
         counter.feed(chunk)
@@ -228,13 +226,11 @@ def _head(chunks: Iterator[bytes]) -> bytes:
     return head
 
 
-def _chunks_of(path: Path) -> Iterator[bytes]:
+def _read_chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk
 
-
-_SQL = Statements(__package__, GROUPS)
 
 REJECTED_SHARE: Final = 0.01
 REJECTED_LEAST: Final = 10
@@ -318,9 +314,8 @@ def _events(
         counts = read_export(landing, manifest, tables, rows, unchanged, known, trusted=trusted)
     else:
         counts = BatchCounts()
-        sink = tables.sink()
         bodies = landing.pages(manifest, max_bytes=bounds.PAGE_BYTES)
-        with _noting(counts):
+        with tables.sink().filling(counts) as sink, _noting(counts):
             match manifest.feed:
                 case "events":
                     read_lists(bodies, rows.row, sink, counts)
@@ -330,8 +325,6 @@ def _events(
                     read_cancellations(bodies, sink, counts)
                 case _:
                     read_deliveries(bodies, rows, sink, counts)
-        sink.close()
-        counts.rejected = sink.rejected
     read, unread, ids = tables.counts()
     if unread:
         tables.reject()
@@ -346,15 +339,13 @@ def _lists(
 ) -> NormalisedBatch:
     for name in ("rejected", manifest.feed):
         connection.execute(_SQL[f"create_{name}"])
-    sink = Sink(connection, manifest.batch_id, _SQL[f"insert_{manifest.feed}"], {})
     counts = BatchCounts()
     make = CoinRows(_plan(manifest)).row if manifest.feed == "coins" else category_row
-    with _noting(counts):
-        read_lists(landing.pages(manifest, max_bytes=bounds.PAGE_BYTES), make, sink, counts)
-    sink.close()
-    count = _SQL[f"count_{manifest.feed}"]
-    good, ids = connection.execute(count).fetchall()[0]
-    counts.rejected = sink.rejected
+    bodies = landing.pages(manifest, max_bytes=bounds.PAGE_BYTES)
+    target = Sink(connection, manifest.batch_id, _SQL[f"insert_{manifest.feed}"], {})
+    with target.filling(counts) as sink, _noting(counts):
+        read_lists(bodies, make, sink, counts)
+    ((good, ids),) = connection.execute(_SQL[f"count_{manifest.feed}"]).fetchall()
     return _account(counts, good, counts.rejected, good - ids)
 
 

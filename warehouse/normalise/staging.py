@@ -7,6 +7,8 @@ until anything else about its event is accepted.
 """
 
 import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
@@ -31,6 +33,22 @@ _BYTES: Final = 8 << 20
 _ENCODER: Final = msgspec.json.Encoder()
 
 
+class BatchCounts:
+    """The rows that arrived, counted from the pages themselves, and the faults of the pages."""
+
+    def __init__(self) -> None:
+        self.arrived = 0
+        self.rejected = 0
+        self.ignored = 0
+        self.notes: dict[str, None] = {}
+        self.faults: list[str] = []
+        self.flagged: str | None = None
+        self.learnt: ListSeparators | None = None
+
+    def note(self, words: str) -> None:
+        self.notes[words] = None
+
+
 class Sink:
     """Collects rows and inserts them. `insert` is the statement, `values` its parameters."""
 
@@ -41,13 +59,18 @@ class Sink:
         insert: str | duckdb.Statement,
         values: dict[str, Any],
     ) -> None:
-        self._connection = connection
-        self._batch_id = batch_id
-        self._insert = insert
-        self._values = values
-        self._good = _Chunk()
-        self._bad = _Chunk()
+        rejected = {"batch_id": batch_id}
+        self._good = _Chunk(lambda rows: connection.execute(insert, values | rows))
+        self._bad = _Chunk(lambda rows: connection.execute(_SQL["reject_rows"], rejected | rows))
         self.rejected = 0
+
+    @contextmanager
+    def filling(self, counts: BatchCounts) -> Iterator["Sink"]:
+        """Yield the sink; at the end insert the rest, and count the rejected rows."""
+        yield self
+        self._good.flush()
+        self._bad.flush()
+        counts.rejected = self.rejected
 
     def add(self, row: dict[str, Any]) -> None:
         """Add one row.
@@ -63,8 +86,6 @@ class Sink:
             raise BadRow(f"a row of {len(encoded)} bytes; expected at most {bounds.ROW_BYTES}")
         if b"\\u0000" in encoded and holds_nul(row):
             raise BadRow("a text contains the character NUL")
-        if self._good.full(encoded):
-            self._flush_good()
         self._good.add(encoded)
 
     def reject(self, position: int, reason: str, raw: Any) -> None:
@@ -76,57 +97,27 @@ class Sink:
         if len(text) > RAW_MAX:
             reason, text = f"{reason} (raw text cut)", text[:RAW_MAX]
         row = {"position": position, "reason": storable_text(reason), "raw": storable_text(text)}
-        encoded = _ENCODER.encode(row)
-        if self._bad.full(encoded):
-            self._flush_bad()
-        self._bad.add(encoded)
-
-    def close(self) -> None:
-        self._flush_good()
-        self._flush_bad()
-
-    def _flush_good(self) -> None:
-        if self._good.rows:
-            self._connection.execute(self._insert, {**self._values, "rows": self._good.drain()})
-
-    def _flush_bad(self) -> None:
-        if self._bad.rows:
-            values = {"batch_id": self._batch_id, "rows": self._bad.drain()}
-            self._connection.execute(_SQL["reject_rows"], values)
+        self._bad.add(_ENCODER.encode(row))
 
 
 class _Chunk:
-    def __init__(self) -> None:
-        self.rows: list[bytes] = []
+    """Encoded rows that are inserted together; `insert` receives them as a parameter."""
+
+    def __init__(self, insert: Callable[[dict[str, str]], object]) -> None:
+        self._insert = insert
+        self._rows: list[bytes] = []
         self._bytes = 0
 
-    def full(self, more: bytes) -> bool:
-        return len(self.rows) >= _ROWS or (bool(self.rows) and self._bytes + len(more) > _BYTES)
-
     def add(self, row: bytes) -> None:
-        self.rows.append(row)
+        if len(self._rows) >= _ROWS or self._bytes + len(row) > _BYTES:
+            self.flush()
+        self._rows.append(row)
         self._bytes += len(row)
 
-    def drain(self) -> str:
-        text = b"[" + b",".join(self.rows) + b"]"
-        self.rows, self._bytes = [], 0
-        return text.decode()
-
-
-class BatchCounts:
-    """The rows that arrived, counted from the pages themselves, and the faults of the pages."""
-
-    def __init__(self) -> None:
-        self.arrived = 0
-        self.rejected = 0
-        self.ignored = 0
-        self.notes: dict[str, None] = {}
-        self.faults: list[str] = []
-        self.flagged: str | None = None
-        self.learnt: ListSeparators | None = None
-
-    def note(self, words: str) -> None:
-        self.notes[words] = None
+    def flush(self) -> None:
+        if self._rows:
+            self._insert({"rows": (b"[" + b",".join(self._rows) + b"]").decode()})
+        self._rows, self._bytes = [], 0
 
 
 _BITS: Final = {f"{name}_bit": BIT[name] for name in ("title", "date", "impact", "impact_band")}
@@ -216,11 +207,6 @@ class UnchangedRecords:
         self._is_on = False
         self.count = 0
         """Number of unchanged records in the current batch."""
-
-    @property
-    def is_on(self) -> bool:
-        """Whether unchanged records were searched in the current batch."""
-        return self._is_on
 
     def begin(self) -> None:
         """Begin a batch, without any unchanged record so far."""
