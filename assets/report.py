@@ -25,7 +25,7 @@ from assets.published import (
 )
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
-from warehouse.publish.published import read_published
+from warehouse.publish.published_file import read_published
 from warehouse.queries import connected
 
 

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.http.redaction import LEAST_CHARS, redactor_for
 from warehouse.errors import HomeRefused
-from warehouse.files.file_modes import (
+from warehouse.files.storage import (
     close_to_others,
     keep_private,
     open_to_others,

@@ -40,7 +40,7 @@ from pipeline.configuration.types import (
     secret_of,
 )
 from resources.service_address import checked_base_url, checked_key
-from warehouse.files.file_modes import others_may_write
+from warehouse.files.storage import others_may_write
 
 if TYPE_CHECKING:
     from resources.http.network import Network

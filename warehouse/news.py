@@ -17,8 +17,7 @@ import msgspec
 from warehouse.errors import BatchFailed, WarehouseError
 from warehouse.files.documents import put_note, read_note
 from warehouse.history.change_log import ChangeLog, DayFile
-from warehouse.history.checkpoints import Checkpoints
-from warehouse.history.day import follow
+from warehouse.history.day import Checkpoints, follow
 from warehouse.history.fold import Fold
 from warehouse.history.observations import order_observations
 from warehouse.home import Home

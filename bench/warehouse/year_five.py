@@ -20,7 +20,7 @@ from bench.warehouse.ours import SOURCE
 from catalog.contract.plans import day_end
 from warehouse.files import lake_paths
 from warehouse.history.change_log import ChangeLog
-from warehouse.history.checkpoints import State
+from warehouse.history.day import State
 from warehouse.home import Home
 from warehouse.landing.batches import Scope
 from warehouse.landing.landing import Pull

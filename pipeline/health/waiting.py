@@ -17,7 +17,7 @@ from warehouse.history.change_log import ChangeLog, DayFile, read_records
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.news import quiet_batches
-from warehouse.publish.published import PublishedFile, published_batches, read_published
+from warehouse.publish.published_file import PublishedFile, published_batches, read_published
 
 STUCK_AFTER: Final = timedelta(hours=1)
 """Merges are requested within a minute and take seconds."""

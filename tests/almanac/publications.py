@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tests.warehouse.answers.handmade import PUBLISHED, Absence, Handmade, Known
 from warehouse.publish.contents import declare
-from warehouse.publish.staged_file import StagedFile
+from warehouse.publish.published_file import StagedFile
 from warehouse.schema import ddl
 from warehouse.schema.tables import INTERNAL, TABLES
 from warehouse.sql import USUAL_LIMITS

@@ -10,7 +10,7 @@
     lake/events/_sha256.json, _rewriting.json
 
 Belongs here: names, and parsing the date or month in a name. Does not: the content of the files
-(warehouse/history, warehouse/publish/lake_events.py).
+(warehouse/history, warehouse/publish/lake_files.py).
 """
 
 from contextlib import suppress

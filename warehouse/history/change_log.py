@@ -24,10 +24,10 @@ from warehouse.errors import LakeDamaged
 from warehouse.files import lake_paths
 from warehouse.files.documents import find_damage, format_document, hash_file, read_sealed, seal
 from warehouse.files.storage import Storage
-from warehouse.history.checkpoints import choose_checkpoints
+from warehouse.history.day import choose_checkpoints
 from warehouse.home import Home
 from warehouse.landing.batches import Feed
-from warehouse.publish import lake_events
+from warehouse.publish import lake_files
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal, open_for_footers
 
@@ -397,10 +397,10 @@ def list_files(lake: Storage, days: list[DayFile]) -> LakeFiles:
             for name, sha256 in day_file.head.files.items()
             if day_file.day in kept or not name.startswith(f"{lake_paths.CHECKPOINTS}/")
         }
-    unsettled = lake_events.unsettled_months(lake)
+    unsettled = lake_files.unsettled_months(lake)
     hashes |= {
         lake_paths.month_name(month): sha256
-        for month, sha256 in lake_events.read_hashes(lake).items()
+        for month, sha256 in lake_files.read_hashes(lake).items()
         if month not in unsettled
     }
     names = map(lake_paths.month_name, unsettled)

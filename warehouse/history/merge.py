@@ -36,8 +36,7 @@ from warehouse.history.change_log import (
     remove_surplus,
     write_head,
 )
-from warehouse.history.checkpoints import Checkpoints, choose_checkpoints
-from warehouse.history.day import DayReport, DayWriter, follow
+from warehouse.history.day import Checkpoints, DayReport, DayWriter, choose_checkpoints, follow
 from warehouse.history.fold import Fold
 from warehouse.history.observations import Outcome
 from warehouse.home import Home

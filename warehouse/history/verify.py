@@ -38,13 +38,13 @@ from warehouse.history.change_log import (
     list_files,
     read_head,
 )
-from warehouse.history.checkpoints import Checkpoints
+from warehouse.history.day import Checkpoints
 from warehouse.history.fold import Fold
 from warehouse.history.merge import replay
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import MARKER, MARKERS
-from warehouse.publish.staged_file import NOTE, read_published_hashes
+from warehouse.publish.published_file import NOTE, read_published_hashes
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from warehouse.phases import report_phase
-from warehouse.publish.inputs import Inputs, LocalState
-from warehouse.publish.staged_file import StagedFile, Values, parameters
+from warehouse.publish.lake_files import Inputs, LocalState
+from warehouse.publish.published_file import StagedFile, Values, parameters
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS, NAMES
 from warehouse.schema.tables import (
@@ -40,8 +40,6 @@ from warehouse.schema.tables import (
 from warehouse.schema.views import INTERNAL_MACROS, MACROS, VIEWS
 from warehouse.sql import MakingLimits, Statements
 
-FACT: Final = "content:"
-"""Begins the names of these facts."""
 _STAMPS: Final = frozenset({"last_seen_at", "content_at", "updated_at", "last_verified_at"})
 _HASHED: Final = tuple(table for table in TABLES if table.delta != "local")
 _SUMMED: Final = frozenset[DeltaRule]({"batches", "days"})
@@ -68,13 +66,6 @@ def update_contents(
         if table.name in differed
         else before[table.name]
         for table in _HASHED
-    }
-
-
-def read_contents(facts: Mapping[str, str]) -> dict[str, str]:
-    """Return the contents that the facts of a file have, by table."""
-    return {
-        name.removeprefix(FACT): value for name, value in facts.items() if name.startswith(FACT)
     }
 
 

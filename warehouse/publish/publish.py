@@ -22,19 +22,17 @@ from warehouse.clock import utc_now
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.phases import Step
-from warehouse.publish import lake_events
+from warehouse.publish import lake_files
 from warehouse.publish.contents import (
-    FACT,
     DoesNotFit,
     apply_changes,
     begin_file,
     fill_tables,
     hash_contents,
-    read_contents,
     replace_local_tables,
     update_contents,
 )
-from warehouse.publish.inputs import (
+from warehouse.publish.lake_files import (
     STATE,
     Inputs,
     LakeDay,
@@ -42,8 +40,15 @@ from warehouse.publish.inputs import (
     find_inputs,
     find_local_state,
 )
-from warehouse.publish.published import PUBLISHED_AT
-from warehouse.publish.staged_file import StagedFile, note_published, put_in_place, staging
+from warehouse.publish.published_file import (
+    FACT,
+    PUBLISHED_AT,
+    StagedFile,
+    note_published,
+    put_in_place,
+    read_contents,
+    staging,
+)
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import INTERNAL, TABLES
@@ -225,7 +230,7 @@ class _Publication:
         self._refuse_misfit(facts)
         first_day = _first_changed(staged.run(_SQL["list_published_chain"]), self.chain)
         same = first_day is None and facts["local"] == self.local.fingerprint
-        if same and not lake_events.unsettled_months(self.lake):
+        if same and not lake_files.unsettled_months(self.lake):
             return PublishReport("none", rows=_rows(staged), contents=read_contents(facts))
         months: set[str] = set()
         contents = read_contents(facts)
@@ -239,7 +244,7 @@ class _Publication:
             differed = apply_changes(staged, inputs, first_day, same_state)
             check(staged, inputs, everything=False)
             contents = update_contents(staged, contents, differed)
-            months = lake_events.changed_months(staged)
+            months = lake_files.changed_months(staged)
             new_facts |= _made_from(inputs)
         if facts["local"] != self.local.fingerprint:
             replace_local_tables(staged, self.local)
@@ -268,7 +273,7 @@ class _Publication:
         contents = {FACT + name: content for name, content in report.contents.items()}
         _note(staged, {**facts, **contents})
         staged.commit()
-        report.months = lake_events.write_events(staged, self.lake, months)
+        report.months = lake_files.write_events(staged, self.lake, months)
         self.step("publish:lake_events_written")
         last = {PUBLISHED_AT: self.now().isoformat()}
         if report.mode == "full":
@@ -280,7 +285,7 @@ class _Publication:
         note_published(self.notes, staged.path, self.warehouse)
         put_in_place(staged.path, self.warehouse)
         self.step("publish:renamed")
-        lake_events.settle(self.lake)
+        lake_files.settle(self.lake)
         return report
 
 

@@ -14,7 +14,7 @@ from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.small_home import SmallHome
 from tests.test_cli import ALMANAC, ROOT, environment
-from warehouse.files.file_modes import close_for_writing, readable_by_others
+from warehouse.files.storage import close_for_writing, readable_by_others
 
 
 def start(home: Path, *words: str, umask: int = 0o022, **given: str) -> str:

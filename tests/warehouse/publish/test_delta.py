@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.publish import contents as publish_contents
-from warehouse.publish import lake_events
+from warehouse.publish import lake_files
 from warehouse.schema import ddl
 from warehouse.schema.tables import FIRST_OBSERVED, PUBLISHED, TABLES, Table
 
@@ -126,7 +126,7 @@ def check_history(
     lake.set_plans([*before[:kept], *after])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(publish_contents, "ROWS_ALWAYS", whole_above)
-        patched.setattr(lake_events, "SORTED_ABOVE", sorted_above)
+        patched.setattr(lake_files, "SORTED_ABOVE", sorted_above)
         report = lake.publish()
     if whole_above and lake.chain:
         assert report.mode != "full"

@@ -9,7 +9,7 @@ import pytest
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.publish.test_delta import lake_events_differ
 from warehouse.files.storage import Storage
-from warehouse.publish import lake_events
+from warehouse.publish import lake_files
 from warehouse.schema.columns import AS_OF
 
 # Seed n (0 to 6) dates an event 20 n days after the first of May.
@@ -26,7 +26,7 @@ def published(sorted_above: int, tmp_path_factory: pytest.TempPathFactory) -> Sm
     small = SmallLake(tmp_path_factory.mktemp("published"))
     small.set_plans(HISTORY)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lake_events, "SORTED_ABOVE", sorted_above)
+        patched.setattr(lake_files, "SORTED_ABOVE", sorted_above)
         small.publish()
     return small
 
@@ -35,7 +35,7 @@ def published(sorted_above: int, tmp_path_factory: pytest.TempPathFactory) -> Sm
 def lake(
     published: SmallLake, sorted_above: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> SmallLake:
-    monkeypatch.setattr(lake_events, "SORTED_ABOVE", sorted_above)
+    monkeypatch.setattr(lake_files, "SORTED_ABOVE", sorted_above)
     return published.copied(tmp_path)
 
 
@@ -118,7 +118,7 @@ def test_a_month_has_the_same_bytes_whether_its_events_were_sorted_before_or_not
     lake.set_plans([Plan(tuple(Op(event, seed=event % 11) for event in range(30, 0, -1)))])
     files: list[dict[str, bytes]] = []
     for above in (0, 8):
-        monkeypatch.setattr(lake_events, "SORTED_ABOVE", above)
+        monkeypatch.setattr(lake_files, "SORTED_ABOVE", above)
         lake.publish(full=True)
         files.append({name: lake.storage.read(name) for name in lake.storage.names("events")})
     assert len(files[0]) > 4

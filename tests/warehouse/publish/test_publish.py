@@ -15,8 +15,8 @@ from warehouse.errors import WarehouseError
 from warehouse.files.documents import hash_file
 from warehouse.publish import publish as publish_module
 from warehouse.publish.contents import fill_query, published_values
-from warehouse.publish.inputs import Inputs, find_local_state
-from warehouse.publish.staged_file import parameters
+from warehouse.publish.lake_files import Inputs, find_local_state
+from warehouse.publish.published_file import parameters
 from warehouse.queries import connected, run_sql
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS

@@ -1,25 +1,31 @@
-"""The files that a publication reads, by the names of the statements' parameters.
+"""The files that a publication reads, and the events by month that it writes to the lake.
 
-They are the files of the lake, and this machine's logs of its own requests, which are outside the
-lake and not rebuilt by a replay:
+    state/requests/*.jsonl    state/usage.jsonl       this machine's logs, which no replay rebuilds
+    lake/events/event_month=YYYY-MM/events.parquet    for engines that read Parquet
+    lake/events/_sha256.json                          the hash of each month's file
 
-    state/requests/*.jsonl    state/usage.jsonl
-
-Belongs here: which files exist, and whether they changed. Does not: their columns (tables), their
-use (publish).
+The events have the columns of `events_as_of` without `missing_since` and `last_pull_at`. A month is
+rewritten if an event in it differs from the published one. During the write a marker names the
+months: after a crash the next publication rewrites them too, whatever the comparison finds.
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+import msgspec
 
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files import lake_paths
-from warehouse.files.documents import find_damage
+from warehouse.files.documents import find_damage, format_document, hash_file, read_sealed, seal
 from warehouse.files.storage import Storage
-from warehouse.sql import literal
+from warehouse.phases import report_phase
+from warehouse.publish.published_file import StagedFile
+from warehouse.schema.columns import GROUPS
+from warehouse.sql import Statements, literal
 
 STATE = ("events", "coins", "categories", "cancellations", "labels")
 """The files of a checkpoint that are read; also the parameters they are bound to."""
@@ -157,3 +163,104 @@ def find_local_state(folder: Path | None) -> LocalState:
             f"{path.name}:{stat.st_size}:{stat.st_mtime_ns}" for path, stat in stats
         ),
     )
+
+
+_SQL = Statements(__package__, GROUPS)
+
+SORTED_ABOVE: Final = 8
+"""With more months than this, sorting all events once is cheaper than one scan per month."""
+_SIDE_BY_SIDE: Final = 4
+"""Months written in parallel: while one waits for the disk, others are compressed."""
+
+
+class _MonthHashes(msgspec.Struct, frozen=True, kw_only=True):
+    months: dict[str, str]
+
+
+def changed_months(staged: StagedFile) -> set[str]:
+    """Return the months of events that a delta found to differ."""
+    return {month for (month,) in staged.run(_SQL["find_changed_months"])}
+
+
+def write_events(staged: StagedFile, lake: Storage, months: set[str] | None) -> int:
+    """Rewrite some months, or all, and return their number; a month without events is removed.
+
+    The staged data must be committed.
+    """
+    if months is not None:
+        months = months | unsettled_months(lake)
+        if not months:
+            return 0
+    try:
+        known = read_hashes(lake)
+    except LakeDamaged:
+        known = {}
+    if not known:
+        months = None  # It is not known which of them are unchanged.
+    filled = {month for (month,) in staged.run(_SQL["list_months"])}
+    touched = months if months is not None else filled | _existing_months(lake)
+    lake.put(lake_paths.EVENTS_MARKER, msgspec.json.encode(sorted(touched)))
+    for month in touched - filled:
+        lake.remove_folder(lake_paths.month_folder(month))
+    written = _write_months(staged, lake, sorted(touched & filled))
+    kept = {month: sha256 for month, sha256 in known.items() if month not in touched}
+    months_now = dict(sorted({**kept, **written}.items()))
+    lake.put(lake_paths.EVENTS_HASHES, seal(format_document(_MonthHashes(months=months_now))))
+    return len(touched)
+
+
+def read_hashes(lake: Storage) -> dict[str, str]:
+    """Return the sha256 of each month's file; none if none is recorded.
+
+    Raises:
+        LakeDamaged: the record changed after it was written.
+    """
+    path = lake.path(lake_paths.EVENTS_HASHES)
+    if not path.exists():
+        return {}
+    try:
+        return read_sealed(path.read_bytes(), _MonthHashes).months
+    except (OSError, ValueError) as error:
+        raise LakeDamaged(
+            f"{lake_paths.EVENTS_HASHES} of the lake can't be read: {error}. "
+            "`almanac replay` makes it again."
+        ) from error
+
+
+def settle(lake: Storage) -> None:
+    """Remove the marker of rewritten months, once the matching warehouse is published."""
+    lake.remove(lake_paths.EVENTS_MARKER)
+
+
+def unsettled_months(lake: Storage) -> set[str]:
+    """Return the months that may differ from the published ones, since a publication failed."""
+    if not lake.exists(lake_paths.EVENTS_MARKER):
+        return set()
+    try:
+        return set(msgspec.json.decode(lake.read(lake_paths.EVENTS_MARKER), type=list[str]))
+    except (OSError, ValueError):
+        return _existing_months(lake)  # It is not known which months it named.
+
+
+def _write_months(staged: StagedFile, lake: Storage, months: list[str]) -> dict[str, str]:
+    """Write some months; return the sha256 of each file."""
+    is_sorted = len(months) > SORTED_ABOVE
+    staged.run(_SQL["create_lake_events_by_date" if is_sorted else "create_lake_events"])
+
+    def write(month: str) -> str:
+        with lake.writing(lake_paths.month_name(month)) as file:
+            values = {"month": month, "file": str(file)}
+            staged.run_beside(_SQL["write_month"], values)
+            return hash_file(file)
+
+    hashes: dict[str, str] = {}
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        for month, sha256 in zip(months, pool.map(write, months), strict=True):
+            report_phase("write months", len(hashes), len(months))
+            hashes[month] = sha256
+    return hashes
+
+
+def _existing_months(lake: Storage) -> set[str]:
+    months = map(lake_paths.parse_month, lake.folders(lake_paths.EVENTS))
+    return {month for month in months if month is not None}

@@ -1,32 +1,38 @@
-"""A warehouse file under construction, beside the one that readers have open.
+"""The published file: under construction, put in place, and read for its own facts.
 
 It takes the published name in one synced rename, or is removed. Its sha256 is recorded in another
 file before the rename, together with the hash of the previous file, so the published file is known
 whichever of the two a crash leaves. If the record is lost, the next publication writes it again.
 
     state/published.json
-
-Belongs here: opening, binding, closing, renaming. Does not: the content (full, delta).
 """
 
 import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import duckdb
 import msgspec
 
-from almanac.reading.attached_file import remove_abandoned_links, set_aside_foreign_wal
+from almanac.reading.attached_file import (
+    attach_published,
+    remove_abandoned_links,
+    set_aside_foreign_wal,
+)
+from almanac.reading.connections import open_memory
 from warehouse.files.documents import format_document, hash_file, read_sealed, seal
-from warehouse.files.file_modes import close_for_writing
-from warehouse.files.storage import Storage, make_folders, sync
+from warehouse.files.storage import Storage, close_for_writing, make_folders, sync
 from warehouse.schema import ddl
-from warehouse.sql import MakingLimits, open_spilling, parse
+from warehouse.schema.columns import GROUPS
+from warehouse.sql import MakingLimits, Statements, open_spilling, parse
 
 NOTE: Final = "published.json"
 
@@ -170,3 +176,64 @@ def _named(sql: str, values: Values) -> dict[str, Any]:
 def _remove_unfinished(folder: Path) -> None:
     for path in folder.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+_SQL: Final = Statements(__package__, GROUPS)
+FACT: Final = "content:"
+"""Begins the names of these facts."""
+PUBLISHED_AT: Final = "published_at"
+
+
+def read_contents(facts: Mapping[str, str]) -> dict[str, str]:
+    """Return the contents that the facts of a file have, by table."""
+    return {
+        name.removeprefix(FACT): value for name, value in facts.items() if name.startswith(FACT)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """A published file. `days` has the hash of the change log's file of each day.
+
+    `at` is when it was published, by the machine that did it; a copy says the same. It is None if
+    an older Almanac made the file. `contents` has the hash of the content of each table.
+    """
+
+    at: datetime | None
+    days: dict[date, str]
+    contents: dict[str, str] = field(default_factory=dict)
+
+
+def read_published(warehouse: Path) -> PublishedFile | None:
+    """Return what a published file says of itself; None if there is no file.
+
+    Raises:
+        duckdb.Error: it can't be read.
+    """
+    if not warehouse.exists():
+        return None
+    with _opened(warehouse) as connection:
+        facts = dict(connection.execute(_SQL["list_facts"]).fetchall())
+        days = dict(connection.execute(_SQL["list_published_chain"]).fetchall())
+    at = facts.get(PUBLISHED_AT)
+    published_at = None if at is None else datetime.fromisoformat(at)
+    return PublishedFile(published_at, days, read_contents(facts))
+
+
+def published_batches(warehouse: Path, days: Collection[date]) -> frozenset[str]:
+    """Return the ids of the published batches that were observed on some days.
+
+    Raises:
+        duckdb.Error: the file can't be read.
+    """
+    with _opened(warehouse) as connection:
+        rows = connection.execute(_SQL["list_batches_of_days"], {"days": list(days)}).fetchall()
+    return frozenset(batch_id for (batch_id,) in rows)
+
+
+@contextmanager
+def _opened(warehouse: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with closing(open_memory()) as connection:
+        attach_published(connection, warehouse, "published")
+        connection.execute(ddl.use("published"))
+        yield connection
