@@ -14,7 +14,6 @@ import pytest
 from tests.pipeline.conftest import Almanac
 from tests.warehouse.landed_days import land
 from warehouse.history import day as days
-from warehouse.history import day as history_day
 from warehouse.history import fold
 from warehouse.history.change_log import NORMALISER, Head
 from warehouse.history.merge import merge
@@ -75,9 +74,9 @@ def merge_as_older(home: Home, *, blind_to_titles: bool) -> None:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(days, "Head", partial(Head, normaliser=NORMALISER - 1))
-        state = str(history_day._SQL["list_state_events"])
+        state = str(days._SQL["list_state_events"])
         older = {"list_state_events": state.replace("s.shown_at, ", "")}
-        patched.setattr(history_day, "_SQL", {**history_day._SQL.texts, **older})
+        patched.setattr(days, "_SQL", {**days._SQL.texts, **older})
         if blind_to_titles:
             patched.setattr(fold, "normalise", without_titles)
         merge(home)
