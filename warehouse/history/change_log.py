@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +25,6 @@ from warehouse.errors import LakeDamaged
 from warehouse.files import lake_paths
 from warehouse.files.documents import find_damage, format_document, hash_file, read_sealed, seal
 from warehouse.files.storage import Storage
-from warehouse.history.day import choose_checkpoints
 from warehouse.home import Home
 from warehouse.landing.batches import Feed
 from warehouse.publish import lake_files
@@ -380,6 +380,19 @@ class LakeFiles:
                     yield f"{why}; {_MENDED_BY}"
         for name in sorted(there - self.hashes.keys() - set(self.self_hashed)):
             yield f"{name} does not belong to the lake; `almanac replay` removes it"
+
+
+NEWEST_KEPT = 7
+
+
+def choose_checkpoints(days: list[date]) -> set[date]:
+    """Return the days whose checkpoints are kept: the newest seven, and the last of each month."""
+    newest = set(days[-NEWEST_KEPT:])
+    return newest | {
+        day
+        for day, following in zip_longest(days, days[1:])
+        if following is None or (following.year, following.month) != (day.year, day.month)
+    }
 
 
 def list_files(lake: Storage, days: list[DayFile]) -> LakeFiles:

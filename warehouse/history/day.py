@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ from warehouse.sql import Statements, literal
 
 _SQL = Statements(__package__, GROUPS)
 
-NEWEST_KEPT = 7
 _TABLES = {
     "coins": "coins_state",
     "categories": "categories_state",
@@ -152,16 +150,6 @@ class Checkpoints:
         for table, target in _TABLES.items():
             file = {"file": literal(folder / f"{table}.parquet")}
             connection.execute(_SQL[f"load_{target}"], file)
-
-
-def choose_checkpoints(days: list[date]) -> set[date]:
-    """Return the days whose checkpoints are kept: the newest seven, and the last of each month."""
-    newest = set(days[-NEWEST_KEPT:])
-    return newest | {
-        day
-        for day, following in zip_longest(days, days[1:])
-        if following is None or (following.year, following.month) != (day.year, day.month)
-    }
 
 
 def _write(connection: duckdb.DuckDBPyConnection, query: str, target: Path) -> int:

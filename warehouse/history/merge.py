@@ -25,6 +25,7 @@ from warehouse.files.storage import Storage
 from warehouse.history.change_log import (
     ChangeLog,
     DayFile,
+    choose_checkpoints,
     day_before,
     find_break,
     find_doubtful_day,
@@ -36,7 +37,7 @@ from warehouse.history.change_log import (
     remove_surplus,
     write_head,
 )
-from warehouse.history.day import Checkpoints, DayReport, DayWriter, choose_checkpoints, follow
+from warehouse.history.day import Checkpoints, DayReport, DayWriter, follow
 from warehouse.history.fold import Fold
 from warehouse.history.observations import Outcome
 from warehouse.home import Home
