@@ -11,7 +11,7 @@ categories. Times are aware UTC.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import count
@@ -36,41 +36,20 @@ from warehouse.landing.journal import Intent, OpenPull
 from warehouse.landing.landing import Landing, Pull
 
 
-class LandingRoom:
-    """What a puller needs of a landing folder besides `Landing`."""
-
-    def __init__(self, landing: Landing) -> None:
-        self.landing = landing
-        self._storage = landing.storage
-
-    def staging(self) -> AbstractContextManager[Path]:
-        """Yield a path on the disk of the landing, removed at the end."""
-        return self._storage.staging()
-
-    def is_open(self, intent: Intent) -> bool:
-        """Whether the journal has this pull."""
-        return self._storage.exists(f"journal/{intent.pull_id}/pull.json")
-
-    def begin(self, intent: Intent) -> OpenPull:
-        return self.landing.journal.begin(intent)
-
-    @contextmanager
-    def locked(self, pull_id: str) -> Iterator[bool]:
-        """Lock a pull against other processes and threads; yield whether that was possible."""
-        path = self._storage.path(f"journal/{pull_id}.lock")
-        make_folders(path.parent)
-        with path.open("a") as lock:
-            if not try_lock(lock):
-                yield False
-                return
-            if not _is_at(lock.fileno(), path):
-                # Its last owner has just removed it, and the pull with it.
-                yield False
-                return
-            try:
-                yield True
-            finally:
-                path.unlink(missing_ok=True)
+@contextmanager
+def lock_pull(landing: Landing, pull_id: str) -> Iterator[bool]:
+    """Lock a pull against other processes and threads; yield whether that was possible."""
+    path = landing.storage.path(f"journal/{pull_id}.lock")
+    make_folders(path.parent)
+    with path.open("a") as lock:
+        # If the file is gone, its last owner has just removed it, and the pull with it.
+        if not (try_lock(lock) and _is_at(lock.fileno(), path)):
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
@@ -89,7 +68,7 @@ class PullContext:
     """`clock` is the machine's, `service` the service's."""
 
     client: CatalogClient
-    room: LandingRoom
+    landing: Landing
     plan: Plan
     source: str
     clock: Callable[[], datetime]
@@ -145,12 +124,13 @@ class PullContext:
                 scope=scope,
                 plan=self.plan.name,
                 source=self.source,
-                # Two pulls of one instant must not share a journal.
+                # Two pulls that begin at the same time must not share a journal.
                 started_at=started_at + timedelta(microseconds=tries),
             )
-            with self.room.locked(intent.pull_id) as is_locked:
-                if is_locked and not self.room.is_open(intent):
-                    yield self.room.begin(intent)
+            journaled = f"journal/{intent.pull_id}/pull.json"
+            with lock_pull(self.landing, intent.pull_id) as is_locked:
+                if is_locked and not self.landing.storage.exists(journaled):
+                    yield self.landing.journal.begin(intent)
                     return
 
 
@@ -158,11 +138,10 @@ class PullContext:
 class LandedBatch:
     """A landed pull, whole or in part (`manifest.complete`).
 
-    `requests` counts those of this process and of an earlier one (of an earlier one, only its
-    pages). `rows` arrived, including duplicates. `resumed_pages` were in the journal. `left_over`
-    is what was requested and is not paged yet, to be pulled as a new batch; None if the pull
-    reached its end. `deferred` says when the service will answer again. `unchanged` is a look that
-    the service answered with 304.
+    `requests` counts the requests of this process, and the pages of an earlier one. `rows` includes
+    duplicates. `resumed_pages` were in the journal. `left_over` is the rest to pull as a new batch;
+    None if the pull reached its end. `deferred` says when the service will respond again.
+    `unchanged` is a look that the service answered with 304.
     """
 
     manifest: Manifest
@@ -187,9 +166,9 @@ def list_content_at(first_date: datetime, plan: Plan) -> datetime:
 
 
 def export_content_at(last_modified: datetime | None, date: datetime) -> datetime:
-    """Return the content time of an export: the instant of its snapshot.
+    """Return the content time of an export: the time of its snapshot.
 
-    `date` is when it was sent, by the service's clock. A Last-Modified after it, or of an
+    `date` is when it was sent, by the service's clock. A Last-Modified after `date`, or of an
     impossible year, is ignored.
     """
     if last_modified is not None and last_modified <= date and last_modified.year >= _FIRST_YEAR:
@@ -213,7 +192,7 @@ _CHARS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class NotModifiedAnswer:
-    """A 304. `content_at` is when its content is true, None if the answer does not say so."""
+    """A 304. `content_at` is the time of its content, None if the response does not state it."""
 
     date: datetime
     date_doubt: str
@@ -224,10 +203,10 @@ class NotModifiedAnswer:
 def last_look(context: PullContext, feed: Feed, scope: Scope) -> Manifest | None:
     """Return the newest complete look of exactly this scope whose body can be used again.
 
-    It is of today or yesterday, of the same plan and source; None if there is none, or if the merge
-    has quarantined or flagged it: the service has to send the body again.
+    It is of today or yesterday, and of the same plan and source. None if there is none, or if the
+    merge has quarantined or flagged it: then the service has to send the body again.
     """
-    landing = context.room.landing
+    landing = context.landing
     for manifest in _newest_first(landing, feed, context.service.now().date()):
         is_same = (manifest.scope, manifest.plan, manifest.source) == (
             *(scope, context.plan.name, context.source),
@@ -240,14 +219,14 @@ def last_look(context: PullContext, feed: Feed, scope: Scope) -> Manifest | None
 
 
 def read_validators(manifest: Manifest) -> Validators | None:
-    """Return what to send so that the service can answer 304; None if it named nothing."""
+    """Return the validators with which the service can answer 304; None if it sent none."""
     if manifest.etag is None and manifest.last_modified is None:
         return None
     return Validators(manifest.etag, manifest.last_modified)
 
 
 def kept_validator(text: str | None) -> str | None:
-    """Return a header of an answer as it may be sent back, None if it may not."""
+    """Return a header of a response as it may be sent back, None if it may not."""
     if text is None or not text.isascii() or not text.isprintable():
         return None
     return text if 0 < len(text) <= _CHARS else None
@@ -269,7 +248,7 @@ def land_unchanged(
         etag=before.etag,
         last_modified=before.last_modified,
     )
-    manifest = context.room.landing.land_unchanged(pull, before)
+    manifest = context.landing.land_unchanged(pull, before)
     warnings = (answer.date_doubt,) if answer.date_doubt else ()
     return LandedBatch(manifest, answer.requests, 0, warnings=warnings, unchanged=True)
 
@@ -282,7 +261,7 @@ def _newest_first(landing: Landing, feed: Feed, today: date) -> Iterator[Manifes
 
 
 def _is_whole(landing: Landing, manifest: Manifest) -> bool:
-    """Whether the body is as it was landed: a 304 would be no use without it."""
+    """Whether the body is as it was landed: a 304 is useless without it."""
     try:
         if manifest.stored_sha256 is not None:
             return hash_file(landing.body_path(manifest)) == manifest.stored_sha256

@@ -122,7 +122,7 @@ def land_pages(
         etag=first.etag if is_whole else None,
         last_modified=first.last_modified if is_whole else None,
     )
-    return context.room.landing.land(pull, ((body, None) for body in pages.bodies()))
+    return context.landing.land(pull, ((body, None) for body in pages.bodies()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,4 +489,4 @@ class PagedPull:
             of=self._intent,
             date_doubt=refused.note.date_doubt,
         )
-        return self._context.room.landing.land(pull, [(self._pages.refused_body(), None)])
+        return self._context.landing.land(pull, [(self._pages.refused_body(), None)])

@@ -36,7 +36,6 @@ from resources.http.client import CatalogClient, ExportPull
 from resources.http.lists import DateBound, Validators
 from resources.ingest.context import (
     LandedBatch,
-    LandingRoom,
     NotModifiedAnswer,
     OnPage,
     PullContext,
@@ -45,6 +44,7 @@ from resources.ingest.context import (
     land_unchanged,
     last_look,
     list_content_at,
+    lock_pull,
     read_validators,
 )
 from resources.ingest.paged_pull import PAGED, PagedPull
@@ -116,7 +116,7 @@ class ExportLanding:
     def _land(self, export_request: _ExportRequest) -> LandedBatch:
         warnings: list[str] = []
         before = last_look(self._context, "export", export_request.scope)
-        with self._context.room.staging() as file:
+        with self._context.landing.storage.staging() as file:
             try:
                 pull = self._revalidate(export_request, file, before)
                 if before is not None and pull is not None and pull.not_modified:
@@ -222,7 +222,7 @@ class ExportLanding:
             etag=kept_validator(pull.etag),
             last_modified=kept_validator(pull.headers.get("last-modified")),
         )
-        manifest = self._context.room.landing.land_file(export_pull, file)
+        manifest = self._context.landing.land_file(export_pull, file)
         return LandedBatch(manifest, requests, pull.rows, warnings=tuple(warnings))
 
     def _land_refused(
@@ -247,7 +247,7 @@ class ExportLanding:
             why_incomplete=str(error),
             date_doubt=evidence.date_doubt,
         )
-        manifest = self._context.room.landing.land_file(export_pull, file)
+        manifest = self._context.landing.land_file(export_pull, file)
         later = None
         if isinstance(error, TruncatedBody):
             later = defer_failed_export(error, self._context.service.now())
@@ -296,9 +296,7 @@ class Puller:
         self._landing = landing
         self._plan = plan
         self._service = client.service_clock
-        self.context = PullContext(
-            client, LandingRoom(landing), plan, source, clock, self._service, on_page
-        )
+        self.context = PullContext(client, landing, plan, source, clock, self._service, on_page)
 
     def coins(self) -> LandedBatch:
         return self._pull("coins", Scope())
@@ -377,14 +375,15 @@ class Puller:
         try:
             answer = self._client.event(event_id)
         except (NotData, TruncatedBody) as error:
-            return self._land_no_event(event_id, error)
-        why = ""
+            evidence = error.evidence
+            if evidence is None or evidence.body is None:
+                raise
+            return self._land_event(event_id, evidence, evidence.body, error.attempts, str(error))
+        status, why = _STATUS_CODES[answer.status], ""
         if answer.status != "found" and answer.shape == "html":
-            why = (
-                f"the {_STATUS_CODES[answer.status]} is an HTML page, which may not come from "
-                "the catalog"
-            )
-        return self._land_event(answer, why)
+            why = f"the {status} is an HTML page, which may not come from the catalog"
+        rows = int(answer.status == "found")
+        return self._land_event(event_id, answer, answer.body, answer.attempts, why, status, rows)
 
     def resume_open(self) -> list[LandedBatch]:
         """Finish or close the pulls that an earlier process left in the journal, oldest first.
@@ -397,7 +396,7 @@ class Puller:
         landed: list[LandedBatch] = []
         journal = self._landing.journal
         for pull_id in journal.ids():
-            with self.context.room.locked(pull_id) as is_locked:
+            with lock_pull(self._landing, pull_id) as is_locked:
                 found = journal.recovered(pull_id) if is_locked else None
                 if found is not None and found.intent.feed in PAGED:
                     # Asked first, since landing removes the journal. What had ended is landed at
@@ -442,35 +441,26 @@ class Puller:
             return f"{_TOO_LATE}; the rest is a new batch"
         return ""
 
-    def _land_event(self, answer: EventAnswer, why: str) -> LandedBatch:
-        pull = self.context.describe_batch(
-            "event",
-            Scope(event_id=answer.event_id),
-            observed_at=answer.date,
-            content_at=list_content_at(answer.date, self._plan),
-            requests=answer.attempts,
-            why_incomplete=why,
-            date_doubt=answer.date_doubt,
-        )
-        status = _STATUS_CODES[answer.status]
-        manifest = self.context.room.landing.land(pull, [(answer.body, None)], status=status)
-        warnings = tuple(text for text in (why, answer.date_doubt) if text)
-        rows = 1 if answer.status == "found" else 0
-        return LandedBatch(manifest, answer.attempts, rows, warnings=warnings)
-
-    def _land_no_event(self, event_id: str, error: CatalogError) -> LandedBatch:
-        evidence = error.evidence
-        if evidence is None or evidence.body is None:
-            raise error
+    def _land_event(
+        self,
+        event_id: str,
+        received: EventAnswer | Evidence,
+        body: bytes,
+        attempts: int,
+        why_incomplete: str,
+        status: int = 200,
+        rows: int = 0,
+    ) -> LandedBatch:
+        """Land the response to a look-up."""
         pull = self.context.describe_batch(
             "event",
             Scope(event_id=event_id),
-            observed_at=evidence.date,
-            content_at=list_content_at(evidence.date, self._plan),
-            requests=error.attempts,
-            why_incomplete=str(error),
-            date_doubt=evidence.date_doubt,
+            observed_at=received.date,
+            content_at=list_content_at(received.date, self._plan),
+            requests=attempts,
+            why_incomplete=why_incomplete,
+            date_doubt=received.date_doubt,
         )
-        manifest = self._landing.land(pull, [(evidence.body, None)])
-        warnings = tuple(text for text in (str(error), evidence.date_doubt) if text)
-        return LandedBatch(manifest, error.attempts, 0, warnings=warnings)
+        manifest = self._landing.land(pull, [(body, None)], status=status)
+        warnings = tuple(text for text in (why_incomplete, received.date_doubt) if text)
+        return LandedBatch(manifest, attempts, rows, warnings=warnings)
