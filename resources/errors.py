@@ -2,7 +2,7 @@
 
     CatalogError
     ├── RetryLater             transient and already retried: repeat the call later
-    │   ├── Unreachable        no connection, a timeout, a connection closed before the answer
+    │   ├── Unreachable        no connection, a timeout, a connection closed before the response
     │   ├── ServiceFailing     408, 425, 500, 502, 503, 504
     │   ├── RateHeld           429 for rate or burst, on every attempt
     │   ├── QuotaUnknown       the service has not reported the rest of the month
@@ -19,7 +19,7 @@
         ├── BackfillInProgress another process runs a backfill of the same home
         ├── RequestRejected    400, 404 of a list, 405, 414, 422, 431 and the like
         │   └── NotModified    304: what was received before is still valid
-        └── ContractBroken     the answer breaks the contract of the interface
+        └── ContractBroken     the response breaks the contract of the interface
             ├── TruncatedBody  it ended early (retried before it is raised)
             ├── NotData        HTML, a JSON error, nothing or a header without rows instead of data
             ├── TooLarge       over our limits of size or ratio
@@ -42,20 +42,20 @@ Period = Literal["month", "day"]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """An answer that is not data: its body, or the file with its body, for the caller to keep."""
+    """A response that is not data: its body, or the file with its body, for the caller to keep."""
 
     status: int
     headers: dict[str, str] = field(repr=False)
     date: datetime
     received_at: datetime
     date_doubt: str = ""
-    """Why `date` is not the answer's own Date; empty if it is."""
+    """Why `date` is not the response's own Date; empty if it is."""
     body: bytes | None = field(default=None, repr=False)
     file: Path | None = None
 
 
 class CatalogError(Exception):
-    """What happened, what was expected, what state is left, and the next step.
+    """States the event, the expectation, the remaining state, and the next step.
 
     `attempts` counts the requests that were sent; for a list, `cursor` is where it can continue.
     """
@@ -99,7 +99,7 @@ class RetryLater(CatalogError):
 
 
 class Unreachable(RetryLater):
-    """No answer was received: connection refused or lost, or a timeout."""
+    """No response was received: connection refused or lost, or a timeout."""
 
 
 class ServiceFailing(RetryLater):
@@ -208,19 +208,19 @@ class NotModified(RequestRejected):
 
 
 class ContractBroken(Stop):
-    """The answer breaks the contract of the interface."""
+    """The response breaks the contract of the interface."""
 
     next_step = "If it recurs, the service or a proxy is at fault: report it"
 
 
 class TruncatedBody(ContractBroken):
-    """The body ended early, or is no complete JSON, gzip or CSV."""
+    """The body ended early, or is not complete JSON, gzip or CSV."""
 
     transient = True
 
 
 class NotData(ContractBroken):
-    """The answer is not data; `kind` says what it is, `evidence` holds it."""
+    """The response is not data; `kind` says what it is, `evidence` holds it."""
 
     def __init__(
         self, happened: str, *, kind: NotDataKind, evidence: Evidence, expected: str = ""

@@ -1,4 +1,4 @@
-"""What a home notes about requests: each attempt, the reported usage, deferred and refused pulls.
+"""Notes about requests in a home: each attempt, the reported usage, deferred and refused pulls.
 
     state/requests/YYYY-MM-DD.jsonl   {at, path, status, seconds, bytes, attempt, key_fingerprint,
                                       quota, remaining, reset_at, request_id}
@@ -186,7 +186,7 @@ _REFUSED = "refused"
 
 
 class DeferredPull(msgspec.Struct, frozen=True, kw_only=True):
-    """One deferred pull. Instants are aware UTC."""
+    """One deferred pull. Times are aware UTC."""
 
     work: Work
     feed: Feed

@@ -18,7 +18,7 @@ def checked_base_url(text: str) -> str:
     """Return the base address without `/v2` and without a slash at its end.
 
     Raises:
-        ValueError: it is no http(s) address, or has a user, query or fragment.
+        ValueError: it is not an http(s) address, or has a user, query or fragment.
     """
     stripped = text.strip()
     usual = stripped if _USUAL.fullmatch(stripped) else _normalised(stripped)

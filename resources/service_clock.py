@@ -2,13 +2,13 @@
 
     state/service_clock.json   the offset, and answers whose Date was not accepted
 
-The `Date` of every answer is recorded here, also of errors, retries and broken bodies. The offset
+The `Date` of every response is recorded here, also of errors, retries and broken bodies. The offset
 from the machine's clock is stored in the home, so it survives a broken body and a restart.
 
 A `Date` is accepted if it is within a day of what this clock expects and within `max_skew` of the
-machine's clock. If it is not accepted, the answer gets the expected time. To correct a wrong
-offset, AGREEING answers in a row that agree with each other are accepted, if two processes received
-them or they span AGREEING_FOR, and they lie within `max_skew` of the machine's clock.
+machine's clock. If it is not accepted, the response gets the expected time. To correct a wrong
+offset, AGREEING responses in a row that agree with each other are accepted, if two processes
+received them or they span AGREEING_FOR, and they lie within `max_skew` of the machine's clock.
 """
 
 import os
@@ -76,7 +76,7 @@ def _read_iso(text: str) -> datetime | None:
 
 
 def read_deprecation(text: str | None) -> datetime | None:
-    """Return the instant in `Deprecation` (RFC 9745: @ and seconds; before it, an HTTP date)."""
+    """Return the time in `Deprecation` (RFC 9745: @ and seconds; before it, an HTTP date)."""
     if text and _SINCE.fullmatch(text.strip()):
         return datetime.fromtimestamp(int(text.strip()[1:]), UTC)
     return read_http_date(text)
@@ -130,14 +130,14 @@ _PROCESS: Final = f"{os.getpid()}-{secrets.token_hex(4)}"
 
 @dataclass(frozen=True, slots=True)
 class AnswerDate:
-    """The time of an answer; `doubt` is why it is not its Date, empty if it is."""
+    """The time of a response; `doubt` is why it is not its Date, empty if it is."""
 
     instant: datetime
     doubt: str = ""
 
 
 class DoubtedDates(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers in a row that agree and were not accepted: how far they are ahead, since when."""
+    """Responses in a row that agree and were not accepted: how far they are ahead, since when."""
 
     ahead_s: float
     first_at: datetime
@@ -207,7 +207,7 @@ class ServiceClock:
             self._store()
 
     def record_response_date(self, dates: Sequence[str]) -> AnswerDate:
-        """Record the `Date` headers of one answer, and return the time of the answer."""
+        """Record the `Date` headers of one response, and return the time of the response."""
         with self._lock:
             machine = self._clock().astimezone(UTC)
             read = {read_http_date(text) for text in dates}
@@ -237,7 +237,7 @@ class ServiceClock:
         return is_near and abs(ahead) <= self._max_skew
 
     def _is_confirmed(self, ahead: timedelta, machine: datetime) -> bool:
-        """Record an answer that was not accepted; whether enough answers agree with it."""
+        """Record a response that was not accepted; whether enough responses agree with it."""
         if self._max_skew is None or abs(ahead) > self._max_skew:
             return False
         before = self._saved.doubted

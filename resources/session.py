@@ -304,9 +304,9 @@ _PULLS: Final[Mapping[Feed, Callable[[CatalogSession], "list[LandedBatch]"]]] = 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What to pull. `cancellations` says whether to pull the cancellations.
+    """The windows, cancellations and events of one poll.
 
-    `since` is their earliest instant; None requests all that the service lists.
+    `since` is the earliest time of the cancellations; None requests all that the service lists.
     """
 
     windows: tuple[PollWindow, ...] = ()
@@ -319,7 +319,7 @@ def poll(service: CatalogSession, what: Poll) -> Iterator[FeedPull]:
     """Land what is requested, and yield the result of each feed; stop if the quota is used up.
 
     Raises:
-        CatalogError: for another reason than the quota. What was received before it is landed.
+        CatalogError: for another reason than the quota. Data received before it is landed.
     """
     service.resume_open()
     for feed, pulls in _pulls(service, what):

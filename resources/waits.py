@@ -25,8 +25,8 @@ T = TypeVar("T")
 class Ambient:
     """Time and chance, given as arguments so that tests neither wait nor depend on chance.
 
-    `clock` gives aware UTC instants, `monotonic` seconds, `random` a number in [0, 1). While
-    `stop_retrying` is set nothing is retried, and a wait ends at once.
+    `clock` gives aware UTC times, `monotonic` seconds, `random` a number in [0, 1). While
+    `stop_retrying` is set nothing is retried, and a wait ends immediately.
     """
 
     clock: Callable[[], datetime] = utc_now

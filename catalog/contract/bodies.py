@@ -67,8 +67,8 @@ def delivery_body(value: Any) -> DeliveryBody | None:
     """Return the parts of a delivery, None if it is not an object.
 
     The event is in `data`, or is the body itself. In the second case `id` and `createdAt` are
-    those of the event, and the delivery has none: to take the event's id for the delivery's
-    would make every later delivery of the event a repetition of the first.
+    the event's, and the delivery has none: if the event's id counted for the delivery, every later
+    delivery of the event would be a repetition of the first.
     """
     if not isinstance(value, dict):
         return None

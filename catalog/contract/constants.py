@@ -89,7 +89,7 @@ WEBHOOK_MEANINGS: Final[dict[str, Literal["created", "updated", "cancelled"]]] =
     "event.cancelled": "cancelled",
     "event.high-impact": "updated",
 }
-"""What each kind means to a receiver. We send `WEBHOOK_KINDS`; other names are accepted."""
+"""The meaning of each kind to a receiver. We send `WEBHOOK_KINDS`; other names are accepted."""
 WEBHOOK_MATERIAL: Final = (
     *("date", "date_end", "date_type", "is_estimated"),
     *("impact", "description", "source_url"),

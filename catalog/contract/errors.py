@@ -29,7 +29,7 @@ from catalog.contract import constants
 
 
 class ApiError(Exception):
-    """An answer that is an error: status, code, message and the fields beside them."""
+    """A response that is an error: status, code, message and the fields beside them."""
 
     status: ClassVar[int]
     code: ClassVar[str]

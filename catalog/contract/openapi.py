@@ -1,9 +1,9 @@
 """The interface as an OpenAPI 3.0 document: `openapi.yaml` beside this module, and the plan table.
 
-What depends on a plan is not in the file: it is added here from the table of plans, so that the
-two can't differ. `x-plans` of the document is the table itself. `x-plans` of an operation, a
-parameter or a value says who may use it, that of a field what each plan shows; `x-least-plan`
-is the lowest plan that may, or that shows a value.
+Facts that depend on a plan are added here from the table of plans, so that file and table can't
+differ. `x-plans` of the document is the table itself. `x-plans` of an operation, a parameter or a
+value says which plans may use it; `x-plans` of a field says what each plan shows. `x-least-plan` is
+the lowest plan with access.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ def _add_plans(document: Node) -> None:
 
 
 def _row(plan: Plan) -> Node:
-    """Return a plan's row of the tables 8.1 and 8.3; null is no bound."""
+    """Return a plan's row of the tables 8.1 and 8.3; null means no bound."""
     return {
         "monthlyQuota": plan.monthly_quota,
         "ratePerSecond": plan.rate_per_s,

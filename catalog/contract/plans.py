@@ -1,6 +1,6 @@
 """The plans as one table, and the dates that each plan shows (interface 8.1 to 8.3).
 
-"Today" is the service's day. Bounds of dates are inclusive and aware UTC; None is no bound.
+"Today" is the service's day. Bounds of dates are inclusive and aware UTC; None means no bound.
 """
 
 from dataclasses import dataclass
@@ -175,7 +175,7 @@ def impact_band(score: float) -> str:
 
 END_OF_DAY = time(23, 59, 59, 999_999, tzinfo=UTC)
 INSTANT_STEP: Final = timedelta(microseconds=1)
-"""The least between two instants: what starts after an inclusive bound starts this much later."""
+"""The least between two times: what starts after an inclusive bound starts this much later."""
 _CATALOG_STARTS_AT = datetime.combine(date.fromisoformat(CATALOG_STARTS), time(tzinfo=UTC))
 
 

@@ -90,7 +90,7 @@ class SignatureRejected(Exception):
     missing       no signature
     several       more than one header with a signature, or with a part of it
     malformed     the header has no known form, or is too long
-    not_allowed   its form is not one that this receiver allows
+    not_allowed   this receiver does not allow its form
     mismatch      no secret made this signature of this body
     stale         genuine, but made too long ago, or too far ahead
     """
@@ -111,7 +111,7 @@ class VerifiedSignature:
 
 
 class _Claim(NamedTuple):
-    """What a header claims: values in lower-case hex or in base64, over `prefix` and the body."""
+    """The claim of a header: values in lower-case hex or in base64, over `prefix` and the body."""
 
     form: AcceptedForm
     values: tuple[bytes, ...]

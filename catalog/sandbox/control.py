@@ -26,7 +26,7 @@ _REQUESTS_MAX = 200_000
 
 
 class SeenRequest(NamedTuple):
-    """One request and its answer. The key is not kept, only its plan."""
+    """One request and its response. The key is not kept, only its plan."""
 
     at: datetime
     method: str
@@ -125,7 +125,7 @@ class SandboxLayer:
             )
 
         async def send_recorded(message: Message) -> None:
-            # Before the answer leaves: a caller that has its answer finds its request recorded.
+            # Before the response leaves: a caller that has its response finds its request recorded.
             nonlocal started
             if message["type"] == "http.response.start" and not started:
                 started = True

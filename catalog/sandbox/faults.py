@@ -155,7 +155,7 @@ FAULTS: Final[dict[str, str]] = {
     "push_shuffled": "deliveries of one advance of the clock are sent in random order",
 }
 REQUEST_FAULTS: Final = frozenset(name for name in FAULTS if not name.startswith("push_"))
-"""The faults of the answers to requests; the others are of deliveries to webhook endpoints."""
+"""The faults of the responses to requests; the others are of deliveries to webhook endpoints."""
 
 _DEFAULT_VALUE: Final = {
     "storm": "1",
@@ -191,7 +191,7 @@ class Fault:
 
 
 def parse_faults(text: str) -> tuple[Fault, ...]:
-    """Read the written form; empty text is no faults.
+    """Read the written form; empty text means no faults.
 
     Raises:
         FaultError: an unknown name, or a value out of its bounds.
@@ -270,7 +270,7 @@ class FaultBoard:
     def draw(self, path: str, among: Container[str] = REQUEST_FAULTS) -> tuple[Fault, ...]:
         """Return which of the faults apply to this request or delivery, and count them down.
 
-        `path` is that of the request; of a delivery it is the URL of the endpoint.
+        `path` is the path of the request; for a delivery, the URL of the endpoint.
         """
         if not self._on:
             return ()
@@ -288,7 +288,7 @@ class FaultBoard:
             return tuple(drawn)
 
     def draw_from(self, faults: tuple[Fault, ...], path: str) -> tuple[Fault, ...]:
-        """Return those of a request's own faults that apply to it."""
+        """Return the faults of the request's own header that apply to it."""
         return tuple(fault for fault in faults if self._strikes(fault, path, REQUEST_FAULTS))
 
     def _strikes(self, fault: Fault, path: str, among: Container[str]) -> bool:
@@ -401,7 +401,7 @@ class FaultLayer:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[Message, bytes]:
-        """Run the server and return its whole answer, uncompressed."""
+        """Run the server and return its whole response, uncompressed."""
         plain = [(k, v) for k, v in scope["headers"] if k != b"accept-encoding"]
         messages: list[Message] = []
 

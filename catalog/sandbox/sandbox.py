@@ -64,7 +64,7 @@ def register(
 ) -> tuple[Endpoint, str]:
     """Return the enabled endpoint of an account at a URL, and its secret; made if there is none.
 
-    The account is made on Elite. A `secret` of the caller's replaces another one at once.
+    The account is made on Elite. A `secret` of the caller's replaces another one immediately.
 
     Raises:
         EndpointError: the account is on a plan without push, or the secret can't be one.
@@ -125,7 +125,7 @@ DEFAULT_SEED: Final = 1
 class Sandbox:
     """A running, conforming server over a synthetic catalog. Each seed is one world.
 
-    `now` None runs with the wall clock; an instant stands still until advanced. `state_dir` keeps
+    `now` None runs with the wall clock; a time stands still until advanced. `state_dir` keeps
     keys, endpoints, deliveries and usage over restarts; None is a folder that is removed at the
     end. `push` is how webhooks are sent and retried. `export_interval_s` is the least time between
     two exports of any key; None is a minute for keys that were made, and no limit for the fixed
@@ -189,11 +189,11 @@ class Sandbox:
         self._seen.clear()
 
     def truth(self) -> World:
-        """Return the world of this seed and pace, which gives what is true at any instant."""
+        """Return the world of this seed and pace, which gives what is true at any time."""
         return _shared_world(self.seed, self.pace)
 
     def set_clock(self, instant: datetime) -> None:
-        """Stand at an instant."""
+        """Stand at a time."""
         self.clock.set(instant)
         self._clock_moved()
 
@@ -205,7 +205,7 @@ class Sandbox:
 
     def advance_by_deliveries(self, count: int) -> datetime:
         """Move the clock forward to where `count` more deliveries are due to an endpoint, or a few
-        more that are due at that instant; return the new time."""
+        more that are due at that time; return the new time."""
         now = until = self.clock.now()
         due: list[datetime] = []
         while len(due) < count:
@@ -372,7 +372,7 @@ class Sandbox:
         return World(self.seed, pace=self.pace, generated_months=self._world_process.take)
 
     def _clock_moved(self) -> None:
-        """Wake the webhook sender, so that the changes of the new time are sent at once."""
+        """Wake the webhook sender, so that the changes of the new time are sent immediately."""
         if self._pusher is not None:
             self._pusher.wake()
 

@@ -6,7 +6,7 @@ from threading import Lock
 
 EARLIEST = datetime(2017, 1, 1, tzinfo=UTC)
 LATEST = datetime(2040, 1, 1, tzinfo=UTC)
-"""The range of instants that the synthetic catalog covers."""
+"""The range of times that the synthetic catalog covers."""
 
 
 def wall_now() -> datetime:
@@ -14,7 +14,7 @@ def wall_now() -> datetime:
 
 
 def checked(instant: datetime) -> datetime:
-    """Return the instant in UTC.
+    """Return the time in UTC.
 
     Raises:
         ValueError: without a timezone, or outside `EARLIEST` to `LATEST`.
@@ -29,7 +29,7 @@ def checked(instant: datetime) -> datetime:
 
 
 class SandboxClock:
-    """Thread-safe: tests move it while the server reads it. Every instant is aware UTC."""
+    """Thread-safe: tests move it while the server reads it. Every time is aware UTC."""
 
     def __init__(
         self, start: datetime | None = None, *, wall: Callable[[], datetime] = wall_now
@@ -48,7 +48,7 @@ class SandboxClock:
             return self._now()
 
     def set(self, instant: datetime) -> None:
-        """Stand at an instant until advanced or run."""
+        """Stand at a time until advanced or run."""
         instant = checked(instant)
         with self._lock:
             self._fixed_at = instant

@@ -30,7 +30,7 @@ _HEAD: Final = Struct("<II")
 
 
 class WorldProcess:
-    """A process that generates the months of a world up to an instant, from `start` to `stop`."""
+    """A process that generates the months of a world up to a time, from `start` to `stop`."""
 
     def __init__(self, seed: int, *, until: datetime, pace: float = 1.0) -> None:
         self._words = (str(seed), repr(pace), str(month_of(seconds_of(until))))

@@ -1,6 +1,6 @@
-"""The server's store over the synthetic world: a view for any instant, the recent ones cached.
+"""The server's store over the synthetic world: a view for any time, the recent ones cached.
 
-A view of an instant near a cached one is made by editing that one, so a clock that runs or
+A view of a time near a cached one is made by editing that one, so a clock that runs or
 advances costs only the changes. Belongs here: the world's records as the server's. Does not:
 plans, HTTP, clocks.
 """
@@ -27,7 +27,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class _CachedView:
-    """A view and the instants, `first <= t < end`, at which it is true."""
+    """A view and the times, `first <= t < end`, at which it is true."""
 
     first: datetime
     end: datetime
@@ -113,7 +113,7 @@ class Views:
 @lru_cache(maxsize=2)
 def _views_of(world: World) -> Views:
     """Return one set of views for the sandboxes of a process, such as those of tests: they often
-    start at instants that are near each other."""
+    start at times that are near each other."""
     return Views(world)
 
 

@@ -128,10 +128,10 @@ class Accounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """What a presented key may do."""
+    """The rights and limits of a presented key."""
 
     meter_id: str
-    """The key whose bucket and quota it uses: its own id, or that of the key it replaces."""
+    """The key whose bucket and quota it uses: its own id, or the id of the key it replaces."""
     account: str
     plan: Plan
     rate_per_s: float
@@ -140,7 +140,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     expires_at: datetime | None = None
     export_interval_s: float | None = None
-    """The least time between two exports; None is the server's, 0 is no limit."""
+    """The least time between two exports; None is the server's, 0 means no limit."""
 
 
 def make_grant(account: Account, key: StoredKey) -> Grant:
@@ -176,7 +176,7 @@ def random_key() -> str:
 
 
 class KeyRing:
-    """Finds a presented key among fixed keys and those of a file, read again when it changes."""
+    """Finds a presented key among fixed keys and the keys of a file, read again when it changes."""
 
     def __init__(
         self,
@@ -377,7 +377,7 @@ class UsageCounts(msgspec.Struct, frozen=True):
 
 
 def quota_period(now: datetime) -> Period:
-    """Return the month of an instant: its first day and the next month's, 00:00 UTC."""
+    """Return the month of a time: its first day and the next month's, 00:00 UTC."""
     start = day_start(now).replace(day=1)
     year, month = (start.year + 1, 1) if start.month == 12 else (start.year, start.month + 1)
     return Period(start=start, end=start.replace(year=year, month=month))

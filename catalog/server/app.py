@@ -172,7 +172,7 @@ class Gateway:
         self._charge(grant, exchange, exports=exports)
 
     def _charge(self, grant: Grant, exchange: Exchange, *, exports: bool) -> None:
-        """Count the request; one that is refused takes from no limiter and no quota."""
+        """Count the request; a refused request takes no token and no quota."""
         if self._usage.exhausted(grant, exchange.now):
             wait = quota_period(exchange.now).end - exchange.now
             raise errors.QuotaExceeded(headers={"Retry-After": str(ceil(wait.total_seconds()))})
@@ -187,7 +187,7 @@ class Gateway:
         self._usage.charge(grant, exchange.now)
 
     def _quota_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
-        """Return what is left of the month, for an answer to a valid key (decisions)."""
+        """Return what is left of the month, for a response to a valid key (decisions)."""
         exchange = get_exchange(scope)
         if exchange.grant is None:
             return []
@@ -211,7 +211,7 @@ class Gateway:
         return known[1]
 
     async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the routes; the time limit applies until the first byte of the answer."""
+        """Run the routes; the time limit applies until the first byte of the response."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._time_limit_s) as limit:
@@ -231,7 +231,7 @@ class Gateway:
 
 @lru_cache(maxsize=64)
 def _reset_of(year: int, month: int) -> bytes:
-    """Return the text of the reset; made once a month, since each answer has it."""
+    """Return the text of the reset; made once a month, since each response has it."""
     return instant_text(quota_period(datetime(year, month, 1, tzinfo=UTC)).end).encode()
 
 
@@ -295,13 +295,13 @@ class Dispatcher:
                 response = await handler(Request(scope, receive))
                 await response(scope, receive, send)
                 return
-        # Inside an application the router raises 404 and 405, and the gateway makes the answer.
+        # Inside an application the router raises 404 and 405, and the gateway makes the response.
         scope.setdefault("app", self._router)
         await self._router(scope, receive, send)
 
 
 class GzipWhereAccepted:
-    """Compresses the answers to requests that accept it."""
+    """Compresses the responses to requests that accept it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._plain = app
@@ -353,7 +353,7 @@ class Metrics:
 
 
 class MetricsLayer:
-    """ASGI layer that counts every answer, also errors of the gateway."""
+    """ASGI layer that counts every response, also errors of the gateway."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
@@ -392,7 +392,7 @@ Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """What a user may set; `deprecation` and `sunset` are headers of a version that ends."""
+    """The options of a user; `deprecation` and `sunset` are headers of a version that ends."""
 
     cors_origins: Sequence[str] = ()
     time_limit_s: float = constants.REQUEST_TIMEOUT_S
@@ -460,7 +460,7 @@ def build_app(parts: ServerParts) -> ASGIApp:
 
 
 class EntryLayer:
-    """Sets the time of the request, and adds Date and fixed headers to every answer."""
+    """Sets the time of the request, and adds Date and fixed headers to every response."""
 
     def __init__(self, app: ASGIApp, *, instant_of: InstantOf, headers: Mapping[str, str]) -> None:
         self._app = app

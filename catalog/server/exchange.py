@@ -1,7 +1,7 @@
-"""The state of one request in all layers, and the form of its answer.
+"""The state of one request in all layers, and the form of its response.
 
 Belongs here: the key and time of a request and its name in the metrics; JSON with an ETag; the
-form of errors. Does not: the content of an answer (routes).
+form of errors. Does not: the content of a response (routes).
 """
 
 import hashlib
@@ -72,7 +72,7 @@ def _http_date(seconds: int) -> str:
 
 
 def dated(scope: Scope, send: Send, more: Sequence[tuple[bytes, bytes]] = ()) -> Send:
-    """Return a send that adds the service's Date and other headers to the answer."""
+    """Return a send that adds the service's Date and other headers to the response."""
     headers = [(b"date", http_date(scope).encode()), *more]
 
     async def send_dated(message: Message) -> None:

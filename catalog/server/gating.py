@@ -1,4 +1,4 @@
-"""What a plan shows of a stored record: fields, bands, counters (interface 8.3).
+"""Shows a stored record as a plan allows: fields, bands, counters (interface 8.3).
 
 A view never changes, so a row encoded for a plan is valid for the life of its view, and is cached.
 Only rows are cached, not answers: paging, filters, totals and tags are computed for every request.

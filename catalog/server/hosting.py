@@ -1,6 +1,6 @@
 """Serves an application on loopback or another address, in its own thread.
 
-Granian, because it closes idle, half-header and half-body connections by itself within
+Granian, because it closes idle, half-header and half-body connections automatically within
 `HEADER_TIMEOUT_S` (measured; see the README). The calling thread stays free, so Ctrl-C and
 tests work as usual.
 """

@@ -25,7 +25,7 @@ _JSON: Final = b"application/json"
 
 
 class Refusal(NamedTuple):
-    """The answer to a refused request: a status and one line."""
+    """The response to a refused request: a status and one line."""
 
     status: int
     message: str
@@ -151,7 +151,7 @@ def _is_json(scope: Scope) -> bool:
 
 
 def _is_origin(origin: bytes, host: Authority) -> bool:
-    """Whether an Origin is that of the Host, on the same port; `null` never is."""
+    """Whether an Origin names the Host, on the same port; `null` never does."""
     found = _ORIGIN.fullmatch(origin)
     if found is None or (other := _authority(found[2])) is None:
         return False

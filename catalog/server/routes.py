@@ -92,12 +92,12 @@ class CursorSigner:
         try:
             sealed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True)
         except (binascii.Error, ValueError) as error:
-            raise InvalidCursor("The cursor is not one that this service gave out") from error
+            raise InvalidCursor("The cursor was not issued by this service") from error
         tag, payload = sealed[:_TAG_BYTES], sealed[_TAG_BYTES:]
         # The text is compared too: base64 has unused bits, and an altered cursor must not pass.
         canonical = base64.urlsafe_b64encode(sealed).decode().rstrip("=")
         if not hmac.compare_digest(tag, self._tag(payload)) or canonical != cursor:
-            raise InvalidCursor("The cursor is not one that this service gave out")
+            raise InvalidCursor("The cursor was not issued by this service")
         binding, *key = msgspec.msgpack.decode(payload)
         if binding != _binding(list_name, filters):
             raise InvalidCursor("The cursor belongs to another list or to other filters")
@@ -118,7 +118,7 @@ _ROWS_KEPT = 100_000
 
 
 def snapshot_at(now: datetime, plan: Plan) -> datetime:
-    """Return the instant of the newest snapshot that the plan's freshness allows."""
+    """Return the time of the newest snapshot that the plan's freshness allows."""
     after_midnight = timedelta(minutes=constants.EXPORT_SNAPSHOT_MINUTE)
     visible = now - timedelta(seconds=plan.freshness_s)
     return day_start(visible - after_midnight) + after_midnight
@@ -239,7 +239,7 @@ def _page(rows: tuple[Row, ...], *, total: int, limit: int, cursor: str | None) 
 
 
 class CatalogRoutes:
-    """Handlers over a store. Every answer but usage lags by the plan's freshness."""
+    """Handlers over a store. Every response but usage lags by the plan's freshness."""
 
     def __init__(self, store: CatalogStore, *, cursors: CursorSigner, usage: UsageBook) -> None:
         self._store = store

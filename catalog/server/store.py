@@ -1,4 +1,4 @@
-"""The protocol of a store: a view of the catalog at an instant.
+"""The protocol of a store: a view of the catalog at a time.
 
 The sandbox implements it over its synthetic world. A view never changes once made, so an export
 or a page reads one state. Belongs here: the protocol and
@@ -44,7 +44,7 @@ class StoredCategory:
 class StoredEvent:
     """All that is known of an event. Coins by slug, categories by id.
 
-    Instants are whole seconds: the interface has no finer ones (interface section 1).
+    Times are whole seconds: the interface has no finer ones (interface section 1).
     """
 
     id: str
@@ -69,7 +69,7 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventQuery:
-    """Filters, all combined with AND; None is no filter."""
+    """Filters, all combined with AND; None means no filter."""
 
     window: Window
     coins: frozenset[str] | None = None
@@ -143,7 +143,7 @@ class CatalogChange:
 
 
 class CatalogView(Protocol):
-    """The catalog as it was at one instant. Keys are exclusive: rows strictly after them."""
+    """The catalog as it was at one time. Keys are exclusive: rows strictly after them."""
 
     def events(
         self, query: EventQuery, *, after: DateKey | ImpactKey | None, limit: int

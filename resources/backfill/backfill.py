@@ -182,7 +182,7 @@ class Backfill:
             PlanLacksAccess: the export is not in the plan.
             BackfillInProgress: another process runs a backfill of this home.
             ContractBroken: rows that the service promised did not arrive.
-            CatalogError: any of the tree but Defer. What was received is landed.
+            CatalogError: any of the tree but Defer. Received data is landed.
         """
         if by == "export" and not self._service.plan.export:
             raise PlanLacksAccess(

@@ -95,7 +95,7 @@ class Segment:
         return self.ended or self.reached >= self.stop
 
     def split(self, at: datetime) -> "Segment":
-        """End before an instant that is not paged yet, and return the segment from there on.
+        """End before a time that is not paged yet, and return the segment from there on.
 
         Its number of rows is a guess, half of those left, until its first page has a total.
         """
@@ -187,7 +187,7 @@ def _workers(rate_per_s: float, page_s: float) -> int:
 class ParallelBackfill:
     """Pages through scopes of events, each with both bounds, and lands the pages. Used once.
 
-    `rate_per_s` is what the limits allow; the time that an answer takes is measured on the way.
+    `rate_per_s` is what the limits allow; the time that a response takes is measured on the way.
     `requests` and `rows` count what was received; `deferred` is set if the quota ended it.
     """
 
@@ -220,7 +220,7 @@ class ParallelBackfill:
         """Yield each batch as it is landed, until all is landed or the quota is used up.
 
         Raises:
-            CatalogError: any of the tree but Defer. What was received before it is landed.
+            CatalogError: any of the tree but Defer. Data received before it is landed.
         """
         with ThreadPoolExecutor(WORKERS_MAX, thread_name_prefix="almanac-backfill") as workers:
             try:
@@ -250,7 +250,7 @@ class ParallelBackfill:
     def missing(self) -> int:
         """How many rows that meta.total promised did not arrive, once all is paged; else 0.
 
-        A few missing rows are no error: events are cancelled while they are paged.
+        A few missing rows are not an error: events are cancelled while they are paged.
         """
         if self._waiting or self._errors or len(self._given) > 1:
             return 0

@@ -3,7 +3,7 @@
     state/sweeps/<from>_<to>.json
 
 The state of a backfill is stored before its first request and removed when all of it is landed.
-What it has follows from the batches landed since it began, so nothing landed is requested again.
+The batches landed since it began show its progress, so nothing is requested twice.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ _LOCK = "sweeps.lock"
 
 
 class BackfillState(msgspec.Struct, frozen=True, kw_only=True):
-    """A backfill in progress. Its scope has both bounds; instants are aware UTC."""
+    """A backfill in progress. Its scope has both bounds; times are aware UTC."""
 
     scope: Scope
     by: Source = "list"
@@ -42,7 +42,7 @@ class BackfillState(msgspec.Struct, frozen=True, kw_only=True):
     resumed_at: datetime | None = msgspec.field(default=None, name="gone_on_at")
     """When it was last resumed; the file names it `gone_on_at`."""
     open_ended: bool = False
-    """Whether no end was given: the end is that of the day on which it was begun."""
+    """Whether no end was given: the end then follows from the day on which it began."""
     resume_at: datetime | None = None
     """When it may resume, if the service or the quota deferred it."""
     why: str = ""
@@ -68,7 +68,7 @@ class BackfillState(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def holds(self, scope: Scope) -> bool:
-        """Whether the dates of a scope with bounds lie in those of this one."""
+        """Whether the dates of a scope with bounds lie in this scope."""
         (lower, upper), (first, last) = _bounds(self.scope), _bounds(scope)
         return lower <= first and last <= upper
 

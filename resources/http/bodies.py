@@ -67,8 +67,8 @@ def read_page(
     """Read a list's answer.
 
     Raises:
-        TruncatedBody: it is no complete JSON.
-        NotData: it is HTML, nothing, or JSON that is no list.
+        TruncatedBody: it is not complete JSON.
+        NotData: it is HTML, nothing, or JSON that is not a list.
         TooLarge: it has far more rows than requested.
     """
     call = f"GET {path}"
@@ -169,7 +169,7 @@ def _not_data(answer: Answer, call: str, kind: NotDataKind, what: str) -> NotDat
 
 
 def _cursor(value: Any) -> str | None:
-    """Return a cursor as text; one that is too long to be sent is cut."""
+    """Return a cursor as text; a cursor that is too long to be sent is cut."""
     if value is None or value == "" or isinstance(value, bool):
         return None
     text = value if isinstance(value, str) else raw_text(value)
@@ -195,8 +195,8 @@ _YEARS: Final = range(1900, 2201)
 class EventAnswer:
     """The response for one event: `found`, `gone` (410, cancelled) or `not_found` (404).
 
-    `shape` is that of the body: a `not_found` in `html` may come from a gateway and not from the
-    catalog, so it is no evidence of a withdrawal.
+    `shape` is the form of the body. A `not_found` in `html` may come from a gateway and not from
+    the catalog, so it is not evidence of a withdrawal.
     """
 
     event_id: str
@@ -212,7 +212,7 @@ def read_event(answer: Answer, *, event_id: str, call: str) -> EventAnswer:
     """Read the response to a single look-up (interface 4.4, decisions).
 
     Raises:
-        TruncatedBody, NotData: a 200 that is no JSON object.
+        TruncatedBody, NotData: a 200 that is not a JSON object.
         VersionGone: a 410 that is about the interface, not the event.
     """
     status: EventStatus = "found"
@@ -243,7 +243,7 @@ COIN_STATUSES: Final = frozenset({200, 404})
 
 @dataclass(frozen=True, slots=True)
 class CoinAnswer:
-    """The answer for one coin: `found`, `unknown` (404: no coin has the slug), or `not_covered`
+    """The response for one coin: `found`, `unknown` (404: no coin has the slug), or `not_covered`
     (403: the plan does not include it). `tracked` is None if it is not known."""
 
     slug: str
@@ -253,10 +253,10 @@ class CoinAnswer:
 
 
 def read_coin(answer: Answer, *, slug: str, call: str) -> CoinAnswer:
-    """Read the answer to the look-up of a coin (interface section 4.2).
+    """Read the response to the look-up of a coin (interface section 4.2).
 
     Raises:
-        TruncatedBody, NotData: a 200 that is no JSON object.
+        TruncatedBody, NotData: a 200 that is not a JSON object.
         VersionGone: a 404 that is about the interface, not the coin.
     """
     if answer.status == 404:

@@ -199,7 +199,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How large an answer may be: decompressed bytes, and their ratio to the bytes sent.
+    """How large a response may be: decompressed bytes, and their ratio to the bytes sent.
 
     `pull_bytes` and `pull_rows` are for all pages of a list together.
     """
@@ -211,15 +211,15 @@ class Bounds:
     pull_rows: int = 2_000_000
 
     def page_of(self, rows: int) -> int:
-        """Return how many bytes an answer with so many rows may have."""
+        """Return how many bytes a response with so many rows may have."""
         return min(self.page_bytes, _ANSWER_BYTES + rows * _ROW_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """An answer whose headers are received. `date` is when it was sent, by the service's clock.
+    """A response whose headers are received. `date` is when it was sent, by the service's clock.
 
-    `date_doubt` is why that is not the answer's own Date; empty if it is. `headers` are those to
+    `date_doubt` is why that is not the response's own Date; empty if it is. `headers` are those to
     keep, names in lower case.
     """
 
@@ -285,9 +285,9 @@ class Caller:
         for_usage: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> T:
-        """Return the result of `read` for the whole answer; if it is a transient error, retry.
+        """Return the result of `read` for the whole response; if it is a transient error, retry.
 
-        `rows` is how many rows the answer may have; it limits the bytes that are read.
+        `rows` is how many rows the response may have; it limits the bytes that are read.
         """
         max_bytes = self.bounds.page_of(rows)
 
@@ -311,7 +311,7 @@ class Caller:
         for_usage: bool = False,
         for_export: bool = False,
     ) -> T:
-        """Return the result of `read` for an answer whose body is not read yet.
+        """Return the result of `read` for a response whose body is not read yet.
 
         Raises:
             CatalogError: any of the tree, after the retries that the policy allows.
@@ -432,7 +432,7 @@ class Caller:
 
 
 def make_evidence(opened: ResponseHead) -> Evidence:
-    """Return the evidence that the headers of an answer give, without its body."""
+    """Return the evidence that the headers of a response give, without its body."""
     return Evidence(
         opened.status, opened.headers, opened.date, opened.received_at, opened.date_doubt
     )

@@ -150,7 +150,7 @@ class _Pull:
         self._counter.finish()
 
     def check(self) -> None:
-        """Raise if it is no CSV of events, or certainly truncated."""
+        """Raise if it is not CSV of events, or certainly truncated."""
         content_type = self._opened.headers.get("content-type", "")
         form = detect_kind(self._head)
         if form == "empty":
@@ -230,7 +230,7 @@ class CatalogClient:
     `base_url` is with or without `/v2`. Every request waits for `limiter` first. `observer` is
     called after each attempt. `extra_headers` are sent with every request, and read each time.
     `network` has proxy and certificates. `transport` replaces it, but not key, limiter and count.
-    `service_clock` records the Date of every answer; None is a clock of its own that accepts any.
+    `service_clock` records the Date of every response; None is a clock of its own that accepts any.
     """
 
     def __init__(
@@ -365,7 +365,7 @@ class CatalogClient:
         cursor: str | None = None,
         known_ids: Iterable[str] = (),
     ) -> Paginator:
-        """Return a paginator of the cancellations since an instant, inclusive; default 90 days."""
+        """Return a paginator of the cancellations since a time, inclusive; default 90 days."""
         filters = {} if since is None else {"since": bound_text(since)}
         parts = (ListPart(filters, cursor=cursor),)
         fields = ("id", "cancelledAt")
@@ -386,7 +386,7 @@ class CatalogClient:
         """Return a paginator of the categories, mostly one page (interface 4.6).
 
         Iterating raises AccessDenied if the service refuses them: continue without. With
-        `validators` it raises NotModified if they are those of the answer that had these.
+        `validators` it raises NotModified if the response with these validators is still valid.
         """
         query = ListQuery(
             constants.CATEGORIES_PATH, (ListPart(),), ("id",), None, validators or Validators()

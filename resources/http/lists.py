@@ -36,7 +36,7 @@ def bound_text(bound: date | datetime) -> str:
     """Return a bound as it is sent: `YYYY-MM-DD`, or RFC 3339 in UTC.
 
     Raises:
-        ValueError: an instant without a zone, which could mean any of 26 hours.
+        ValueError: a time without a zone, which could mean any of 26 hours.
     """
     if not isinstance(bound, datetime):
         return bound.isoformat()
@@ -99,7 +99,7 @@ class ListPart:
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """What an earlier answer is recognised by, as the service sent it: its ETag, else its date."""
+    """The ETag of an earlier response, else its date, as the service sent it."""
 
     etag: str | None = None
     last_modified: str | None = None
@@ -113,7 +113,7 @@ class Validators:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What a paginator requests. `key_fields` identify a row; `limit` None sends none.
+    """The request of a paginator. `key_fields` identify a row; `limit` None sends none.
 
     With `validators` a service may answer 304 to the first page, which raises NotModified.
     """
@@ -204,8 +204,8 @@ class PartProgress:
 class ListProgress:
     """`rows` and `pages` count what was received, duplicates included.
 
-    `known_ids` are those of the part that begins at a cursor. `lost` is set by a page that does not
-    belong to these parts: from then on the progress is not known.
+    `known_ids` are the ids of the part that begins at a cursor. A page that does not belong to
+    these parts sets `lost`: from then on the progress is not known.
     """
 
     def __init__(self, parts: Sequence[ListPart], *, known_ids: Iterable[str] = ()) -> None:
@@ -254,7 +254,7 @@ class ListProgress:
 
     @property
     def remaining(self) -> tuple[ListPart, ...]:
-        """What is not paged yet, each part with its cursor."""
+        """The parts that are not paged yet, each with its cursor."""
         return tuple(replace(progress.part, cursor=progress.cursor) for progress in self._open)
 
     @property
@@ -364,7 +364,7 @@ class Paginator:
                 yield page
 
     def remaining(self) -> tuple[ListPart, ...]:
-        """Return what is not paged yet, each part with its cursor."""
+        """Return the parts that are not paged yet, each with its cursor."""
         return self._progress.remaining
 
     @property

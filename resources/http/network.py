@@ -1,7 +1,7 @@
 """The way to other machines: which proxy a request takes, and which certificates are trusted.
 
 The settings make one `Network` for a command; nothing here reads the environment. The address of a
-proxy may contain a password: it is in no repr and no message. Belongs here: the choice for an
+proxy may contain a password: no repr and no message shows it. Belongs here: the choice for an
 address, the trusted certificates, what a failed connection means. Does not: sending (transport.py).
 """
 
@@ -100,7 +100,7 @@ class Proxy:
 
     @property
     def secrets(self) -> tuple[SecretStr, ...]:
-        """What no text may show: the address, the password, and the header field of the login."""
+        """The address, the password, and the header field of the login: no text may show them."""
         return secrets_in(self.address)
 
 

@@ -63,7 +63,7 @@ class Redactor:
         self._escapes = [_any_escape(character) for character in text]
         self._letters = tuple({_letters_of(literal) for literal in self._literals})
 
-    # Each pattern takes 20 ms to compile, and most clients never get an answer that needs one.
+    # Each pattern takes 20 ms to compile, and most clients never get a response that needs one.
     @cached_property
     def _in_text(self) -> re.Pattern[str]:
         literals = (re.escape(literal.decode()) for literal in self._literals)
@@ -84,11 +84,11 @@ class Redactor:
         return self._in_text.sub(KEY_MARK, text)
 
     def headers(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        """Return the fields of an answer's head without the key, in names as in values."""
+        """Return the fields of a response's head without the key, in names as in values."""
         return [(self.field(name), self.field(value)) for name, value in headers]
 
     def field(self, value: bytes) -> bytes:
-        """Return a part of an answer's head without the key."""
+        """Return a part of a response's head without the key."""
         if self.is_short or not self._may_be_in(value):
             return value
         return self._in_bytes.sub(KEY_MARK.encode(), value)
@@ -96,8 +96,8 @@ class Redactor:
     def body(self, *, is_data: bool) -> "BodyRedactor":
         """Return a reader of a body in pieces; HTML is never data.
 
-        In a body that is no data every spelling is searched; in data, which may be large, only
-        those that a service produces by itself.
+        In a body that is not data every spelling is searched; in data, which may be large, only
+        those that a service produces automatically.
         """
         return BodyRedactor(self, is_data=is_data)
 
@@ -144,7 +144,7 @@ _LIBRARIES: Final = (
     *("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy"),
     "httpcore.socks",
 )
-"""The loggers of the HTTP libraries: on DEBUG they log the header fields of each answer."""
+"""The loggers of the HTTP libraries: on DEBUG they log the header fields of each response."""
 
 
 class _LogFilter(logging.Filter):
@@ -175,7 +175,7 @@ def conceal_in_logs(*secrets: SecretStr | None) -> None:
 
 
 class BodyRedactor:
-    """One body, in pieces. What may be the beginning of a key is held back until more arrives."""
+    """One body, in pieces. Holds back a possible beginning of a key until more arrives."""
 
     def __init__(self, redactor: Redactor, *, is_data: bool) -> None:
         self._redactor = redactor
@@ -213,7 +213,7 @@ class BodyRedactor:
 
 
 def find_redactor(response: "httpx.Response") -> Redactor | None:
-    """Return the redactor of an answer, None if the answer is not from our transport."""
+    """Return the redactor of a response, None if the response is not from our transport."""
     found = response.extensions.get(REDACTOR)
     return found if isinstance(found, Redactor) else None
 

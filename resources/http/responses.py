@@ -1,4 +1,4 @@
-"""Which error an answer is (interface section 7, decisions on errors, keys, plans and quota)."""
+"""Which error a response is (interface section 7, decisions on errors, keys, plans and quota)."""
 
 import json
 import re
@@ -77,7 +77,7 @@ class ErrorBody:
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An answer that is not data. `seconds` is how long it took, `now` the service's time.
+    """A response that is not data. `seconds` is how long it took, `now` the service's time.
 
     `month_left_s` is when the month ends as heard before, in seconds; None if it isn't known.
     """
@@ -130,8 +130,8 @@ def read_request_id(
 def read_quota_headers(headers: Mapping[str, str]) -> QuotaHeaders | None:
     """Return what `X-RateLimit-*` say of the month (decisions, rate headers); None if nothing.
 
-    The reset is an instant, seconds since 1970, or seconds from the answer. One in the past, or
-    more than a year ahead, is doubted and left out; one that can't be read counts as not stated.
+    The reset is a timestamp, seconds since 1970, or seconds from the response. A reset in the past,
+    or more than a year ahead, is doubted and left out. An unreadable reset counts as not stated.
     """
     limit, remaining = (_count(headers.get(f"x-ratelimit-{name}")) for name in _COUNTS)
     date = read_http_date(headers.get("date"))
@@ -178,7 +178,7 @@ def error_from_response(
     redact: Callable[[str], str] = str,
     proxy: Proxy | None = None,
 ) -> CatalogError:
-    """Return the error for an answer; `redact` removes the key from the service's message."""
+    """Return the error for a response; `redact` removes the key from the service's message."""
     content_type = response.headers.get("content-type", "")
     body = read_error_body(response.body, content_type)
     message_part = plain_line(redact(body.message))[:_MESSAGE_CHARS]
@@ -239,7 +239,7 @@ def _says_timeout(body: ErrorBody) -> bool:
 
 
 def _quota_of(body: ErrorBody) -> Period | None:
-    """Return the period of the quota that a response says is used up; None if it is no quota."""
+    """Return the period of the quota that a response says is used up; None if it is not a quota."""
     text = f"{body.code} {body.message}"
     if _DAILY.search(text) is not None:
         return "day"

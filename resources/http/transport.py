@@ -2,7 +2,7 @@
 
 The key is added only to a copy of the request that is made and dropped here: httpx shows
 `x-api-key` in the repr of headers, and passes its own request to errors, hooks and logs. The
-deadline is for the whole request: httpx limits only each read, so an answer that sends a byte
+deadline is for the whole request: httpx limits only each read, so a response that sends a byte
 before each timeout would never end.
 """
 
@@ -126,7 +126,7 @@ class DeadlineTransport(httpx.HTTPTransport):
 TOTAL_S: Final = "almanac.total_s"
 """Request extension: the time limit of the whole request, in seconds, from when it is sent."""
 PACE: Final = "almanac.pace"
-"""Request extension: the seconds that an answer may take, and the bytes a second after them."""
+"""Request extension: the seconds that a response may take, and the bytes a second after them."""
 FOR_USAGE: Final = "almanac.for_usage"
 """Request extension: whether the request is for the usage."""
 FOR_EXPORT: Final = "almanac.for_export"
@@ -139,10 +139,10 @@ SENT_AT: Final = "almanac.sent_at"
 
 @dataclass(frozen=True, slots=True)
 class SentRequest:
-    """One attempt. `status` is None if no answer was received.
+    """One attempt. `status` is None if no response was received.
 
-    `seconds` run from sending to the last byte read, `bytes` are those of the body as sent. `quota`
-    is what the headers say of the month, `request_id` the service's name of a failed request.
+    `seconds` run from sending to the last byte read. `bytes` is the size of the body as sent,
+    `quota` the month by the headers, `request_id` the service's name of a failed request.
     """
 
     method: str
@@ -209,7 +209,7 @@ class KeyTransport(httpx.BaseTransport):
     def _pass_on(
         self, sent: ChargedRequest | None, response: httpx.Response
     ) -> QuotaHeaders | None:
-        """Tell the limiter of an answer, and return what its headers say of the month."""
+        """Tell the limiter of a response, and return what its headers say of the month."""
         quota = read_quota_headers(response.headers)
         if sent is not None:
             self._limiter.on_answer(sent, quota, counted=response.status_code != _TOO_MANY)

@@ -42,7 +42,7 @@ REPLAYED_AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class LandedDeliveries:
-    """What one call landed."""
+    """The batches of one call."""
 
     manifests: tuple[Manifest, ...] = ()
     deliveries: int = 0
@@ -50,8 +50,7 @@ class LandedDeliveries:
 
 @dataclass(frozen=True, slots=True)
 class WaitingDeliveries:
-    """What waits in the inbox: the deliveries up to `last_seq` that are not landed, and the dead
-    letters that a person replays.
+    """The deliveries up to `last_seq` that are not landed, and the dead letters to be replayed.
 
     The count is of receipts, with new dead letters among them.
     """

@@ -5,7 +5,7 @@
 
 SQLite before 3.51.3 can damage a WAL file if two connections write or checkpoint at the same time.
 So one connection of one process writes, under an OS lock; all others open the file read-only, which
-never checkpoints. What happens to a delivery after its receipt is recorded elsewhere (progress).
+never checkpoints. The progress after receipt is recorded elsewhere (progress.py).
 Belongs here: the file. Does not: HTTP and signatures (pipeline/receiver), landing.
 """
 
@@ -58,7 +58,8 @@ LOG_BYTES_MAX: Final = 16_777_216
 log = logging.getLogger(__name__)
 
 StoreResult = Literal["stored", "duplicate", "set aside"]
-"""New; received before with the same body; new, and a dead letter that is not landed by itself."""
+"""New; received before with the same body; new, and a dead letter that is not landed
+automatically."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class InboxWriter:
 
         Raises:
             LockHeld: another receiver runs on this home.
-            InboxUnusable: the file is no inbox, of another version, or can't be opened.
+            InboxUnusable: the file is not an inbox, of another version, or can't be opened.
         """
         with hold_lock(lock_path(home), "to receive", wait_s=_LOCK_WAIT_S):
             writer = cls(home, clock)

@@ -44,7 +44,7 @@ _ADVICE: Final = {
         _CHECK,
     ),
 }
-"""What to do about an error of SQLite: only a damaged file is to be replaced."""
+"""The advice for an error of SQLite: only a damaged file is to be replaced."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 

@@ -96,7 +96,7 @@ class PullContext:
     ) -> Pull:
         """Return the description of a batch, with the plan and source `of` an earlier pull.
 
-        The content time is never after the observed time, even if the answer says so.
+        The content time is never after the observed time, even if the response says so.
         """
         return Pull(
             feed=feed,
@@ -156,7 +156,7 @@ class LandedBatch:
 
 _SNAPSHOT: Final = timedelta(minutes=EXPORT_SNAPSHOT_MINUTE)
 _EXPORT_OUT_BY: Final = timedelta(minutes=10)
-"""An export fetched sooner after midnight may still be that of the previous day."""
+"""An export fetched sooner after midnight may still be the export of the previous day."""
 _FIRST_YEAR: Final = 2000
 
 

@@ -100,7 +100,7 @@ def land_pages(
 ) -> Manifest | None:
     """Land pages as one batch; None if there is no page. They are kept until they are dropped.
 
-    The content time is that of the first page, the observed time that of the last. `of` is the
+    The first page gives the content time, the last page the observed time. `of` is the
     pull that an earlier process began: the batch has its plan and source.
     """
     first, last = pages.first, pages.last
@@ -134,7 +134,7 @@ class _PageInMemory:
 
 
 class PagesInMemory:
-    """Pages of a list that is landed in parts. `fresh` of them are in no batch yet."""
+    """Pages of a list that is landed in parts. `fresh` of them are not in a batch yet."""
 
     def __init__(self, feed: Feed) -> None:
         self._sorted_by = PAGED[feed].sorted_by
@@ -165,10 +165,10 @@ class PagesInMemory:
         return (page.body for page in self._pages)
 
     def landed_to(self, instant: datetime) -> None:
-        """Drop the pages that a batch up to an instant, exclusive, has completely.
+        """Drop the pages that a batch up to a time, exclusive, has completely.
 
         Pages that may have later rows stay for the next batch: the last page, those that end on
-        that instant, and any whose dates can't be read.
+        that time, and any whose dates can't be read.
         """
         beyond = (
             number
@@ -208,14 +208,14 @@ def _instant(row: Any, field: str) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class RefusedPage:
-    """An answer that is no list, and why. It ends a pull."""
+    """A response that is not a list, and why. It ends a pull."""
 
     note: PageNote
     why: str
 
 
 class JournaledPages:
-    """The kept pages of a pull; `refused`, an answer that is no list, is after them."""
+    """The kept pages of a pull; `refused`, a response that is not a list, is after them."""
 
     def __init__(self, open_pull: OpenPull) -> None:
         self._open_pull = open_pull
@@ -241,7 +241,7 @@ class JournaledPages:
     def keep_refused(
         self, error: CatalogError, evidence: Evidence, *, received_at: datetime
     ) -> None:
-        """Write an answer that is no list to the journal."""
+        """Write a response that is not a list to the journal."""
         note = PageNote(
             number=self.progress.pages + 1,
             cursor_in=error.cursor,
@@ -476,7 +476,7 @@ class PagedPull:
         return self._progress.why_incomplete() or paginator_reason
 
     def _land_refused(self, refused: RefusedPage, scope: Scope) -> Manifest:
-        """Land an answer that is no list as a batch of its own, apart from the pages."""
+        """Land a response that is not a list as a batch of its own, apart from the pages."""
         pull = self._context.describe_batch(
             self._intent.feed,
             scope,

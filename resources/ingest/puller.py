@@ -5,7 +5,7 @@
         ...                                  # pulls of an earlier process, finished or closed
     landed = puller.events(date(2026, 3, 1), date(2026, 3, 31))
 
-The bulk export is split by dates if the service is too slow. A response that is no catalog is
+The bulk export is split by dates if the service is too slow. A response that is not a catalog is
 landed too, and marked: the merge quarantines it. Does not belong here: how pages are kept and
 resumed (paged_pull.py).
 """
@@ -136,8 +136,8 @@ class ExportLanding:
     def _revalidate(
         self, export_request: _ExportRequest, file: Path, before: Manifest | None
     ) -> ExportPull | None:
-        """Request the export if it is not that of the look before; None if there is no such look,
-        or if its rows have to be counted first."""
+        """Request the export unless it is unchanged since the look before; None if there is no such
+        look, or if its rows have to be counted first."""
         if before is None:
             return None
         try:
@@ -153,7 +153,7 @@ class ExportLanding:
     def _land_unchanged(
         self, export_request: _ExportRequest, before: Manifest, pull: ExportPull
     ) -> LandedBatch:
-        """Land a 304. Without a Last-Modified its content is as old as that of the look before."""
+        """Land a 304. Without a Last-Modified its content is as old as in the look before."""
         content_at = pull.last_modified
         if content_at is not None and export_content_at(content_at, pull.date) != content_at:
             content_at = None
@@ -233,7 +233,7 @@ class ExportLanding:
         evidence: Evidence,
         warnings: list[str],
     ) -> LandedBatch:
-        """Land an answer that is no export, or the part of an export that was received."""
+        """Land a response that is not an export, or the part of an export that was received."""
         requests = export_request.requests + error.attempts
         if evidence.date_doubt:
             warnings.append(evidence.date_doubt)
@@ -271,13 +271,13 @@ _TOO_LATE: Final = f"resumed after more than {RESUMED_WITHIN.seconds // 60} minu
 class Puller:
     """Lands what one client pulls under one plan. `clock` is the machine's, aware UTC.
 
-    The service's time is by the clock of the client, which records the Date of every answer. A pull
-    of a list lands the pages before an error as a partial batch and raises RetryLater or Stop; a
-    Defer after the first page is returned with the batch. Without any page nothing is landed. An
-    answer that is no list (HTML, a JSON error, nothing) is landed, with a text in `warnings`.
+    The service's time is by the clock of the client, which records the Date of every response. A
+    pull of a list lands the pages before an error as a partial batch and raises RetryLater or Stop;
+    a Defer after the first page is returned with the batch. Without any page nothing is landed. A
+    response that is not a list (HTML, a JSON error, nothing) is landed, with a text in `warnings`.
 
-    What `resume_open` finished of the last minutes is in `resumed`, which pullers of one session
-    share: the pull that asks for the same next, on the same day, returns it, and sends nothing.
+    `resumed` has the recent pulls that `resume_open` finished; pullers of one session share it. The
+    next pull of the same scope on the same day returns such a pull and sends nothing.
     """
 
     def __init__(
@@ -302,7 +302,7 @@ class Puller:
         return self._pull("coins", Scope())
 
     def categories(self) -> LandedBatch:
-        """Pull the categories; if they are those of the last look, land a look without a body.
+        """Pull the categories; if they are unchanged, land a look without a body.
 
         Raises:
             AccessDenied: the service refuses them: continue without.
@@ -321,7 +321,7 @@ class Puller:
             return land_unchanged(self.context, before, answer)
 
     def cancellations(self, since: datetime | date | None = None) -> LandedBatch:
-        """Pull the cancellations since an instant, inclusive; default 90 days ago."""
+        """Pull the cancellations since a time, inclusive; default 90 days ago."""
         if since is None:
             since = (self._service.now() - _SINCE).replace(microsecond=0)
         return self._pull("cancellations", Scope(since=first_instant(since)))

@@ -1,7 +1,7 @@
 """The scope of a pull: from bounds to a scope, within the plan, and to requests.
 
 A scope alone says what is requested, so that another process can resume a pull with the same
-requests: whole days are requested as days, anything else as instants. Instants are aware UTC;
+requests: whole days are requested as days, anything else as times. Times are aware UTC;
 months begin on the first at 00:00.
 """
 
@@ -40,7 +40,7 @@ class PollWindow:
 
     @classmethod
     def of_texts(cls, first: str, last: str = "") -> Self:
-        """Return the window with the given `texts`. Raises ValueError if one is no date."""
+        """Return the window with the given `texts`. Raises ValueError if one is not a date."""
         return cls(date.fromisoformat(first), date.fromisoformat(last) if last else None)
 
 
@@ -89,7 +89,7 @@ def _is_from(lower: datetime | None, wanted: datetime | None) -> bool:
 
 
 def first_instant(bound: date | datetime) -> datetime:
-    """Return the instant a lower bound means. Raises ValueError for a naive one."""
+    """Return the time a lower bound means. Raises ValueError for a naive one."""
     if isinstance(bound, datetime):
         bound_text(bound)
         return bound.astimezone(UTC)
@@ -200,7 +200,7 @@ def paged_fully(scope: Scope, rest: Scope) -> Scope:
 
 
 def _holds(scope: Scope, instant: datetime) -> bool:
-    """Whether an instant lies in the range. A row that began before it does not."""
+    """Whether a time lies in the range. A row that began before it does not."""
     after = scope.lower is None or scope.lower <= instant
     return after and (scope.upper is None or instant <= scope.upper)
 

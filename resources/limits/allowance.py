@@ -1,8 +1,8 @@
-"""What a key may still send: a token bucket and the month's quota, as one value.
+"""The allowance of a key: a token bucket and the month's quota, as one value.
 
 Pure functions of state and time that return the next state. Belongs here: the arithmetic of
 limits. Does not: where the value is stored (ledger.py), waiting (limiter.py).
-Monotonic instants are nanoseconds of one boot; wall instants are seconds since 1970.
+Monotonic times are nanoseconds of one boot; wall times are seconds since 1970.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ _SAME_MONTH_S: Final = 86_400
 _UNEVEN_S: Final = 60
 """A reset that moves by less has not moved: each account is rounded, and by its own clock."""
 _WINDOW_S: Final = 3_600
-"""A limit whose reset is nearer may be that of a rate, which others report in the same headers."""
+"""A limit with a nearer reset may be a rate limit: some services report it in these headers."""
 _SLOWEST_PER_S: Final = 0.01
 _FASTEST_PER_S: Final = 1e6
 _BURST_MAX: Final = 1_000_000
@@ -50,7 +50,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class ReportedLimits:
-    """The usage of the month by the service; `allowed` None is no quota, `resets_at` is UTC."""
+    """The usage of the month by the service; `allowed` None means no quota, `resets_at` is UTC."""
 
     allowed: int | None
     used: int
@@ -59,10 +59,10 @@ class ReportedLimits:
 
 @dataclass(frozen=True, slots=True)
 class QuotaHeaders:
-    """What the headers of an answer say of the month; None is not said.
+    """The quota of the month by the headers of a response; None is not stated.
 
-    `reset_at` is by the service's clock, `resets_in_s` counts from the answer. `is_reset_doubted`:
-    a reset was stated that can't be that of a month, as it is past or too far ahead.
+    `reset_at` is by the service's clock, `resets_in_s` counts from the response.
+    `is_reset_doubted`: the stated reset can't be the end of a month: it is past or too far ahead.
     """
 
     allowed: int | None = None
@@ -86,7 +86,7 @@ class ChargedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one kind of work may use of the month.
+    """The share of the month for one kind of work.
 
     `floor` is left for other work, `cap` bounds this one, `machine` all work of this machine.
     """
@@ -159,7 +159,7 @@ def next_reset(now: datetime) -> datetime:
 
 
 def unknown(pace: Pace, now_ns: int, turn: int = 0) -> Allowance:
-    """Return what is assumed if nothing is known: an empty bucket and no quota."""
+    """Return the state of a key about which nothing is known: an empty bucket and no quota."""
     return Allowance(full_at_ns=pace.bucket.empty(now_ns), turn=turn)
 
 
@@ -242,7 +242,8 @@ def charge(state: Allowance, work: Work, requests: int = 1) -> Allowance:
 
 
 def answered(state: Allowance) -> Allowance:
-    """Count an answer, or a request that failed: it is counted by the service, or never will be."""
+    """Count a response, or a request that failed: it is counted by the service, or never will
+    be."""
     return replace(state, answered=min(state.sent, state.answered + 1))
 
 
@@ -256,10 +257,10 @@ def reconcile(
     """Adopt the service's account of the month.
 
     `charged_since` is what was charged here since the request for the account, without that
-    request. A larger count than ours is adopted at once: another machine uses the key. A smaller
-    one is adopted only as far as two accounts in a row agree, since a request in progress is
-    charged here and not yet counted there. A later reset is that of a new period only if the old
-    one is over at `wall_s`; None is not known, which counts as over.
+    request. A larger count than ours is adopted immediately: another machine uses the key. A
+    smaller one is adopted only as far as two accounts in a row agree, since a request in progress
+    is charged here and not yet counted there. A later reset begins a new period only
+    if the old period is over at `wall_s`; None counts as over.
     """
     limit = UNLIMITED if account.allowed is None else account.allowed
     used, resets_at = account.used, int(account.resets_at.timestamp())
@@ -293,10 +294,10 @@ def _is_next_period(state: Allowance, resets_at: int, wall_s: float | None) -> b
 def adopt_headers(
     state: Allowance, heard: QuotaHeaders, sent: ChargedRequest | None, wall_s: float
 ) -> Allowance:
-    """Adopt what the headers of an answer say of the month.
+    """Adopt what the headers of a response say of the month.
 
     `sent` is the answered request; None is a request that the service does not count: only the
-    reset is learnt from its answer. Counts of another month, or of a rate, are ignored.
+    reset is learnt from its response. Counts of another month, or of a rate, are ignored.
 
     The reported use includes the answered request, and all that were answered before it was sent.
     It may include requests that were in progress when it was sent, and later ones. Our count stays
@@ -328,7 +329,7 @@ def adopt_headers(
 
 
 def is_of_month_before(state: Allowance, sent: ChargedRequest | None, wall_s: float) -> bool:
-    """Whether a request was charged to an earlier month: its late answer is about that month."""
+    """Whether a request was charged to an earlier month: its late response is about that month."""
     if sent is None or sent.resets_at == 0:
         return False
     return _is_next_period(replace(state, resets_at=sent.resets_at), state.resets_at, wall_s)
@@ -337,11 +338,11 @@ def is_of_month_before(state: Allowance, sent: ChargedRequest | None, wall_s: fl
 def _may_be_of_month(
     state: Allowance, heard: QuotaHeaders, sent: ChargedRequest | None, wall_s: float
 ) -> bool:
-    """Whether counts without a believable reset are those of the present month."""
+    """Whether counts without a believable reset are of the present month."""
     if heard.is_reset_doubted or heard.resets_in_s is not None or heard.allowed != state.allowed:
         return False
     if heard.reset_at is not None:
-        # An answer without a Date.
+        # A response without a Date.
         return abs(heard.reset_at.timestamp() - state.resets_at) <= _SAME_MONTH_S
     return not is_of_month_before(state, sent, wall_s)
 

@@ -50,7 +50,7 @@ def monotonic_ns() -> int:
 
 
 def ledger_name(base_url: str, key: SecretStr) -> str:
-    """Return the name of the file: the same for one key at one service, without a secret."""
+    """Return the file name: the same for one key at one service, without a secret."""
     text = f"{base_url}\0{key.get_secret_value()}".encode()
     return blake2b(text, digest_size=12, person=b"almanac ledger").hexdigest() + ".ledger"
 
@@ -67,8 +67,8 @@ class Entry:
 class Ledger:
     """The file of one key. Shared by threads and processes, and safe across a fork.
 
-    `pace` is that of a key of which nothing is known; `pace_of` returns the pace for what the
-    service has stated, None is always `pace`.
+    `pace` applies to a key about which nothing is known. `pace_of` returns the pace for the limits
+    that the service has stated; None means always `pace`.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ class Limiter(Protocol):
     def on_answer(
         self, sent: ChargedRequest, heard: QuotaHeaders | None, *, counted: bool = True
     ) -> None:
-        """Called once for each request of `acquire`, with the headers of its answer, None if it
+        """Called once for each request of `acquire`, with the headers of its response, None if it
         has none or failed; `counted` is false if the service does not count it."""
         return
 
@@ -82,7 +82,7 @@ class Limiter(Protocol):
         return
 
     def on_long_wait(self, wait_s: float) -> None:
-        """Called after an answer that was counted and requests a wait that is too long."""
+        """Called after a response that was counted and requests a wait that is too long."""
         self.on_rate_limited(wait_s)
 
     def on_quota_exhausted(
@@ -122,7 +122,7 @@ class Limiter(Protocol):
 
 
 def usable_burst(rate_per_s: float, burst: int, jitter_s: float) -> int:
-    """Return how many requests may be sent at once so that none arrives too early.
+    """Return how many requests may be sent together so that none arrives too early.
 
     A request delayed by the network arrives together with later ones, so the part of the burst
     that can accumulate within `jitter_s` is left unused.
@@ -184,9 +184,9 @@ class TokenBucketLimiter(Limiter):
 _LONGEST_SLEEP_S: Final = 5.0
 """After it a sleeper checks again before its time: the wait may be over."""
 _LEAST_RESET_S: Final = 60.0
-"""A nearer end of the month is not believed of a 429: the wait may be that of a rate."""
+"""A nearer end of the month is not believed of a 429: the wait may belong to a rate."""
 _LEAST_EXPORT_WAIT_S: Final = 10.0
-"""A shorter wait of a refused export may be that of the rate of all requests."""
+"""A shorter wait of a refused export may belong to the rate of all requests."""
 LONGEST_WAIT_S: Final = 120.0
 """A longer wait that the service asked for is not slept through: the work is deferred."""
 _LONGEST_NOTED_S: Final = 366 * 86_400.0
@@ -238,7 +238,7 @@ class SharedLimiter(Limiter):
     def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> ChargedRequest:
         """Return when one request may be sent, and charge it.
 
-        A request for the usage is allowed even if the quota is not known or used up: its answer
+        A request for the usage is allowed even if the quota is not known or used up: its response
         ends that. An export also waits until the interval after the one before is over.
 
         Raises:
@@ -303,7 +303,7 @@ class SharedLimiter(Limiter):
             entry.state = charge(held, self._work, -1)
 
     def on_long_wait(self, wait_s: float) -> None:
-        """After an answer that was counted and requests a wait, make every process wait."""
+        """After a response that was counted and requests a wait, make every process wait."""
         self._note_wait(wait_s)
         with self.ledger.locked() as entry:
             entry.state = hold(entry.state, entry.pace, entry.now_ns, wait_s)
@@ -323,7 +323,7 @@ class SharedLimiter(Limiter):
     def on_answer(
         self, sent: ChargedRequest, heard: QuotaHeaders | None, *, counted: bool = True
     ) -> None:
-        """Count an answer, and adopt what it says of the month (allowance.py)."""
+        """Count a response, and adopt what it says of the month (allowance.py)."""
         with self.ledger.locked() as entry:
             if heard is not None:
                 wall_s = self._clock().timestamp()

@@ -121,7 +121,7 @@ _ID_HALF = 1 << 40
 
 
 class Content(TypedDict, total=False):
-    """The content of an event, or the part of it that changes; instants in seconds since 1970."""
+    """The content of an event, or the part of it that changes; times in seconds since 1970."""
 
     id: str
     slug: str

@@ -39,7 +39,7 @@ def seconds_of(instant: datetime) -> int:
     """Return the whole seconds since 1970, rounded down.
 
     Raises:
-        ValueError: The instant has no timezone.
+        ValueError: The time has no timezone.
     """
     if instant.tzinfo is None or instant.utcoffset() is None:
         raise ValueError(
@@ -68,7 +68,7 @@ def _civil(day: int) -> date:
 
 
 def month_of(seconds: int) -> int:
-    """Return the number of the month an instant lies in; negative before October 2016."""
+    """Return the number of the month a time lies in; negative before October 2016."""
     civil = _civil(seconds // DAY_S)
     return (civil.year - 2016) * 12 + civil.month - 10
 
@@ -94,7 +94,7 @@ def month_words(day: int) -> str:
 
 
 def exact(at: int, span_days: int = 0) -> Dating:
-    """Return the dating of an event at an instant, `span_days` long (0: one date)."""
+    """Return the dating of an event at a time, `span_days` long (0: one date)."""
     words, end = day_words(at // DAY_S), None
     if span_days:
         end = at + span_days * DAY_S
@@ -109,7 +109,7 @@ def exact(at: int, span_days: int = 0) -> Dating:
 
 
 def deadline(at: int) -> Dating:
-    """Return the dating of an event that is due by an instant, for example `By 11 Oct`."""
+    """Return the dating of an event that is due by a time, for example `By 11 Oct`."""
     words = f"By {day_words(at // DAY_S)}"
     return {
         "date": at,
@@ -136,7 +136,7 @@ def _period(date_type: str, day: int) -> tuple[int, str]:
 def estimated(date_type: str, day: int, last_day: int) -> Dating:
     """Return an estimated dating whose period holds `day` and ends by `last_day`.
 
-    A shorter period replaces one that ends too late; the date type `date` is a deadline.
+    A shorter period replaces a period that ends too late; the date type `date` is a deadline.
     """
     for period in NARROWER[date_type]:
         end, words = _period(period, day)

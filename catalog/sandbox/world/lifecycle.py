@@ -273,7 +273,7 @@ _SECOND = _weighted(verify=4, reschedule=2, rescore=3, revise=3)
 
 
 class LifeEvent(NamedTuple):
-    """A change at an instant (seconds): its kinds, the status after it, the fields set."""
+    """A change at a time (seconds): its kinds, the status after it, the fields set."""
 
     at: int
     kinds: tuple[str, ...]
@@ -287,7 +287,7 @@ class Life(tuple[LifeEvent, ...]):
     __slots__ = ()
 
     def index_at(self, seconds: int) -> int:
-        """Return the index of the last moment at or before an instant, -1 before the first."""
+        """Return the index of the last moment at or before a time, -1 before the first."""
         if seconds >= self[-1].at:
             return len(self) - 1
         return bisect_right(self, seconds, key=_instant) - 1
@@ -430,7 +430,7 @@ def differences(now: Content, delta: Content) -> Content:
 
 
 def name_kinds(changed: Content) -> list[str]:
-    """Return the kinds of a change of these fields; new words for a new date are no revision."""
+    """Return the kinds of a change of these fields; new words for a new date are not a revision."""
     kinds: list[str] = []
     if "date" in changed or "date_end" in changed:
         kinds.append("rescheduled")

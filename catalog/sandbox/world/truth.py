@@ -1,7 +1,7 @@
 """The records of the synthetic catalog, and its closed list of editorial categories.
 
 Belongs here: what a coin, a category, an event, a change and a version are. Does not: how they are
-made, and the titles of a category (wording). Instants are aware, UTC, whole seconds.
+made, and the titles of a category (wording). Times are aware, UTC, whole seconds.
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class TrueEvent:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of an event; it has several kinds when they happened at once."""
+    """A change of an event; it has several kinds when they happened together."""
 
     at: datetime
     event_id: str

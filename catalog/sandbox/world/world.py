@@ -1,8 +1,8 @@
-"""What is true in the synthetic catalog at any instant.
+"""The truth of the synthetic catalog at any time.
 
 Belongs here: the queries, and the cache of what was generated. Does not: how coins, events and
 their lives are made (roster.py, announcements.py, lifecycle.py); plans, paging, HTTP. A world is a
-pure function of seed and pace: a result never depends on earlier calls. Instants are UTC.
+pure function of seed and pace: a result never depends on earlier calls. Times are UTC.
 """
 
 from collections.abc import Callable, Iterable
@@ -63,7 +63,7 @@ class World:
     `WorldProcess`.
 
     Raises:
-        ValueError: `pace` is negative or not a number; later, an instant without a timezone.
+        ValueError: `pace` is negative or not a number; later, a time without a timezone.
     """
 
     categories = tuple(TrueCategory(category.id, category.name) for category in CATEGORIES)
@@ -86,7 +86,7 @@ class World:
 
     @collector_paused()
     def changes(self, after: datetime, until: datetime) -> list[Change]:
-        """Return what happened after one instant until another (inclusive), by instant and id."""
+        """Return the changes after one time until another (inclusive), by time and id."""
         first, last = seconds_of(after) + 1, seconds_of(until)
         if first > last:
             return []
@@ -111,14 +111,14 @@ class World:
         return None if found is None else found[0].life[found[1]].status
 
     def cancelled_at(self, event_id: str, instant: datetime) -> datetime | None:
-        """Return when an event was cancelled; None when it is not, as of the instant."""
+        """Return when an event was cancelled; None when it is not, as of the time."""
         found = self._find(event_id, instant)
         if found is None or found[0].life[found[1]].status != CANCELLED:
             return None
         return instant_of(found[0].life[found[1]].at)
 
     def history(self, event_id: str, until: datetime) -> tuple[Version, ...]:
-        """Return the versions of an event up to an instant; the last is open (`known_to` None)."""
+        """Return the versions of an event up to a time; the last is open (`known_to` None)."""
         found = self._find(event_id, until)
         if found is None:
             return ()
@@ -148,7 +148,7 @@ class World:
 
     @collector_paused()
     def cancellations_at(self, instant: datetime) -> list[tuple[datetime, str]]:
-        """Return the instant and id of each cancelled event, in that order."""
+        """Return the time and id of each cancelled event, in that order."""
         seconds = seconds_of(instant)
         found = sorted(
             (history.last_at, event_id)

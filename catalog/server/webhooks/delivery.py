@@ -249,7 +249,7 @@ class AttemptOutcome:
 
 
 class DeliveryPoster(Protocol):
-    """What sends one body to one URL; a sandbox's makes faults."""
+    """Sends one body to one URL; the sandbox's implementation makes faults."""
 
     async def post(
         self, url: str, *, allow_private: bool, body: bytes, headers: Mapping[str, str]

@@ -45,7 +45,7 @@ class AccountWithoutPush(EndpointError):
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """A signing secret; one without `expires_at` does not expire. Its value is in no repr."""
+    """A signing secret. Without `expires_at` it does not expire. No repr shows its value."""
 
     value: str
     created_at: Instant
@@ -67,7 +67,7 @@ def new_secret(token: Callable[[int], str] = secrets.token_hex) -> str:
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an account wants its webhooks. Instants are wall time, UTC."""
+    """Where an account wants its webhooks. Times are wall time, UTC."""
 
     id: str
     url: str
@@ -81,7 +81,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     disabled_reason: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an endpoint that can't be sent to, also when the file was written by hand."""
+        """Refuse an endpoint that can't be sent to, also when the file was written manually."""
         if all(secret.expires_at is not None for secret in self.secrets):
             raise ValueError(f"endpoint {self.id} needs a secret that does not expire")
 
@@ -90,7 +90,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return self.disabled_at is None
 
     def signing_secrets(self, instant: datetime) -> tuple[str, ...]:
-        """Return the values that sign at an instant, the newest first."""
+        """Return the values that sign at a time, the newest first."""
         return tuple(secret.value for secret in self.secrets if secret.valid_at(instant))
 
 
@@ -290,7 +290,7 @@ class NoPush(Exception):
 
 
 class LastRead(Generic[T]):
-    """What a file said when it could be read last."""
+    """The last readable content of a file."""
 
     def __init__(self, read: Callable[[], T], what: str) -> None:
         self._read = read
@@ -299,7 +299,7 @@ class LastRead(Generic[T]):
         self._error = ""
 
     def __call__(self) -> T:
-        """Return what the file says, or said last.
+        """Return the content of the file, or its last readable content.
 
         Raises:
             JsonFileError: it could not be read yet.
@@ -350,7 +350,7 @@ class Receivers:
         raise NoPush("the endpoint was removed")
 
     def disable(self, endpoint_id: str, *, reason: str) -> None:
-        """Disable an endpoint in the book; one that can't be is served again after a restart."""
+        """Disable an endpoint in the book; if that fails, it is served again after a restart."""
         try:
             self._book.disable(endpoint_id, reason=reason)
         except (UnknownEndpoint, JsonFileError) as error:

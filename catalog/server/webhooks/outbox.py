@@ -185,7 +185,7 @@ class Outbox:
         self._run("mark_dead", endpoint_id=endpoint_id, error=error)
 
     def requeue(self, delivery_id: str, *, now: datetime) -> None:
-        """Make a dead letter due at once, with the whole retry schedule ahead.
+        """Make a dead letter due immediately, with the whole retry schedule ahead.
 
         Raises:
             NotDead: it is pending, delivered or unknown.
@@ -214,7 +214,7 @@ class Outbox:
     def _without_sync(self) -> Iterator[None]:
         """Commit without waiting for the disk, which on a busy one allows some 40 commits a second.
 
-        What is lost in a power cut is always the end: a delivery never without its watermark.
+        A power cut loses only the end: never a delivery without its watermark.
         """
         with self._lock:
             self._connection.execute("PRAGMA synchronous = NORMAL")

@@ -31,7 +31,7 @@ Render = Callable[[CatalogChange, Plan], Event]
 
 BATCH_SIZE = 100
 SLICE = timedelta(days=1)
-"""How much of the catalog's time is read at once."""
+"""How much of the catalog's time is read together."""
 WATERMARK_LAG = timedelta(seconds=60)
 """How far the stored watermark may be behind when nothing was enqueued: only a restart reads those
 changes again, and an idle server writes once a minute."""
@@ -63,8 +63,8 @@ class ChangeFeed:
     async def enqueue(self, endpoints: Sequence[Endpoint], plans: Mapping[str, Plan]) -> None:
         """Enqueue what changed since the last call, one delivery for each endpoint in `plans`.
 
-        `plans` has the plan of each endpoint that gets push. What changes while another gets none
-        is never enqueued for it.
+        `plans` has the plan of each endpoint that gets push. Changes while an endpoint gets no push
+        are never enqueued for it.
         """
         now = self._clock.now()
         mark, since = await self._position(endpoints, now)
@@ -87,7 +87,7 @@ class ChangeFeed:
     async def _position(
         self, endpoints: Sequence[Endpoint], now: datetime
     ) -> tuple[datetime, Mapping[str, datetime]]:
-        """Return the instant to read from, and since when each endpoint is sent changes.
+        """Return the time to read from, and since when each endpoint is sent changes.
 
         A clock that was set back moves both back.
         """
@@ -153,7 +153,7 @@ class ChangeFeed:
 
 
 def batches(changes: Sequence[CatalogChange]) -> Iterator[list[CatalogChange]]:
-    """Yield the changes in batches; changes of one instant are in one batch."""
+    """Yield the changes in batches; changes of one time are in one batch."""
     batch: list[CatalogChange] = []
     for _, simultaneous in groupby(changes, key=attrgetter("at")):
         batch.extend(simultaneous)
@@ -167,10 +167,10 @@ def batches(changes: Sequence[CatalogChange]) -> Iterator[list[CatalogChange]]:
 def _start(
     created_at: datetime, *, mark: datetime, now: datetime, seen_after: datetime
 ) -> datetime:
-    """Return the instant after which a newly seen endpoint is sent changes.
+    """Return the time after which a newly seen endpoint is sent changes.
 
-    Its creation, if the catalog's clock passed that instant since the mark; else it was created on
-    another clock, and changes are sent from the last instant before it was seen.
+    Its creation, if the catalog's clock passed that time since the mark; else it was created on
+    another clock, and changes are sent from the last time before it was seen.
     """
     return created_at if mark < created_at <= now else seen_after
 
@@ -182,13 +182,13 @@ USER_AGENT = "almanac-webhooks/2"
 
 @dataclass(frozen=True, slots=True)
 class SenderOptions:
-    """How a sender works. Those of a service are the defaults; a test can be less patient."""
+    """How a sender works. The defaults are for a service; a test can be less patient."""
 
     retry_after_s: Sequence[float] = WEBHOOK_RETRY_AFTER_S
     """The wait after each failed attempt; after the last attempt a delivery is a dead letter."""
     poll_s: float = 1.0
     per_endpoint: int = 4
-    """The attempts at once to an endpoint."""
+    """The parallel attempts to an endpoint."""
     in_all: int = 64
 
 
@@ -396,7 +396,7 @@ class Pusher:
             await asyncio.sleep(_RESTART_AFTER_S)
 
     def wake(self) -> None:
-        """Send at once what changed. May be called from any thread."""
+        """Send immediately what changed. May be called from any thread."""
         if self._loop is not None and self._loop.is_running():
             self._loop.call_soon_threadsafe(self._sender.wake)
 
