@@ -20,9 +20,7 @@ from assets.landed import landed_assets
 from assets.layout import Layout, without_beta_warnings
 from assets.polled import polled_assets
 from assets.published import published_tables
-from pipeline.automation.alerts import alert_sensors
-from pipeline.automation.digests import digest_sensors
-from pipeline.automation.health import health_check, health_sensor
+from pipeline.automation.health import health_checks, health_sensor, posting_sensors
 from pipeline.automation.jobs import asset_jobs, daily_schedule
 from pipeline.automation.merges import deliveries, unmerged_batches
 from pipeline.automation.pulls import cancellations, first_pull, polls, quota, was_day_pulled
@@ -81,8 +79,7 @@ def build_definitions(
         polls(layout, PollFacts(settings, home), clock),
         cancellations(layout, home, clock, service_now),
         quota(layout, jobs, home, clock, service_now),
-        *alert_sensors(layout, settings, home, clock),
-        *digest_sensors(layout, settings, home, clock),
+        *posting_sensors(layout, settings, home, clock),
     ]
     names = {schedule.name for schedule in schedules} | {sensor.name for sensor in sensors}
     sensors.append(health_sensor(layout, settings, home, clock, names))
@@ -99,7 +96,7 @@ def build_definitions(
         )
     return dg.Definitions(
         assets=assets,
-        asset_checks=[health_check(layout, settings, home, clock)],
+        asset_checks=[health_checks(layout, settings, home, clock)],
         jobs=[*jobs.values(), pruning],
         schedules=schedules,
         sensors=sensors,

@@ -90,7 +90,7 @@ FLOORS = {
         "report",
     ),
     "pipeline": (
-        "configuration console hooks runs",
+        "configuration console runs",
         "instance settings",
         "home_location",
         "retention secrecy session",

@@ -1,255 +1,211 @@
-"""The sensor of warnings, which shows them as an asset check on Dagster's pages.
+"""The sensors `health`, `alerts` and `digest`, and the asset checks that show warnings.
 
-It also marks runs as failed whose process was killed, and frees their place in the queue. It reads
-only local state and sends nothing. The records of an instance without SQLite databases
-can't be read quickly from outside, so the sensor also notes what they say of failed work, for
-`almanac status`. Belongs here: the sensor, its check, that note. Does not: the warnings
-(pipeline/health), posting them (alerts).
+They start no run and send no request to the service. `health` also marks runs as failed whose
+process was killed, and writes the note of failed runs that `almanac status` reads.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, datetime
-from itertools import takewhile
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Any, Final, get_args
 
 import dagster as dg
-from dagster._core.scheduler.instigation import InstigatorStatus, TickStatus
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
-from dagster_shared.error import SerializableErrorInfo
+import msgspec
 
 from assets.layout import Layout
 from assets.metadata import bullets
-from pipeline.automation.run_decisions import IN_PROGRESS_STATUSES
-from pipeline.health.alerts import FoundWarnings, find_warnings
-from pipeline.health.report import JOBS
+from pipeline.automation.jobs import DAILY, MERGE
+from pipeline.automation.run_decisions import find_last_end, find_run_in_progress
+from pipeline.health.checks import CHECKS, Topic, find_check, find_warnings
+from pipeline.health.facts import HealthWarning
+from pipeline.health.notices import DigestRecord, post_digest, post_warnings, read_last_digest
+from pipeline.health.runs import write_run_note
 from pipeline.instance import plain_faults
 from pipeline.runs.dead_runs import fail_dead_runs
-from pipeline.runs.history import (
-    LONG,
-    REPORTED_FOR,
-    EndedRun,
-    FailedTicks,
-    LongRun,
-    RunHistory,
-    failed_work,
-    first_line,
-    note_history,
-    part_of_tags,
-)
-from pipeline.runs.place import place_of
 from pipeline.settings import Settings
 from warehouse.errors import RunRecordsBusy
 from warehouse.home import Home
+from warehouse.news import quiet_batches
 from warehouse.schema.tables import EVENTS
 
 HEALTH: Final = "health"
-CHECK: Final = "no_warnings"
 EVERY_S: Final = 300
-_RUNS_MAX: Final = 1_000
-_TICKS: Final = 50
-_ENDED: Final = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS)
-_FAILURES: Final = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
-_MEANING: Final = (
-    "Nothing is stale, waits, failed or is stuck: the warnings of `almanac status`, read every "
-    f"{EVERY_S // 60} minutes. Each says what to do, and ends by itself."
-)
+DIGEST_EVERY: Final = timedelta(hours=20)
+"""Less than a day, since the daily run does not end at the same time each day."""
+TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
+"""The names of the asset checks."""
+_NEXT: Final = f"Next check in {EVERY_S // 60} min."
+Clock = Callable[[], datetime]
 
 
-def health_check(
-    layout: Layout, settings: Settings, home: Home, clock: Callable[[], datetime]
+def health_checks(
+    layout: Layout, settings: Settings, home: Home, clock: Clock
 ) -> dg.AssetChecksDefinition:
-    """Return the check that has the warnings of a home."""
-
-    @dg.multi_asset_check(
-        name=layout.name(HEALTH),
-        specs=[dg.AssetCheckSpec(CHECK, asset=layout.key(EVENTS.name), description=_MEANING)],
-    )
-    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        found = find_warnings(settings, home, clock())
-        yield dg.AssetCheckResult(
-            passed=not found.warnings,
-            asset_key=layout.key(EVENTS.name),
-            check_name=CHECK,
-            severity=dg.AssetCheckSeverity.WARN,
-            metadata=_metadata(found),
+    """Return the asset checks that show the warnings of a home, one for each topic."""
+    specs = [
+        dg.AssetCheckSpec(
+            topic,
+            asset=layout.key(EVENTS.name),
+            description=" ".join(check.meaning for check in CHECKS if check.topic == topic),
         )
+        for topic in TOPICS
+    ]
+
+    @dg.multi_asset_check(name=layout.name(HEALTH), specs=specs, can_subset=True)
+    def check(context: dg.AssetCheckExecutionContext) -> Iterable[dg.AssetCheckResult]:
+        found = find_warnings(settings, home, clock()).warnings
+        for key in sorted(context.selected_asset_check_keys):
+            yield dg.AssetCheckResult(**_describe(layout, key.name, found))
 
     return check
+
+
+def _describe(layout: Layout, topic: str, warnings: Sequence[HealthWarning]) -> dict[str, Any]:
+    """Return the content of the result of a check."""
+    found = [warning for warning in warnings if find_check(warning.kind).topic == topic]
+    is_error = any(find_check(warning.kind).is_error for warning in found)
+    texts = [f"{warning.kind}: {warning.text}" for warning in found]
+    return {
+        "asset_key": layout.key(EVENTS.name),
+        "check_name": topic,
+        "passed": not found,
+        "severity": dg.AssetCheckSeverity.ERROR if is_error else dg.AssetCheckSeverity.WARN,
+        "metadata": {
+            "warnings": len(texts),
+            **({"what to do": dg.MetadataValue.md(bullets(texts))} if texts else {}),
+        },
+    }
 
 
 def health_sensor(
     layout: Layout,
     settings: Settings,
     home: Home,
-    clock: Callable[[], datetime],
-    others: Collection[str],
+    clock: Clock,
+    automation: Collection[str],
 ) -> dg.SensorDefinition:
-    """Return the sensor that reports the check whenever a warning begins or ends.
+    """Return the sensor that reports a check whenever one of its warnings begins or ends.
 
-    `others` are the names of the other schedules and sensors: in an instance that is shared with
-    other definitions, only their failed ticks count.
+    `automation` has the names of the other schedules and sensors. The cursor has the kinds of the
+    warnings last reported, by topic.
     """
 
     @dg.sensor(
         name=layout.name(HEALTH),
         minimum_interval_seconds=EVERY_S,
-        description="Reports the warnings of almanac status as a check of the events, whenever one "
-        "begins or ends. Starts no run.",
+        description="Reports the warnings of almanac status as checks of the asset events, "
+        "whenever one begins or ends. Starts no run.",
         default_status=layout.sensor_status(HEALTH),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        now = clock()
+        now, instance = clock(), context.instance
         # Only runs in local processes announce themselves.
         local = settings.executor == "in_process"
         # The daemon may be in a long write; the next check is soon.
         with suppress(RunRecordsBusy), plain_faults(home):
-            fail_dead_runs(home, context.instance, now if local else None)
-        if place_of(home).databases is None:
-            roles = {layout.name(job): job for job in JOBS}
-            note_history(home, history_of_instance(context.instance, roles, others, now), now)
-        found = find_warnings(settings, home, now)
-        kinds = " ".join(sorted(warning.kind for warning in found.warnings))
-        is_shown = kinds == context.cursor and _passed(context.instance, layout) == (not kinds)
-        reported = [] if is_shown else [_evaluation(layout, found)]
+            fail_dead_runs(home, instance, now if local else None)
+        write_run_note(home, settings, instance, now, automation)
+        found = find_warnings(settings, home, now).warnings
+        kinds: dict[str, list[str]] = {topic: [] for topic in TOPICS}
+        for warning in found:
+            kinds[find_check(warning.kind).topic].append(warning.kind)
+        reported = _read_cursor(context.cursor)
+        shown = _find_shown(instance, layout)
+        names = " ".join(warning.kind for warning in found)
         return dg.SensorResult(
-            skip_reason=f"Warnings: {kinds or 'none'}. Next check in {EVERY_S // 60} min.",
-            cursor=kinds,
-            asset_events=reported,
+            skip_reason=f"Warnings: {names or 'none'}. {_NEXT}",
+            cursor=msgspec.json.encode(kinds).decode(),
+            asset_events=[
+                dg.AssetCheckEvaluation(**_describe(layout, topic, found))
+                for topic in TOPICS
+                if reported.get(topic) != kinds[topic] or shown.get(topic) is not (not kinds[topic])
+            ],
         )
 
     return sensor
 
 
-def _passed(instance: dg.DagsterInstance, layout: Layout) -> bool | None:
-    """Return whether the page shows that the check passed, None if it shows nothing.
+def _read_cursor(cursor: str | None) -> dict[str, list[str]]:
+    try:
+        return msgspec.json.decode(cursor or "{}", type=dict[str, list[str]])
+    except msgspec.MsgspecError:
+        return {}
 
-    A run evaluates it, too, at a moment when what it repeats still counts as failed.
+
+def _find_shown(instance: dg.DagsterInstance, layout: Layout) -> dict[str, bool]:
+    """Return whether the UI shows each check as passed; a skipped or planned one is left out.
+
+    A run evaluates the checks, too: at a time when its own work still counts as failed, or not at
+    all if its step is skipped.
     """
-    key = dg.AssetCheckKey(layout.key(EVENTS.name), CHECK)
-    newest = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
-    passed = AssetCheckExecutionRecordStatus.SUCCEEDED
-    return newest[0].status is passed if newest else None
-
-
-def _evaluation(layout: Layout, found: FoundWarnings) -> dg.AssetCheckEvaluation:
-    return dg.AssetCheckEvaluation(
-        asset_key=layout.key(EVENTS.name),
-        check_name=CHECK,
-        passed=not found.warnings,
-        severity=dg.AssetCheckSeverity.WARN,
-        metadata=_metadata(found),
-    )
-
-
-def _metadata(found: FoundWarnings) -> dict[str, Any]:
-    texts = [f"{warning.kind}: {warning.text}" for warning in found.warnings]
+    keys = [dg.AssetCheckKey(layout.key(EVENTS.name), topic) for topic in TOPICS]
+    latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+    results = {"SUCCEEDED": True, "FAILED": False}
     return {
-        "warnings": len(texts),
-        **({"what to do": dg.MetadataValue.md(bullets(texts))} if texts else {}),
+        key.name: results[record.status.value]
+        for key, record in latest.items()
+        if record.status.value in results
     }
 
 
-def history_of_instance(
-    instance: dg.DagsterInstance, roles: Mapping[str, str], names: Collection[str], now: datetime
-) -> RunHistory:
-    """Return what an instance with any storage says of failed work.
+def posting_sensors(
+    layout: Layout, settings: Settings, home: Home, clock: Clock
+) -> list[dg.SensorDefinition]:
+    """Return the sensors of alerts and of digests, each only if it has an address to post to."""
 
-    `roles` are our jobs, each with its name without a prefix; `names` our schedules and sensors.
-    """
-    since, long_since = now - REPORTED_FOR, now - LONG
-    ended = _records(instance, roles, statuses=list(_ENDED), updated_after=since)
-    failed = failed_work(map(_ended, ended), roles)
-    return RunHistory(
-        failed=tuple(replace(work, error=_error(instance, work.run_id)) for work in failed),
-        long=tuple(
-            LongRun(
-                record.dagster_run.run_id,
-                record.dagster_run.job_name,
-                record.dagster_run.status.value,
-                record.create_timestamp.replace(tzinfo=UTC),
-            )
-            for record in _records(
-                instance, roles, statuses=list(IN_PROGRESS_STATUSES), created_before=long_since
-            )
-        ),
-        ticks=tuple(_ticks(instance, names)),
-        reported_at=tuple(
-            (kind, datetime.fromtimestamp(beat.timestamp, UTC))
-            for kind, beat in sorted(instance.get_daemon_heartbeats().items())
-        ),
+    @dg.sensor(
+        name=layout.name("alerts"),
+        minimum_interval_seconds=EVERY_S,
+        description="Posts warnings of almanac status to ALMANAC_ALERT_URL when they begin and "
+        "end, each at most once a day.",
+        default_status=layout.sensor_status("alerts"),
     )
+    def alerts() -> dg.SkipReason:
+        changes = post_warnings(settings, home, clock())
+        return dg.SkipReason(f"Posted: {' '.join(changes.kinds) or 'nothing'}. {_NEXT}")
 
-
-def _records(
-    instance: dg.DagsterInstance, jobs: Iterable[str], **filters: Any
-) -> list[dg.RunRecord]:
-    """Return runs of some jobs in the order in which they were made, of each the newest.
-
-    They are asked for by job: in an instance that is shared, others may have thousands.
-    """
-    found = [
-        record
-        for job in jobs
-        for record in instance.get_run_records(
-            dg.RunsFilter(job_name=job, **filters), limit=_RUNS_MAX
-        )
-    ]
-    return sorted(found, key=lambda record: record.storage_id)
-
-
-def _ended(record: dg.RunRecord) -> EndedRun:
-    run, tags = record.dagster_run, record.dagster_run.tags
-    return EndedRun(
-        run.run_id,
-        run.job_name,
-        part_of_tags(tags),
-        record.update_timestamp.replace(tzinfo=UTC),
-        run.status is dg.DagsterRunStatus.FAILURE,
-        tags.get("dagster/backfill"),
+    @dg.sensor(
+        name=layout.name("digest"),
+        minimum_interval_seconds=EVERY_S,
+        description="Posts what became known since the last digest to ALMANAC_DIGEST_URL, once a "
+        "day after the daily run.",
+        default_status=layout.sensor_status("digest"),
     )
-
-
-def _error(instance: dg.DagsterInstance, run_id: str) -> str:
-    """Return the first line of the cause of a failed run: that of its first failed step."""
-    entries = instance.all_logs(run_id, of_type=_FAILURES)
-    events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
-    for event in sorted(events, key=lambda event: not event.is_step_failure):
-        if event.is_step_failure:
-            failure = event.step_failure_data.user_failure_data
-            if failure is not None and failure.description:
-                return first_line(failure.description)
-            return first_line(_cause(event.step_failure_data.error) or event.message or "")
-        error = event.job_failure_data.error if event.event_specific_data else None
-        return first_line(_cause(error) or event.message or "")
-    return ""
-
-
-def _cause(error: SerializableErrorInfo | None) -> str:
-    while error is not None and error.cause is not None:
-        error = error.cause
-    return "" if error is None else error.message
-
-
-def _ticks(instance: dg.DagsterInstance, names: Collection[str]) -> Iterator[FailedTicks]:
-    """Yield the named schedules and sensors whose newest ended ticks failed."""
-    for state in instance.all_instigator_state():
-        if state.instigator_name not in names or state.status is InstigatorStatus.STOPPED:
-            continue
-        ticks = instance.get_ticks(
-            state.instigator_origin_id, state.selector_id, limit=_TICKS, after=None
+    def digest(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        now, instance = clock(), context.instance
+        is_running = find_run_in_progress(instance, layout.names(DAILY, MERGE)) is not None
+        waits = why_digest_waits(
+            read_last_digest(home),
+            find_last_end(instance, layout.name(DAILY)),
+            now=now,
+            merging=is_running or _has_news_to_merge(home),
         )
-        failed = list(
-            takewhile(
-                lambda tick: tick.status is TickStatus.FAILURE,
-                (tick for tick in ticks if tick.status is not TickStatus.STARTED),
-            )
-        )
-        if failed:
-            yield FailedTicks(
-                name=state.instigator_name,
-                since=datetime.fromtimestamp(failed[-1].timestamp, UTC),
-                times=len(failed),
-                error=first_line(_cause(failed[0].error)),
-            )
+        if waits:
+            return dg.SkipReason(f"{waits} {_NEXT}")
+        posted = post_digest(settings, home, now)
+        return dg.SkipReason(f"Posted: {posted or 'nothing, no pull was published since'}.")
+
+    return [*([alerts] if settings.alerts else []), *([digest] if settings.digests else [])]
+
+
+def why_digest_waits(
+    last: DigestRecord | None, pulled_at: datetime | None, *, now: datetime, merging: bool
+) -> str:
+    """Return why no digest is due yet; empty if it is.
+
+    `pulled_at` is the end of the newest daily run, whatever its outcome; `merging` says that a run
+    is in progress, or a batch waits whose changes belong to the digest.
+    """
+    if pulled_at is None:
+        return "No daily run has ended yet."
+    if last is not None and pulled_at <= last.at:
+        return f"The digest of {last.at:%Y-%m-%d %H:%M} UTC is newer than the daily run."
+    if last is not None and now < last.at + DIGEST_EVERY:
+        return f"The next digest is due at {last.at + DIGEST_EVERY:%Y-%m-%d %H:%M} UTC."
+    return "A run is in progress, or a batch is not merged yet." if merging else ""
+
+
+def _has_news_to_merge(home: Home) -> bool:
+    """Whether a batch waits to be merged. One without news may wait for a day, and adds nothing."""
+    pending = home.landing.pending()
+    return len(quiet_batches(home, pending)) < len(pending)

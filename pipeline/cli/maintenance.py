@@ -23,8 +23,8 @@ from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people
 from almanac.reading.attached_file import set_aside_foreign_wal
 from almanac.reading.temporary import own_folder
 from pipeline.console import print_json, quota_left
-from pipeline.health.report import LEAST_FREE_BYTES
-from pipeline.health.run_checks import checked_runs
+from pipeline.health.checks import LEAST_FREE_BYTES
+from pipeline.health.doctor import check_runs
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.receiver.secret_files import CurrentVerifier
 from pipeline.retention import prune_home
@@ -117,7 +117,7 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     if inbox_folder(home).exists():
         yield _checked("inbox", lambda: _inbox(home))
     if home_check.holds:
-        for run in checked_runs(home, fix=fix and writable.holds):
+        for run in check_runs(home, fix=fix and writable.holds):
             yield Checked(run.what, run.holds, run.found)
     with TemporaryDirectory(prefix="doctor-", dir=own_folder()) as spare:
         # Not in the home, where the reading would look like one of the data that is there.
@@ -242,12 +242,12 @@ def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
 def _watchlist(settings: Settings, service: OpenedSession) -> Checked:
     """Check that the service has the watched coins, and that the plan covers them."""
     # The client is imported where a command sends requests.
-    from pipeline.health.watchlist import explained, watched_coins
+    from pipeline.health.doctor import describe_coins, look_up_coins
 
-    watched = list(watched_coins(settings.coins, service.client, Home(settings.home).warehouse))
+    watched = list(look_up_coins(settings.coins, service.client, Home(settings.home).warehouse))
     is_caution = any(coin.status not in ("listed", "found") for coin in watched)
     holds = all(coin.holds for coin in watched)
-    found = explained(watched, service.plan.name)
+    found = describe_coins(watched, service.plan.name)
     return Checked("watchlist", holds, found, is_caution=holds and is_caution)
 
 

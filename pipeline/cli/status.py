@@ -9,18 +9,18 @@ import typer
 
 from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people
 from pipeline.console import print_json, quota_left
-from pipeline.health.coverage import Gap
-from pipeline.health.freshness import FeedHealth
+from pipeline.health.batches import FeedHealth, Gap
+from pipeline.health.checks import read_health
+from pipeline.health.facts import DeferredWork, Health, read_sizes
+from pipeline.health.push import PushHealth
 from pipeline.health.quota import QuotaHealth
-from pipeline.health.records import DeferredWork, Health, PushHealth
-from pipeline.health.report import health_of, sizes_of
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.settings import Settings, SettingsError, read_settings
 from warehouse.clock import utc_now
 from warehouse.home import Home
 
 if TYPE_CHECKING:
-    from pipeline.health.alerts import Changes
+    from pipeline.health.notices import WarningChanges
 
 _GAPS_SHOWN: Final = 3
 
@@ -70,8 +70,10 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     yield "Free disk space", f"{health.free_bytes / 1e9:,.1f} GB"
     if health.push is not None and not health.push.unusable:
         yield from _push(health.push)
-    if health.runs.unknown:
-        yield "Failed runs, daemon", f"not known here: {health.runs.unknown}; see Dagster's pages"
+    if health.runs is None:
+        yield "Failed runs", "not known: no daemon has noted them yet"
+    else:
+        yield "Failed runs", f"{len(health.runs.failed)}, as of {_when(health.runs.at)}"
     if health.clock is not None and health.clock.is_notable:
         yield "Service's clock", str(health.clock)
     if health.deprecated is not None:
@@ -173,9 +175,9 @@ def status(
     home = locate_home(settings)
     # First, since warnings are posted even if the home can't be read.
     changes, not_posted = _alerted(settings, home, now) if alert else (None, "")
-    health = health_of(settings, home, now)
+    health = read_health(settings, home, now)
     if health.source is not None:
-        health.bytes = sizes_of(home)
+        health.bytes = read_sizes(home)
     if as_json:
         print_json({**asdict(health), **({} if changes is None else {"posted": changes.kinds})})
     elif health.source is None:
@@ -191,15 +193,15 @@ def status(
         raise typer.Exit(EXIT_ERROR)
 
 
-def _alerted(settings: Settings, home: Home, now: datetime) -> "tuple[Changes, str]":
+def _alerted(settings: Settings, home: Home, now: datetime) -> "tuple[WarningChanges, str]":
     """Post new warnings; return what was posted, and the reason if that failed."""
     # Imported here, since only a post needs the HTTP library.
-    from pipeline.health.alerts import AlertNotPosted, Changes, post_changes
+    from pipeline.health.notices import NotPosted, WarningChanges, post_warnings
 
     try:
-        return post_changes(settings, home, now), ""
-    except AlertNotPosted as error:
-        return Changes(), str(error)
+        return post_warnings(settings, home, now), ""
+    except NotPosted as error:
+        return WarningChanges(), str(error)
 
 
 def digest() -> None:
@@ -209,14 +211,13 @@ def digest() -> None:
         raise SettingsError("a digest needs ALMANAC_DIGEST_URL, which is not set.")
     home = locate_existing_home()
     # Imported here, since only a post needs the HTTP library.
-    from pipeline.health.digests import DigestNotPosted, post_digest
+    from pipeline.health.notices import NotPosted, post_digest
 
     try:
         posted = post_digest(settings, home, datetime.now(UTC))
-    except DigestNotPosted as error:
+    except NotPosted as error:
         fail(str(error))
     if posted is None:
         people.print("Nothing to post: no pull was published since the last digest.")
         return
-    period = f"{posted.since:%Y-%m-%d %H:%M} to {posted.until:%Y-%m-%d %H:%M} UTC"
-    people.print(f"Posted: {period}: {posted.summary}.", soft_wrap=True)
+    people.print(f"Posted: {posted}.", soft_wrap=True)

@@ -1,7 +1,7 @@
 """The month's quota as this machine knows it: from the ledger, else as the service last reported.
 
 The requests of a home are counted in its own log (resources/request_log.py). No request is sent,
-and nothing is written. Counts are in requests; instants are UTC.
+and nothing is written.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentRequests:
     """The times of the last days' attempts that the service counts, and the period's length."""
 
     at: tuple[datetime, ...]
@@ -46,7 +46,7 @@ class Sent:
         return sum(at > instant for at in self.at)
 
 
-def sent_lately(state: Path, now: datetime) -> Sent:
+def read_sent_requests(state: Path, now: datetime) -> SentRequests:
     """Return the attempts of the last seven days, or since the first attempt, at least a day.
 
     The service does not count an answer 429. Unreadable lines are skipped.
@@ -56,7 +56,7 @@ def sent_lately(state: Path, now: datetime) -> Sent:
     lately = [file for file in files if file.stem >= since.date().isoformat()]
     at = tuple(line.at for file in lately for line in _lines(file) if since < line.at <= now)
     over = PACE_OVER if len(lately) < len(files) else now - min(at, default=since)
-    return Sent(at, max(_DAY, over))
+    return SentRequests(at, max(_DAY, over))
 
 
 def _lines(file: Path) -> list[_Line]:
@@ -75,7 +75,7 @@ def _lines(file: Path) -> list[_Line]:
 
 @dataclass(frozen=True, slots=True)
 class QuotaHealth:
-    """The quota used in the month, and the use projected to its reset by the pace of this home.
+    """The quota used in the month, and the use projected to its reset by this home's pace.
 
     `quota` is the user's own limit if that is lower (ALMANAC_MONTHLY_QUOTA). Only the ledger has
     `spent`. `projected` is None if the report is of a month that is over.
@@ -103,11 +103,11 @@ class QuotaHealth:
         return self.remaining == 0 or self.projected > self.quota
 
 
-def quota_of(
+def read_quota(
     settings: Settings, home: Home, source: str | None, plan_name: str | None, now: datetime
 ) -> QuotaHealth | None:
     """Return the quota of the month, None if nothing is known. `source` is the home's."""
-    sent = sent_lately(home.state, now)
+    sent = read_sent_requests(home.state, now)
     plan = PLANS.get(plan_name or "")
     counted = _ledger(settings, source, plan, now)
     if counted is not None:
@@ -141,7 +141,7 @@ def _by_ledger(
     plan: Plan | None,
     state: Allowance,
     held: timedelta,
-    sent: Sent,
+    sent: SentRequests,
     now: datetime,
 ) -> QuotaHealth:
     quota = None if state.allowed == UNLIMITED else state.allowed
@@ -167,7 +167,7 @@ def _by_ledger(
 
 
 def _as_reported(
-    settings: Settings, plan: Plan | None, usage: ReportedUsage, sent: Sent, now: datetime
+    settings: Settings, plan: Plan | None, usage: ReportedUsage, sent: SentRequests, now: datetime
 ) -> QuotaHealth:
     """Return the last usage that the service reported, projected by the requests of this home."""
     used, quota = usage.used, usage.quota
@@ -196,5 +196,5 @@ def _as_reported(
     )
 
 
-def _projected(used: int, sent: Sent, left: timedelta) -> int:
+def _projected(used: int, sent: SentRequests, left: timedelta) -> int:
     return used + ceil(sent.a_day * (left / _DAY))

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.health.report import health_of
+from pipeline.health.checks import read_health
 from pipeline.instance import instance_of
 from resources.http.transport import DeadlineTransport
 from tests.pipeline.homes_in_days import (
@@ -70,7 +70,7 @@ def test_a_run_goes_on_without_categories_that_the_service_refuses_and_status_sa
                 clock=service.clock,
             )
             assert done.success
-            (feed,) = (f for f in health_of(settings, home, NOW).feeds if f.feed == "categories")
+            (feed,) = (f for f in read_health(settings, home, NOW).feeds if f.feed == "categories")
             assert bool(feed.refused) is is_refusing
             assert feed.batches == (0 if is_refusing else 1)
 

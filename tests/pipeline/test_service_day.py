@@ -15,7 +15,7 @@ from catalog.sandbox.sandbox import Sandbox
 from pipeline import build
 from pipeline.automation.jobs import daily_schedule
 from pipeline.build import layout_of
-from pipeline.health.report import health_of
+from pipeline.health.checks import read_health
 from pipeline.instance import instance_of
 from resources.ingest.scopes import month_key
 from resources.session import LazySession
@@ -50,8 +50,8 @@ def test_a_run_is_of_the_services_day_and_the_offset_is_shown(
     assert summary["problems"] == []
     home = Home(tmp_path / "home")
     assert home.landing.days() == [today]
-    health = health_of(settings_of(home.root), home, datetime.now(UTC))
-    assert {warning.kind for warning in health.warnings} <= {"disk", "exposed"}
+    health = read_health(settings_of(home.root), home, datetime.now(UTC))
+    assert {warning.kind for warning in health.warnings} <= {"disk", "secrets"}
     assert [feed.age_s < 600 for feed in health.feeds if feed.age_s is not None] == [True] * 5
     way = "ahead of" if shifted.clock.now() > datetime.now(UTC) else "behind"
     assert f"{way} this machine's" in almanac("status", **given).output

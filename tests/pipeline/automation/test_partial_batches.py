@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.health.records import Health
-from pipeline.health.report import health_of
+from pipeline.health.checks import read_health
+from pipeline.health.facts import Health
 from pipeline.instance import instance_of
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import TODAY, metadata_of, opened_session, run_assets, settings_of
@@ -111,7 +111,7 @@ class TestStatus:
         return SmallHome(tmp_path / "home")
 
     def health(self, small: SmallHome, later: timedelta = DAY) -> Health:
-        return health_of(small.settings, small.home, SMALL_NOW + later)
+        return read_health(small.settings, small.home, SMALL_NOW + later)
 
     def test_a_partial_batch_is_warned_of_with_its_reason_until_a_complete_pull(
         self, small: SmallHome

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from pipeline.health.run_checks import checked_runs, run_troubles
+from pipeline.health.doctor import check_runs
 from pipeline.home_location import locate_home
 from pipeline.instance import config, instance_of, write_config
 from pipeline.runs.dead_runs import ANNOUNCED_WITHIN, dead_runs, fail_dead_runs
@@ -100,9 +100,8 @@ class TestAnInstanceElsewhere:
         before = path.read_bytes()
         with pytest.raises(RunRecordsDamaged, match=r"runs\.db"), instance_of(home):
             pass
-        (checked,) = checked_runs(home, fix=True)
+        (checked,) = check_runs(home, fix=True)
         assert not checked.holds
-        assert [warned.kind for warned in run_troubles(home)] == ["records"]
         assert path.read_bytes() == before
 
 
@@ -130,7 +129,6 @@ class TestDagsterHome:
         home = elsewhere(tmp_path)
         run_of(home)
         monkeypatch.setenv("DAGSTER_HOME", str(home.instance_folder))
-        assert '"kind": "records"' not in almanac("status", "--json", home=str(home.root)).output
         found = almanac("doctor", "--json", home=str(home.root)).output
         assert f"sound, in {home.instance_folder}" in found
 
@@ -142,8 +140,7 @@ class TestRunsOfOthers:
         home = elsewhere(tmp_path)
         run_id = run_of(home)
         dies_with(home, run_id)
-        assert [warned.kind for warned in run_troubles(home)] == ["runs"]
-        assert [check.holds for check in checked_runs(home, fix=True)] == [True, True]
+        assert [check.holds for check in check_runs(home, fix=True)] == [True, True]
         assert status_of(home, run_id) == "FAILURE"
 
     def test_a_run_of_another_location_is_never_failed(self, tmp_path: Path) -> None:
@@ -173,13 +170,11 @@ class TestAnotherStorage:
     def test_dead_runs_are_found_and_failed_in_it(self, tmp_path: Path) -> None:
         home = elsewhere(tmp_path, other_storage(tmp_path / "elsewhere"))
         assert place_of(home).databases is None
-        assert [check.holds for check in checked_runs(home, fix=True)] == [True, True]
+        assert [check.holds for check in check_runs(home, fix=True)] == [True, True]
         run_id = run_of(home)
-        assert list(run_troubles(home)) == []
         dies_with(home, run_id)
-        assert [warned.kind for warned in run_troubles(home)] == ["runs"]
-        assert [check.holds for check in checked_runs(home, fix=False)] == [True, False]
-        assert [check.holds for check in checked_runs(home, fix=True)] == [True, True]
+        assert [check.holds for check in check_runs(home, fix=False)] == [True, False]
+        assert [check.holds for check in check_runs(home, fix=True)] == [True, True]
         assert status_of(home, run_id) == "FAILURE"
         assert not (home.instance_folder / INDEX).exists()
         assert list((home.dagster / "running").iterdir()) == []
@@ -206,7 +201,7 @@ class TestGeneratedFiles:
             assert instance.run_retries_max_retries == 9
         assert write_config(home) == "kept"
         assert path.read_bytes() == before
-        (records, _) = checked_runs(home, fix=False)
+        (records, _) = check_runs(home, fix=False)
         assert "was changed by hand, and is kept" in records.found
 
     def test_a_file_that_nobody_changed_is_updated(self, tmp_path: Path) -> None:

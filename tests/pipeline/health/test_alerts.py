@@ -4,7 +4,8 @@ import json
 import logging
 import shutil
 import socket
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,30 +15,27 @@ from dagster import build_sensor_context
 from pydantic import SecretStr
 
 from assets.layout import Layout
-from pipeline.automation.alerts import EVERY_S, alert_job, alert_sensors, decide_alert
-from pipeline.automation.run_decisions import Decision, JobHistory
-from pipeline.health.alerts import (
-    AlertNotPosted,
-    Alerts,
-    Changes,
-    Reported,
-    changes,
-    post,
-    post_changes,
-    posted_after,
+from pipeline.automation.health import posting_sensors
+from pipeline.health.facts import HealthWarning
+from pipeline.health.notices import (
+    NotPosted,
+    PostedWarning,
+    find_changes,
+    post_json,
+    post_warnings,
+    read_posted_warnings,
+    record_changes,
 )
-from pipeline.health.records import Warned
 from pipeline.instance import instance_of
 from pipeline.settings import Settings, SettingsError, read_settings
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.health.receiving import Receiver, receiving
-from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
-STALE = Warned("stale:coins", "coins: last pulled at long ago: almanac run", NOW - DAY)
-DISK = Warned("disk", "The disk has 1.5 GB free: almanac prune")
+STALE = HealthWarning("stale:coins", "coins: last pulled at long ago: almanac run", NOW - DAY)
+DISK = HealthWarning("disk", "The disk has 1.5 GB free: almanac prune")
 CANARY = "canary-hook-81c5"
 
 
@@ -75,43 +73,52 @@ def small(merged: Path, tmp_path: Path, receiver: Receiver) -> SmallHome:
 LATER = NOW + DAY + timedelta(hours=1)
 
 
+def post_over(present: Callable[[int], bool]) -> list[tuple[int, tuple[str, ...]]]:
+    """Return the hours and kinds of the posts of three days with a warning at some hours."""
+    posted: dict[str, PostedWarning] = {}
+    posts = []
+    for hour in range(0, 73, 3):
+        now = NOW + timedelta(hours=hour)
+        found = find_changes(posted, [DISK] if present(hour) else [], now=now)
+        if found:
+            posts.append((hour, found.kinds))
+        posted = record_changes(posted, found, now=now)
+    return posts
+
+
 class TestChanges:
-    def test_a_warning_is_posted_when_it_begins_each_day_and_once_when_it_ends(
-        self,
-    ) -> None:
-        before: dict[str, Reported] = {}
-        messages = []
-        for hour in range(0, 60, 6):
-            now = NOW + timedelta(hours=hour)
-            found = changes(before, [DISK] if 6 <= hour < 54 else [], now=now)
-            if found:
-                messages.append((hour, found.kinds))
-            before = posted_after(before, found, now=now)
-        assert messages == [(6, ("+disk",)), (30, ("+disk",)), (54, ("-disk",))]
+    def test_a_warning_is_posted_when_it_begins_each_day_and_when_it_ends(self) -> None:
+        assert post_over(lambda hour: 6 <= hour < 54) == [
+            *[(6, ("+disk",)), (30, ("+disk",)), (54, ("-disk",))]
+        ]
+
+    def test_a_warning_that_comes_and_goes_is_posted_once_a_day(self) -> None:
+        assert post_over(lambda hour: hour % 6 < 3) == [
+            *[(0, ("+disk",)), (3, ("-disk",)), (24, ("+disk",)), (27, ("-disk",))],
+            *[(48, ("+disk",)), (51, ("-disk",)), (72, ("+disk",))],
+        ]
 
     def test_a_posted_warning_has_a_since_even_if_the_warning_has_none(self) -> None:
-        first = changes({}, [DISK, STALE], now=NOW)
-        assert [warning.since for warning in first.begun] == [NOW, NOW - DAY]
-        later = changes(posted_after({}, first, now=NOW), [DISK], now=NOW + DAY)
-        assert [warning.since for warning in later.repeated] == [NOW]
+        first = find_changes({}, [DISK, STALE], now=NOW)
+        assert [warning.since for warning in first.warnings] == [NOW, NOW - DAY]
+        posted = record_changes({}, first, now=NOW)
+        later = find_changes(posted, [DISK], now=NOW + DAY)
+        assert [warning.since for warning in later.warnings] == [NOW]
         assert later.over == ("stale:coins",)
 
-    def test_a_text_that_changes_is_no_new_warning(self) -> None:
-        before = posted_after({}, changes({}, [DISK], now=NOW), now=NOW)
-        assert not changes(before, [Warned("disk", "1.4 GB left")], now=NOW + timedelta(hours=1))
-
     def test_no_warning_ends_where_the_home_cannot_be_read(self) -> None:
-        before = {"disk": Reported(since=NOW, at=NOW)}
-        found = changes(before, [Warned("damaged", "unreadable")], now=NOW, is_all=False)
+        before = {"disk": PostedWarning(since=NOW, at=NOW)}
+        damaged = HealthWarning("damaged", "unreadable")
+        found = find_changes(before, [damaged], now=NOW, is_all=False)
         assert found.kinds == ("+damaged",)
-        assert posted_after(before, found, now=NOW).keys() == {"disk", "damaged"}
+        assert record_changes(before, found, now=NOW).keys() == {"disk", "damaged"}
 
 
 class TestPosting:
     def test_the_body_of_an_alert_has_a_summary_line_and_names_no_folder(
         self, small: SmallHome, receiver: Receiver
     ) -> None:
-        changes = post_changes(small.settings, small.home, LATER)
+        changes = post_warnings(small.settings, small.home, LATER)
         assert changes.kinds == ("+stale:coins",)
         (body,) = receiver.bodies
         assert body.keys() == {"text", "source", "at", "warnings", "resolved"}
@@ -125,11 +132,11 @@ class TestPosting:
     def test_a_posted_warning_is_not_posted_again_and_its_end_is_posted(
         self, small: SmallHome, receiver: Receiver
     ) -> None:
-        post_changes(small.settings, small.home, LATER)
-        assert not post_changes(small.settings, small.home, LATER)
+        post_warnings(small.settings, small.home, LATER)
+        assert not post_warnings(small.settings, small.home, LATER)
         small.land("coins", at=LATER)
-        post_changes(small.settings, small.home, LATER + timedelta(minutes=5))
-        assert not post_changes(small.settings, small.home, LATER + timedelta(minutes=10))
+        post_warnings(small.settings, small.home, LATER + timedelta(minutes=5))
+        assert not post_warnings(small.settings, small.home, LATER + timedelta(minutes=10))
         assert [body["resolved"] for body in receiver.bodies] == [[], ["stale:coins"]]
         assert receiver.bodies[1]["text"] == "Almanac, sandbox:1: Resolved: stale:coins."
 
@@ -138,160 +145,92 @@ class TestPosting:
         self, small: SmallHome, receiver: Receiver, status: int
     ) -> None:
         receiver.status = status
-        with pytest.raises(AlertNotPosted, match=f"the response was {status}, expected 2xx"):
-            post_changes(small.settings, small.home, LATER)
+        with pytest.raises(NotPosted, match=f"the response was {status}, expected 2xx"):
+            post_warnings(small.settings, small.home, LATER)
         assert len(receiver.paths) == 1
-        assert Alerts(small.home.state).posted() == {}
+        assert read_posted_warnings(small.home) == {}
         receiver.status = 200
-        assert post_changes(small.settings, small.home, LATER).kinds == ("+stale:coins",)
+        assert post_warnings(small.settings, small.home, LATER).kinds == ("+stale:coins",)
 
     def test_a_failure_names_no_address_and_refers_to_none(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG)
         address = SecretStr(f"http://127.0.0.1:9/{CANARY}")
-        with pytest.raises(AlertNotPosted, match="no answer") as caught:
-            post(address, "sandbox:1", Changes(begun=(DISK,)), NOW)
+        with pytest.raises(NotPosted, match="no response") as caught:
+            post_json(address, {}, "The alert")
         assert (caught.value.__cause__, caught.value.__context__) == (None, None)
         assert CANARY not in str(caught.value) + caplog.text
 
     def test_a_post_without_an_answer_fails_at_its_timeout(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = SecretStr(f"http://127.0.0.1:{silent.getsockname()[1]}/")
-            with pytest.raises(AlertNotPosted, match="ReadTimeout"):
-                post(address, "sandbox:1", Changes(begun=(DISK,)), NOW, timeout_s=0.1)
+            with pytest.raises(NotPosted, match="ReadTimeout"):
+                post_json(address, {}, "The alert", timeout_s=0.1)
 
     def test_a_damaged_record_of_alerts_posts_every_warning_anew(
         self, small: SmallHome, receiver: Receiver
     ) -> None:
-        post_changes(small.settings, small.home, LATER)
+        post_warnings(small.settings, small.home, LATER)
         (small.home.state / "alerts.json").write_text('{"stale:coins": {"since": 1}}')
-        assert post_changes(small.settings, small.home, LATER).kinds == ("+stale:coins",)
+        assert post_warnings(small.settings, small.home, LATER).kinds == ("+stale:coins",)
 
     def test_an_unreadable_home_is_posted_and_resolves_no_other_warning(
         self, small: SmallHome, receiver: Receiver
     ) -> None:
-        post_changes(small.settings, small.home, LATER)
+        post_warnings(small.settings, small.home, LATER)
         stamp = small.home.root / "home.json"
         whole = stamp.read_text()
         stamp.write_text("{")
-        assert post_changes(small.settings, small.home, LATER).kinds == ("+damaged",)
+        assert post_warnings(small.settings, small.home, LATER).kinds == ("+damaged",)
         assert "(DamagedStamp)" in receiver.bodies[-1]["text"]
         stamp.write_text(whole)
-        assert post_changes(small.settings, small.home, LATER).kinds == ("-damaged",)
+        assert post_warnings(small.settings, small.home, LATER).kinds == ("-damaged",)
 
     def test_no_alert_is_posted_without_a_home(
         self, small: SmallHome, receiver: Receiver, tmp_path: Path
     ) -> None:
-        assert not post_changes(small.settings, Home(tmp_path / "none"), LATER)
+        assert not post_warnings(small.settings, Home(tmp_path / "none"), LATER)
         assert receiver.paths == []
         assert not (tmp_path / "none").exists()
 
 
-def key_of(decision: Decision) -> str | None:
-    return None if decision.request is None else decision.request.run_key
+def tick(small: SmallHome, instance: dg.DagsterInstance, now: datetime) -> str:
+    """Evaluate the sensor of alerts; return what it says."""
+    (sensor,) = posting_sensors(Layout(), small.settings, small.home, lambda: now)
+    result = sensor(build_sensor_context(instance=instance))
+    assert isinstance(result, dg.SkipReason)
+    return str(result.skip_message)
 
 
-class TestDeciding:
-    DUE = Changes(begun=(STALE,), over=("quota",))
-
-    def test_the_run_key_of_an_alert_has_warnings_attempt_and_time(self) -> None:
-        first = decide_alert(self.DUE, JobHistory(), now=NOW, running=None)
-        second = decide_alert(
-            self.DUE, JobHistory(NOW, 1), now=NOW + timedelta(hours=1), running=None
-        )
-        other = decide_alert(Changes(over=("quota",)), JobHistory(), now=NOW, running=None)
-        keys = [key_of(decision) or "" for decision in (first, second, other)]
-        assert [key.split("-")[1:] for key in keys] == [
-            *(["1", "20260302T120000"], ["2", "20260302T130000"], ["1", "20260302T120000"]),
-        ]
-        assert keys[0][:12] == keys[1][:12] != keys[2][:12]
-
-    def test_the_alert_sensor_gives_the_reason_for_no_run(self) -> None:
-        nothing = decide_alert(Changes(), JobHistory(), now=NOW, running=None)
-        waits = decide_alert(self.DUE, JobHistory(), now=NOW, running="0123456789")
-        assert (nothing.request, waits.request) == (None, None)
-        assert nothing.reason == "Nothing new to post. Next check in 5 min."
-        assert "run 01234567 posts it" in waits.reason
-
-    def test_the_wait_between_alert_runs_doubles_after_each_failure(self) -> None:
-        waits = []
-        for failures in (1, 2, 3, 8):
-            last = JobHistory(NOW, failures)
-            ticks = (NOW + timedelta(seconds=EVERY_S) * n for n in range(20))
-            ticks_with_request = (
-                at for at in ticks if decide_alert(self.DUE, last, now=at, running=None).request
-            )
-            waits.append(int((next(ticks_with_request) - NOW).total_seconds()) // 60)
-        assert waits == [5, 10, 20, 60]
-        early = decide_alert(self.DUE, JobHistory(NOW, 1), now=NOW, running=None)
-        assert "the last 1 runs could not post it. The next run is at 12:05:00" in early.reason
-
-
-class TestDaemon:
+class TestSensor:
     def test_without_an_address_there_is_no_sensor(self, tmp_path: Path) -> None:
         small = SmallHome(tmp_path / "other")
-        assert alert_sensors(Layout(), small.settings, small.home, lambda: NOW) == []
+        assert posting_sensors(Layout(), small.settings, small.home, lambda: NOW) == []
 
-    def test_the_sensor_sends_nothing_and_the_run_it_requests_posts_once(
+    def test_it_posts_each_change_once_and_starts_no_run(
         self, small: SmallHome, receiver: Receiver
     ) -> None:
         with dg.DagsterInstance.ephemeral() as instance:
-            assert isinstance(tick(small, instance, NOW), dg.SkipReason)
-            ticks_with_request = tick(small, instance, LATER)
-            assert isinstance(ticks_with_request, dg.RunRequest)
-            assert receiver.paths == []
-            result = run(small, instance, LATER)
-            assert result.success
-            assert isinstance(tick(small, instance, LATER), dg.SkipReason)
-            assert run(small, instance, LATER).success
+            assert tick(small, instance, NOW) == "Posted: nothing. Next check in 5 min."
+            assert tick(small, instance, LATER).startswith("Posted: +stale:coins.")
+            assert tick(small, instance, LATER).startswith("Posted: nothing.")
         assert len(receiver.bodies) == 1
 
-    def test_a_receiver_that_is_down_fails_the_run_and_nothing_shows_the_address(
+    def test_a_receiver_that_is_down_fails_the_tick_and_nothing_shows_the_address(
         self, small: SmallHome, receiver: Receiver
     ) -> None:
         receiver.status = 503
         with instance_of(small.home) as instance:
-            result = run(small, instance, LATER)
-            assert not result.success
-            assert len(receiver.paths) == 4
-            lines = [str(entry) for entry in instance.all_logs(result.run_id)]
-            assert "the response was 503, expected 2xx" in "".join(lines)
-            (kept,) = instance.get_runs()
-            assert CANARY not in "".join(lines) + str(kept.run_config) + str(kept.tags)
-            waiting = tick(small, instance, datetime.now(UTC))
-            assert isinstance(waiting, dg.SkipReason)
-            assert CANARY not in str(waiting)
+            with pytest.raises(NotPosted, match="the response was 503, expected 2xx") as caught:
+                tick(small, instance, LATER)
+            assert len(receiver.paths) == 1
+            assert CANARY not in "".join(traceback.format_exception(caught.value))
             receiver.status = 200
-            assert isinstance(tick(small, instance, datetime.now(UTC) + DAY), dg.RunRequest)
+            assert "+stale:coins" in tick(small, instance, LATER)
         for path in small.home.root.rglob("*"):
             assert path.is_dir() or CANARY.encode() not in path.read_bytes(), path
         assert CANARY not in repr(small.settings)
-
-
-def definitions_of(small: SmallHome, now: datetime) -> dg.Definitions:
-    return dg.Definitions(sensors=alert_sensors(Layout(), small.settings, small.home, lambda: now))
-
-
-def tick(
-    small: SmallHome, instance: dg.DagsterInstance, now: datetime
-) -> dg.RunRequest | dg.SkipReason:
-    """Return what one tick requests, or why it requests nothing."""
-    definitions = definitions_of(small, now)
-    definitions.resolve_job_def("alert")
-    sensor = definitions.resolve_sensor_def("alerts")
-    result = sensor(build_sensor_context(instance=instance, definitions=definitions))
-    assert isinstance(result, dg.SensorResult)
-    if result.skip_reason is not None:
-        assert not result.run_requests
-        return result.skip_reason
-    (request,) = result.run_requests or []
-    return request
-
-
-def run(small: SmallHome, instance: dg.DagsterInstance, now: datetime) -> dg.ExecuteInProcessResult:
-    job = alert_job(Layout(), small.settings, small.home, lambda: now, retry_wait_s=0.0)
-    return job.execute_in_process(instance=instance, raise_on_error=False, run_config=QUIET)
 
 
 class TestCommand:

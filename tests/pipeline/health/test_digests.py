@@ -2,8 +2,8 @@
 
 import json
 import logging
+import traceback
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,14 @@ from dagster import build_sensor_context
 from pydantic import SecretStr
 
 from assets.layout import Layout
-from pipeline.automation.digests import decide_digest, digest_job, digest_sensors
-from pipeline.automation.run_decisions import JobHistory
-from pipeline.health.digests import (
-    DigestNotPosted,
-    PostedDigest,
-    body_of,
+from pipeline.automation.health import posting_sensors, why_digest_waits
+from pipeline.health.notices import (
+    DigestRecord,
+    NotPosted,
     is_slack,
-    last_posted,
+    make_digest_body,
     post_digest,
+    read_last_digest,
 )
 from pipeline.instance import instance_of
 from pipeline.settings import SettingsError
@@ -104,11 +103,10 @@ def test_each_change_is_in_one_digest_and_a_missed_day_is_in_the_next(
     # Nothing is posted on the day of the third pull.
     publish(small, published[3])
     posted = post_digest(small.settings, small.home, NOW)
-    assert posted is not None
-    assert (posted.since, posted.until) == (PULLS[1], PULLS[3])
+    assert posted == "2026-02-28 12:00 to 2026-03-02 12:00 UTC: 1 rescheduled"
     assert post_digest(small.settings, small.home, NOW + DAY) is None
     assert dates_in(receiver.bodies) == [["day 1 2026"], ["day 2 2026", "day 3 2026"]]
-    assert last_posted(small.home.state) == PostedDigest(until=PULLS[3], at=NOW)
+    assert read_last_digest(small.home) == DigestRecord(until=PULLS[3], at=NOW)
 
 
 def test_the_body_says_what_it_covers_and_names_no_folder(
@@ -130,9 +128,9 @@ def test_a_digest_that_the_receiver_rejects_is_due_again(
 ) -> None:
     publish(small, published[2])
     receiver.status = status
-    with pytest.raises(DigestNotPosted, match=f"the response was {status}, expected 2xx"):
+    with pytest.raises(NotPosted, match=f"the response was {status}, expected 2xx"):
         post_digest(small.settings, small.home, NOW)
-    assert (len(receiver.paths), last_posted(small.home.state)) == (1, None)
+    assert (len(receiver.paths), read_last_digest(small.home)) == (1, None)
     receiver.status = 200
     assert post_digest(small.settings, small.home, NOW) is not None
     assert dates_in(receiver.bodies) == [["day 2 2026"]]
@@ -145,7 +143,7 @@ def test_a_failure_names_no_address_and_refers_to_none(
     publish(small, published[1])
     address = SecretStr(f"http://127.0.0.1:9/{CANARY}")
     settings = small.settings.model_copy(update={"digest_url": address})
-    with pytest.raises(DigestNotPosted, match="no answer") as caught:
+    with pytest.raises(NotPosted, match="no response") as caught:
         post_digest(settings, small.home, NOW)
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
     assert CANARY not in str(caught.value) + caplog.text + repr(settings)
@@ -182,51 +180,47 @@ def test_a_webhook_of_slack_gets_a_message_of_its_form(
     from almanac.reader import Reader
 
     reader = Reader(small.home.warehouse, clock=lambda: NOW)
-    body = body_of(digest_of(reader, since=FIRST), small.home, is_chat=True)
+    body = make_digest_body(digest_of(reader, since=FIRST), small.home, is_chat=True)
     reader.close()
     assert body.keys() == {"text", "blocks"}
     assert {part["type"] for part in body["blocks"]} == {"section", "context"}
 
 
-class TestDeciding:
-    LAST = PostedDigest(until=NOW - DAY, at=NOW - DAY)
-
-    def decided(self, **given: Any) -> dg.RunRequest | str:
-        options: dict[str, Any] = {
-            **{"posted": self.LAST, "pulled_at": NOW - timedelta(minutes=5), "last": JobHistory()},
-            **{"now": NOW, "running": None, "merging": False, **given},
-        }
-        decision = decide_digest(
-            options.pop("posted"), options.pop("pulled_at"), options.pop("last"), **options
-        )
-        return decision.request or decision.reason
-
-    def test_a_digest_is_due_once_a_day_after_the_daily_run(self) -> None:
-        assert isinstance(self.decided(), dg.RunRequest)
-        assert isinstance(self.decided(posted=None), dg.RunRequest)
-        lately = PostedDigest(until=NOW, at=NOW - timedelta(hours=19))
-        assert self.decided(posted=lately) == (
-            "One digest a day: the next is due at 2026-03-02 13:00 UTC."
-        )
-        assert "The digest of 2026-03-01 12:00 UTC is newer" in str(
-            self.decided(pulled_at=NOW - DAY - timedelta(hours=1))
-        )
-        assert "No daily run has ended yet" in str(self.decided(posted=None, pulled_at=None))
-
-    def test_a_digest_waits_for_runs_and_for_batches_that_belong_into_it(self) -> None:
-        assert "is not merged yet" in str(self.decided(merging=True))
-        assert "run 01234567 posts it" in str(self.decided(running="0123456789"))
-        failed = JobHistory(NOW - timedelta(minutes=1), 1)
-        assert "the last 1 runs could not post it" in str(self.decided(last=failed))
-        assert isinstance(
-            self.decided(last=replace(failed, newest_at=NOW - timedelta(minutes=6))), dg.RunRequest
-        )
+def test_a_digest_is_due_once_a_day_after_the_daily_run() -> None:
+    last = DigestRecord(until=NOW - DAY, at=NOW - DAY)
+    lately = DigestRecord(until=NOW, at=NOW - timedelta(hours=19))
+    pulled_at = NOW - timedelta(minutes=5)
+    assert why_digest_waits(last, pulled_at, now=NOW, merging=False) == ""
+    assert why_digest_waits(None, pulled_at, now=NOW, merging=False) == ""
+    assert why_digest_waits(lately, pulled_at, now=NOW, merging=False) == (
+        "The next digest is due at 2026-03-02 13:00 UTC."
+    )
+    before = NOW - DAY - timedelta(hours=1)
+    assert "of 2026-03-01 12:00 UTC is newer" in why_digest_waits(
+        last, before, now=NOW, merging=False
+    )
+    assert why_digest_waits(None, None, now=NOW, merging=False) == "No daily run has ended yet."
+    assert "is not merged yet" in why_digest_waits(last, pulled_at, now=NOW, merging=True)
 
 
-class TestDaemon:
+@dg.job(name="daily", executor_def=dg.in_process_executor)
+def daily() -> None:
+    """Stands for the job of this name: only that it has ended counts."""
+
+
+def tick(small: SmallHome, instance: dg.DagsterInstance, now: datetime | None = None) -> str:
+    """Evaluate the sensor of digests; return what it says."""
+    at = now or datetime.now(UTC)
+    (sensor,) = posting_sensors(Layout(), small.settings, small.home, lambda: at)
+    result = sensor(build_sensor_context(instance=instance))
+    assert isinstance(result, dg.SkipReason)
+    return str(result.skip_message)
+
+
+class TestSensor:
     def test_without_an_address_there_is_no_sensor(self, tmp_path: Path) -> None:
         small = SmallHome(tmp_path / "other")
-        assert digest_sensors(Layout(), small.settings, small.home, lambda: NOW) == []
+        assert posting_sensors(Layout(), small.settings, small.home, lambda: NOW) == []
 
     def test_batches_without_news_do_not_delay_a_digest(
         self, small: SmallHome, published: list[Path]
@@ -235,63 +229,28 @@ class TestDaemon:
         (batch,) = small.land("events")
         with instance_of(small.home) as instance:
             assert daily.execute_in_process(instance=instance, run_config=QUIET).success
-            assert "a batch is not merged yet" in str(tick(small, instance))
+            assert "a batch is not merged yet" in tick(small, instance)
             put_note(small.home.state_storage, FILE, QuietBatches(batches=(batch.batch_id,)))
-            assert isinstance(tick(small, instance), dg.RunRequest)
+            assert tick(small, instance).startswith("Posted: 2026-03-01 12:00 to ")
 
-    def test_a_receiver_that_is_down_fails_its_own_run_and_gets_the_digest_later(
+    def test_a_receiver_that_is_down_fails_the_tick_and_gets_the_digest_later(
         self, small: SmallHome, receiver: Receiver, published: list[Path]
     ) -> None:
         publish(small, published[3])
         with instance_of(small.home) as instance:
-            assert "No daily run has ended yet" in str(tick(small, instance))
+            assert "No daily run has ended yet" in tick(small, instance)
             assert daily.execute_in_process(instance=instance, run_config=QUIET).success
-            assert isinstance(tick(small, instance), dg.RunRequest)
-            assert receiver.paths == []
             receiver.status = 503
-            result = run(small, instance)
-            assert not result.success
-            assert len(receiver.paths) == 4
-            lines = "".join(str(entry) for entry in instance.all_logs(result.run_id))
-            assert "the response was 503, expected 2xx" in lines
-            runs = "".join(f"{kept.run_config} {kept.tags}" for kept in instance.get_runs())
-            assert CANARY not in lines + runs
-            waiting = tick(small, instance)
-            assert "the last 1 runs could not post it" in str(waiting)
+            with pytest.raises(NotPosted, match="the response was 503, expected 2xx") as caught:
+                tick(small, instance)
+            assert CANARY not in "".join(traceback.format_exception(caught.value))
             receiver.status = 200
             later = datetime.now(UTC) + DAY
-            assert isinstance(tick(small, instance, later), dg.RunRequest)
-            assert run(small, instance, later).success
-            assert "is newer" in str(tick(small, instance, later))
-            assert run(small, instance, later).success
+            assert tick(small, instance, later).startswith("Posted: 2026-")
+            assert "is newer" in tick(small, instance, later)
         assert len(receiver.bodies) == 1
         for path in small.home.root.rglob("*"):
             assert path.is_dir() or CANARY.encode() not in path.read_bytes(), path
-
-
-@dg.job(name="daily", executor_def=dg.in_process_executor)
-def daily() -> None:
-    """Stands for the job of this name: only that it has ended counts."""
-
-
-def tick(small: SmallHome, instance: dg.DagsterInstance, now: datetime | None = None) -> Any:
-    """Return what one tick requests, or why it requests nothing."""
-    at = now or datetime.now(UTC)
-    definitions = dg.Definitions(
-        sensors=digest_sensors(Layout(), small.settings, small.home, lambda: at)
-    )
-    sensor = definitions.resolve_sensor_def("digest")
-    result = sensor(build_sensor_context(instance=instance, definitions=definitions))
-    assert isinstance(result, dg.SensorResult)
-    return result.skip_reason or (result.run_requests or [])[0]
-
-
-def run(
-    small: SmallHome, instance: dg.DagsterInstance, now: datetime | None = None
-) -> dg.ExecuteInProcessResult:
-    at = now or datetime.now(UTC)
-    job = digest_job(Layout(), small.settings, small.home, lambda: at, retry_wait_s=0.0)
-    return job.execute_in_process(instance=instance, raise_on_error=False, run_config=QUIET)
 
 
 class TestCommand:

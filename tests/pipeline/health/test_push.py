@@ -13,9 +13,9 @@ import pytest
 from pydantic import SecretStr
 
 from assets.layout import Layout
-from pipeline.automation.health import health_check
-from pipeline.health.records import Health, Warned
-from pipeline.health.report import health_of
+from pipeline.automation.health import health_checks
+from pipeline.health.checks import read_health
+from pipeline.health.facts import Health, HealthWarning
 from resources.inbox.deliveries import land_deliveries
 from resources.inbox.inbox_file import Arrival, InboxWriter, inbox_path, lock_path
 from resources.inbox.progress import ProgressFile
@@ -29,7 +29,7 @@ from warehouse.home import Home
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
-PUSH_KINDS = {"push_silent", "push_missed", "dead_letters", "inbox"}
+PUSH_KINDS = {"push", "dead_letters", "inbox"}
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def small(tmp_path: Path) -> SmallHome:
 
 
 def health_at(small: SmallHome, now: datetime = NOW) -> Health:
-    return health_of(small.settings, small.home, now)
+    return read_health(small.settings, small.home, now)
 
 
 def kinds(small: SmallHome, now: datetime = NOW) -> list[str]:
@@ -51,7 +51,7 @@ def kinds(small: SmallHome, now: datetime = NOW) -> list[str]:
     return [kind for kind in found if kind in PUSH_KINDS]
 
 
-def warned(small: SmallHome, kind: str, now: datetime = NOW) -> Warned:
+def warned(small: SmallHome, kind: str, now: datetime = NOW) -> HealthWarning:
     (found,) = [warning for warning in health_at(small, now).warnings if warning.kind == kind]
     return found
 
@@ -70,6 +70,19 @@ def receiver_runs(home: Home) -> Iterator[None]:
         yield
 
 
+def missed(small: SmallHome, now: datetime) -> HealthWarning | None:
+    """Return the warning of missed changes while the receiver runs."""
+    with receiver_runs(small.home):
+        found = health_at(small, now).warnings
+    return next((warning for warning in found if warning.text.startswith("Push missed ")), None)
+
+
+def missed_text(small: SmallHome, now: datetime) -> str:
+    found = missed(small, now)
+    assert found is not None
+    return found.text
+
+
 def land(home: Home, at: datetime) -> None:
     land_deliveries(home, lambda: at)
 
@@ -83,7 +96,7 @@ class TestSilence:
 
     def test_secrets_without_a_receiver_are_warned_of_until_it_runs(self, small: SmallHome) -> None:
         assert "almanac receive does not run, and no delivery was received yet: start it" in (
-            warned(small, "push_silent").text
+            warned(small, "push").text
         )
         with receiver_runs(small.home):
             assert kinds(small) == []
@@ -95,7 +108,7 @@ class TestSilence:
         receive(small.home, now, delivery(1, at=now))
         land(small.home, now)
         assert kinds(small, now + 15 * MINUTE) == []
-        found = warned(small, "push_silent", now + 16 * MINUTE)
+        found = warned(small, "push", now + 16 * MINUTE)
         assert f"does not run, and no delivery was received since {now:%Y-%m-%d}" in found.text
         assert found.since == now
 
@@ -106,7 +119,7 @@ class TestSilence:
         small = SmallHome(tmp_path / "home")
         receive(small.home, now - 6 * DAY, delivery(1, at=now))
         land(small.home, now - 6 * DAY)
-        assert kinds(small, now) == ["push_silent"]
+        assert kinds(small, now) == ["push"]
         assert kinds(small, now + 2 * DAY) == []
 
     def test_a_sender_is_silent_after_the_limit_until_a_delivery_is_received(
@@ -116,14 +129,14 @@ class TestSilence:
         land(small.home, NOW)
         with receiver_runs(small.home):
             assert kinds(small, NOW + DAY) == []
-            found = warned(small, "push_silent", NOW + DAY + MINUTE)
+            found = warned(small, "push", NOW + DAY + MINUTE)
             assert found.since == NOW
             assert "runs, and no delivery was received since 2026-03-02 12:00 UTC" in found.text
             assert "the service has the endpoint enabled" in found.text
         small.settings.push_silence_h = 48
         with receiver_runs(small.home):
             assert kinds(small, NOW + DAY + MINUTE) == []
-            assert kinds(small, NOW + 2 * DAY + MINUTE) == ["push_silent"]
+            assert kinds(small, NOW + 2 * DAY + MINUTE) == ["push"]
         receive(small.home, NOW + 2 * DAY, delivery(2, at=NOW + 2 * DAY))
         land(small.home, NOW + 2 * DAY)
         with receiver_runs(small.home):
@@ -134,7 +147,7 @@ class TestSilence:
         land(small.home, NOW)
         small.land(plan="pro", at=NOW + 2 * DAY)
         with receiver_runs(small.home):
-            assert "the plan pro has no push" in warned(small, "push_silent", NOW + 2 * DAY).text
+            assert "the plan pro has no push" in warned(small, "push", NOW + 2 * DAY).text
 
     @pytest.mark.parametrize(
         ("reason", "advice"),
@@ -152,8 +165,8 @@ class TestSilence:
         later = NOW + 3 * HOUR
         receive(small.home, later, refused={reason: 7, "not found": 90, "missing": 80})
         with receiver_runs(small.home):
-            found = warned(small, "push_silent", later)
-            assert f"refuses what is sent: {reason}, 7 requests in all" in found.text
+            found = warned(small, "push", later)
+            assert f"refuses deliveries: {reason}, 7 requests in all" in found.text
             assert "none was accepted since 2026-03-02 12:00 UTC" in found.text
             assert advice in found.text
         receive(small.home, later + MINUTE, delivery(2, at=later))
@@ -167,7 +180,7 @@ class TestSilence:
     ) -> None:
         receive(small.home, NOW, refused={"mismatch": 1})
         with receiver_runs(small.home):
-            text = warned(small, "push_silent").text
+            text = warned(small, "push").text
         assert "1 request in all" in text and "none was accepted yet" in text
 
     def test_requests_that_anybody_may_send_mean_nothing_until_push_is_silent(
@@ -178,7 +191,7 @@ class TestSilence:
         receive(small.home, NOW + 20 * HOUR, refused={"missing": 3})
         with receiver_runs(small.home):
             assert kinds(small, NOW + 20 * HOUR) == []
-            text = warned(small, "push_silent", NOW + 25 * HOUR).text
+            text = warned(small, "push", NOW + 25 * HOUR).text
         assert "it has no header ALMANAC_SIGNATURE_HEADER" in text
 
 
@@ -212,29 +225,28 @@ class TestMissed:
         self.pulled(watched, found, first, event(2, at=changed))
         # A delivery of the event that is older than the change is no delivery of the change.
         receive(watched.home, changed - 30 * MINUTE, delivery(1, at=changed - 30 * MINUTE))
-        assert "push_missed" not in kinds(watched, found + HOUR - MINUTE), "a retry may bring it"
+        assert missed(watched, found + HOUR - MINUTE) is None, "a retry may bring it"
         now = found + HOUR
-        with receiver_runs(watched.home):
-            warning = warned(watched, "push_missed", now)
-        assert warning.since == found
-        assert "2 changes were found by a pull in the last 4 days" in warning.text
+        warning = missed(watched, now)
+        assert warning is not None and warning.since == found
+        assert "Push missed 2 changes of the last 4 days" in warning.text
         assert "evt_1 (rescheduled, 2026-03-02 14:00 UTC)" in warning.text
         assert "evt_2 (created, 2026-03-02 14:00 UTC)" in warning.text
         push = health_at(watched, now).push
         assert push is not None and {change.feed for change in push.missed} == {"events"}
         # A retry brings one of them.
         receive(watched.home, now, delivery(2, at=changed))
-        text = warned(watched, "push_missed", now).text
-        assert "1 change was found" in text and "evt_1" in text
+        text = missed_text(watched, now)
+        assert "Push missed 1 change" in text and "evt_1" in text
         receive(watched.home, now, delivery(3, kind="updated", at=changed, id="evt_1", **moved))
-        assert "push_missed" not in kinds(watched, now)
+        assert missed(watched, now) is None
 
     def test_a_missed_change_is_forgotten_after_the_last_retry(self, watched: SmallHome) -> None:
         self.pulled(watched, NOW + 4 * HOUR, event(1, at=NOW - DAY), event(2, at=NOW + 2 * HOUR))
         for day in range(1, 5):
             receive(watched.home, NOW + day * DAY, delivery(100 + day, at=NOW + day * DAY))
-        assert "push_missed" in kinds(watched, NOW + 3 * DAY)
-        assert "push_missed" not in kinds(watched, NOW + 4 * DAY + 5 * HOUR)
+        assert missed(watched, NOW + 3 * DAY)
+        assert missed(watched, NOW + 4 * DAY + 5 * HOUR) is None
 
     def test_what_changed_before_push_began_or_in_a_long_pause_is_not_missed(
         self, watched: SmallHome
@@ -244,21 +256,20 @@ class TestMissed:
             *(watched, NOW + 2 * HOUR),
             *(event(1, at=NOW - DAY), event(2, at=before)),
         )
-        assert "push_missed" not in kinds(watched, NOW + 4 * HOUR)
+        assert missed(watched, NOW + 4 * HOUR) is None
         self.pulled(
             *(watched, in_pause + HOUR),
             *(event(1, at=NOW - DAY), event(2, at=before), event(3, at=in_pause)),
         )
-        with receiver_runs(watched.home):
-            assert "push_missed" not in kinds(watched, in_pause + 3 * HOUR), "push_silent says it"
+        assert missed(watched, in_pause + 3 * HOUR) is None, "push is silent"
         receive(watched.home, back, delivery(4, at=back))
-        assert "push_missed" not in kinds(watched, back + HOUR)
+        assert missed(watched, back + HOUR) is None
 
     def test_what_push_does_not_report_is_not_missed(self, watched: SmallHome) -> None:
         # No material field, and an event that only became visible.
         first = event(1, at=NOW + 2 * HOUR, createdAt="2026-03-01T12:00:00Z", title="Another")
         self.pulled(watched, NOW + 4 * HOUR, first, event(2, at=NOW - 9 * DAY))
-        assert "push_missed" not in kinds(watched, NOW + 6 * HOUR)
+        assert missed(watched, NOW + 6 * HOUR) is None
 
     def cancelled(self, small: SmallHome, at: datetime) -> None:
         """Land and merge a list with the cancellation of event 1 at an instant."""
@@ -269,16 +280,16 @@ class TestMissed:
 
     def test_a_cancellation_that_was_listed_alone_is_named(self, watched: SmallHome) -> None:
         self.cancelled(watched, NOW + 2 * HOUR)
-        text = warned(watched, "push_missed", NOW + 4 * HOUR).text
+        text = missed_text(watched, NOW + 4 * HOUR)
         assert "evt_1 (cancelled, 2026-03-02 14:00 UTC)" in text
         receive(watched.home, NOW + 4 * HOUR, delivery(1, kind="cancelled", at=NOW))
-        assert "push_missed" not in kinds(watched, NOW + 4 * HOUR)
+        assert missed(watched, NOW + 4 * HOUR) is None
 
     def test_an_event_that_is_back_is_not_missed(self, watched: SmallHome) -> None:
         self.cancelled(watched, NOW + 10 * MINUTE)
         back = {"createdAt": "2026-03-01T12:00:00Z", "date": "2026-07-01T00:00:00Z"}
         self.pulled(watched, NOW + 4 * HOUR, event(1, at=NOW + 2 * HOUR, **back))
-        assert "push_missed" not in kinds(watched, NOW + 6 * HOUR)
+        assert missed(watched, NOW + 6 * HOUR) is None
 
 
 class TestInbox:
@@ -363,8 +374,9 @@ class TestShown:
 
     def test_the_warnings_are_a_check_on_dagsters_pages(self, small: SmallHome) -> None:
         receive(small.home, NOW, b"[]")
-        check = health_check(Layout(), small.settings, small.home, lambda: NOW)
+        check = health_checks(Layout(), small.settings, small.home, lambda: NOW)
         found = dg.Definitions(asset_checks=[check]).resolve_implicit_global_asset_job_def()
-        (shown,) = found.execute_in_process(run_config=QUIET).get_asset_check_evaluations()
+        result = found.execute_in_process(run_config=QUIET)
+        shown = {each.check_name: each for each in result.get_asset_check_evaluations()}["push"]
         text = str(shown.metadata["what to do"].value)
         assert not shown.passed and "dead_letters: 1 delivery in the inbox" in text

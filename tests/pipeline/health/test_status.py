@@ -15,11 +15,10 @@ import pytest
 from almanac.console import people
 from catalog.contract.plans import PLANS
 from pipeline.cli.status import show
-from pipeline.health import report as health_module
-from pipeline.health.coverage import lost_cancellations
-from pipeline.health.freshness import Seen
-from pipeline.health.records import Health, Warned
-from pipeline.health.report import health_of
+from pipeline.health import facts as facts_module
+from pipeline.health.batches import BatchFacts, find_lost_cancellations
+from pipeline.health.checks import read_health
+from pipeline.health.facts import Health, HealthWarning
 from pipeline.session import ledger_of
 from resources.backfill.state import BackfillState, BackfillStates
 from resources.limits.allowance import ReportedLimits, hold, reconcile
@@ -39,17 +38,16 @@ SERVICE = "https://api.example.com"
 
 def kinds(health: Health) -> list[str]:
     """Return the kinds of warnings but those of waiting work, which test_stuck.py has."""
-    waiting = ("unmerged", "unpublished")
-    return [warning.kind for warning in health.warnings if warning.kind not in waiting]
+    return [warning.kind for warning in health.warnings if warning.kind != "unpublished"]
 
 
-def warned(health: Health, kind: str) -> Warned:
+def warned(health: Health, kind: str) -> HealthWarning:
     (found,) = [warning for warning in health.warnings if warning.kind == kind]
     return found
 
 
 def health_at(small: SmallHome, now: datetime = NOW) -> Health:
-    return health_of(small.settings, small.home, now)
+    return read_health(small.settings, small.home, now)
 
 
 @pytest.fixture
@@ -103,7 +101,7 @@ class TestFreshness:
 
     def test_status_before_the_first_pull_names_the_command_to_run(self, small: SmallHome) -> None:
         (only,) = health_at(small).warnings
-        assert only == Warned("stale:events", "No complete pull of events yet: almanac run")
+        assert only == HealthWarning("stale:events", "No complete pull of events yet: almanac run")
         assert health_at(SmallHome(small.home.root.parent / "other")).source == "sandbox:1"
 
     def test_the_time_of_publication_is_that_of_the_file_wherever_it_was_copied(
@@ -119,7 +117,7 @@ class TestFreshness:
         os.utime(copy.home.warehouse, (0, 0))
         assert health_at(copy).published_at == published
 
-    def test_a_file_without_the_time_of_its_publication_gets_it_at_the_next_merge(
+    def test_a_file_without_the_time_of_its_publication_or_a_damaged_one_has_none(
         self, small: SmallHome
     ) -> None:
         small.land()
@@ -128,44 +126,36 @@ class TestFreshness:
         with duckdb.connect(small.home.warehouse) as older:
             older.execute("DELETE FROM _almanac.facts WHERE name = 'published_at'")
         assert health_at(small).published_at is None
-        merge(small.home)
-        assert health_at(small).published_at is not None
-        small.home.warehouse.chmod(0o600)
         small.home.warehouse.write_bytes(b"no database")
         assert health_at(small).published_at is None
 
     def test_without_a_home_there_is_nothing_to_warn_of(self, tmp_path: Path) -> None:
         settings = SmallHome(tmp_path / "one").settings
-        health = health_of(settings, Home(tmp_path / "none"), NOW)
+        health = read_health(settings, Home(tmp_path / "none"), NOW)
         assert (health.source, health.warnings) == (None, [])
         assert not (tmp_path / "none").exists()
 
 
 class TestCancellations:
-    def test_cancellations_are_warned_of_after_30_days_without_a_pull_and_lost_after_90(
-        self, small: SmallHome
-    ) -> None:
+    def test_cancellations_are_lost_after_90_days_without_a_pull(self, small: SmallHome) -> None:
         small.land(at=NOW)
-        assert "cancellations" not in kinds(health_at(small, NOW + 30 * DAY))
         health = health_at(small, NOW + 31 * DAY)
-        assert "31 days; after 90 days some are lost" in warned(health, "cancellations").text
-        assert warned(health, "cancellations").since == NOW + 30 * DAY
+        assert "after 90 days some are lost" in warned(health, "stale:cancellations").text
         assert health.coverage.cancellations_lost == []
         small.land("cancellations", at=NOW + 95 * DAY)
         (lost,) = health_at(small, NOW + 95 * DAY).coverage.cancellations_lost
         assert (lost.first, lost.last) == (NOW.date(), (NOW + 5 * DAY).date())
-        assert "cancellations" not in kinds(health_at(small, NOW + 95 * DAY))
 
     def test_polls_of_cancellations_since_the_pull_before_leave_no_gap(self) -> None:
         begin = NOW - 99 * DAY
         polls = [seen_at(begin + days * DAY, since=days * DAY + begin - DAY) for days in range(100)]
-        assert lost_cancellations(polls, begin, NOW) == []
-        (lost,) = lost_cancellations([*polls[:3], *polls[6:]], begin, NOW)
+        assert find_lost_cancellations(polls, begin, NOW) == []
+        (lost,) = find_lost_cancellations([*polls[:3], *polls[6:]], begin, NOW)
         assert (lost.first, lost.last) == (polls[2].content_at.date(), polls[5].content_at.date())
 
 
-def seen_at(at: datetime, *, since: datetime) -> Seen:
-    return Seen(
+def seen_at(at: datetime, *, since: datetime) -> BatchFacts:
+    return BatchFacts(
         batch_id="",
         feed="cancellations",
         plan="pro",
@@ -242,7 +232,9 @@ class TestBatches:
         merge(small.home, publishing=False)
         health = health_at(small, NOW + timedelta(hours=1))
         text = warned(health, "rejected").text
-        assert text.startswith("1 row of 1 batch of the last 2 days was rejected: almanac sql ")
+        assert text.startswith(
+            "1 row of 1 batch of the last 2 days could not be read: almanac sql "
+        )
         assert warned(health, "rejected").since == NOW
         later = health_at(small, NOW + timedelta(hours=49))
         assert "rejected" not in kinds(later)
@@ -269,7 +261,7 @@ class TestDisk:
     ) -> None:
         small.land()
         full = SimpleNamespace(free=1_500_000_000)
-        monkeypatch.setattr(health_module.shutil, "disk_usage", lambda path: full)
+        monkeypatch.setattr(facts_module.shutil, "disk_usage", lambda path: full)
         assert warned(health_at(small), "disk").text == "The disk has 1.5 GB free: almanac prune"
 
 
@@ -288,16 +280,17 @@ class TestDeferredWork:
             )
         )
         scope = Scope(lower=MIDNIGHT - 60 * DAY, upper=MIDNIGHT)
-        BackfillStates(Storage(small.home.state), small.home.landing).put(
-            BackfillState(scope=scope, plan="elite", source="sandbox:1", started_at=NOW)
-        )
-        health = health_at(small, NOW + DAY)
+        states = BackfillStates(Storage(small.home.state), small.home.landing)
+        states.put(BackfillState(scope=scope, plan="elite", source="sandbox:1", started_at=NOW))
+        with states.locked():
+            health = health_at(small, NOW + DAY)
         assert [deferred.what for deferred in health.deferred] == [
             "export",
             "events of 2026-01-01 to 2026-03-02",
         ]
         assert "deferred" not in kinds(health)
-        late = warned(health_at(small, NOW + timedelta(hours=27)), "deferred")
+        with states.locked():
+            late = warned(health_at(small, NOW + timedelta(hours=27)), "deferred")
         assert "daily export: should have resumed at 2026-03-02 14:00 UTC" in late.text
         assert late.since == NOW + timedelta(hours=26)
 
@@ -459,7 +452,7 @@ def test_the_json_has_every_key_and_warnings_with_their_kind(
 ) -> None:
     SmallHome(tmp_path / "data").land(at=datetime.now(UTC) - 4 * DAY)
     record = json.loads(almanac("status", "--json", "--exit-code", code=1).stdout)
-    assert {"kind", "text", "since", "about"} == set(record["warnings"][0])
+    assert {"kind", "text", "since"} == set(record["warnings"][0])
     assert "stale:coins" in [warning["kind"] for warning in record["warnings"]]
     assert record["bytes"].keys() >= {"landing", "lake", "dagster"}
     assert record["coverage"]["unseen"][0].keys() == {"first", "last"}

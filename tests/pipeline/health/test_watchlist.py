@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.health.watchlist import LOOK_UPS_MAX, explained, watched_coins
+from pipeline.health.doctor import LOOK_UPS_MAX, describe_coins, look_up_coins
 from resources.errors import KeyRejected
 from resources.http.client import CatalogClient
 from tests.pipeline.cli.test_plain_errors import checks
@@ -43,10 +43,10 @@ def test_a_coin_outside_the_plan_is_told_from_a_slug_that_no_coin_has(
     free: CatalogClient, slugs: dict[str, str], tmp_path: Path
 ) -> None:
     asked = (slugs["top"], slugs["later"], "no-such-coin")
-    watched = list(watched_coins(asked, free, tmp_path / "none.duckdb"))
+    watched = list(look_up_coins(asked, free, tmp_path / "none.duckdb"))
     assert [coin.status for coin in watched] == ["found", "not_covered", "unknown"]
     assert [coin.holds for coin in watched] == [True, True, False]
-    text = explained(watched, "free")
+    text = describe_coins(watched, "free")
     assert "no coin has the slug no-such-coin" in text
     assert f"the plan free does not cover {slugs['later']}" in text
 
@@ -59,7 +59,7 @@ def test_at_most_twenty_coins_are_looked_up(tmp_path: Path) -> None:
         return httpx.Response(200, json={"data": {"slug": "x", "name": "X", "tracked": True}})
 
     names = [f"coin/{number}" for number in range(LOOK_UPS_MAX + 2)]
-    watched = list(watched_coins(names, mocked(answer), tmp_path / "none.duckdb"))
+    watched = list(look_up_coins(names, mocked(answer), tmp_path / "none.duckdb"))
     assert [coin.status for coin in watched] == ["found"] * LOOK_UPS_MAX + ["not_asked"] * 2
     assert len(sent) == LOOK_UPS_MAX
 

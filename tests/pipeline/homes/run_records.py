@@ -14,6 +14,7 @@ from pathlib import Path
 import dagster as dg
 
 from pipeline.instance import instance_of
+from pipeline.retention import OWNER_TAG
 from pipeline.runs.place import LOCATION
 from pipeline.runs.presence import announce
 from pipeline.runs.store import REPOSITORY_TAG
@@ -61,6 +62,8 @@ def copied(made: Path, target: Path) -> Home:
 def run_of(home: Home, *, job: str = "daily", location: str = LOCATION, part: str = "") -> str:
     """Add a started run of a code location to the records, for a partition; return its id."""
     tags = {REPOSITORY_TAG: f"__repository__@{location}"}
+    if location == LOCATION:
+        tags[OWNER_TAG] = "almanac"
     with instance_of(home) as instance:
         run = dg.DagsterRun(
             job_name=job,

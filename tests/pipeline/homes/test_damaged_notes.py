@@ -12,9 +12,9 @@ import pytest
 from dagster import build_sensor_context
 
 from pipeline.build import build_definitions
-from pipeline.health.alerts import Alerts, Reported
-from pipeline.health.quota import sent_lately
-from pipeline.health.report import health_of
+from pipeline.health.checks import read_health
+from pipeline.health.notices import PostedWarning, read_posted_warnings
+from pipeline.health.quota import read_sent_requests
 from resources.backfill.state import BackfillState, BackfillStates
 from resources.request_log import DeferredPull, DeferredPulls, last_usage
 from resources.service_clock import FILE, SavedClock, read_saved_clock
@@ -44,7 +44,7 @@ def noted(small: SmallHome) -> None:
             scope=scope, plan="elite", source="s", started_at=DUE, resume_at=DUE, why="quota"
         )
     )
-    put_note(state, "alerts.json", {"disk": Reported(since=DUE, at=DUE)})
+    put_note(state, "alerts.json", {"disk": PostedWarning(since=DUE, at=DUE)})
 
 
 def read(small: SmallHome) -> list[Any]:
@@ -52,7 +52,7 @@ def read(small: SmallHome) -> list[Any]:
     return [
         *DeferredPulls(state).all(),
         *BackfillStates(state, small.home.landing).open(NOW),
-        *Alerts(small.home.state).posted(),
+        *read_posted_warnings(small.home),
     ]
 
 
@@ -194,7 +194,7 @@ def test_status_and_the_sensor_ignore_damaged_notes(
                 for name in NAMES:
                     HARMS[harm](small.home.state / name)
                 if status_first:
-                    health = health_of(small.settings, small.home, NOW + timedelta(hours=1))
+                    health = read_health(small.settings, small.home, NOW + timedelta(hours=1))
                     assert list(health.deferred) == []
                 result = sensor(build_sensor_context(instance=instance, definitions=definitions))
                 assert isinstance(result, dg.SensorResult)
@@ -226,7 +226,7 @@ def test_unreadable_lines_of_logs_are_skipped(small: SmallHome, line: bytes) -> 
     usage = last_usage(state)
     assert usage is not None
     assert usage.used == 5
-    assert len(sent_lately(state, NOW).at) == 1
+    assert len(read_sent_requests(state, NOW).at) == 1
     (state / FILE).write_bytes(line)
     assert read_saved_clock(small.home.state_storage) == SavedClock()
 
@@ -235,5 +235,5 @@ def test_folders_in_place_of_logs_are_no_logs(small: SmallHome) -> None:
     for name in ("usage.jsonl", "requests/2026-03-02.jsonl", FILE):
         (small.home.state / name).mkdir(parents=True)
     assert last_usage(small.home.state) is None
-    assert sent_lately(small.home.state, NOW).at == ()
+    assert read_sent_requests(small.home.state, NOW).at == ()
     assert read_saved_clock(small.home.state_storage) == SavedClock()

@@ -94,8 +94,8 @@ def test_a_batch_whose_reading_failed_is_not_released(
 def test_a_batch_that_is_dismissed_is_warned_of_no_longer(
     story: HandmadeHome, almanac: Almanac, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.health.report.HISTORY_DAYS", DAYS_AGO + 1)
-    batch_id, warning = quarantined(story), "1 batch is quarantined"
+    monkeypatch.setattr("pipeline.health.facts.HISTORY_DAYS", DAYS_AGO + 1)
+    batch_id, warning = quarantined(story), "1 batch in quarantine"
     assert warning in almanac("status").output
     assert "dismissed" in almanac("batches", "dismiss", batch_id).output
     assert warning not in almanac("status").output

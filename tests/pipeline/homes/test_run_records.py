@@ -21,7 +21,7 @@ from sqlalchemy import create_engine, text
 from assets.layout import Layout
 from pipeline import instance as instance_module
 from pipeline.daily_run import RunSummary, run_day
-from pipeline.health.run_checks import checked_runs, run_troubles
+from pipeline.health.doctor import check_runs
 from pipeline.instance import instance_of, make_stores
 from pipeline.runs import store as run_store
 from pipeline.runs.dead_runs import ANNOUNCED_WITHIN, dead_runs, fail_dead_runs
@@ -184,9 +184,8 @@ class TestDamage:
             assert str(path.relative_to(home.root)) in done.stderr
             assert "`almanac doctor --fix`" in done.stderr
             assert done.stderr.count("\n") == 1
-        assert "almanac doctor --fix" in almanac("status").output
-        assert [run.holds for run in checked_runs(home, fix=False)] == [False]
-        mended = list(checked_runs(home, fix=True))
+        assert [run.holds for run in check_runs(home, fix=False)] == [False]
+        mended = list(check_runs(home, fix=True))
         assert [check.holds for check in mended] == [True, True]
         assert f"{path.name}.damaged-" in mended[0].found
         assert [aside.name for aside in path.parent.glob(f"{path.name}.damaged-*")]
@@ -221,7 +220,7 @@ def test_a_database_that_may_not_be_written_is_kept_and_opened_up(
     denied = r"runs\.db: this user can't read and write it\. Run the command as the user who owns"
     with pytest.raises(RunRecordsDamaged, match=denied):
         opened(home)
-    (records, _) = checked_runs(home, fix=True)
+    (records, _) = check_runs(home, fix=True)
     assert records.holds
     assert "is now readable and writable" in records.found
     opened(home)
@@ -265,7 +264,7 @@ class TestSoundDatabases:
             assert "doctor --fix" not in done.stderr
             assert done.stderr.count("\n") == 1
         inode = locked.stat().st_ino
-        (records,) = checked_runs(home, fix=True)
+        (records,) = check_runs(home, fix=True)
         assert not records.holds
         assert "in use" in records.found
         assert locked.stat().st_ino == inode
@@ -365,8 +364,7 @@ class TestDeadRuns:
         run_id = run_of(home)
         with sqlite3.connect(home.dagster / RUNS) as store:
             store.execute("UPDATE runs SET update_timestamp = '2001-01-01 00:00:00'")
-        assert "runs" not in {warned.kind for warned in run_troubles(home)}
-        assert all(run.holds for run in checked_runs(home, fix=True))
+        assert all(run.holds for run in check_runs(home, fix=True))
         assert status_of(home, run_id) == "STARTED"
 
     def test_a_day_that_is_killed_when_its_run_is_just_recorded_is_known_to_be_dead(
@@ -421,13 +419,10 @@ class TestDeadRuns:
             storage.set_concurrency_slots("catalog", 1)
             assert storage.claim_concurrency_slot("catalog", run_id, "step").is_claimed
         dies_with(home, run_id)
-        (warned,) = run_troubles(home)
-        assert warned.kind == "runs"
-        assert run_id[:8] in warned.text
-        assert run_id[:8] in almanac("status").output
-        records, dead = checked_runs(home, fix=False)
+        records, dead = check_runs(home, fix=False)
         assert (records.holds, dead.holds) == (True, False)
-        assert all(run.holds for run in checked_runs(home, fix=True))
+        assert run_id[:8] in dead.found
+        assert all(run.holds for run in check_runs(home, fix=True))
         assert status_of(home, run_id) == "FAILURE"
         with instance_of(home) as instance:
             assert instance.event_log_storage.get_concurrency_run_ids() == set()
@@ -485,7 +480,7 @@ class TestWaiting:
         self, home: Home, almanac: Almanac, holding: int
     ) -> None:
         os.truncate(home.dagster / RUNS, 0)
-        (records,) = checked_runs(home, fix=True)
+        (records,) = check_runs(home, fix=True)
         assert f"(pid {holding}, since " in records.found
         with home.ui_lock():
             done = almanac("ui", code=1)

@@ -12,8 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.health.alerts import AlertNotPosted
-from pipeline.hooks import post_json
+from pipeline.health.notices import NotPosted, post_json
 from resources.errors import CatalogError, CertificateRejected, ProxyRefused, Unreachable
 from resources.http.calls import Timeouts
 from resources.http.client import CatalogClient
@@ -116,16 +115,16 @@ def test_alerts_take_the_proxy_and_say_what_to_set(
 ) -> None:
     with raw_server([head("Content-Length: 0")]) as receiver:
         address = SecretStr(receiver.base_url.replace("127.0.0.1", "hook.test") + "/hook-token-77")
-        post_json(address, {}, AlertNotPosted, "It", timeout_s=10, network=through(proxy))
+        post_json(address, {}, "It", network=through(proxy))
         assert len(proxy.seen) == 1
         denied = through(proxy, password="wrong")
-        with pytest.raises(AlertNotPosted, match="Set user and password in ALL_PROXY") as raised:
-            post_json(address, {}, AlertNotPosted, "It", timeout_s=10, network=denied)
+        with pytest.raises(NotPosted, match="Set user and password in ALL_PROXY") as raised:
+            post_json(address, {}, "It", network=denied)
         assert "hook-token-77" not in str(raised.value)
     with secured(tmp_path, authority, almanac_sandbox, "private.test") as front:
         address = SecretStr(f"https://private.test:{front.port}/hook-token-77")
-        with pytest.raises(AlertNotPosted, match="set ALMANAC_CA_FILE") as raised:
-            post_json(address, {}, AlertNotPosted, "It", timeout_s=10, network=through(proxy))
+        with pytest.raises(NotPosted, match="set ALMANAC_CA_FILE") as raised:
+            post_json(address, {}, "It", network=through(proxy))
         assert "hook-token-77" not in str(raised.value)
 
 

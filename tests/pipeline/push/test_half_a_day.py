@@ -17,8 +17,8 @@ from starlette.types import Receive, Scope, Send
 from catalog.contract.signatures import Verifier
 from catalog.sandbox.sandbox import Sandbox
 from catalog.server.hosting import HostedApp
-from pipeline.health.records import Health
-from pipeline.health.report import health_of
+from pipeline.health.checks import read_health
+from pipeline.health.facts import Health
 from pipeline.polling.facts import PollFacts
 from pipeline.polling.planner import CancellationsPull, EventsPull, LookUps, Pull, plan_polls
 from pipeline.receiver.app import ReceiverApp
@@ -123,7 +123,7 @@ class HalfDay:
         return bool(due)
 
     def health(self) -> Health:
-        return health_of(self.settings, self.home, self.now)
+        return read_health(self.settings, self.home, self.now)
 
     def versions(self, since: datetime) -> list[tuple[str, frozenset[str], str]]:
         """Return event, change kinds and feed of the versions since an instant."""
@@ -196,7 +196,7 @@ def test_push_brings_every_material_change_and_slow_polls_and_look_ups_the_withd
     assert {event_id for ids in looked_up for event_id in ids} == withdrawn
     health = half_day.health()
     assert health.push is not None and health.push.missed == []
-    assert "push_missed" not in [warning.kind for warning in health.warnings]
+    assert "push" not in [warning.kind for warning in health.warnings]
 
 
 def test_deliveries_that_are_lost_are_named_once_a_poll_found_the_changes(
@@ -215,6 +215,6 @@ def test_deliveries_that_are_lost_are_named_once_a_poll_found_the_changes(
     assert health.push is not None
     assert {change.event_id for change in health.push.missed} == lost
     assert {change.feed for change in health.push.missed} <= {"events", "cancellations"}
-    (warning,) = [warning for warning in health.warnings if warning.kind == "push_missed"]
-    assert f"{len(health.push.missed)} changes were found by a pull" in warning.text
+    (warning,) = [warning for warning in health.warnings if warning.kind == "push"]
+    assert f"{len(health.push.missed)} changes of the last" in warning.text
     assert any(event_id in warning.text for event_id in lost)

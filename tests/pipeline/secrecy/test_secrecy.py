@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from assets.layout import Layout
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.build import build_definitions, build_resources
-from pipeline.health.report import health_of
+from pipeline.health.checks import read_health
 from pipeline.instance import instance_of
 from tests.pipeline.homes_in_days import NOW, address_of, run_assets, run_sandbox_days, settings_of
 from tests.pipeline.small_home import NOW as THEN
@@ -74,8 +74,8 @@ def test_status_warns_of_a_key_that_the_service_repeated(tmp_path: Path) -> None
     small = SmallHome(tmp_path)
     (waiting,) = small.land("coins", body=b'{"data": [{"slug": "a", "name": "[API key removed]"}]}')
     for _ in ("waiting", "merged"):
-        health = health_of(small.settings, small.home, THEN)
-        (warned,) = [warning for warning in health.warnings if warning.kind == "key"]
+        health = read_health(small.settings, small.home, THEN)
+        (warned,) = [warning for warning in health.warnings if warning.kind == "secrets"]
         assert "1 batch" in warned.text
         assert warned.since == waiting.observed_at
         merge(small.home)

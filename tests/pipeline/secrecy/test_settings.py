@@ -284,7 +284,7 @@ def test_each_warning_of_secrets_is_printed_once_a_command(
     assert done.stderr.count("warning: ALMANAC_API_KEY_FILE: others can read") == 1
     assert done.stderr.count("warning: ALMANAC_BASE_URL: http://") == 1
     shown = json.loads(almanac("status", "--json", **given).stdout)
-    assert "exposed" in [warning["kind"] for warning in shown["warnings"]]
+    assert "secrets" in [warning["kind"] for warning in shown["warnings"]]
     short = settings_of(tmp_path, **address_of("http://a.test", "short"))
     assert "fewer than 12 characters" in short_key(short)
     assert short_key(settings_of(tmp_path, **address_of("http://a.test", KEY))) == ""

@@ -1,28 +1,24 @@
-"""The checks of `doctor` and `status` on Dagster's records of runs, and their repair.
+"""The checks of `almanac doctor` on Dagster's records of runs, with their repair, and on coins."""
 
-Belongs here: the two checks, setting damaged databases aside, failing dead runs. Does not: how it
-is shown (cli/maintenance), what is damaged (runs/store) or dead (runs/dead_runs).
-"""
-
-import sqlite3
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
 
-from pipeline.health.records import Warned
 from pipeline.runs.dead_runs import dead_runs, fail_dead_runs, names_of
 from pipeline.runs.generated import is_changed
-from pipeline.runs.history import RunHistory
-from pipeline.runs.history_store import history_of
 from pipeline.runs.place import CONFIG, InstancePlace, place_of
 from pipeline.runs.presence import presence
 from pipeline.runs.store import Damage, RunInProgress, damages, set_aside
 from warehouse.clock import utc_now
 from warehouse.errors import LockHeld, WarehouseError
 from warehouse.home import Home
+from warehouse.queries import connected
+
+if TYPE_CHECKING:
+    from resources.http.client import CatalogClient
 
 _FIX: Final = "`almanac doctor --fix` marks it failed; so does the next `almanac run`"
 
@@ -31,7 +27,7 @@ _WAIT_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class RunsChecked:
+class RunCheck:
     """The result of one check: its subject, whether it holds, and what was found."""
 
     what: str
@@ -39,7 +35,7 @@ class RunsChecked:
     found: str
 
 
-def checked_runs(home: Home, *, fix: bool) -> Iterator[RunsChecked]:
+def check_runs(home: Home, *, fix: bool) -> Iterator[RunCheck]:
     """Check that Dagster's databases are sound, and that each run in progress has a process."""
     mended: list[str] = []
     try:
@@ -48,46 +44,23 @@ def checked_runs(home: Home, *, fix: bool) -> Iterator[RunsChecked]:
             mended = _mend(home, place)
         found = damages(home, thorough=True)
     except (WarehouseError, OSError) as error:
-        yield RunsChecked("run records", False, f"not repaired: {error}" if fix else str(error))
+        yield RunCheck("run records", False, f"not repaired: {error}" if fix else str(error))
         return
     problems = "; ".join(str(damage.error(home)) for damage in found) or _sound(place)
-    yield RunsChecked("run records", not found, "; ".join([*mended, problems]))
+    yield RunCheck("run records", not found, "; ".join([*mended, problems]))
     if not found:
         yield _dead(home)
 
 
-def run_troubles(home: Home) -> Iterator[Warned]:
-    """Yield the warnings of `status`: `records` for a damaged database, `runs` for dead runs."""
-    try:
-        found = damages(home)
-        if found:
-            yield Warned("records", str(found[0].error(home)))
-            return
-        dead = _dead_runs(home)
-    except WarehouseError as error:
-        yield Warned("records", str(error))
-        return
-    if dead:
-        yield Warned("runs", f"{names_of(dead)}: {_FIX}", min(run.changed_at for run in dead))
-
-
-def run_history(home: Home, roles: Mapping[str, str], now: datetime) -> RunHistory:
-    """Return what failed or hangs by the records of the home; unknown if they can't be read."""
-    try:
-        return history_of(home, roles, now)
-    except (sqlite3.Error, OSError, WarehouseError) as error:
-        return RunHistory(unknown=f"the run records can't be read ({type(error).__name__})")
-
-
-def _dead(home: Home) -> RunsChecked:
+def _dead(home: Home) -> RunCheck:
     what = "runs in progress"
     try:
         dead = _dead_runs(home)
     except WarehouseError as error:
-        return RunsChecked(what, False, str(error))
+        return RunCheck(what, False, str(error))
     if not dead:
-        return RunsChecked(what, True, "each has a process")
-    return RunsChecked(what, False, f"{names_of(dead)}: {_FIX}")
+        return RunCheck(what, True, "each has a process")
+    return RunCheck(what, False, f"{names_of(dead)}: {_FIX}")
 
 
 def _sound(place: InstancePlace) -> str:
@@ -165,3 +138,72 @@ def _mended(damage: Damage) -> str:
             return f"{damage.path} is now readable and writable"
     aside = set_aside(damage, utc_now())
     return f"{damage.path.name} ({damage.what}) was renamed to {aside.name}, and a new one was made"
+
+
+LOOK_UPS_MAX: Final = 20
+"""More coins are not looked up: each look-up counts against the quota."""
+WatchedStatus = Literal["listed", "found", "untracked", "unknown", "not_covered", "not_asked"]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedCoin:
+    """`unknown`: no coin has the slug. `not_covered`: the plan does not include the coin."""
+
+    slug: str
+    status: WatchedStatus
+
+    @property
+    def holds(self) -> bool:
+        return self.status != "unknown"
+
+
+def look_up_coins(
+    slugs: Sequence[str], client: "CatalogClient", warehouse: Path
+) -> Iterator[WatchedCoin]:
+    """Yield what is known of each watched coin.
+
+    Raises:
+        CatalogError: a look-up failed.
+    """
+    listed = _list_known(warehouse, slugs)
+    for slug in slugs:
+        if slug in listed:
+            yield WatchedCoin(slug, "listed")
+    others = [slug for slug in slugs if slug not in listed]
+    for place, slug in enumerate(others):
+        status: WatchedStatus = "not_asked"
+        if place < LOOK_UPS_MAX:
+            answer = client.coin(slug)
+            status = answer.status
+            if answer.tracked is False:
+                status = "untracked"
+        yield WatchedCoin(slug, status)
+
+
+def describe_coins(watched: Sequence[WatchedCoin], plan: str) -> str:
+    """Return what a person should know of the watchlist, in one line."""
+    meanings = {
+        "unknown": "no coin has the slug {slugs}: correct ALMANAC_COINS",
+        "not_covered": "the plan {plan} does not cover {slugs}: it shows none of their events",
+        "untracked": "{slugs} are not tracked: no new events are added for them",
+        "not_asked": "{slugs} are in no published list and were not looked up",
+    }
+    found = []
+    for status, text in meanings.items():
+        slugs = [coin.slug for coin in watched if coin.status == status]
+        if slugs:
+            found.append(text.format(slugs=", ".join(slugs), plan=plan))
+    return "; ".join(found) or f"{len(watched)} coins, all known to the service"
+
+
+def _list_known(warehouse: Path, slugs: Sequence[str]) -> set[str]:
+    """Return the slugs that the published list of coins has as tracked; none without a file."""
+    if not warehouse.exists():
+        return set()
+    with connected(warehouse) as connection:
+        rows = connection.execute(
+            "SELECT slug FROM coins WHERE list_contains($slugs, slug) AND tracked "
+            "AND missing_since IS NULL",
+            {"slugs": list(slugs)},
+        ).fetchall()
+    return {slug for (slug,) in rows}
