@@ -390,23 +390,23 @@ def audit(
     events: date, impact, status and others.
     """
     # Imported here: a query does not need it.
-    from almanac.audit.audit import AuditOptions, run_audit
+    from almanac.audit.audit import run_audit
 
-    options = AuditOptions(
-        signals=signals,
+    code = run_audit(
+        *(_warehouse(home), signals, sys.stdout.write),
         decided_at=decided_at and _decode(decided_at, "--decided-at"),
         fields=[_decode(text, "--field") for text in field or ()],
         basis=basis.value,
         tz=tz,
         html=html,
         as_json=as_json,
-        is_strict=strict,
+        strict=strict,
         max_unjudged=max_unjudged,
         require=require or (),
         universe=[_decode(text, "--universe") for text in universe or ()],
         limit=limit,
     )
-    raise typer.Exit(run_audit(_warehouse(home), options, sys.stdout.write))
+    raise typer.Exit(code)
 
 
 class DigestFormat(StrEnum):

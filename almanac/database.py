@@ -8,10 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from almanac import coins as coin_names
-from almanac import events
 from almanac.coins import Coin
 from almanac.errors import InvalidArgument, UnknownName
-from almanac.events import Basis, Coins, Coverage, Names, coverage_at
+from almanac.events import Basis, Coins, Coverage, EventQueries, Names, coverage_at, one_of
 from almanac.instants import Duration, Instant, plain_number, refuse_misread, zone
 from almanac.joins import Joins
 from almanac.reader import CoinTexts, Reader, find_file
@@ -63,7 +62,7 @@ def open_database(
         InvalidArgument: there is no such zone.
     """
     file = find_file("data" if home is None else home)
-    events.one_of(coins_are, "coins_are", ("any", "slug"))
+    one_of(coins_are, "coins_are", ("any", "slug"))
     options: Any = {"follow": follow, "limits": limits, "clock": clock, "coins_are": coins_are}
     return Database(Reader(file, tz=zone(tz), **options))
 
@@ -77,7 +76,7 @@ def _reopen(recipe: dict[str, Any]) -> "Database":
     return database
 
 
-class Database(Joins):
+class Database(EventQueries, Joins):
     """A published warehouse, open for reading; made by `almanac.open`.
 
     Readers and publications do not block each other. A `Result` stays as it was read. A pickle of a
@@ -154,138 +153,6 @@ class Database(Joins):
         if isinstance(frame, str | Path):
             frame = read_table(local_path(frame, "frame"))
         self._reader.register(name, frame)
-
-    def events(
-        self,
-        as_of: Instant | None = None,
-        coins: Coins | None = None,
-        categories: Names | None = None,
-        window: tuple[Instant | None, Instant | None] | None = None,
-        status: Names | None = "scheduled",
-        min_impact: float | None = None,
-        basis: Basis = "observed",
-    ) -> Result:
-        """Return the events as they were known at an instant: one row per event.
-
-        Args:
-            as_of: the instant; None is now. `date` and every other column are as known then.
-            coins: slugs, tickers or names; events that are linked to any of them.
-            categories: names; events that have any of them.
-            window: from and to (exclusive) of the event date; either may be None. A bound without a
-                zone is compared with the calendar days of events as it stands. An event whose
-                date is a period is included if the period overlaps the window; a deadline is the
-                end of a period that began when the event was first seen.
-            status: `scheduled`, `cancelled`, `withdrawn`, several of them, or `all`.
-            min_impact: the least score, 0 to 10. Where the plan shows only a band, the whole band
-                must reach it; an unknown score does not.
-            basis: `observed` is what was pulled by then; `claimed` also takes what the service says
-                of the time before the first observation, which it may have edited since.
-
-        Raises:
-            InvalidArgument: an argument is wrong, or `as_of` is still to come.
-            QueryRefused: nothing was observed yet at `as_of`.
-            UnknownName, AmbiguousCoin: a coin or category does not exist, or is not unique.
-        """
-        return events.events(
-            self._reader,
-            as_of=as_of,
-            coins=coins,
-            categories=categories,
-            window=window,
-            status=status,
-            min_impact=min_impact,
-            basis=basis,
-        )
-
-    def upcoming(
-        self,
-        coins: Coins | None = None,
-        within: Duration = "14d",
-        as_of: Instant | None = None,
-        include_estimated: bool = True,
-        categories: Names | None = None,
-        min_impact: float | None = None,
-    ) -> Result:
-        """Return the events that were still to come, or in progress, at an instant.
-
-        One row per event that was scheduled, not missing, and not over, and that could begin within
-        the time; soonest first. An estimated event is a period or a deadline: its `date_exact` is
-        NULL, and it is included while its period can still begin in time. `categories` and
-        `min_impact` select as in `events`.
-
-        Raises: as `events`.
-        """
-        return events.upcoming(
-            self._reader,
-            coins=coins,
-            within=within,
-            as_of=as_of,
-            include_estimated=include_estimated,
-            categories=categories,
-            min_impact=min_impact,
-        )
-
-    def changes(
-        self,
-        since: Instant,
-        until: Instant | None = None,
-        kinds: Names | None = None,
-        coins: Coins | None = None,
-        min_impact: float | None = None,
-    ) -> Result:
-        """Return what became known after `since`, until `until`, with old and new values.
-
-        One row per version and kind of change, oldest first. `since` may be `today` or `yesterday`.
-        `kinds` are change kinds such as `rescheduled`, `rescored` or `cancelled`.
-
-        Raises: as `events`.
-        """
-        return events.changes(
-            self._reader,
-            since=since,
-            until=until,
-            kinds=kinds,
-            coins=coins,
-            min_impact=min_impact,
-        )
-
-    def history(self, event_id: str, basis: Basis = "observed") -> Result:
-        """Return every version of an event, oldest first, from `known_from` to `known_to`.
-
-        Raises:
-            UnknownName: no event with this id was observed.
-        """
-        return events.history(self._reader, event_id, basis=basis)
-
-    def first_release(self, event_id: str) -> dict[str, Any]:
-        """Return what was known of an event when it was first observed, as a dict.
-
-        Raises: as `history`.
-        """
-        return events.first_release(self._reader, event_id)
-
-    def vintage_dates(self, event_id: str) -> list[datetime]:
-        """Return the instants at which what was known of an event changed, oldest first.
-
-        Raises: as `history`.
-        """
-        return events.vintage_dates(self._reader, event_id)
-
-    def known_before(
-        self,
-        lead: Duration = "3d",
-        categories: Names | None = None,
-        basis: Basis = "observed",
-    ) -> Result:
-        """Return each event with an exact date as it was known `lead` before that date.
-
-        `known_at` is the instant, `date_final` the date as last known, `date` the date as known
-        then. The instant follows from the final date: in a back-test keep the rows with
-        `date = date_final`, since nobody knew the final date of the others.
-
-        Raises: as `events`.
-        """
-        return events.known_before(self._reader, lead=lead, categories=categories, basis=basis)
 
     def audit(
         self,

@@ -29,126 +29,184 @@ _MOST: Final = 10
 _SQL = NamedStatements("almanac")
 
 
-def events(
-    reader: Reader,
-    *,
-    as_of: Instant | None,
-    coins: Coins | None,
-    categories: Names | None,
-    window: tuple[Instant | None, Instant | None] | None,
-    status: Names | None,
-    min_impact: float | None,
-    basis: Basis,
-) -> Result:
-    with reader.pinned():
-        one_of(basis, "basis", ("observed", "claimed"))
-        at = known_at(reader, as_of, "as_of")
-        if basis == "observed":
-            claimed = ', or basis="claimed" for what the service says of earlier times'
-            check_observed(reader, at, "as_of", as_of, claimed)
-        values = {
-            "at": at,
-            "basis": basis,
-            "coins": slugs_of(reader, coins),
-            "categories": category_names(reader, categories),
-            "statuses": listed(status, "status", STATUSES),
-            **window_values(reader, window),
-            **impact_values(min_impact),
-        }
-        return reader.result(_SQL["events"], values)
+class EventQueries:
+    """Queries for events; a part of `Database`."""
 
+    _reader: Reader
 
-def upcoming(
-    reader: Reader,
-    *,
-    coins: Coins | None,
-    within: Duration,
-    as_of: Instant | None,
-    include_estimated: bool,
-    categories: Names | None,
-    min_impact: float | None,
-) -> Result:
-    with reader.pinned():
-        if not isinstance(include_estimated, bool):
+    def events(
+        self,
+        as_of: Instant | None = None,
+        coins: Coins | None = None,
+        categories: Names | None = None,
+        window: tuple[Instant | None, Instant | None] | None = None,
+        status: Names | None = "scheduled",
+        min_impact: float | None = None,
+        basis: Basis = "observed",
+    ) -> Result:
+        """Return the events as they were known at an instant: one row per event.
+
+        Args:
+            as_of: the instant; None is now. `date` and every other column are as known then.
+            coins: slugs, tickers or names; events that are linked to any of them.
+            categories: names; events that have any of them.
+            window: from and to (exclusive) of the event date; either may be None. A bound without a
+                zone is compared with the calendar days of events as it stands. An event whose
+                date is a period is included if the period overlaps the window; a deadline is the
+                end of a period that began when the event was first seen.
+            status: `scheduled`, `cancelled`, `withdrawn`, several of them, or `all`.
+            min_impact: the least score, 0 to 10. Where the plan shows only a band, the whole band
+                must reach it; an unknown score does not.
+            basis: `observed` is what was pulled by then; `claimed` also takes what the service says
+                of the time before the first observation, which it may have edited since.
+
+        Raises:
+            InvalidArgument: an argument is wrong, or `as_of` is still to come.
+            QueryRefused: nothing was observed yet at `as_of`.
+            UnknownName, AmbiguousCoin: a coin or category does not exist, or is not unique.
+        """
+        with self._reader.pinned():
+            one_of(basis, "basis", ("observed", "claimed"))
+            at = known_at(self._reader, as_of, "as_of")
+            if basis == "observed":
+                claimed = ', or basis="claimed" for what the service says of earlier times'
+                check_observed(self._reader, at, "as_of", as_of, claimed)
+            values = {
+                "at": at,
+                "basis": basis,
+                "coins": slugs_of(self._reader, coins),
+                "categories": category_names(self._reader, categories),
+                "statuses": listed(status, "status", STATUSES),
+                **window_values(self._reader, window),
+                **impact_values(min_impact),
+            }
+            return self._reader.result(_SQL["events"], values)
+
+    def upcoming(
+        self,
+        coins: Coins | None = None,
+        within: Duration = "14d",
+        as_of: Instant | None = None,
+        include_estimated: bool = True,
+        categories: Names | None = None,
+        min_impact: float | None = None,
+    ) -> Result:
+        """Return the events that were still to come, or in progress, at an instant.
+
+        One row per event that was scheduled, not missing, and not over, and that could begin within
+        the time; soonest first. An estimated event is a period or a deadline: its `date_exact` is
+        NULL, and it is included while its period can still begin in time. `categories` and
+        `min_impact` select as in `events`.
+
+        Raises: as `events`.
+        """
+        with self._reader.pinned():
+            if not isinstance(include_estimated, bool):
+                raise InvalidArgument(
+                    f"include_estimated={include_estimated!r}; expected True or False"
+                )
+            at = known_at(self._reader, as_of, "as_of")
+            check_observed(self._reader, at, "as_of", as_of)
+            values = {
+                "at": at,
+                "until": at + duration(within, "within"),
+                "coins": slugs_of(self._reader, coins),
+                "categories": category_names(self._reader, categories),
+                "estimated": include_estimated,
+                **impact_values(min_impact),
+            }
+            return self._reader.result(_SQL["upcoming"], values)
+
+    def changes(
+        self,
+        since: Instant,
+        until: Instant | None = None,
+        kinds: Names | None = None,
+        coins: Coins | None = None,
+        min_impact: float | None = None,
+    ) -> Result:
+        """Return what became known after `since`, until `until`, with old and new values.
+
+        One row per version and kind of change, oldest first. `since` may be `today` or `yesterday`.
+        `kinds` are change kinds such as `rescheduled`, `rescored` or `cancelled`.
+
+        Raises: as `events`.
+        """
+        if since is None:
             raise InvalidArgument(
-                f"include_estimated={include_estimated!r}; expected True or False"
+                "since=None: expected an instant, such as 2026-03-02 or yesterday"
             )
-        at = known_at(reader, as_of, "as_of")
-        check_observed(reader, at, "as_of", as_of)
-        values = {
-            "at": at,
-            "until": at + duration(within, "within"),
-            "coins": slugs_of(reader, coins),
-            "categories": category_names(reader, categories),
-            "estimated": include_estimated,
-            **impact_values(min_impact),
-        }
-        return reader.result(_SQL["upcoming"], values)
+        with self._reader.pinned():
+            after = known_at(self._reader, since, "since")
+            check_observed(self._reader, after, "since", since)
+            before = known_at(self._reader, until, "until")
+            if before < after:
+                raise InvalidArgument(f"until={until!r} is before since={since!r}")
+            values = {
+                "since": after,
+                "until": before,
+                "kinds": listed(kinds, "kinds", KINDS),
+                "coins": slugs_of(self._reader, coins),
+                **impact_values(min_impact),
+            }
+            return self._reader.result(_SQL["changes"], values)
 
+    def history(self, event_id: str, basis: Basis = "observed") -> Result:
+        """Return every version of an event, oldest first, from `known_from` to `known_to`.
 
-def changes(
-    reader: Reader,
-    *,
-    since: Instant,
-    until: Instant | None,
-    kinds: Names | None,
-    coins: Coins | None,
-    min_impact: float | None,
-) -> Result:
-    if since is None:
-        raise InvalidArgument("since=None: expected an instant, such as 2026-03-02 or yesterday")
-    with reader.pinned():
-        after = known_at(reader, since, "since")
-        check_observed(reader, after, "since", since)
-        before = known_at(reader, until, "until")
-        if before < after:
-            raise InvalidArgument(f"until={until!r} is before since={since!r}")
-        values = {
-            "since": after,
-            "until": before,
-            "kinds": listed(kinds, "kinds", KINDS),
-            "coins": slugs_of(reader, coins),
-            **impact_values(min_impact),
-        }
-        return reader.result(_SQL["changes"], values)
+        Raises:
+            UnknownName: no event with this id was observed.
+        """
+        is_claimed = one_of(basis, "basis", ("observed", "claimed")) == "claimed"
+        if not isinstance(event_id, str):
+            raise InvalidArgument(f"event_id={event_id!r}; expected a text, the id of one event")
+        values = {"event_id": event_id, "claimed": is_claimed}
+        found = self._reader.result(_SQL["history"], values)
+        if len(found) == 0:
+            raise UnknownName(f"no event with the id {event_id!r} was ever observed")
+        return found
 
+    def first_release(self, event_id: str) -> dict[str, Any]:
+        """Return what was known of an event when it was first observed, as a dict.
 
-def history(reader: Reader, event_id: str, *, basis: Basis) -> Result:
-    is_claimed = one_of(basis, "basis", ("observed", "claimed")) == "claimed"
-    if not isinstance(event_id, str):
-        raise InvalidArgument(f"event_id={event_id!r}; expected a text, the id of one event")
-    values = {"event_id": event_id, "claimed": is_claimed}
-    found = reader.result(_SQL["history"], values)
-    if len(found) == 0:
-        raise UnknownName(f"no event with the id {event_id!r} was ever observed")
-    return found
+        Raises: as `history`.
+        """
+        return self._shown(event_id)[0]
 
+    def vintage_dates(self, event_id: str) -> list[datetime]:
+        """Return the instants at which what was known of an event changed, oldest first.
 
-def first_release(reader: Reader, event_id: str) -> dict[str, Any]:
-    return _shown(reader, event_id)[0]
+        Raises: as `history`.
+        """
+        return [row["known_from"] for row in self._shown(event_id)]
 
+    def known_before(
+        self,
+        lead: Duration = "3d",
+        categories: Names | None = None,
+        basis: Basis = "observed",
+    ) -> Result:
+        """Return each event with an exact date as it was known `lead` before that date.
 
-def vintage_dates(reader: Reader, event_id: str) -> list[datetime]:
-    return [row["known_from"] for row in _shown(reader, event_id)]
+        `known_at` is the instant, `date_final` the date as last known, `date` the date as known
+        then. The instant follows from the final date: in a back-test keep the rows with
+        `date = date_final`, since nobody knew the final date of the others.
 
+        Raises: as `events`.
+        """
+        with self._reader.pinned():
+            values = {
+                "lead": duration(lead, "lead"),
+                "now": self._reader.now(),
+                "categories": category_names(self._reader, categories),
+                "basis": one_of(basis, "basis", ("observed", "claimed")),
+            }
+            return self._reader.result(_SQL["known_before"], values)
 
-def _shown(reader: Reader, event_id: str) -> list[dict[str, Any]]:
-    """Return the versions without those that another replaced at the same instant."""
-    rows = history(reader, event_id, basis="observed").rows()
-    return [row for row in rows if row["known_from"] != row["known_to"]]
-
-
-def known_before(
-    reader: Reader, *, lead: Duration, categories: Names | None, basis: Basis
-) -> Result:
-    with reader.pinned():
-        values = {
-            "lead": duration(lead, "lead"),
-            "now": reader.now(),
-            "categories": category_names(reader, categories),
-            "basis": one_of(basis, "basis", ("observed", "claimed")),
-        }
-        return reader.result(_SQL["known_before"], values)
+    def _shown(self, event_id: str) -> list[dict[str, Any]]:
+        """Return the versions without those that another replaced at the same time."""
+        rows = self.history(event_id).rows()
+        return [row for row in rows if row["known_from"] != row["known_to"]]
 
 
 def known_at(reader: Reader, given: Instant | None, name: str) -> datetime:

@@ -220,70 +220,63 @@ EXIT_LEAK: Final = 1
 _LINE_S: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class AuditOptions:
-    """What the command was given.
-
-    `fields` are texts such as `my_column=impact`, `require` names of fields, `universe` texts such
-    as `within=7d`. `max_unjudged` is a number of rows, or a share such as `5%` or `0.05`.
-    """
-
-    signals: Path
-    decided_at: str | None = None
-    fields: Sequence[str] = ()
-    basis: str = "observed"
-    tz: str = "UTC"
-    html: Path | None = None
-    as_json: bool = False
-    is_strict: bool = False
-    max_unjudged: str | None = None
-    require: Sequence[str] = ()
-    universe: Sequence[str] = ()
-    limit: int | None = None
-
-
-def run_audit(warehouse: Path, given: AuditOptions, write: Callable[[str], object]) -> int:
-    """Audit a file, write the answer, return the exit code.
+def run_audit(
+    warehouse: Path,
+    signals: Path,
+    write: Callable[[str], object],
+    *,
+    decided_at: str | None,
+    fields: Sequence[str],
+    basis: str,
+    tz: str,
+    html: Path | None,
+    as_json: bool,
+    strict: bool,
+    max_unjudged: str | None,
+    require: Sequence[str],
+    universe: Sequence[str],
+    limit: int | None,
+) -> int:
+    """Audit a file with the options of the command, write the answer, return the exit code.
 
     It is 1 if the audit is not clean, and is strict or has a limit or a required field.
     """
-    if given.signals.suffix.lower() == ".html":
-        raise InvalidArgument(f"{given.signals} is a page; the rows to audit are CSV or Parquet")
-    if given.html is not None and not given.html.parent.is_dir():
-        raise InvalidArgument(f"--html {given.html}: there is no folder {given.html.parent}")
-    max_unjudged = None if given.max_unjudged is None else _unjudged(given.max_unjudged)
-    require = [name.strip() for names in given.require for name in names.split(",") if name.strip()]
-    universe = dict(map(_filter, given.universe)) if given.universe else None
-    reader = Reader(find_file(warehouse), tz=zone(given.tz))
+    if signals.suffix.lower() == ".html":
+        raise InvalidArgument(f"{signals} is a page; the rows to audit are CSV or Parquet")
+    if html is not None and not html.parent.is_dir():
+        raise InvalidArgument(f"--html {html}: there is no folder {html.parent}")
+    most_unjudged = None if max_unjudged is None else _unjudged(max_unjudged)
+    required = [name.strip() for names in require for name in names.split(",") if name.strip()]
+    rule = dict(map(_filter, universe)) or None
+    reader = Reader(find_file(warehouse), tz=zone(tz))
     try:
         answer = audit(
             reader,
-            given.signals,
-            decided_at=given.decided_at,
-            fields=dict(map(_column, given.fields)),
-            basis=given.basis,
-            universe=universe,
+            signals,
+            decided_at=decided_at,
+            fields=dict(map(_column, fields)),
+            basis=basis,
+            universe=rule,
             progress=_shown_on_terminal if sys.stderr.isatty() else _SlowLines().show,
         )
     finally:
         reader.close()
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
-    if given.html is not None:
-        answer.to_html(given.html)
-    if given.as_json:
-        limit = 1_000 if given.limit is None else given.limit
+    if html is not None:
+        answer.to_html(html)
+    if as_json:
+        limit = 1_000 if limit is None else limit
         write(escaped_in_json(answer.to_json(findings_max=limit)) + "\n")
     else:
-        limit = 10 if given.limit is None else given.limit
+        limit = 10 if limit is None else limit
         write(plain(as_text(answer, findings_max=limit)) + "\n")
-        if given.html is not None:
-            write(plain(f"The page is {given.html}\n"))
-    failures = answer.failures(max_unjudged, require)
-    is_strict = given.is_strict or max_unjudged is not None or require
-    if not is_strict or not failures:
+        if html is not None:
+            write(plain(f"The page is {html}\n"))
+    failures = answer.failures(most_unjudged, required)
+    if not failures or not (strict or most_unjudged is not None or required):
         return 0
-    if given.as_json:
+    if as_json:
         sys.stderr.write(plain(f"almanac: {headline(answer)}\n"))
     sys.stderr.write(plain("".join(f"almanac: {failure}.\n" for failure in failures)))
     return EXIT_LEAK
