@@ -224,7 +224,7 @@ def test_an_export_that_always_fails_is_deferred_and_the_day_goes_on(
         exports = [line for line in front.seen if line.startswith("/v2/events/export")]
     assert len(exports) == 2
     assert "then attempt 2 of 2" in output
-    assert "WaitingDeliveries" in output
+    assert "Waiting" in output
     assert "ALMANAC_EXPORT_INTERVAL_S" in output
     assert "landed_export" in output
     assert "deferred" in output

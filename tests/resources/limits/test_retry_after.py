@@ -286,6 +286,6 @@ def test_a_wait_of_more_than_two_seconds_is_reported_with_its_length_and_reason(
         waited_s(machine, make_client(refusal("429 Too Many", text)))
     assert len(waits) == lines
     for wait in waits:
-        assert str(wait).startswith("WaitingDeliveries 30 s, until ")
+        assert str(wait).startswith("Waiting 30 s, until ")
         assert "GET /v2/usage was answered 429" in wait.why
         assert wait.seconds == pytest.approx(30, abs=0.1)
