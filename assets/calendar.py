@@ -1,7 +1,7 @@
 """The calendar: all events by the month in which they take place.
 
 It is for backfills: on a plan without the export, or to pull events again. The months of a run are
-one backfill; each is recorded as soon as it is complete, so that a run that dies loses none.
+one backfill. Each is recorded as soon as it is complete, so a run that dies loses none.
 """
 
 from collections.abc import Iterator, Sequence

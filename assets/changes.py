@@ -1,8 +1,7 @@
 """The change log of the lake, a partition for each observed day.
 
-A day's partition is recorded with the totals of the day whenever a merge changed it, whoever
-merged: `state/recorded_days.json` has the hash of each day's file when it was last recorded, so
-that the next step that merges also records what polls, backfills and `almanac merge` have changed.
+Each step that merges records the totals of changed days. `state/recorded_days.json` has the hash of
+each day's file when it was last recorded, so days that `almanac merge` changed are recorded, too.
 """
 
 import hashlib
@@ -136,14 +135,14 @@ def record_other_days(
     *,
     recorded: Collection[date] = (),
 ) -> None:
-    """Record the days that this merge or one outside Dagster changed, but those recorded already.
+    """Record the days that this merge or one outside Dagster changed, except those in `recorded`.
 
-    `changes` is the key of the change log's asset. Call it after a merge.
+    `changes` is the key of the change log's asset. Call this after a merge.
     """
     files = {day_file.day.isoformat(): day_file.sha256 for day_file in ChangeLog.of(home).days()}
     before = read_note(home.state_storage, _RECORDED, dict[str, str])
     if before is None:
-        # Of an older home it is not known what was recorded: only this merge counts.
+        # The home has no record of its days yet: only this merge counts.
         behind = {day.isoformat() for day in report.days} & files.keys()
     else:
         behind = {day for day, sha256 in files.items() if before.get(day) != sha256}
@@ -158,13 +157,13 @@ def record_other_days(
 
 
 def _metadata_of(home: Home, day: date, report: MergeReport) -> Metadata:
-    """Return the totals of a day as the lake has them, and what is known of the merge."""
+    """Return the totals of a day in the lake, and the metadata of the merge."""
     records = list(ChangeLog.of(home).records_on(day).values())
     return {**day_metadata(records), **merge_metadata(report, day)}
 
 
 def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
-    """Merge what is not merged yet, or refold from the first of the days if it is in the past.
+    """Merge new batches, or refold from the first of the days if it is in the past.
 
     Raises:
         WarehouseError: the lake can't be continued, nothing was landed on a past day, or a day

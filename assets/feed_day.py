@@ -1,7 +1,6 @@
 """One feed on one observed day: pulled if the day is today, else reused from landing.
 
-Belongs here: the result for a feed and day. Does not: how a feed is pulled (resources), how the
-result is shown (metadata.py).
+How a feed is pulled is in `resources`; how the result is shown is in metadata.py.
 """
 
 from collections.abc import Sequence
@@ -16,14 +15,14 @@ from warehouse.landing.batches import Feed, Manifest, parse_feed
 from warehouse.landing.landing import Landing
 
 NEVER_PULLED: Final[frozenset[Feed]] = frozenset({"deliveries"})
-"""Feeds whose batches arrive by themselves."""
+"""Feeds that the service pushes."""
 
 
 NONE_ARRIVED: Final = "none arrived"
 FROM_INBOX: Final = "landed from the inbox"
 UNCHANGED: Final = "unchanged since the last pull"
 USUAL: Final = frozenset({"pulled", UNCHANGED, "reused from landing", NONE_ARRIVED, FROM_INBOX})
-"""Outcomes that nobody needs to be told of."""
+"""Outcomes that need no message."""
 
 
 class DayNotLanded(Exception):
@@ -44,7 +43,7 @@ class FeedDay:
     resume_at: datetime | None = None
     why_deferred: str = ""
     why_empty: str = ""
-    """Why nothing arrived by itself; empty if something did, or the feed is pulled."""
+    """Why no delivery arrived; empty if one did, or the feed is pulled."""
     refused: str = ""
     """The service's refusal of an optional feed; empty if it was not refused."""
 
@@ -58,7 +57,7 @@ def pull_or_reuse(
 ) -> FeedDay:
     """Pull a feed if the day is the service's, else reuse what was landed on it.
 
-    A past day on which only other feeds were landed is an error if it is asked for alone; in a
+    A past day on which only other feeds were landed is an error if it is requested alone; in a
     range it has no rows, and its outcome gives the reason.
 
     Raises:
@@ -135,7 +134,7 @@ def landed_feed_day(
 
 
 def _why_none_arrived(landing: Landing) -> str:
-    """Return why no delivery arrived; most homes have no receiver."""
+    """Return why no delivery arrived on a day; most homes have no receiver."""
     if any(parse_feed(batch_id) in NEVER_PULLED for batch_id in landing.batch_ids()):
         return "No webhook delivery arrived on that day."
     return (

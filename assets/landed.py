@@ -74,10 +74,9 @@ def land(
         metadata_of_days[day] = _metadata_of(feed_day, catalog, home, arrived)
     if not_landed:
         record_days(context, metadata_of_days)
-        more = f" {len(not_landed) - 1} more days of the range have none, too." * (
-            len(not_landed) > 1
-        )
-        raise step_failure(DayNotLanded(f"{not_landed[0]}{more}")) from not_landed[0]
+        others = f" {len(not_landed) - 1} other days of the range have no batch either."
+        text = f"{not_landed[0]}{others if len(not_landed) > 1 else ''}"
+        raise dg.Failure(text, allow_retries=False)
     for day, metadata in metadata_of_days.items():
         context.add_asset_metadata(metadata, partition_key=day.isoformat())
     return dg.MaterializeResult()
@@ -99,7 +98,7 @@ def _land_inbox(
 ) -> Mapping[date, int]:
     """Land the deliveries that wait, if today is among the days; return their number by day.
 
-    They are of their days of receipt; those days that the run does not have are recorded too.
+    A delivery belongs to its day of receipt. Days that the run does not have are recorded too.
     """
     if catalog.today() not in days:
         return {}

@@ -1,8 +1,7 @@
-"""The metadata of materialisations on Dagster's pages, with previews of rows and tables.
+"""The metadata of materialisations in Dagster, with previews of rows and tables.
 
-Belongs here: names and shapes, the same for all assets; the columns of previews; escaping foreign
-text in Markdown, so that no link, picture or HTML in it acts. No secret is ever put here.
-Estimated dates are shown as `displayed_date`, never as dates.
+Foreign text is escaped in Markdown, so that no link, picture or HTML in it has an effect. Estimated
+dates are shown as `displayed_date`, never as dates. No metadata has a secret.
 """
 
 import csv
@@ -304,9 +303,3 @@ def table_preview(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
         relation = relation.order(f"{_NEWEST_BY[table.name]} DESC")
     rows = relation.limit(ROWS).project(", ".join(columns)).fetchall()
     return markdown(columns, rows) if rows else "none"
-
-
-def single(connection: duckdb.DuckDBPyConnection, name: str) -> tuple[Any, ...]:
-    """Return the only row of a statement."""
-    (row,) = connection.execute(SQL[name]).fetchall()
-    return tuple(row)

@@ -115,8 +115,9 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
             if news.isdisjoint(batches):
                 context.log_event(dg.AssetObservation(key, metadata=metadata))
             else:
+                version = hashlib.sha256("/".join(sorted(batches)).encode()).hexdigest()[:16]
                 yield dg.MaterializeResult(
-                    asset_key=key, metadata=metadata, data_version=version_of(batches)
+                    asset_key=key, metadata=metadata, data_version=dg.DataVersion(version)
                 )
 
     return polled
@@ -129,7 +130,7 @@ def poll_feeds(
     catalog: LazySession,
     home: Home,
 ) -> Iterator[FeedPull]:
-    """Pull some feeds and land the results; a deferral by the quota is noted.
+    """Pull some feeds and land the results; a deferral by the quota is recorded.
 
     Raises:
         dg.Failure: a pull failed, for another reason than plan or quota.
@@ -145,12 +146,6 @@ def poll_feeds(
         context.log.warning("Deferred before it started: %s", error)
     except (CatalogError, WarehouseError) as error:
         raise step_failure(error) from error
-
-
-def version_of(batches: Collection[str]) -> dg.DataVersion:
-    """Return the data version of an asset that a poll brought."""
-    digest = hashlib.sha256("/".join(sorted(batches)).encode()).hexdigest()
-    return dg.DataVersion(digest[:16])
 
 
 def _poll_of(config: PollConfig, feeds: Collection[Feed], service: CatalogSession) -> Poll:

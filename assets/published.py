@@ -1,9 +1,9 @@
 """The tables that analysts read, all published together in one file.
 
-They have no partitions, since each holds all days. They follow from the tables of the warehouse.
-Each has the hash of its content as its data version; a table that a merge did not change is not
-materialised again, so that an asset that follows it runs only after a change. A backfill of Dagster
-materialises each table that was selected for it: it counts others as failed.
+They have no partitions, since each holds all days. The data version of a table is the hash of its
+content. A table that a merge did not change is not materialised again, so an eager asset downstream
+runs only after a change. A Dagster backfill materialises every selected table, since it counts the
+others as failed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -66,7 +66,7 @@ def table_spec(layout: Layout, table: Table) -> dg.AssetSpec:
 
 
 def published_tables(layout: Layout) -> dg.AssetsDefinition:
-    """Return the asset of all published tables, which merges what is not merged yet."""
+    """Return the asset of all published tables, which also merges new batches."""
 
     @dg.multi_asset(
         name=layout.name("published_tables"),
@@ -91,7 +91,7 @@ def published_tables(layout: Layout) -> dg.AssetsDefinition:
 def _publish(
     layout: Layout, context: dg.AssetExecutionContext, home: Home
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Merge what is not merged yet, publish, and yield the selected tables that changed.
+    """Merge new batches, publish, and yield the selected tables that changed.
 
     Raises:
         dg.Failure: the lake can't be continued.
@@ -151,7 +151,7 @@ def recorded_versions(
 def table_metadata(
     connection: duckdb.DuckDBPyConnection, table: Table, home: Home
 ) -> dict[str, Any]:
-    """Return the metadata of a published table that follow from the file."""
+    """Return the metadata of a published table."""
     ((count,),) = connection.table(table.name).aggregate("count(*)").fetchall()
     return {
         "rows": count,

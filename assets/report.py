@@ -1,8 +1,7 @@
-"""What a home holds and an instance has no record of, as materialisations.
+"""The materialisations that a Dagster instance lacks of a home.
 
-An instance that is new, or whose records were lost, shows nothing of what was landed before. What
-it has a record of already is left out, so that a second report records nothing. Belongs here:
-which events are missing. Does not: when they are reported (pipeline/cli/dagster).
+An instance that is new, or that lost its records, does not show what was landed before. Recorded
+events are left out, so a second report records nothing.
 """
 
 from collections.abc import Iterator
@@ -32,7 +31,7 @@ from warehouse.queries import connected
 def unrecorded(
     layout: Layout, home: Home, instance: dg.DagsterInstance
 ) -> Iterator[dg.AssetMaterialization]:
-    """Yield what is landed, merged and published, but what the instance has recorded.
+    """Yield what is landed, merged and published, and not recorded in the instance.
 
     Raises:
         WarehouseError: lake or published file can't be read.
