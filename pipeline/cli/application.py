@@ -41,6 +41,9 @@ COMMANDS: Final = {
         *("status", "status"),
         "Show freshness by feed, waiting and missing work, disk and quota. Sends no request.",
     ),
+    "metrics": _place(
+        "status", "metrics", "Serve freshness, quota and warnings to Prometheus. Sends no request."
+    ),
     "digest": _place(
         "status", "digest", "Post the changes since the last digest to ALMANAC_DIGEST_URL."
     ),

@@ -221,3 +221,30 @@ def digest() -> None:
         people.print("Nothing to post: no pull was published since the last digest.")
         return
     people.print(f"Posted: {posted}.", soft_wrap=True)
+
+
+def metrics(
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="The address on which to answer.")
+    ] = "127.0.0.1:9464",
+) -> None:
+    """Serve the facts and warnings of `almanac status` to Prometheus, at /metrics.
+
+    Each scrape reads the home. Sends no request.
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal():
+        raise SettingsError(f"--listen {listen}: expected HOST:PORT, as 127.0.0.1:9464.")
+    # Imported here, since no other command serves metrics.
+    from prometheus_client import start_http_server
+
+    from pipeline.health.metrics import make_registry
+
+    settings = read_settings()
+    registry = make_registry(settings, locate_home(settings), utc_now)
+    try:
+        server, thread = start_http_server(int(port), host, registry)
+    except OSError as error:
+        fail(f"can't listen on {listen}: {error.strerror}. Choose another address by --listen.")
+    people.print(f"Metrics at http://{host}:{server.server_port}/metrics; Ctrl-C ends it.")
+    thread.join()

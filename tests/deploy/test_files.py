@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from configparser import RawConfigParser
 from pathlib import Path
@@ -102,7 +101,7 @@ def test_the_image_gets_no_file_but_what_runs() -> None:
     assert all((ROOT / name).exists() for name in allowed)
     assert allowed == {
         *("almanac", "application", "assets", "catalog", "pipeline", "resources", "warehouse"),
-        *("deploy/backup", "deploy/metrics.py", "requirements.lock", "requirements-setup.lock"),
+        *("deploy/backup", "requirements.lock", "requirements-setup.lock"),
         *("LICENSE", "README.md", "pyproject.toml"),
     }
 
@@ -223,39 +222,3 @@ def test_the_units_share_account_and_limits_and_one_writer() -> None:
         parsed = unit(DEPLOY / "systemd" / f"almanac-{named}.service")
         assert parsed["Unit"]["Conflicts"] == f"almanac-{other}.service"
         assert int(parsed["Service"]["TimeoutStopSec"]) > 10, "the programs end within 10 s"
-
-
-def test_status_as_metrics_has_warnings_feeds_and_sizes() -> None:
-    status = {
-        "source": "s",
-        "warnings": [{"kind": "stale:export"}, {"kind": "disk"}],
-        "feeds": [{"feed": "export", "age_s": 5.5}, {"feed": "deliveries", "age_s": None}],
-        "pending": 2,
-        "published_at": "2026-03-02T06:00:00Z",
-        "quota": {"quota": 100, "remaining": 40, "projected": None},
-        "bytes": {"landing": 10},
-        "free_bytes": 20,
-    }
-    done = subprocess.run(
-        [sys.executable, DEPLOY / "metrics.py"],
-        input=json.dumps(status),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=HANGS_AFTER_S,
-    )
-    assert [line for line in done.stdout.splitlines() if not line.startswith("#")] == [
-        "almanac_home 1",
-        "almanac_warnings 2",
-        'almanac_warning{kind="stale:export"} 1',
-        'almanac_warning{kind="disk"} 1',
-        'almanac_feed_age_seconds{feed="export"} 5.5',
-        "almanac_batches_to_merge 2",
-        "almanac_published_timestamp_seconds 1772431200.0",
-        "almanac_quota_requests 100",
-        "almanac_quota_remaining_requests 40",
-        'almanac_bytes{part="landing"} 10',
-        "almanac_free_bytes 20",
-    ]
-    types = [line for line in done.stdout.splitlines() if line.startswith("# TYPE")]
-    assert len(types) == len(set(types))
