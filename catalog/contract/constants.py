@@ -46,8 +46,6 @@ IMPACT_BANDS: Final[tuple[tuple[float, str], ...]] = (
 )
 """Exclusive upper edge and name of each band, ascending."""
 
-DATE_TYPES: Final = ("date", "month", "quarter", "year")
-
 REQUEST_TIMEOUT_S: Final = 30.0
 EXPORT_INTERVAL_S: Final = 60.0
 """A key may ask for one export in this time; the limiter is beside that of rate and burst."""

@@ -120,23 +120,3 @@ class RequestTimeout(InternalError):
 class ServiceUnavailable(ApiError):
     status, code = 503, "service_unavailable"
     default_message = "The service is not available; try again later"
-
-
-ALL_ERRORS: tuple[type[ApiError], ...] = (
-    InvalidParameter,
-    InvalidCursor,
-    Forbidden,
-    PlanRequired,
-    VersionRetired,
-    NotFound,
-    MethodNotAllowed,
-    EventCancelled,
-    UriTooLong,
-    RateLimited,
-    QuotaExceeded,
-    HeadersTooLarge,
-    InternalError,
-    RequestTimeout,
-    ServiceUnavailable,
-)
-ERROR_CODES: tuple[str, ...] = tuple(dict.fromkeys(error.code for error in ALL_ERRORS))

@@ -3,7 +3,7 @@
 "Today" is the service's day. Bounds of dates are inclusive and aware UTC; None means no bound.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Final
@@ -82,7 +82,8 @@ FREE: Final = Plan(
     webhooks=False,
     export=False,
 )
-STANDARD: Final = Plan(
+STANDARD: Final = replace(
+    FREE,
     name="standard",
     rank=1,
     monthly_quota=30_000,
@@ -91,16 +92,12 @@ STANDARD: Final = Plan(
     keys_max=5,
     seats=3,
     horizon_days=90,
-    past_days=0,
     coverage_top=None,
     freshness_s=60,
     event_fields=_STANDARD_FIELDS,
-    impact=ImpactView.NONE,
-    score_counters=False,
-    webhooks=False,
-    export=False,
 )
-PRO: Final = Plan(
+PRO: Final = replace(
+    STANDARD,
     name="pro",
     rank=2,
     monthly_quota=300_000,
@@ -110,15 +107,12 @@ PRO: Final = Plan(
     seats=5,
     horizon_days=None,
     past_days=30,
-    coverage_top=None,
-    freshness_s=60,
     event_fields=_PRO_FIELDS,
     impact=ImpactView.BANDED,
     score_counters=True,
-    webhooks=False,
-    export=False,
 )
-ELITE: Final = Plan(
+ELITE: Final = replace(
+    PRO,
     name="elite",
     rank=3,
     monthly_quota=3_000_000,
@@ -126,17 +120,13 @@ ELITE: Final = Plan(
     burst=150,
     keys_max=20,
     seats=10,
-    horizon_days=None,
     past_days=None,
-    coverage_top=None,
-    freshness_s=60,
-    event_fields=_PRO_FIELDS,
     impact=ImpactView.PRECISE,
-    score_counters=True,
     webhooks=True,
     export=True,
 )
-ENTERPRISE: Final = Plan(
+ENTERPRISE: Final = replace(
+    ELITE,
     name="enterprise",
     rank=4,
     monthly_quota=None,
@@ -144,15 +134,6 @@ ENTERPRISE: Final = Plan(
     burst=constants.ENTERPRISE_BURST,
     keys_max=None,
     seats=None,
-    horizon_days=None,
-    past_days=None,
-    coverage_top=None,
-    freshness_s=60,
-    event_fields=_PRO_FIELDS,
-    impact=ImpactView.PRECISE,
-    score_counters=True,
-    webhooks=True,
-    export=True,
 )
 
 PLANS: Final[dict[str, Plan]] = {

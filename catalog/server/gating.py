@@ -7,7 +7,6 @@ Only rows are cached, not answers: paging, filters, totals and tags are computed
 from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Protocol
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -36,14 +35,6 @@ from catalog.server.store import (
 )
 
 
-class Names(Protocol):
-    """Gives the shown form of a coin slug or a category id."""
-
-    def linked_coin(self, slug: str) -> EventCoin: ...
-
-    def category_name(self, category_id: str) -> str: ...
-
-
 class ViewNames:
     """Names from a view, each looked up once."""
 
@@ -69,7 +60,7 @@ class ViewNames:
         return self._categories.get(category_id, category_id)
 
 
-def shown_event(event: StoredEvent, plan: Plan, names: Names) -> Event:
+def shown_event(event: StoredEvent, plan: Plan, names: ViewNames) -> Event:
     """Return the event as the plan shows it: hidden fields are null, Free has no `categories`."""
     shows = plan.event_fields
     categories: tuple[str, ...] | UnsetType = UNSET
@@ -97,7 +88,7 @@ def shown_event(event: StoredEvent, plan: Plan, names: Names) -> Event:
     )
 
 
-def shown_change(change: CatalogChange, plan: Plan, names: Names) -> Event:
+def shown_change(change: CatalogChange, plan: Plan, names: ViewNames) -> Event:
     """Return the `data` of a delivery; a cancellation also has its instant."""
     event = shown_event(change.event, plan, names)
     if change.cancelled_at is None:

@@ -345,10 +345,6 @@ class SharedLimiter(Limiter):
         left_s = self.ledger.peek().resets_at - self._clock().timestamp()
         return left_s if left_s > 0 else None
 
-    def charged(self) -> int:
-        """Return the requests charged this month, by any machine as far as it is known."""
-        return self.ledger.peek().used
-
     def sent(self) -> int:
         """Return the number of the last request; passed to `on_usage` with the next usage."""
         return self.ledger.peek().sent

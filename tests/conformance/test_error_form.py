@@ -13,8 +13,8 @@ import pytest
 from openapi_schema_validator import OAS30Validator, oas30_format_checker
 
 from catalog.contract import constants
-from catalog.contract.errors import ALL_ERRORS
 from catalog.sandbox.sandbox import Sandbox
+from tests.contract.api_errors import ALL_ERRORS
 
 NOW = datetime(2018, 3, 1, 12, tzinfo=UTC)
 Send = Callable[[Sandbox, httpx.Client], httpx.Response]

@@ -46,7 +46,7 @@ class Run:
         self.order = order
         self.account = msgspec.json.decode(ended.stdout, type=reserving.Account)
         self.granted_ns = reserving.instants(folder / "notes")
-        self.charged = limiter.charged()
+        self.charged = limiter.ledger.peek().used
         ledger.close()
 
     def over(self) -> float:

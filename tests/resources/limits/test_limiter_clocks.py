@@ -167,7 +167,7 @@ class TestAnotherBoot:
         with_usage(limiter, used=42)
         for _ in range(2):
             limiter.acquire()
-        assert limiter.charged() == 44
+        assert limiter.ledger.peek().used == 44
         assert machine.slept_s - before_s >= 3 / PACE.rate_per_s
 
 
