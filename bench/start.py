@@ -20,8 +20,7 @@ from bench.children import Measured, environment_without_settings
 from bench.report import parse_arguments, show
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.landing.batches import Feed, Scope
-from warehouse.landing.landing import Pull
+from warehouse.landing.batches import Feed, Pull, Scope
 
 ALMANAC = [sys.executable, "-m", "pipeline"]
 STARTED = {

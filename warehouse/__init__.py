@@ -1,8 +1,8 @@
-"""Data at rest: landing, lake, tables and queries, as a pure library.
+"""Stored data: landing, lake, tables and queries, as a pure library.
 
 It does not depend on HTTP, Dagster or the command line. Its packages, lowest first:
 
-    files/      storage, modes, hashes, and locks that record their holder
+    files/      storage, hashes, notes, and locks that record their holder
     schema/     columns, tables and views declared as data
     landing/    bodies as received, manifests, the journal
     normalise/  one landed batch to typed rows

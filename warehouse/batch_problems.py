@@ -1,8 +1,5 @@
 """Problems of landed batches: partial, flagged, quarantined, repeated the API key, had no
 believable Date, or damaged after landing.
-
-Belongs here: which batches have a problem, why, and the line that reports it. Does not: later
-warnings (pipeline/health/report.py).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """Limits of a body, a page, a row and a value; input that exceeds them is refused or quarantined.
 
 They are wide enough for every real catalog, and narrow enough to keep a process under a gigabyte
-for any input. Belongs here: the numbers. Does not: the code that enforces them.
+for any input.
 """
 
 from typing import Final

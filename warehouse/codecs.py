@@ -107,7 +107,7 @@ def gunzip(chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[bytes]:
     """Decompress landed gzip bytes; yield small pieces, however large the result.
 
     Raises:
-        Unreadable: it is damaged, cut off, or unpacks to more than the limit.
+        UnreadableBody: it is damaged, cut off, or unpacks to more than the limit.
     """
     decoder, unpacked = Gunzip(may_be_padded=True), 0
     try:
@@ -133,7 +133,7 @@ def unpack_page(body: bytes) -> bytes:
     """Return a page, decompressed if it is gzip.
 
     Raises:
-        Unreadable: it is damaged, or too large.
+        UnreadableBody: it is damaged, or too large.
     """
     if not body.startswith(GZIP_MAGIC):
         return body
@@ -147,7 +147,7 @@ def decode_json(data: bytes) -> tuple[Any, bool]:
     order mark and lone surrogates, and turns bytes that are not UTF-8 into lone surrogates.
 
     Raises:
-        Unreadable: it is not JSON, or exceeds the limits.
+        UnreadableBody: it is not JSON, or exceeds the limits.
     """
     body = unpack_page(data)
     _check_elements(body)
@@ -185,8 +185,8 @@ def find_list(value: Any) -> ListBody:
     """Return the list in the value of a page.
 
     Raises:
-        Unreadable: there is no list; the message quotes the service's error, if there is one.
-        Oversized: there are more rows than a page can have.
+        UnreadableBody: there is no list; the message quotes the service's error, if there is one.
+        OversizedBody: there are more rows than a page can have.
     """
     found = list_body(value)
     if found is not None:

@@ -1,8 +1,6 @@
-"""A home: the folder of one warehouse, stamped with the source of its data.
+"""A home: the folder of one warehouse, stamped with the source of its data. Its paths and locks.
 
-    landing/  lake/  warehouse.duckdb  state/  dagster/  home.json
-
-Belongs here: the paths, the stamp, the locks. Does not: the content of the folders.
+landing/  lake/  warehouse.duckdb  state/  dagster/  home.json
 """
 
 import os

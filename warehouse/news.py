@@ -1,10 +1,9 @@
-"""Which batches that wait to be merged bring news: whether a merge would change what is known.
+"""Find waiting batches that bring news: with which a merge would change the known data.
 
-    state/quiet_batches.json    the waiting batches that bring none
+    state/quiet_batches.json    the waiting batches without news
 
 They are folded into a copy of the newest state, in memory; the lake is not written. No lock is
-held: a merge at the same time may at most make the answer "yes". Belongs here: that question. Does
-not: the merge (warehouse/history), when one is requested (pipeline).
+held: a merge at the same time may at most make the answer "yes".
 """
 
 import logging

@@ -16,8 +16,7 @@ import numpy as np
 from almanac.study.prices import Floats, Integers, Prices
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.landing.batches import Scope
-from warehouse.landing.landing import Pull
+from warehouse.landing.batches import Pull, Scope
 
 FIRST: Final = datetime(2024, 1, 1, tzinfo=UTC)
 BARS, COINS, DAYS, EACH = 700, 40, 15, 4

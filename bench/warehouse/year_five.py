@@ -22,8 +22,7 @@ from warehouse.files import lake_paths
 from warehouse.history.change_log import ChangeLog
 from warehouse.history.day import State
 from warehouse.home import Home
-from warehouse.landing.batches import Scope
-from warehouse.landing.landing import Pull
+from warehouse.landing.batches import Pull, Scope
 
 BAR_S = 5.0
 BAR_GB = 10.0

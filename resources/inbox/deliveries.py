@@ -27,8 +27,7 @@ from resources.request_log import last_usage
 from warehouse.errors import HomeRefused, InboxUnusable
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
-from warehouse.landing.batches import Manifest, Scope
-from warehouse.landing.landing import Pull
+from warehouse.landing.batches import Manifest, Pull, Scope
 
 LOCK_NAME: Final = "landing.lock"
 PUSH_PLAN: Final = "elite"

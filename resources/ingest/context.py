@@ -31,9 +31,9 @@ from warehouse.files.locks import try_lock
 from warehouse.files.storage import make_folders
 from warehouse.history.change_log import ChangeLog
 from warehouse.home import Home
-from warehouse.landing.batches import Feed, Manifest, Scope, parse_feed
+from warehouse.landing.batches import Feed, Manifest, Pull, Scope, parse_feed
 from warehouse.landing.journal import Intent, OpenPull
-from warehouse.landing.landing import Landing, Pull
+from warehouse.landing.landing import Landing
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from catalog.sandbox.sandbox import Sandbox
 from resources.http.client import CatalogClient
 from resources.ingest.puller import Puller
 from tests.unlimited import Unlimited
-from warehouse.landing.batches import Manifest, Scope
-from warehouse.landing.landing import Landing, Pull
+from warehouse.landing.batches import Manifest, Pull, Scope
+from warehouse.landing.landing import Landing
 
 SOURCE = "sandbox:1"
 FIRST_DAY = datetime(2026, 2, 25, tzinfo=UTC)

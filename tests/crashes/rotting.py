@@ -14,8 +14,7 @@ from random import Random
 from tests.history.stories.handmade import DAY, HOUR, SOURCE, STARTS, Content, HandmadeBatch, land
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.landing.batches import Feed, Scope
-from warehouse.landing.landing import Pull
+from warehouse.landing.batches import Feed, Pull, Scope
 
 _PARTS = ("landing", "lake", "state", "home.json", "warehouse.duckdb")
 _CONTENTS = [

@@ -20,8 +20,8 @@ import msgspec
 from catalog.contract.records import LIST_SEPARATOR
 from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.pulls import DAY, FIRST_DAY, FROM, SOURCE, UNTIL, land_again, pulling
-from warehouse.landing.batches import Feed, Manifest, Scope
-from warehouse.landing.landing import Landing, Pull
+from warehouse.landing.batches import Feed, Manifest, Pull, Scope
+from warehouse.landing.landing import Landing
 
 Row = dict[str, str]
 WRONG_DAY = FIRST_DAY + DAY

@@ -15,8 +15,7 @@ from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.session import LazySession
 from warehouse.home import Home
-from warehouse.landing.batches import Feed, Scope
-from warehouse.landing.landing import Pull
+from warehouse.landing.batches import Feed, Pull, Scope
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 TODAY = NOW.date()

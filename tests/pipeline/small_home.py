@@ -7,8 +7,7 @@ from typing import Any
 from pipeline.settings import Settings
 from tests.pipeline.homes_in_days import settings_of
 from warehouse.home import Home
-from warehouse.landing.batches import Feed, Manifest, Scope
-from warehouse.landing.landing import Pull
+from warehouse.landing.batches import Feed, Manifest, Pull, Scope
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

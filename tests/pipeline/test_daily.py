@@ -31,8 +31,8 @@ from tests.pipeline.small_home import SmallHome
 from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.landing.batches import Scope
-from warehouse.landing.landing import Landing, Pull
+from warehouse.landing.batches import Pull, Scope
+from warehouse.landing.landing import Landing
 from warehouse.queries import connected
 
 NOW = datetime(2019, 3, 2, 9, tzinfo=UTC)

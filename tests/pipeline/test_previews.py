@@ -10,8 +10,7 @@ import pytest
 
 from tests.pipeline.homes_in_days import YESTERDAY, metadata_of, run_assets, settings_of
 from warehouse.home import Home
-from warehouse.landing.batches import Feed, Scope
-from warehouse.landing.landing import Pull
+from warehouse.landing.batches import Feed, Pull, Scope
 
 AT = datetime(2026, 3, 1, 9, tzinfo=UTC)
 LONG = b"x" * 200_000

@@ -7,8 +7,7 @@ from typing import Any
 from tests.warehouse.normalise.catalog_bodies import json_event
 from warehouse import queries
 from warehouse.home import Home
-from warehouse.landing.batches import Manifest, Scope
-from warehouse.landing.landing import Pull
+from warehouse.landing.batches import Manifest, Pull, Scope
 
 FIRST = datetime(2026, 3, 29, 6, tzinfo=UTC)
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from warehouse.errors import DamagedBody, LandingError, UnknownBatch
 from warehouse.files.storage import Storage
-from warehouse.landing.batches import RANK, Manifest, Scope
-from warehouse.landing.landing import Landing, Pull
+from warehouse.landing.batches import RANK, Manifest, Pull, Scope
+from warehouse.landing.landing import Landing
 
 AT = datetime(2026, 3, 2, 6, 0, tzinfo=UTC)
 ROOT = Path(__file__).parent.parent.parent

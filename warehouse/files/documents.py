@@ -56,11 +56,7 @@ def seal(document: bytes) -> bytes:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether a document ends in a seal.
-
-    Raises:
-        BrokenSeal: the seal does not match the document.
-    """
+    """Whether a document ends in a seal. Raises BrokenSeal if the seal does not match."""
     return unseal(data) != data
 
 
@@ -94,9 +90,9 @@ def format_document(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=1)
 
 
-def find_damage(lake: Storage, name: str, files: Mapping[str, str] | None) -> str | None:
+def find_damage(lake: Storage, name: str, files: Mapping[str, str | None]) -> str | None:
     """Return how a lake file differs from its recorded hash; None if it does not or has none."""
-    expected = None if files is None else files.get(name)
+    expected = files.get(name)
     if expected is None:
         return None
     try:
@@ -124,8 +120,8 @@ def read_note(
 ) -> _T | None:
     """Return a note; None if there is none or it is damaged; a damaged note is set aside.
 
-    `wrong` returns why the content of a note is invalid, empty if it is valid. An instant without a
-    zone is always invalid.
+    `wrong` returns why the content of a note is invalid, empty if it is valid. A timestamp without
+    a zone is always invalid.
     """
     try:
         data = state.read(name)
@@ -139,7 +135,7 @@ def read_note(
         return None
     try:
         note = msgspec.json.decode(unseal(data), type=kind)
-        why = "an instant has no zone" if any(_naive(note)) else wrong(note)
+        why = "a timestamp has no zone" if any(_naive(note)) else wrong(note)
     except (ValueError, RecursionError) as error:
         why = str(error)
     if not why:
@@ -166,7 +162,7 @@ def read_notes(
 
 
 def _naive(value: Any) -> Iterator[datetime]:
-    """Yield the instants in a value that have no zone."""
+    """Yield the timestamps in a value that have no zone."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             yield value

@@ -1,16 +1,13 @@
 """Names of the files of a lake, relative to its folder.
 
-    lake/head.json
-    lake/event_changes/observed_date=YYYY-MM-DD/changes.parquet
-    lake/event_absences/observed_date=YYYY-MM-DD/absences.parquet
-    lake/coin_snapshots/observed_date=YYYY-MM-DD/coins.parquet
-    lake/rejects/observed_date=YYYY-MM-DD/{batch id}.parquet
-    lake/checkpoints/YYYY-MM-DD-{fold id}/{events,coins,…}.parquet, state.json
-    lake/events/event_month=YYYY-MM/events.parquet
-    lake/events/_sha256.json, _rewriting.json
-
-Belongs here: names, and parsing the date or month in a name. Does not: the content of the files
-(warehouse/history, warehouse/publish/lake_files.py).
+lake/head.json
+lake/event_changes/observed_date=YYYY-MM-DD/changes.parquet
+lake/event_absences/observed_date=YYYY-MM-DD/absences.parquet
+lake/coin_snapshots/observed_date=YYYY-MM-DD/coins.parquet
+lake/rejects/observed_date=YYYY-MM-DD/{batch id}.parquet
+lake/checkpoints/YYYY-MM-DD-{fold id}/{events,coins,…}.parquet, state.json
+lake/events/event_month=YYYY-MM/events.parquet
+lake/events/_sha256.json, _rewriting.json
 """
 
 from contextlib import suppress

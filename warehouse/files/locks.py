@@ -1,8 +1,8 @@
 """Locks of a home: OS locks that record their holder and end with its process.
 
-Belongs here: the lock, the wait for it, its holder, and whether a process is surely that holder.
-Does not: the work under a lock. A lock is a file that is never removed while it is held. Its
-content is for people, and for ending programs that a killed one left.
+A lock is a file that is never removed while it is held. Its content names the holder, for people
+and for ending programs that a killed one left. `fcntl` is used directly: importing `filelock` takes
+longer than most commands.
 """
 
 import fcntl

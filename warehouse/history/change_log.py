@@ -9,14 +9,13 @@ into place; a broken chain is detected.
 """
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import duckdb
 import msgspec
@@ -82,11 +81,14 @@ class _Account(Head, frozen=True, kw_only=True):
 class IndexedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A day's file when it was last read, so that an unchanged file is not read again."""
 
-    size: int
-    modified_ns: int
-    inode: int
+    stamp: tuple[int, int, int]
+    """Size in bytes, time of modification in ns, inode."""
     sha256: str
     head: Head
+
+    @property
+    def modified_ns(self) -> int:
+        return self.stamp[1]
 
 
 class DayFile:
@@ -110,9 +112,8 @@ class DayFile:
     @cached_property
     def meta(self) -> dict[str, Any]:
         """The metadata of the file, with the records of its batches."""
-        if self._text is not None:
-            return msgspec.json.decode(self._text, type=dict[str, Any])
-        return msgspec.json.decode(_read_account(self.path), type=dict[str, Any])
+        text = _read_account(self.path) if self._text is None else self._text
+        return msgspec.json.decode(text, type=dict[str, Any])
 
     def batches(self) -> dict[str, dict[str, Any]]:
         """Return the records of the folded batches, by id."""
@@ -150,7 +151,7 @@ class ChangeLog:
             path = self._lake.path(lake_paths.changes_in(folder))
             try:
                 if path.exists() and (day := lake_paths.parse_day(folder)) is not None:
-                    found.append(DayFile(day, path, *_indexed(path, known.get(folder))))
+                    found.append(DayFile(day, path, *_index(path, known.get(folder))))
             except LakeDamaged as error:
                 damaged.append(error)
         fresh = {lake_paths.folder_of_day(day_file.day): day_file.indexed for day_file in found}
@@ -186,7 +187,7 @@ class ChangeLog:
             values = {"file": str(staged), "meta": msgspec.json.encode(meta).decode()}
             connection.execute(_SQL["write_day"], values)
         path = self._lake.path(lake_paths.changes_name(day))
-        return DayFile(day, path, *_indexed(path, None))
+        return DayFile(day, path, *_index(path, None))
 
     def remove(self, day: date) -> None:
         self._lake.remove_folder(lake_paths.day_folder(lake_paths.EVENT_CHANGES, day))
@@ -242,62 +243,40 @@ def day_before(days: list[DayFile], day: date) -> DayFile | None:
     return next((day_file for day_file in reversed(days) if day_file.day < day), None)
 
 
-def _indexed(path: Path, known: IndexedFile | None) -> tuple[IndexedFile, str | None]:
+def _index(path: Path, known: IndexedFile | None) -> tuple[IndexedFile, str | None]:
     """Return the index entry of a file, and its metadata if it had to be read."""
     try:
         stat = path.stat()
-    except OSError as error:
-        raise _damaged(path, error.strerror) from error
-    if known is not None and (known.size, known.modified_ns, known.inode) == (
-        stat.st_size,
-        stat.st_mtime_ns,
-        stat.st_ino,
-    ):
-        return known, None
-    try:
-        sha256 = hash_file(path)
-        text = _read_account(path)
+        stamp = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        if known is not None and known.stamp == stamp:
+            return known, None
+        sha256, text = hash_file(path), _read_account(path)
         head = msgspec.json.decode(text, type=Head)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise _damaged(path, error) from error
-    except OSError as error:
-        raise _damaged(path, error.strerror) from error
     if lake_paths.DAY + head.day != path.parent.name:
         raise _damaged(path, f"it is the file of {head.day}")
-    indexed = IndexedFile(
-        size=stat.st_size,
-        modified_ns=stat.st_mtime_ns,
-        inode=stat.st_ino,
-        sha256=sha256,
-        head=head,
-    )
-    return indexed, text
+    return IndexedFile(stamp=stamp, sha256=sha256, head=head), text
 
 
 def _read_account(path: Path) -> str:
     """Return the metadata of a file, checked against its type."""
     try:
-        text = _read_meta(path)
+        with open_for_footers() as connection:
+            rows = connection.execute(_SQL["read_day_metadata"], {"file": literal(path)}).fetchall()
+        if len(rows) != 1:
+            raise ValueError("it does not record what was folded into it")
+        text = str(rows[0][0])
         msgspec.json.decode(text, type=_Account)
-    except ValueError as error:
+    except (ValueError, duckdb.Error) as error:
         raise _damaged(path, error) from error
     return text
 
 
-def _read_meta(path: Path) -> str:
-    try:
-        with open_for_footers() as connection:
-            rows = connection.execute(_SQL["read_day_metadata"], {"file": literal(path)}).fetchall()
-    except duckdb.Error as error:
-        raise _damaged(path, error) from error
-    if len(rows) != 1:
-        raise _damaged(path, "it does not record what was folded into it")
-    return str(rows[0][0])
-
-
 def _damaged(path: Path, why: object) -> LakeDamaged:
+    reason = why.strerror if isinstance(why, OSError) else why
     return LakeDamaged(
-        f"{path.parent.name}/{path.name} of the change log can't be read: {why}. Landing still "
+        f"{path.parent.name}/{path.name} of the change log can't be read: {reason}. Landing still "
         "has its batches: `almanac replay` rebuilds the lake."
     )
 
@@ -330,11 +309,8 @@ def read_head(lake: Storage) -> LakeHead | None:
 
 def write_head(lake: Storage, newest: DayFile | None, *, unfinished_from: date | None) -> None:
     """Write which day is the newest. `unfinished_from`: a fold is about to write from that day."""
-    head = LakeHead(
-        day=None if newest is None else newest.day,
-        sha256=None if newest is None else newest.sha256,
-        unfinished_from=unfinished_from,
-    )
+    day, sha256 = (None, None) if newest is None else (newest.day, newest.sha256)
+    head = LakeHead(day=day, sha256=sha256, unfinished_from=unfinished_from)
     lake.put(lake_paths.HEAD, seal(format_document(head)))
 
 
@@ -347,7 +323,7 @@ def find_doubtful_day(lake: Storage, days: list[DayFile]) -> date | None:
     try:
         head = read_head(lake)
     except LakeDamaged:
-        return None if newest is None else newest.day
+        head = None
     if head is None:
         return None if newest is None else newest.day
     if head.unfinished_from is not None:
@@ -357,32 +333,9 @@ def find_doubtful_day(lake: Storage, days: list[DayFile]) -> date | None:
     return head.day if newest is None else min(head.day, newest.day)
 
 
-_MENDED_BY = "`almanac replay` rebuilds it"
-
-
-@dataclass(frozen=True, slots=True)
-class LakeFiles:
-    """The files that a lake should have, with their sha256; None if it is not recorded."""
-
-    hashes: dict[str, str | None]
-    self_hashed: tuple[str, ...]
-    """Files that contain their own hash."""
-
-    def damaged(self, lake: Storage) -> Iterator[str]:
-        """Yield a line for each file that is missing, changed, or does not belong to the lake."""
-        there = set(_there(lake))
-        for name, expected in self.hashes.items():
-            if name not in there:
-                yield f"{name} is missing; {_MENDED_BY}"
-            elif expected is not None:
-                why = find_damage(lake, name, {name: expected})
-                if why is not None:
-                    yield f"{why}; {_MENDED_BY}"
-        for name in sorted(there - self.hashes.keys() - set(self.self_hashed)):
-            yield f"{name} does not belong to the lake; `almanac replay` removes it"
-
-
-NEWEST_KEPT = 7
+NEWEST_KEPT: Final = 7
+_SELF_HASHED: Final = {lake_paths.HEAD, lake_paths.EVENTS_HASHES, lake_paths.EVENTS_MARKER}
+"""Files of a lake that contain their own hash, or need none."""
 
 
 def choose_checkpoints(days: list[date]) -> set[date]:
@@ -395,8 +348,10 @@ def choose_checkpoints(days: list[date]) -> set[date]:
     }
 
 
-def list_files(lake: Storage, days: list[DayFile]) -> LakeFiles:
-    """Return the files of the days of a change log, and the published events by month.
+def list_files(lake: Storage, days: list[DayFile]) -> dict[str, str | None]:
+    """Return the files that a lake should have, with their sha256; None if it is not recorded.
+
+    They are the files of the days of a change log, and the published events by month.
 
     Raises:
         LakeDamaged: the record of the events by month can't be read.
@@ -417,20 +372,27 @@ def list_files(lake: Storage, days: list[DayFile]) -> LakeFiles:
         if month not in unsettled
     }
     names = map(lake_paths.month_name, unsettled)
-    hashes |= {name: None for name in names if lake.exists(name)}
-    own = (lake_paths.HEAD, lake_paths.EVENTS_HASHES, lake_paths.EVENTS_MARKER)
-    return LakeFiles(hashes, own)
+    return hashes | {name: None for name in names if lake.exists(name)}
+
+
+def find_changed_files(lake: Storage, hashes: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield a line for each file that is missing, changed, or does not belong to the lake."""
+    there = {*_list_existing(lake)}
+    for name in hashes:
+        if name not in there:
+            yield f"{name} is missing; `almanac replay` rebuilds it"
+        elif (why := find_damage(lake, name, hashes)) is not None:
+            yield f"{why}; `almanac replay` rebuilds it"
+    for name in sorted(there - hashes.keys() - _SELF_HASHED):
+        yield f"{name} does not belong to the lake; `almanac replay` removes it"
 
 
 def is_whole(lake: Storage, day_file: DayFile) -> bool:
     """Whether the files of a day are unchanged, by hash: the index compares only size and times."""
-    files = day_file.head.files
-    beside = (lake_paths.coins_name(day_file.day), lake_paths.absences_name(day_file.day))
-    wrong = (
-        find_damage(lake, day_file.name, {day_file.name: day_file.sha256}),
-        *(find_damage(lake, name, files) for name in beside),
-    )
-    return not any(wrong)
+    files = {day_file.name: day_file.sha256, **day_file.head.files}
+    day = day_file.day
+    names = (day_file.name, lake_paths.coins_name(day), lake_paths.absences_name(day))
+    return not any(find_damage(lake, name, files) for name in names)
 
 
 def read_released(home: Home) -> list[str]:
@@ -442,27 +404,26 @@ def read_released(home: Home) -> list[str]:
 def remove_obstacles(home: Home) -> None:
     """Remove whatever blocks a path where a replay makes a folder or a file."""
     root = home.lake.root
-    for path in (root, *(root / name for name in lake_paths.FOLDERS)):
-        _remove_unless_folder(path)
-    for folder in lake_paths.FOLDERS:
-        inside = (root / folder).iterdir() if (root / folder).is_dir() else ()
-        for path in inside:
-            if not path.name.startswith("_"):
-                _remove_unless_folder(path)
+    folders = [root / name for name in lake_paths.FOLDERS]
+    for path in (root, *folders):
+        if path.exists() and not path.is_dir():
+            path.unlink()
+    for path in (path for folder in folders if folder.is_dir() for path in folder.iterdir()):
+        if not path.name.startswith("_") and not path.is_dir():
+            path.unlink()
     if home.warehouse.is_dir():
         shutil.rmtree(home.warehouse)
 
 
 def remove_surplus(home: Home) -> None:
     """Remove files that belong to no day of the lake, once all days were rebuilt."""
-    days = ChangeLog.of(home).days()
-    files = list_files(home.lake, days)
-    for name in _there(home.lake):
-        if name not in files.hashes and name not in files.self_hashed:
+    belonging = _SELF_HASHED.union(list_files(home.lake, ChangeLog.of(home).days()))
+    for name in _list_existing(home.lake):
+        if name not in belonging:
             home.lake.remove(name)
 
 
-def _there(lake: Storage) -> list[str]:
+def _list_existing(lake: Storage) -> list[str]:
     """Return the names of all finished files of a lake, and of folders in place of a file."""
     found: list[str] = []
     for path in sorted(lake.root.rglob("*")) if lake.root.is_dir() else ():
@@ -471,8 +432,3 @@ def _there(lake: Storage) -> list[str]:
         if is_file and not any(part.startswith(".unfinished-") for part in parts):
             found.append("/".join(parts))
     return found
-
-
-def _remove_unless_folder(path: Path) -> None:
-    if path.exists() and not path.is_dir():
-        path.unlink()

@@ -105,9 +105,7 @@ class Checkpoints:
             }
         return name, hashes
 
-    def load(
-        self, name: str, fold: Fold, fold_id: str, files: Mapping[str, str] | None = None
-    ) -> None:
+    def load(self, name: str, fold: Fold, fold_id: str, files: Mapping[str, str]) -> None:
         """Read a checkpoint into an empty fold. `files` has the sha256 of each of its files.
 
         Raises:

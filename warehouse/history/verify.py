@@ -33,6 +33,7 @@ from warehouse.files.locks import holder_text, try_lock
 from warehouse.history.change_log import (
     ChangeLog,
     DayFile,
+    find_changed_files,
     find_mismatch,
     find_older_days,
     list_files,
@@ -245,10 +246,10 @@ def _check_checkpoint(home: Home, newest: DayFile) -> Finding:
 def _check_lake_files(home: Home, days: list[DayFile]) -> Finding:
     check = "every file of the lake matches its hash"
     try:
-        files = list_files(home.lake, days)
+        hashes = list_files(home.lake, days)
     except LakeDamaged as error:
         return Finding(check, 0, [str(error)])
-    return Finding(check, len(files.hashes), [*files.damaged(home.lake)])
+    return Finding(check, len(hashes), [*find_changed_files(home.lake, hashes)])
 
 
 def _check_landing(home: Home, manifests: list[Manifest]) -> Finding:

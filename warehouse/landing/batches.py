@@ -1,7 +1,6 @@
 """A batch: one pull of one feed, and the scope that it claims (the manifest).
 
-A batch never changes once landed. Belongs here: the manifest of a batch, and its id. Does not:
-its paths (landing), the content of its rows (normalise). Instants are aware UTC.
+A batch never changes after landing. Timestamps are aware UTC.
 """
 
 import hashlib
@@ -65,41 +64,46 @@ class LandedPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When it was received; only deliveries have it, each its own."""
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of a batch. It is written last; a batch without it was never landed."""
+class Pull(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished pull: all fields of a manifest that do not come from its bytes."""
 
-    batch_id: str
     feed: Feed
     scope: Scope
     plan: str
     source: str
     """The base address or sandbox seed it was pulled from."""
     observed_at: datetime
-    """When we knew: the service's Date at the last page."""
+    """The time of the observation: the service's Date at the last page."""
     content_at: datetime
-    """When it was true."""
+    """The time at which the content was true."""
     landed_at: datetime
     """The machine's clock, for people; no rule uses it."""
     requests: int
-    rows_claimed: int | None
+    rows_claimed: int | None = None
     """The number of rows that the service announced (`meta.total`); None if it announced none."""
+    why_incomplete: str | None = None
+    attested: bool = False
+    """Imported: the user states `observed_at`."""
+    date_doubt: str | None = None
+    """Why `observed_at` is not the service's own Date; None if it is."""
+    etag: str | None = None
+    last_modified: str | None = None
+    """How the service recognises the answer, as it sent it: a later pull may be answered 304."""
+
+
+class Manifest(Pull, frozen=True, kw_only=True):
+    """The record of a batch. It is written last; a batch without it was never landed."""
+
+    batch_id: str
     sha256: str
     """Of all bytes together; it names the body."""
     bytes: int
     pages: tuple[LandedPage, ...]
     complete: bool
-    why_incomplete: str | None = None
-    attested: bool = False
-    """Imported: the user states `observed_at`."""
     redacted: int = 0
     """How often `KEY_MARK` occurs in the bytes."""
-    date_doubt: str | None = None
-    """Why `observed_at` is not the service's own Date; None if it is."""
     stored_sha256: str | None = None
     """Of the compressed file; manifests of format 1 do not have it."""
-    etag: str | None = None
-    last_modified: str | None = None
-    """How the service recognises the answer, as it sent it: a later look may be answered 304."""
     unchanged: bool = False
     """The service answered 304: the bytes are those of an earlier batch."""
     format: int = FORMAT

@@ -1,10 +1,9 @@
 """The journal of a pull in progress: each page is on disk before the next one is requested.
 
-    landing/journal/{pull id}/pull.json      what is being pulled
+    landing/journal/{pull id}/pull.json      the intent of the pull
     landing/journal/{pull id}/000001.page    a line of JSON, then the body, zstd
 
-After a crash the pages already paid for are read back, and the pull continues from the last
-cursor. Belongs here: storing pages and reading them back. Does not: whether to resume (resources).
+After a crash the paid pages are read back, and the pull continues from the last cursor.
 """
 
 import hashlib

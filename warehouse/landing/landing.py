@@ -35,9 +35,9 @@ from warehouse.files.storage import Storage
 from warehouse.landing.batches import (
     KEY_MARK,
     SEALED_SINCE,
-    Feed,
     LandedPage,
     Manifest,
+    Pull,
     Scope,
     make_batch_id,
 )
@@ -54,25 +54,6 @@ MARKERS = ("pending", "released", "dismissed")
 """The folders of markers."""
 _DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", re.ASCII)
 _BATCH_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z]+-[0-9a-f]{12}", re.ASCII)
-
-
-class Pull(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of a finished pull: all fields of a manifest that don't come from its bytes."""
-
-    feed: Feed
-    scope: Scope
-    plan: str
-    source: str
-    observed_at: datetime
-    content_at: datetime
-    landed_at: datetime
-    requests: int
-    rows_claimed: int | None = None
-    why_incomplete: str | None = None
-    attested: bool = False
-    date_doubt: str | None = None
-    etag: str | None = None
-    last_modified: str | None = None
 
 
 class Landing:
@@ -287,7 +268,7 @@ class Landing:
 
         Raises:
             DamagedBody: at the end of the body, which has another hash than the landed bytes.
-            Oversized: a page has more than `max_bytes`.
+            OversizedBody: a page has more than `max_bytes`.
         """
         chunks = self.body(manifest)
         buffer, start = bytearray(), 0

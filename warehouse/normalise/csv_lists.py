@@ -1,8 +1,7 @@
-"""How the lists in the cells of an export are separated, learnt from its cells.
+"""Learn how the lists in the cells of an export are separated, and split them.
 
 The separator is a property of the feed: the first file with evidence teaches it, and the state
 keeps it for later files. Evidence is a cell that a separator splits into known elements.
-Belongs here: evidence, the choice, and splitting. Does not: reading files (csv_reader.py).
 """
 
 import json

@@ -1,7 +1,6 @@
 """The pages of each feed as rows: lists, single look-ups, cancellations, deliveries.
 
-Belongs here: the form of a feed's pages, and what its rows contain besides the event; the head of
-a delivery, read alone. Does not: the fields of an event (json_rows.py).
+`delivery_head` reads the head of a delivery alone, for the receiver.
 """
 
 from collections.abc import Callable, Iterable

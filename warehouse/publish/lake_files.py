@@ -125,7 +125,7 @@ def _state_hashes(newest: LakeDay) -> dict[str, str]:
     return {name: recorded[file] for name, file in names.items() if file in recorded}
 
 
-def _checked_file(lake: Storage, name: str, files: Mapping[str, str] | None) -> str:
+def _checked_file(lake: Storage, name: str, files: Mapping[str, str]) -> str:
     """Return the path of a file as DuckDB's readers take it, after a check of its hash."""
     path = lake.path(name)
     if not path.exists():

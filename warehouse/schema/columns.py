@@ -1,8 +1,7 @@
 """The columns of events, declared once: name, type, meaning, unit, and which plan shows them.
 
-Belongs here: the columns, and the groups that several tables and statements share. Does not: the
-columns of each table (tables, views). A set of fields is a bitmask with bit `n` for the n-th
-field, which is cheap on a million rows. Instants are UTC.
+Also the groups of columns that statements expand. A set of fields is a bitmask with bit `n` for the
+n-th field, which is cheap on a million rows. Timestamps are UTC.
 """
 
 from collections.abc import Iterable

@@ -18,8 +18,8 @@ from catalog.contract.records import EVENT_FIELDS
 from tests.history.stories.merged_story import reading
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.landing.batches import Feed, Manifest, Scope
-from warehouse.landing.landing import Landing, Pull
+from warehouse.landing.batches import Feed, Manifest, Pull, Scope
+from warehouse.landing.landing import Landing
 
 STARTS = datetime(2021, 3, 1, tzinfo=UTC)
 CREATED = datetime(2021, 2, 1, tzinfo=UTC)

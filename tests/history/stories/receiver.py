@@ -14,8 +14,7 @@ from zlib import crc32
 from catalog.sandbox.world.truth import Change, TrueEvent
 from catalog.sandbox.world.world import World
 from tests.history.model.observations import SeenObservation
-from warehouse.landing.batches import Manifest, Scope
-from warehouse.landing.landing import Pull
+from warehouse.landing.batches import Manifest, Pull, Scope
 
 DELIVERED_SHARE = 0.45
 """The share of changes that are delivered; only pulls show the others."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from warehouse.home import Home
-from warehouse.landing.batches import Manifest
-from warehouse.landing.landing import Landing, Pull
+from warehouse.landing.batches import Manifest, Pull
+from warehouse.landing.landing import Landing
 
 Cut = Callable[[Landing, Landing, Manifest], tuple[Manifest, int]]
 """Copies a batch from one landing to another; returns the new batch and its number of rows."""

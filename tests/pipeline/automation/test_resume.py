@@ -22,8 +22,7 @@ from resources.request_log import DeferredPull, DeferredPulls
 from tests.pipeline.homes_in_days import opened_session, run_assets, settings_of
 from warehouse.files.storage import Storage
 from warehouse.home import Home
-from warehouse.landing.batches import Scope
-from warehouse.landing.landing import Pull
+from warehouse.landing.batches import Pull, Scope
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)
 RESET = datetime(2026, 4, 1, tzinfo=UTC)

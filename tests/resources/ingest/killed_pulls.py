@@ -20,8 +20,8 @@ from resources.ingest.puller import Puller
 from tests.resources.fakes import FakeTime, FaultScript
 from tests.resources.pulls import MACHINE_AT, SOURCE
 from tests.unlimited import Unlimited
-from warehouse.landing.batches import Manifest
-from warehouse.landing.landing import Landing, Pull
+from warehouse.landing.batches import Manifest, Pull
+from warehouse.landing.landing import Landing
 
 
 class Killing(msgspec.Struct):

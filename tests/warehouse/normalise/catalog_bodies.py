@@ -11,8 +11,8 @@ import duckdb
 import msgspec
 
 from catalog.contract.records import EVENT_FIELDS
-from warehouse.landing.batches import Feed, Manifest, Scope
-from warehouse.landing.landing import Landing, Pull
+from warehouse.landing.batches import Feed, Manifest, Pull, Scope
+from warehouse.landing.landing import Landing
 from warehouse.normalise.csv_lists import KnownLists
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 

@@ -21,8 +21,8 @@ from warehouse.errors import WarehouseError
 from warehouse.history import fold
 from warehouse.history.merge import merge, replay
 from warehouse.home import Home
-from warehouse.landing.batches import Feed, Manifest, Scope
-from warehouse.landing.landing import Pull, import_export
+from warehouse.landing.batches import Feed, Manifest, Pull, Scope
+from warehouse.landing.landing import import_export
 
 AT = datetime(2026, 3, 2, 6, tzinfo=UTC)
 ROOT = Path(__file__).parents[3]

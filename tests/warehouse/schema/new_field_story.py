@@ -17,8 +17,7 @@ from tests.warehouse.normalise.catalog_bodies import PLAIN, json_event
 from warehouse.history.merge import merge
 from warehouse.history.verify import verify
 from warehouse.home import Home
-from warehouse.landing.batches import Feed, Scope
-from warehouse.landing.landing import Pull
+from warehouse.landing.batches import Feed, Pull, Scope
 from warehouse.queries import connected
 from warehouse.schema.dictionary import markdown
 
