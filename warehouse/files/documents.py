@@ -35,11 +35,7 @@ class BrokenSeal(ValueError):
 
 
 def hash_file(path: Path) -> str:
-    """Return the sha256 of a file's bytes.
-
-    Raises:
-        OSError: it can't be read, or is not a file.
-    """
+    """Return the sha256 of a file's bytes. Raises OSError: it can't be read, or is not a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -28,11 +28,7 @@ class Storage:
         self.root = root
 
     def path(self, name: str) -> Path:
-        """Return the path of a file.
-
-        Raises:
-            ValueError: the name would leave the folder.
-        """
+        """Return the path of a file. Raises ValueError: the name would leave the folder."""
         parts = name.split("/")
         if not name or any(part in ("", ".", "..") for part in parts):
             raise ValueError(

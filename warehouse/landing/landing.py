@@ -253,11 +253,7 @@ class Landing:
             )
 
     def check(self, manifest: Manifest) -> None:
-        """Read a body to its end.
-
-        Raises:
-            DamagedBody: it is not the body that was landed.
-        """
+        """Read a body to its end. Raises DamagedBody: it is not the body that was landed."""
         for _ in self.body(manifest):
             pass
 

@@ -37,11 +37,7 @@ def clean(text: str) -> str | None:
 
 
 def read_text(value: Any, name: str) -> str | None:
-    """Return a value as a clean text.
-
-    Raises:
-        BadRow: an object or an array.
-    """
+    """Return a value as a clean text. Raises BadRow: an object or an array."""
     if type(value) is str:
         return clean(value)
     if value is None:
@@ -194,11 +190,7 @@ class EventRows:
         self._layouts: dict[tuple[str, ...], RowLayout] = {}
 
     def row(self, event: Any, position: int) -> dict[str, Any]:
-        """Return the row of one event.
-
-        Raises:
-            BadRow: it is not an event that can be stored.
-        """
+        """Return the row of one event. Raises BadRow: it is not an event that can be stored."""
         if not isinstance(event, dict):
             raise BadRow(f"expected an object, got {quote_raw(event)}")
         if len(event) > bounds.KEYS:

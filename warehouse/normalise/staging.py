@@ -73,11 +73,7 @@ class Sink:
         counts.rejected = self.rejected
 
     def add(self, row: dict[str, Any]) -> None:
-        """Add one row.
-
-        Raises:
-            BadRow: it has a character that can't be stored, or is too large.
-        """
+        """Add one row. Raises BadRow: it has a character that can't be stored, or is too large."""
         try:
             encoded = _ENCODER.encode(row)
         except UnicodeEncodeError as error:

@@ -246,11 +246,7 @@ def shown_by(plan: Plan) -> int:
 
 
 def plan_named(name: str) -> Plan:
-    """Return a plan of the contract.
-
-    Raises:
-        ValueError: the contract has no plan of this name.
-    """
+    """Return a plan of the contract. Raises ValueError: the contract has no plan of this name."""
     if name not in PLANS:
         raise ValueError(f"{name!r} is no plan; there are {', '.join(PLANS)}")
     return PLANS[name]
