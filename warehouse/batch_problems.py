@@ -126,7 +126,7 @@ def list_new_problems(
 ) -> list[BatchProblem]:
     """Return the problems of the batches of a home except the known ones, in order of landing.
 
-    `records` are those of the change log on the days of these batches; a batch without a record
+    `records` are the change log's records on the days of these batches; a batch without a record
     is not merged yet.
     """
     merged = {record["batch_id"]: record for record in records}

@@ -49,7 +49,7 @@ class Home:
     ) -> None:
         self.root = root
         self.limits = limits
-        """What DuckDB may use while it makes lake or warehouse."""
+        """DuckDB's limits while it makes lake or warehouse."""
         self.wait_s = wait_s
         """How long to wait for a lock, in seconds."""
         self.wait_setting = wait_setting
@@ -57,7 +57,7 @@ class Home:
         self.lake = Storage(root / "lake")
         self.state = root / "state"
         self.dagster = root / "dagster"
-        """The folder of the home's own Dagster instance, and of locks and logs of its programs."""
+        """The home's own Dagster instance, and the locks of its programs."""
         self.instance_folder = self.dagster if dagster_home is None else dagster_home
         """The folder of the Dagster instance in use, with its `dagster.yaml`."""
         self.warehouse = root / "warehouse.duckdb"
@@ -217,7 +217,7 @@ class Home:
         return self._hold_lock("merge.lock", "to merge")
 
     def run_lock(self) -> AbstractContextManager[bool]:
-        """Hold the lock of `almanac run`: two runs at once would land the same days twice.
+        """Hold the lock of `almanac run`: two simultaneous runs would land the same days twice.
 
         Raises:
             LockHeld: as `merge_lock`.

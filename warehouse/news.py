@@ -41,7 +41,7 @@ class QuietBatches(msgspec.Struct, frozen=True, kw_only=True):
 def quiet_batches(home: Home, pending: Iterable[str]) -> frozenset[str]:
     """Return those of some waiting batches that were found to bring no news.
 
-    They wait for the next merge: that of a batch with news, or of the daily pull.
+    They wait for the next merge of a batch with news, or of the daily pull.
     """
     note = read_note(home.state_storage, FILE, QuietBatches)
     return frozenset() if note is None else frozenset(note.batches).intersection(pending)
@@ -111,7 +111,7 @@ def _with_news(
 def _problems(
     feed: str, rejected: int, flagged: str | None, status: str
 ) -> frozenset[tuple[str, str]]:
-    """Return the problems of a batch. One that each poll repeats is news once a day."""
+    """Return the problems of a batch. A repeated problem is news once a day."""
     found = {"rejected": rejected, "flagged": flagged, "quarantined": status != "merged"}
     return frozenset((feed, name) for name, is_found in found.items() if is_found)
 

@@ -62,7 +62,7 @@ def expand(text: str, groups: Groups) -> str:
 
     Raises:
         ValueError: a group, a column or a mark is unknown, an expansion is empty or misspelt, or
-            the text has other braces than those of a placeholder that the header names.
+            the text has other braces than a placeholder that the header names.
     """
 
     def replaced(found: re.Match[str]) -> str:
@@ -83,7 +83,7 @@ def _items(expansion: str, groups: Groups) -> tuple[str, list[str]]:
     found = _EACH.fullmatch(expansion)
     if found is None:
         raise ValueError(
-            f"{expansion!r} is no expansion; write {{each GROUP: TEMPLATE}}, or after GROUP "
+            f"{expansion!r} is not an expansion; write {{each GROUP: TEMPLATE}}, or after GROUP "
             "`before COLUMN`, `after COLUMN` or `except COLUMN, COLUMN`"
         )
     name, choice, listed, template = found.groups()
@@ -142,7 +142,8 @@ def _check_braces(text: str) -> None:
     met = set()
     for brace in _BRACE.finditer(code):
         if brace[1] is None:
-            raise ValueError(f"{code[brace.start() :][:40]!r} is no expansion and no placeholder")
+            text = code[brace.start() :][:40]
+            raise ValueError(f"{text!r} is neither an expansion nor a placeholder")
         met.add(brace[1])
     if met != named:
         raise ValueError(
@@ -179,7 +180,7 @@ def _parser() -> duckdb.DuckDBPyConnection:
 
 @dataclass(frozen=True, slots=True)
 class MakingLimits:
-    """What DuckDB may use while it makes lake or warehouse; the rest is spilled to disk.
+    """DuckDB's limits while it makes lake or warehouse; the rest is spilled to disk.
 
     `threads` None means one for each core.
     """

@@ -210,7 +210,7 @@ def readable_by_others(path: Path, *, group_reads: bool = False) -> bool:
     """Whether others have more permissions on a file or folder than `keep_private` gives.
 
     A file that root gives this user, as systemd gives a credential, has the group root: its mode
-    then shows the mask of an access list, not that of a group.
+    then shows the mask of an access list instead of the group's mode.
     """
     status = path.stat()
     is_given = status.st_uid == status.st_gid == _ROOT != os.getuid()

@@ -45,7 +45,7 @@ _TABLES = {
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of the state that is in no table, and the number of rows of each table."""
+    """The part of the state outside the tables, and the number of rows of each table."""
 
     fold_id: str
     rows: dict[str, int]

@@ -3,9 +3,9 @@
 The rules are in docs/history.md. A fold keeps the whole state in one database in memory; its
 result is a pure function of the observations and their order.
 
-Watched spans distinguish a new event from one that merely became visible. After a complete pull of
-a span of event dates, an event in the span that was created later is a creation; any other first
-sighting is a revelation. Bounds are inclusive, aware UTC.
+Watched spans distinguish a new event from an event that merely became visible. After a complete
+pull of a span of event dates, an event in the span that was created later is a creation; any other
+first sighting is a revelation. Bounds are inclusive, aware UTC.
 """
 
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class WatchedSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """A span of event dates, watched since an instant, with a filter or without."""
+    """A span of event dates, watched since a time, with a filter or without."""
 
     lower: datetime
     upper: datetime

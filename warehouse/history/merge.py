@@ -354,7 +354,7 @@ class _Merge:
         """The days that this merge has written, oldest first; after a failed batch it continues
         from one of them."""
         self._removes_after = date.max
-        """Days after this one that no longer have a batch are removed."""
+        """Later days that no longer have a batch are removed."""
         self._is_doubtful = False
         """Whether the newest day can't be continued from."""
         self._compared = Comparison(home, self._released)
@@ -490,7 +490,7 @@ class _Merge:
         return None, False
 
     def _load(self, fold: Fold, day_file: DayFile) -> bool:
-        """Load a day's checkpoint; one that is missing or does not match is rebuilt later."""
+        """Load a day's checkpoint; a missing or different checkpoint is rebuilt later."""
         name = day_file.head.checkpoint
         if name is None or not self._checkpoints.has(name):
             return False

@@ -80,7 +80,7 @@ def order_observations(manifests: Iterable[Manifest]) -> list[Observation]:
 
 @dataclass(frozen=True, slots=True)
 class VisibleScope:
-    """The dates, coins and categories within which every event is shown. None is no bound."""
+    """The dates, coins and categories within which every event is shown. None means unbounded."""
 
     plan: Plan
     lower: datetime

@@ -41,7 +41,7 @@ _ID_DIGITS = 12
 class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The scope that a batch claims: for events, those that overlap `[lower, upper]`.
 
-    None is no bound or no filter. `event_id` is for a look-up, `since` for cancellations. The
+    None means unbounded or unfiltered. `event_id` is for a look-up, `since` for cancellations. The
     fields and dates that the plan shows at `content_at` narrow it further.
     """
 
@@ -105,7 +105,7 @@ class Manifest(Pull, frozen=True, kw_only=True):
     stored_sha256: str | None = None
     """Of the compressed file; manifests of format 1 do not have it."""
     unchanged: bool = False
-    """The service answered 304: the bytes are those of an earlier batch."""
+    """The service answered 304: the bytes are an earlier batch's."""
     format: int = FORMAT
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ _HEAD_BYTES = 1 << 20
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pull is going to request, recorded before the first request."""
+    """The request of a pull, recorded before it is sent."""
 
     feed: Feed
     scope: Scope

@@ -40,7 +40,7 @@ NOTHING_LEARNT: Final = ListSeparators()
 
 @dataclass(frozen=True, slots=True)
 class KnownLists:
-    """What a home knows of its lists: the category names and ids, and the learnt separators."""
+    """A home's knowledge of its lists: the category names and ids, and the learnt separators."""
 
     names: frozenset[str] = frozenset()
     learnt: ListSeparators = NOTHING_LEARNT
@@ -77,7 +77,7 @@ class ListForm:
         return self._patterns[column].findall(cell) if found is None else found
 
     def notes(self) -> Iterator[str]:
-        """Yield how this form differs from that of the contract."""
+        """Yield how this form differs from the contract's."""
         for column in LIST_COLUMNS:
             if column in self.json:
                 yield f"{column} as JSON arrays"
@@ -97,8 +97,8 @@ def make_form(known: KnownLists) -> ListForm:
 
 @dataclass(slots=True)
 class ListEvidence:
-    """What the cells of a file say. `contradicted` are the columns in which another separator than
-    the learnt one has more evidence, with that one."""
+    """The evidence of a file's cells. `contradicted` has the columns in which another separator has
+    more evidence than the learnt separator, with the other separator."""
 
     form: ListForm
     learnt: ListSeparators

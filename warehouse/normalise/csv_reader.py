@@ -46,7 +46,7 @@ class Columns:
         return len(self.names) > bounds.KEYS
 
     def notes(self) -> Iterator[str]:
-        """Yield how these columns differ from those of the contract."""
+        """Yield how these columns differ from the contract's."""
         ours = [name for name in self.names if fold_name(name) in _WIRE_FOLDED]
         order = [_WIRE_FOLDED[fold_name(name)] for name in ours]
         if order != sorted(order):
@@ -184,7 +184,7 @@ class Reading:
 
     @property
     def fingerprint(self) -> str:
-        """What two readings share only if they make the same of the same record."""
+        """A hash that two readings share only if they read the same record in the same way."""
         key = (self.columns.names, self.lists, self.visible)
         return hashlib.sha256(repr(key).encode()).hexdigest()
 

@@ -32,12 +32,12 @@ _KIND_CHARS: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class DeliveryHead:
-    """What a receiver records of a delivery beside its bytes. The texts can be stored anywhere."""
+    """A receiver's record of a delivery beside its bytes. The texts can be stored anywhere."""
 
     delivery_id: str | None = None
-    """None if the body has no id of its own, or one that is not a text of at most 200 bytes."""
+    """None if the body has no id, or if its id is not a text of at most 200 bytes."""
     kind: str | None = None
-    """The type as sent, of at most 80 characters; also one that is not known."""
+    """The type as sent, of at most 80 characters; also an unknown type."""
     event_id: str | None = None
     why_unreadable: str | None = None
     """None if nothing is wrong with its form; the reader may still reject a field of the event."""

@@ -1,7 +1,7 @@
 """Values and records in canonical form: texts, lists, coins, and one flat row per record.
 
-Python makes the rows of JSON, macros of DuckDB those of CSV. Most macros are statements in `sql/`;
-those of the impact bands are built here from the edges in the contract.
+Python makes the rows of JSON; macros of DuckDB make the rows of CSV. Most macros are statements in
+`sql/`; the macros of the impact bands are built here from the edges in the contract.
 """
 
 import math

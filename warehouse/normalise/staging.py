@@ -145,7 +145,7 @@ class EventTables:
             self.connection.execute(parse(_SQL[f"create_{name}"]))
 
     def values(self) -> dict[str, Any]:
-        """Return the parameters of insert_events except those of its reader."""
+        """Return the parameters of insert_events except the reader's."""
         return {
             **_BITS,
             "observed_at": self._manifest.observed_at,

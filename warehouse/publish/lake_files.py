@@ -74,7 +74,7 @@ class Inputs:
 
 
 def find_inputs(lake: Storage, chain: Sequence[LakeDay], days: Sequence[LakeDay]) -> Inputs:
-    """Find the files of some days of a chain, and those of its newest checkpoint.
+    """Find the files of some days of a chain, and of its newest checkpoint.
 
     Raises:
         WarehouseError: a file that the chain names is missing, or changed after it was written.

@@ -59,7 +59,7 @@ _SQL = Statements(__package__, GROUPS)
 
 
 def check(staged: StagedFile, inputs: Inputs, *, everything: bool) -> None:
-    """Check counts against those of the lake, and the versions of all or of touched events.
+    """Compare counts with the lake's, and check the versions of all or of touched events.
 
     Raises:
         WarehouseError: a check failed; the published file is kept.
@@ -105,7 +105,7 @@ SMALL_BYTES: Final = 32_000_000
 
 @dataclass(slots=True)
 class PublishReport:
-    """What a publication did. `why_full` is the reason for a full build; sizes are in bytes."""
+    """The result of a publication. `why_full` is the reason of a full build; sizes are in bytes."""
 
     mode: Literal["full", "delta", "none"]
     why_full: str | None = None

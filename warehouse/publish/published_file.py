@@ -43,7 +43,7 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def note_published(state: Storage | None, staged: Path, warehouse: Path) -> None:
-    """Record the hash of a file before it is published, with that of the file it replaces."""
+    """Record the hash of a file before it is published, and the hash of the file it replaces."""
     if state is None:
         return
     before = _read(state)

@@ -28,8 +28,8 @@ class Column:
 
 
 Change = Literal["revised", "rescored", "rescheduled", "estimate", "date_text"]
-"""What a change of a field means: a change kind; a flip of `is_estimated`, which has two kinds; or
-a text of the date, which is a revision if the date is the same."""
+"""The meaning of a change of a field: a change kind; a flip of `is_estimated`, which has two kinds;
+or a text of the date, which is a revision if the date is the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ DATING: Final = (
     ),
     Column("displayed_date_full", "VARCHAR", "The displayed date with its year."),
 )
-"""What is known of when an event takes place; it follows from the content."""
+"""The known time of an event; it follows from the content."""
 DATE_PRECISION, EARLIEST, LATEST, DISPLAYED_DATE_FULL = DATING
 FIRST_SEEN_AT: Final = Column("first_seen_at", INSTANT, "First observation.", "UTC")
 LAST_SEEN_AT: Final = Column("last_seen_at", INSTANT, "Last observation.", "UTC")
@@ -219,8 +219,7 @@ IMPACT: Final = CONTENT_NAMED["impact"]
 IS_ESTIMATED: Final = CONTENT_NAMED["is_estimated"]
 
 AS_OF: Final = (EVENT_ID, *CONTENT, *DATING, FIRST_SEEN_AT, CHANGED_AT, VERSION, *UNKNOWN)
-"""What is known of an event, except what every observation may change: the columns of
-`lake/events`."""
+"""The columns of `lake/events`: an event, without the columns that every observation may change."""
 
 
 WIRE: Final[dict[str, str]] = {field.name: field.wire for field in FIELDS}
@@ -248,7 +247,7 @@ def shown_by(plan: Plan) -> int:
 def plan_named(name: str) -> Plan:
     """Return a plan of the contract. Raises ValueError: the contract has no plan of this name."""
     if name not in PLANS:
-        raise ValueError(f"{name!r} is no plan; there are {', '.join(PLANS)}")
+        raise ValueError(f"{name!r} is not a plan; the plans are {', '.join(PLANS)}")
     return PLANS[name]
 
 

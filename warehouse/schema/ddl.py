@@ -154,7 +154,7 @@ def counts(tables: Sequence[Table]) -> str:
 def content(table: Table, columns: tuple[str, ...], prefix: str = "") -> str:
     """Return the query for the number of rows and the sum of their hashes: one row.
 
-    The sum of a table less that of its deleted rows, plus that of its new ones, is the next sum.
+    Subtract the sum of the deleted rows and add the sum of the new rows to get the next sum.
     """
     source = quoted(prefix + table.name) if prefix else _name(table)
     return "SELECT count(*), coalesce(sum(hash(" + _list(columns) + ")), 0) FROM " + source

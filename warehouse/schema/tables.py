@@ -2,7 +2,7 @@
 
 The declarations define the statements that make the tables (ddl.py), the order in which a
 publication fills them, the data dictionary, and the comments in the published file. Views and
-macros are in views.py. Instants are UTC.
+macros are in views.py. Timestamps are UTC.
 """
 
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ from warehouse.schema.columns import (
 )
 
 INTERNAL_SCHEMA: Final = "_almanac"
-"""What only Almanac itself uses: `SHOW TABLES` lists the tables of `main` alone."""
+"""The schema of internal tables: `SHOW TABLES` lists the tables of `main` alone."""
 DeltaRule = Literal["days", "chain", "batches", "state", "links", "replaced", "local"]
 """How a delta updates a table. It compares the rows of the changed days (`days`; by `day`,
 `chain`), of the batches of those days (`batches`), of the touched events (`links`), or all rows
@@ -67,7 +67,7 @@ class Table:
 
     @property
     def qualified(self) -> str:
-        """Its name with that of its schema, as a statement may write it."""
+        """Its name with its schema, as a statement may write it."""
         return f"{self.schema}.{self.name}"
 
     @property

@@ -236,7 +236,7 @@ def test_bytes_that_differ_from_the_landed_ones_raise_an_error(batches: BatchRea
 
 
 def test_a_plan_that_is_not_in_the_contract_is_refused(batches: BatchReader) -> None:
-    with pytest.raises(LandingError, match="'gold' is no plan"):
+    with pytest.raises(LandingError, match="'gold' is not a plan"):
         batches.read("events", page(), plan="gold")
 
 
