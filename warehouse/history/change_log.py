@@ -175,10 +175,7 @@ class ChangeLog:
         return {record["batch_id"]: record for record in records}
 
     def write(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        head: Head,
-        batches: list[dict[str, Any]],
+        self, connection: duckdb.DuckDBPyConnection, head: Head, batches: list[dict[str, Any]]
     ) -> DayFile:
         """Write the file of a day, with the records of its batches: this is the commit."""
         day = date.fromisoformat(head.day)

@@ -64,11 +64,7 @@ class Landing:
         self.journal = Journal(self.storage)
 
     def land(
-        self,
-        pull: Pull,
-        bodies: Iterable[tuple[bytes, datetime | None]],
-        *,
-        status: int = 200,
+        self, pull: Pull, bodies: Iterable[tuple[bytes, datetime | None]], *, status: int = 200
     ) -> Manifest:
         """Store the bodies of a pull, each with its own time of receipt if it has one.
 

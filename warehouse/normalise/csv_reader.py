@@ -216,7 +216,7 @@ def _insert_query(reading: Reading, rows: str, position: str) -> tuple[str, dict
     """Return the statement that makes events from records, and its own parameters."""
     columns, lists, visible = reading.columns, reading.lists, reading.visible
     values: dict[str, Any] = {
-        "shown": sum(BIT[name] for name in columns.places if name in BIT and shows(visible, name)),
+        "shown": sum(BIT[name] for name in columns.places if name in BIT and shows(visible, name))
     }
     lines = [f"{position} AS place", "row_md5", f"{_clean(columns, 'event_id')} AS event_id"]
     lines += [f"NULL::VARCHAR AS {name}" for name in _OTHER_TEXTS]
@@ -357,12 +357,7 @@ class _RowBuilder:
     """Makes rows from records."""
 
     def __init__(
-        self,
-        columns: Columns,
-        rows: EventRows,
-        lists: ListForm,
-        sink: Sink,
-        counts: BatchCounts,
+        self, columns: Columns, rows: EventRows, lists: ListForm, sink: Sink, counts: BatchCounts
     ) -> None:
         self._names = columns.names
         self._lists = lists

@@ -27,6 +27,18 @@ class Column:
     """How text is compared; empty is byte by byte."""
 
 
+def instant(name: str, meaning: str) -> Column:
+    return Column(name, INSTANT, meaning, "UTC")
+
+
+def text(name: str, meaning: str) -> Column:
+    return Column(name, "VARCHAR", meaning)
+
+
+def count(name: str, meaning: str, unit: str = "events") -> Column:
+    return Column(name, "BIGINT", meaning, unit)
+
+
 Change = Literal["revised", "rescored", "rescheduled", "estimate", "date_text"]
 """The meaning of a change of a field: a change kind; a flip of `is_estimated`, which has two kinds;
 or a text of the date, which is a revision if the date is the same."""
@@ -43,7 +55,7 @@ class EventField(Column):
     change: Change | None = "revised"
 
 
-EVENT_ID: Final = Column("event_id", "VARCHAR", "Identifier of the event.")
+EVENT_ID: Final = text("event_id", "Identifier of the event.")
 
 FIELDS: Final = (
     EventField("slug", "VARCHAR", "Readable identifier; may change.", wire="slug"),
@@ -125,69 +137,48 @@ The service does not send `impactBand`: its JSON has score and band in `impact`.
 """
 CONTENT: Final = (
     *FIELDS,
-    Column("status", "VARCHAR", "scheduled, cancelled or withdrawn."),
-    Column("cancelled_at", INSTANT, "Time of the cancellation, or NULL.", "UTC"),
+    text("status", "scheduled, cancelled or withdrawn."),
+    instant("cancelled_at", "Time of the cancellation, or NULL."),
 )
 """The content of an event: its fields and its status, `slug` to `cancelled_at`."""
 CONTENT_NAMED: Final = {column.name: column for column in CONTENT}
 
 DATING: Final = (
-    Column(
+    text(
         "date_precision",
-        "VARCHAR",
         "instant, day (an exact date at 00:00:00), month, quarter, year or deadline; NULL "
         "without a date.",
     ),
-    Column(
-        "earliest",
-        INSTANT,
-        "Earliest possible start; NULL for a deadline.",
-        "UTC",
-    ),
-    Column(
-        "latest",
-        INSTANT,
-        "End of the possible time, exclusive; NULL without a date.",
-        "UTC",
-    ),
-    Column("displayed_date_full", "VARCHAR", "The displayed date with its year."),
+    instant("earliest", "Earliest possible start; NULL for a deadline."),
+    instant("latest", "End of the possible time, exclusive; NULL without a date."),
+    text("displayed_date_full", "The displayed date with its year."),
 )
 """The known time of an event; it follows from the content."""
 DATE_PRECISION, EARLIEST, LATEST, DISPLAYED_DATE_FULL = DATING
-FIRST_SEEN_AT: Final = Column("first_seen_at", INSTANT, "First observation.", "UTC")
-LAST_SEEN_AT: Final = Column("last_seen_at", INSTANT, "Last observation.", "UTC")
-MISSING_SINCE: Final = Column(
-    "missing_since",
-    INSTANT,
-    "Start of its absence from complete pulls, or NULL.",
-    "UTC",
+FIRST_SEEN_AT: Final = instant("first_seen_at", "First observation.")
+LAST_SEEN_AT: Final = instant("last_seen_at", "Last observation.")
+MISSING_SINCE: Final = instant(
+    "missing_since", "Start of its absence from complete pulls, or NULL."
 )
-CHANGED_AT: Final = Column("changed_at", INSTANT, "Time at which this version became known.", "UTC")
-CONTENT_AT: Final = Column("content_at", INSTANT, "Time at which the content was true.", "UTC")
+CHANGED_AT: Final = instant("changed_at", "Time at which this version became known.")
+CONTENT_AT: Final = instant("content_at", "Time at which the content was true.")
 VERSION: Final = Column(
     "version",
     "INTEGER",
     "Version number: 1 is the first observed; claimed versions are 0 and below.",
 )
 UNKNOWN: Final = (
-    Column(
-        "unknown_fields",
-        TEXTS,
-        "Columns whose value the plan hides. Not the same as NULL.",
-    ),
+    Column("unknown_fields", TEXTS, "Columns whose value the plan hides. Not the same as NULL."),
     Column("extra", "JSON", "Fields without a column."),
 )
-SLUG: Final = Column("slug", "VARCHAR", "Identifier of the coin.")
+SLUG: Final = text("slug", "Identifier of the coin.")
 SYMBOL: Final = Column(
-    "symbol",
-    "VARCHAR",
-    "Ticker; not unique, compared without case.",
-    collation="NOCASE",
+    "symbol", "VARCHAR", "Ticker; not unique, compared without case.", collation="NOCASE"
 )
-COIN: Final = Column("coin", "VARCHAR", "Coin slug.")
-COIN_NAME: Final = Column("name", "VARCHAR", "Name of the coin.")
-BATCH_ID: Final = Column("batch_id", "VARCHAR", "Batch, as in batches.")
-OBSERVED_AT: Final = Column("observed_at", INSTANT, "Time of the observation.", "UTC")
+COIN: Final = text("coin", "Coin slug.")
+COIN_NAME: Final = text("name", "Name of the coin.")
+BATCH_ID: Final = text("batch_id", "Batch, as in batches.")
+OBSERVED_AT: Final = instant("observed_at", "Time of the observation.")
 OBSERVED_DATE: Final = Column("observed_date", "DATE", "The day of observation.", "UTC day")
 COIN_COUNTERS: Final = (
     Column("upcoming_count", "INTEGER", "Upcoming events that the plan shows.", "events"),
@@ -200,19 +191,12 @@ COIN_COUNTERS: Final = (
     Column("peak_impact", "DOUBLE", "Highest impact among upcoming events.", "0 to 10"),
 )
 RANK: Final = Column(
-    "rank",
-    "INTEGER",
-    "Rank by market capitalisation; 1 is the largest. NULL if unknown.",
-    "rank",
+    "rank", "INTEGER", "Rank by market capitalisation; 1 is the largest. NULL if unknown.", "rank"
 )
 TRACKED: Final = Column("tracked", "BOOLEAN", "Whether the service adds events for it.")
-PLAN: Final = Column("plan", "VARCHAR", "Plan of the observation.")
-FEED: Final = Column(
-    "feed",
-    "VARCHAR",
-    "export, events, event, cancellations, coins, categories or deliveries.",
-)
-DATE_EXACT: Final = Column("date_exact", INSTANT, "The date if it is exact, otherwise NULL.", "UTC")
+PLAN: Final = text("plan", "Plan of the observation.")
+FEED: Final = text("feed", "export, events, event, cancellations, coins, categories or deliveries.")
+DATE_EXACT: Final = instant("date_exact", "The date if it is exact, otherwise NULL.")
 DISPLAYED_DATE: Final = CONTENT_NAMED["displayed_date"]
 TITLE: Final = CONTENT_NAMED["title"]
 IMPACT: Final = CONTENT_NAMED["impact"]

@@ -20,7 +20,6 @@ from warehouse.schema.columns import (
     EVENT_ID,
     FEED,
     FIRST_SEEN_AT,
-    INSTANT,
     LAST_SEEN_AT,
     MISSING_SINCE,
     OBSERVED_AT,
@@ -34,6 +33,9 @@ from warehouse.schema.columns import (
     UNKNOWN,
     VERSION,
     Column,
+    count,
+    instant,
+    text,
 )
 
 INTERNAL_SCHEMA: Final = "_almanac"
@@ -77,10 +79,10 @@ class Table:
 
 _COINS: Final = Column("coins", TEXTS, "Coins requested; NULL is all.")
 _CATEGORIES: Final = Column("categories", TEXTS, "Categories requested; NULL is all.")
-_SINCE: Final = Column("since", INSTANT, "Cancellations requested from this time on.", "UTC")
+_SINCE: Final = instant("since", "Cancellations requested from this time on.")
 _WINDOW: Final = (
-    Column("lower", INSTANT, "First event date requested; NULL if unbounded.", "UTC"),
-    Column("upper", INSTANT, "Last event date requested, inclusive; NULL if unbounded.", "UTC"),
+    instant("lower", "First event date requested; NULL if unbounded."),
+    instant("upper", "Last event date requested, inclusive; NULL if unbounded."),
 )
 
 EVENTS: Final = Table(
@@ -97,9 +99,7 @@ EVENTS: Final = Table(
     # content replaces the row.
     in_place=("last_seen_at", "missing_since", "content_at"),
 )
-_KNOWN_BASIS: Final = Column(
-    "known_basis", "VARCHAR", "observed in event_versions, claimed in event_claims."
-)
+_KNOWN_BASIS: Final = text("known_basis", "observed in event_versions, claimed in event_claims.")
 _CHANGE_KINDS: Final = Column("change_kinds", TEXTS, "Kinds of change, e.g. rescheduled.")
 _CHANGED_FIELDS: Final = Column(
     "changed_fields", TEXTS, "Columns that differ from the previous version."
@@ -110,13 +110,11 @@ EVENT_VERSIONS: Final = Table(
     ("event_id", "version"),
     (
         *(EVENT_ID, *CONTENT, *DATING, *UNKNOWN, FIRST_SEEN_AT, VERSION),
-        Column("known_from", INSTANT, "Start of this version, inclusive.", "UTC"),
-        Column(
+        instant("known_from", "Start of this version, inclusive."),
+        instant(
             "known_to",
-            INSTANT,
             "End of this version, exclusive; NULL for the current one. Equal to known_from if "
             "another version replaced it at the same time.",
-            "UTC",
         ),
         *(_KNOWN_BASIS, _CHANGE_KINDS, _CHANGED_FIELDS),
         *(BATCH_ID, FEED, PLAN, CONTENT_AT),
@@ -132,20 +130,12 @@ EVENT_CLAIMS: Final = Table(
     ("event_id", "version"),
     (
         *(EVENT_ID, *CONTENT, *DATING, *UNKNOWN),
-        Column("first_seen_at", INSTANT, "Always NULL.", "UTC"),
+        instant("first_seen_at", "Always NULL."),
         VERSION,
-        Column(
-            "known_from",
-            INSTANT,
-            "A time that the first observation names: created, updated or cancelled.",
-            "UTC",
+        instant(
+            "known_from", "A time that the first observation names: created, updated or cancelled."
         ),
-        Column(
-            "known_to",
-            INSTANT,
-            "Start of the next version, exclusive.",
-            "UTC",
-        ),
+        instant("known_to", "Start of the next version, exclusive."),
         *(_KNOWN_BASIS, _CHANGE_KINDS),
         Column("changed_fields", TEXTS, "Always empty."),
         *(BATCH_ID, FEED, PLAN, CONTENT_AT),
@@ -159,13 +149,8 @@ EVENT_ABSENCES: Final = Table(
     ("event_id", "changed_at"),
     (
         *(OBSERVED_DATE, EVENT_ID),
-        Column("changed_at", INSTANT, "Time at which the change became known.", "UTC"),
-        Column(
-            "missing_since",
-            INSTANT,
-            "Start of the absence; NULL if it ended.",
-            "UTC",
-        ),
+        instant("changed_at", "Time at which the change became known."),
+        instant("missing_since", "Start of the absence; NULL if it ended."),
         BATCH_ID,
     ),
     inputs=("absences",),
@@ -185,8 +170,8 @@ EVENT_CATEGORIES: Final = Table(
     ("event_id", "category"),
     (
         EVENT_ID,
-        Column("category_id", "VARCHAR", "As in categories; NULL for an unknown name."),
-        Column("category", "VARCHAR", "Name of the category."),
+        text("category_id", "As in categories; NULL for an unknown name."),
+        text("category", "Name of the category."),
     ),
     inputs=("everything",),
     delta="links",
@@ -197,7 +182,7 @@ COINS: Final = Table(
     ("slug",),
     (
         *(SLUG, SYMBOL, COIN_NAME, RANK, TRACKED),
-        Column("icon_url", "VARCHAR", "URL of its icon."),
+        text("icon_url", "URL of its icon."),
         *(*COIN_COUNTERS, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CONTENT_AT),
     ),
     inputs=("coins",),
@@ -216,8 +201,8 @@ CATEGORIES: Final = Table(
     "one row per editorial category",
     ("id",),
     (
-        Column("id", "VARCHAR", "Identifier, used in filters."),
-        Column("name", "VARCHAR", "Name, as in events."),
+        text("id", "Identifier, used in filters."),
+        text("name", "Name, as in events."),
         *(FIRST_SEEN_AT, LAST_SEEN_AT),
     ),
     inputs=("categories",),
@@ -229,7 +214,7 @@ CANCELLATIONS: Final = Table(
     ("event_id",),
     (
         EVENT_ID,
-        Column("cancelled_at", INSTANT, "Cancellation, as the service states.", "UTC"),
+        instant("cancelled_at", "Cancellation, as the service states."),
         *(FIRST_SEEN_AT, LAST_SEEN_AT, BATCH_ID),
     ),
     inputs=("cancellations",),
@@ -241,9 +226,9 @@ REJECTS: Final = Table(
     ("batch_id", "position"),
     (
         *(OBSERVED_DATE, BATCH_ID),
-        Column("position", "BIGINT", "Position in the batch.", "rows"),
-        Column("reason", "VARCHAR", "Reason for the rejection."),
-        Column("raw", "VARCHAR", "The row as received."),
+        count("position", "Position in the batch.", "rows"),
+        text("reason", "Reason for the rejection."),
+        text("raw", "The row as received."),
     ),
     inputs=("rejects",),
     delta="days",
@@ -254,36 +239,28 @@ BATCHES: Final = Table(
     ("batch_id",),
     (
         *(OBSERVED_DATE, BATCH_ID, FEED),
-        Column("status", "VARCHAR", "merged or quarantined."),
-        Column("why", "VARCHAR", "Reason for the quarantine."),
-        Column("flagged", "VARCHAR", "Reason for the flag: the batch makes no event missing."),
-        Column("arrived", "BIGINT", "Rows that arrived.", "rows"),
-        Column("good", "BIGINT", "Readable rows, including duplicates.", "rows"),
-        Column("rejected", "BIGINT", "Unreadable rows.", "rows"),
-        Column("duplicates", "BIGINT", "Repeated events within the batch.", "rows"),
-        Column("ignored", "BIGINT", "Ignored rows, e.g. test deliveries.", "rows"),
-        Column("stale", "BIGINT", "Rows older than the known content.", "rows"),
-        Column("versions", "BIGINT", "Versions added.", "versions"),
+        text("status", "merged or quarantined."),
+        text("why", "Reason for the quarantine."),
+        text("flagged", "Reason for the flag: the batch makes no event missing."),
+        count("arrived", "Rows that arrived.", "rows"),
+        count("good", "Readable rows, including duplicates.", "rows"),
+        count("rejected", "Unreadable rows.", "rows"),
+        count("duplicates", "Repeated events within the batch.", "rows"),
+        count("ignored", "Ignored rows, e.g. test deliveries.", "rows"),
+        count("stale", "Rows older than the known content.", "rows"),
+        count("versions", "Versions added.", "versions"),
         *(OBSERVED_AT, CONTENT_AT),
-        Column("landed_at", INSTANT, "Time of landing, by the machine's clock.", "UTC"),
+        instant("landed_at", "Time of landing, by the machine's clock."),
         PLAN,
         Column("complete", "BOOLEAN", "Whether it contains all of its scope."),
-        Column("why_incomplete", "VARCHAR", "Reason for being incomplete."),
-        Column(
-            "attested",
-            "BOOLEAN",
-            "Whether it was imported, with times stated by the user.",
-        ),
-        Column(
-            "date_doubt",
-            "VARCHAR",
-            "Reason for rejecting the service's Date, or NULL.",
-        ),
-        Column("requests", "BIGINT", "Requests sent.", "requests"),
-        Column("rows_claimed", "BIGINT", "Rows announced by the service.", "rows"),
-        Column("bytes", "BIGINT", "Size of the response bodies.", "bytes"),
+        text("why_incomplete", "Reason for being incomplete."),
+        Column("attested", "BOOLEAN", "Whether it was imported, with times stated by the user."),
+        text("date_doubt", "Reason for rejecting the service's Date, or NULL."),
+        count("requests", "Requests sent.", "requests"),
+        count("rows_claimed", "Rows announced by the service.", "rows"),
+        count("bytes", "Size of the response bodies.", "bytes"),
         *(*_WINDOW, _SINCE, _COINS, _CATEGORIES),
-        Column("event_id", "VARCHAR", "The requested event, for a look-up."),
+        text("event_id", "The requested event, for a look-up."),
     ),
     inputs=("changes",),
     delta="days",
@@ -294,7 +271,7 @@ COVERAGE: Final = Table(
     ("batch_id",),
     (
         *(BATCH_ID, FEED, PLAN, *_WINDOW, _SINCE, _COINS, _CATEGORIES, OBSERVED_AT, CONTENT_AT),
-        Column("rows", "BIGINT", "Rows that arrived.", "rows"),
+        count("rows", "Rows that arrived.", "rows"),
     ),
     inputs=("first_day",),
     delta="batches",
@@ -304,17 +281,17 @@ REQUESTS: Final = Table(
     "one row per request attempt, from this machine's log",
     (),
     (
-        Column("sent_at", INSTANT, "Time of the request.", "UTC"),
-        Column("path", "VARCHAR", "Request path."),
+        instant("sent_at", "Time of the request."),
+        text("path", "Request path."),
         Column("status", "INTEGER", "HTTP status; NULL if there was no response."),
         Column("seconds", "DOUBLE", "Duration of the response.", "seconds"),
-        Column("bytes", "BIGINT", "Size of the response.", "bytes"),
+        count("bytes", "Size of the response.", "bytes"),
         Column("attempt", "INTEGER", "Number of the attempt, from 1."),
-        Column("key_fingerprint", "VARCHAR", "Key fingerprint."),
-        Column("quota", "BIGINT", "Monthly quota in the headers, or NULL.", "requests"),
-        Column("remaining", "BIGINT", "Remaining requests in the headers.", "requests"),
-        Column("reset_at", INSTANT, "End of the month in the headers.", "UTC"),
-        Column("request_id", "VARCHAR", "The service's request id; for errors only."),
+        text("key_fingerprint", "Key fingerprint."),
+        count("quota", "Monthly quota in the headers, or NULL.", "requests"),
+        count("remaining", "Remaining requests in the headers.", "requests"),
+        instant("reset_at", "End of the month in the headers."),
+        text("request_id", "The service's request id; for errors only."),
     ),
     inputs=("requests",),
     delta="local",
@@ -324,16 +301,16 @@ USAGE: Final = Table(
     "one row per reading of the monthly quota, from this machine's log",
     (),
     (
-        Column("read_at", INSTANT, "Time of the reading.", "UTC"),
-        Column("plan", "VARCHAR", "Plan of the key."),
-        Column("used", "BIGINT", "Requests used this month.", "requests"),
-        Column("quota", "BIGINT", "Requests per month; NULL if not reported.", "requests"),
-        Column("remaining", "BIGINT", "Requests left.", "requests"),
-        Column("reset_at", INSTANT, "End of the month.", "UTC"),
+        instant("read_at", "Time of the reading."),
+        text("plan", "Plan of the key."),
+        count("used", "Requests used this month.", "requests"),
+        count("quota", "Requests per month; NULL if not reported.", "requests"),
+        count("remaining", "Requests left.", "requests"),
+        instant("reset_at", "End of the month."),
         Column("rate", "DOUBLE", "Allowed requests per second.", "1/s"),
-        Column("burst", "BIGINT", "Allowed burst.", "requests"),
-        Column("period_start", INSTANT, "Start of the quota month.", "UTC"),
-        Column("period_end", INSTANT, "End of the quota month.", "UTC"),
+        count("burst", "Allowed burst.", "requests"),
+        instant("period_start", "Start of the quota month."),
+        instant("period_end", "End of the quota month."),
     ),
     inputs=("usage",),
     delta="local",
@@ -350,8 +327,8 @@ PUBLISHED: Final = Table(
     ("day",),
     (
         Column("day", "DATE", "The day."),
-        Column("sha256", "VARCHAR", "Of its file."),
-        Column("versions", "BIGINT", "Rows of its file.", "versions"),
+        text("sha256", "Of its file."),
+        count("versions", "Rows of its file.", "versions"),
     ),
     inputs=("days", "hashes", "changes"),
     schema=INTERNAL_SCHEMA,
@@ -361,7 +338,7 @@ FACTS: Final = Table(
     "facts",
     "one row per fact for the next publication",
     ("name",),
-    (Column("name", "VARCHAR", "What."), Column("value", "VARCHAR", "Its value.")),
+    (text("name", "What."), text("value", "Its value.")),
     schema=INTERNAL_SCHEMA,
 )
 FIRST_OBSERVED: Final = Table(
@@ -369,8 +346,8 @@ FIRST_OBSERVED: Final = Table(
     "one row: nothing was observed before it",
     (),
     (
-        Column("first_at", INSTANT, "When events were first observed; NULL is never.", "UTC"),
-        Column("last_at", INSTANT, "When events were last observed; NULL is never.", "UTC"),
+        instant("first_at", "When events were first observed; NULL is never."),
+        instant("last_at", "When events were last observed; NULL is never."),
     ),
     schema=INTERNAL_SCHEMA,
     delta="replaced",

@@ -27,7 +27,6 @@ from warehouse.schema.columns import (
     FEED,
     FIRST_SEEN_AT,
     IMPACT,
-    INSTANT,
     IS_ESTIMATED,
     LAST_SEEN_AT,
     LATEST,
@@ -42,25 +41,22 @@ from warehouse.schema.columns import (
     UNKNOWN,
     VERSION,
     Column,
+    count,
+    instant,
+    text,
 )
 from warehouse.schema.tables import COVERAGE, INTERNAL_SCHEMA, Table
 
 _CATEGORY: Final = (
-    Column("category_id", "VARCHAR", "As in categories; NULL for an unknown name."),
-    Column("category", "VARCHAR", "Name of the category."),
+    text("category_id", "As in categories; NULL for an unknown name."),
+    text("category", "Name of the category."),
 )
-_EVENTS: Final = Column("events", "BIGINT", "All events.", "events")
-_WATCHED: Final = Column(
-    "watched",
-    "BIGINT",
-    "Of events, those scheduled and not over at their first observation.",
-    "events",
+_EVENTS: Final = count("events", "All events.")
+_WATCHED: Final = count(
+    "watched", "Of events, those scheduled and not over at their first observation."
 )
-_DUE: Final = Column(
-    "due",
-    "BIGINT",
-    "Of watched, those whose first known date was over by the last complete pull of events.",
-    "events",
+_DUE: Final = count(
+    "due", "Of watched, those whose first known date was over by the last complete pull of events."
 )
 
 RESCHEDULES: Final = Table(
@@ -70,27 +66,26 @@ RESCHEDULES: Final = Table(
     (
         *(EVENT_ID, TITLE),
         Column("version", "INTEGER", "Version with the new date."),
-        Column("known_from", INSTANT, "Time at which the new date became known.", "UTC"),
-        Column(
+        instant("known_from", "Time at which the new date became known."),
+        text(
             "kind",
-            "VARCHAR",
             "end_only: the start is the same. time_only: another time of the same day, or "
             "another date in the same period. refined, loosened: another precision, within or "
             "beyond the old period. slipped, pulled_in: any other move to later or earlier, "
             "including a moved deadline.",
         ),
-        Column("old_displayed_date", "VARCHAR", "Displayed date before."),
-        Column("new_displayed_date", "VARCHAR", "Displayed date after."),
-        Column("old_displayed_date_full", "VARCHAR", "Displayed date before, with its year."),
-        Column("new_displayed_date_full", "VARCHAR", "Displayed date after, with its year."),
-        Column("old_date_exact", INSTANT, "Date before; NULL unless exact.", "UTC"),
-        Column("new_date_exact", INSTANT, "Date after; NULL unless exact.", "UTC"),
-        Column("old_date_precision", "VARCHAR", "date_precision before."),
-        Column("new_date_precision", "VARCHAR", "date_precision after."),
-        Column("old_earliest", INSTANT, "earliest before; NULL for a deadline.", "UTC"),
-        Column("new_earliest", INSTANT, "earliest after; NULL for a deadline.", "UTC"),
-        Column("old_latest", INSTANT, "latest before.", "UTC"),
-        Column("new_latest", INSTANT, "latest after.", "UTC"),
+        text("old_displayed_date", "Displayed date before."),
+        text("new_displayed_date", "Displayed date after."),
+        text("old_displayed_date_full", "Displayed date before, with its year."),
+        text("new_displayed_date_full", "Displayed date after, with its year."),
+        instant("old_date_exact", "Date before; NULL unless exact."),
+        instant("new_date_exact", "Date after; NULL unless exact."),
+        text("old_date_precision", "date_precision before."),
+        text("new_date_precision", "date_precision after."),
+        instant("old_earliest", "earliest before; NULL for a deadline."),
+        instant("new_earliest", "earliest after; NULL for a deadline."),
+        instant("old_latest", "latest before."),
+        instant("new_latest", "latest after."),
         Column(
             "least_shift_days",
             "DOUBLE",
@@ -99,12 +94,7 @@ RESCHEDULES: Final = Table(
             "deadline starts at known_from.",
             "days",
         ),
-        Column(
-            "most_shift_days",
-            "DOUBLE",
-            "Greatest shift of the start, as above.",
-            "days",
-        ),
+        Column("most_shift_days", "DOUBLE", "Greatest shift of the start, as above.", "days"),
         Column(
             "shift_days",
             "DOUBLE",
@@ -120,9 +110,9 @@ CATEGORY_STATS: Final = Table(
     ("category",),
     (
         *(*_CATEGORY, _EVENTS),
-        Column("upcoming", "BIGINT", "Of events, those in upcoming_events.", "events"),
-        Column("estimated", "BIGINT", "Of events, those with an estimated date.", "events"),
-        Column("scored", "BIGINT", "Of events, those with a known score.", "events"),
+        count("upcoming", "Of events, those in upcoming_events."),
+        count("estimated", "Of events, those with an estimated date."),
+        count("scored", "Of events, those with a known score."),
         Column(
             "mean_impact",
             "DOUBLE",
@@ -130,21 +120,11 @@ CATEGORY_STATS: Final = Table(
             "0 to 10",
         ),
         _WATCHED,
-        Column(
-            "rescheduled",
-            "BIGINT",
-            "Of watched, those in reschedules, also before they are due.",
-            "events",
-        ),
-        Column("slipped", "BIGINT", "Of watched, those that slipped.", "events"),
+        count("rescheduled", "Of watched, those in reschedules, also before they are due."),
+        count("slipped", "Of watched, those that slipped."),
         _DUE,
-        Column("rescheduled_due", "BIGINT", "Of due, those in reschedules.", "events"),
-        Column(
-            "rescheduled_share",
-            "DOUBLE",
-            "rescheduled_due / due.",
-            "0 to 1",
-        ),
+        count("rescheduled_due", "Of due, those in reschedules."),
+        Column("rescheduled_share", "DOUBLE", "rescheduled_due / due.", "0 to 1"),
     ),
 )
 CANCELLATION_STATS: Final = Table(
@@ -153,34 +133,17 @@ CANCELLATION_STATS: Final = Table(
     ("category",),
     (
         *(*_CATEGORY, _EVENTS, _WATCHED, _DUE),
-        Column("cancelled", "BIGINT", "Of due, the cancelled ones.", "events"),
-        Column("withdrawn", "BIGINT", "Of due, the withdrawn ones.", "events"),
-        Column("missing", "BIGINT", "Of due, the scheduled and missing ones.", "events"),
-        Column(
-            "share",
-            "DOUBLE",
-            "cancelled / due.",
-            "0 to 1",
-        ),
-        Column(
-            "cancelled_not_due",
-            "BIGINT",
-            "Of watched, cancelled but not due; not in the share.",
-            "events",
-        ),
-        Column(
-            "cancelled_unwatched",
-            "BIGINT",
-            "Of events, cancelled but not watched; not in the share.",
-            "events",
-        ),
-        Column(
+        count("cancelled", "Of due, the cancelled ones."),
+        count("withdrawn", "Of due, the withdrawn ones."),
+        count("missing", "Of due, the scheduled and missing ones."),
+        Column("share", "DOUBLE", "cancelled / due.", "0 to 1"),
+        count("cancelled_not_due", "Of watched, cancelled but not due; not in the share."),
+        count("cancelled_unwatched", "Of events, cancelled but not watched; not in the share."),
+        count(
             "cancelled_unseen",
-            "BIGINT",
             "Cancelled events that were never observed as scheduled; not in the share. For the "
             "category NULL: events known only from cancellations, cancelled after the first "
             "complete pull, including those outside the pulls' coverage.",
-            "events",
         ),
     ),
 )
@@ -190,19 +153,18 @@ ANNOUNCEMENT_LEAD_TIMES: Final = Table(
     ("event_id",),
     (
         *(EVENT_ID, TITLE),
-        Column("status", "VARCHAR", "Current status."),
-        Column(
+        text("status", "Current status."),
+        text(
             "basis",
-            "VARCHAR",
             "observed: created while watched, with its first observed date. claimed: not updated "
             "before the first observation, so its announced date is the same.",
         ),
         *(CONTENT_NAMED["created_at"], FIRST_SEEN_AT),
-        Column("announced_displayed_date", "VARCHAR", "Announced date with its year."),
-        Column("announced_date_exact", INSTANT, "Announced date; NULL unless exact.", "UTC"),
-        Column("announced_precision", "VARCHAR", "Announced date_precision."),
-        Column("announced_earliest", INSTANT, "Announced earliest.", "UTC"),
-        Column("announced_latest", INSTANT, "Announced latest.", "UTC"),
+        text("announced_displayed_date", "Announced date with its year."),
+        instant("announced_date_exact", "Announced date; NULL unless exact."),
+        text("announced_precision", "Announced date_precision."),
+        instant("announced_earliest", "Announced earliest."),
+        instant("announced_latest", "Announced latest."),
         Column(
             "least_lead_days",
             "DOUBLE",
@@ -222,13 +184,8 @@ ANNOUNCEMENT_LEAD_TIMES: Final = Table(
 def _outcome(name: str, meaning: str) -> tuple[Column, Column]:
     """Return the columns of a count and of its share."""
     return (
-        Column(name, "BIGINT", f"Of cohort, {meaning}", "events"),
-        Column(
-            f"{name}_share",
-            "DOUBLE",
-            f"{name} / cohort.",
-            "0 to 1",
-        ),
+        count(name, f"Of cohort, {meaning}"),
+        Column(f"{name}_share", "DOUBLE", f"{name} / cohort.", "0 to 1"),
     )
 
 
@@ -247,25 +204,18 @@ SLIP_RATES: Final = Table(
     "cohort_from: their changes within the horizon",
     ("category", "distance_from", "date_precision"),
     (
-        Column(
-            "category",
-            "VARCHAR",
-            "Category as known at cohort_from; NULL is every event.",
-        ),
+        text("category", "Category as known at cohort_from; NULL is every event."),
         Column("distance_from", "INTEGER", "First day of the distance band.", "days"),
-        Column(
+        text(
             "distance",
-            "VARCHAR",
             "Whole UTC days from cohort_from to the date, or to the last day of an estimated "
             "date: 0-7, 8-30, 31-90, 91-365, over 365.",
         ),
-        Column("date_precision", "VARCHAR", "As known at cohort_from."),
-        Column(
+        text("date_precision", "As known at cohort_from."),
+        count(
             "cohort",
-            "BIGINT",
             "Events that were scheduled, not missing and not over at cohort_from. An event can "
             "count in several kinds.",
-            "events",
         ),
         *(count for count, _ in _OUTCOMES),
         *(share for _, share in _OUTCOMES),
@@ -308,15 +258,13 @@ COIN_CALENDAR: Final = Table(
     ),
 )
 _BEFORE_AND_AFTER: Final = (
-    Column(
+    text(
         "old_value",
-        "VARCHAR",
         "Displayed date, score (or band) or status before; NULL for a first version and for "
         "other kinds.",
     ),
-    Column(
+    text(
         "new_value",
-        "VARCHAR",
         "Displayed date, score (or band) or status after; for other kinds, the names of the "
         "changed fields.",
     ),
@@ -332,8 +280,8 @@ CHANGES: Final = Table(
     (
         *(EVENT_ID, TITLE, _COINS),
         Column("version", "INTEGER", "Version of the change."),
-        Column("known_from", INSTANT, "Time at which the change became known.", "UTC"),
-        Column("kind", "VARCHAR", "One of the version's change_kinds."),
+        instant("known_from", "Time at which the change became known."),
+        text("kind", "One of the version's change_kinds."),
         *(*_BEFORE_AND_AFTER, IMPACT, _BAND),
     ),
 )
@@ -362,7 +310,7 @@ CLUSTERS: Final = Table(
     (
         *(COIN, SYMBOL, COIN_NAME),
         Column("day", "DATE", "The day.", "UTC day"),
-        Column("events", "BIGINT", "Events that begin on the day.", "events"),
+        count("events", "Events that begin on the day."),
         Column("sum_impact", "DOUBLE", "Sum of the known scores.", "0 to 10 each"),
         Column("max_impact", "DOUBLE", "Highest known score.", "0 to 10"),
         Column("event_ids", TEXTS, "Event identifiers, sorted."),
@@ -377,14 +325,12 @@ SCORE_HISTORY: Final = Table(
         Column("version", "INTEGER", "Version with the new score."),
         Column("old_impact", "DOUBLE", "Score before, or NULL.", "0 to 10"),
         IMPACT,
-        Column("old_impact_band", "VARCHAR", "Band before, or NULL."),
+        text("old_impact_band", "Band before, or NULL."),
         _BAND,
-        Column("known_from", INSTANT, "Time at which the score became known.", "UTC"),
-        Column(
+        instant("known_from", "Time at which the score became known."),
+        instant(
             "known_to",
-            INSTANT,
             "Time at which the next score became known, exclusive; NULL for the current one.",
-            "UTC",
         ),
         Column(
             "days_before",
@@ -402,14 +348,12 @@ DETECTION_LATENCY: Final = Table(
     (
         EVENT_ID,
         Column("version", "INTEGER", "Version of the change."),
-        Column("kind", "VARCHAR", "created (while watched), cancelled or updated."),
-        Column(
+        text("kind", "created (while watched), cancelled or updated."),
+        instant(
             "happened_at",
-            INSTANT,
             "created_at, cancelled_at or updated_at of the service; of several updates the last.",
-            "UTC",
         ),
-        Column("known_from", INSTANT, "When we knew it.", "UTC"),
+        instant("known_from", "When we knew it."),
         Column(
             "latency_s", "DOUBLE", "From happened_at to known_from; negative if clocks differ.", "s"
         ),
@@ -425,11 +369,8 @@ VIEWS: Final = (
 """In the order in which they are made: a view may use earlier ones."""
 
 
-_LAST_PULL_AT: Final = Column(
-    "last_pull_at",
-    INSTANT,
-    "Last pull of events at or before ts; NULL before the first pull.",
-    "UTC",
+_LAST_PULL_AT: Final = instant(
+    "last_pull_at", "Last pull of events at or before ts; NULL before the first pull."
 )
 _COVERED: Final = {column.name: column for column in COVERAGE.columns}
 
@@ -439,12 +380,9 @@ EVENTS_AS_OF: Final = Table(
     ("event_id",),
     (
         *(EVENT_ID, *CONTENT, *DATING),
-        Column("first_seen_at", INSTANT, "First observation; NULL if only claimed.", "UTC"),
-        Column(
-            "missing_since",
-            INSTANT,
-            "Start of its absence from complete pulls, as of ts; otherwise NULL.",
-            "UTC",
+        instant("first_seen_at", "First observation; NULL if only claimed."),
+        instant(
+            "missing_since", "Start of its absence from complete pulls, as of ts; otherwise NULL."
         ),
         *(CHANGED_AT, VERSION, *UNKNOWN, _LAST_PULL_AT),
     ),
@@ -477,8 +415,8 @@ KNOWN_BEFORE: Final = Table(
     ("event_id",),
     (
         *EVENTS_AS_OF.columns,
-        Column("known_at", INSTANT, "date_final minus lead.", "UTC"),
-        Column("date_final", INSTANT, "Last known date.", "UTC"),
+        instant("known_at", "date_final minus lead."),
+        instant("date_final", "Last known date."),
     ),
     call="known_before(lead)",
 )
@@ -508,11 +446,7 @@ COIN_LOOKUP: Final = Table(
     ("coin",),
     (
         *(COIN, SYMBOL, COIN_NAME, RANK, TRACKED),
-        Column(
-            "matched_by",
-            "VARCHAR",
-            "slug, symbol or name, without case; or a prefix of one.",
-        ),
+        text("matched_by", "slug, symbol or name, without case; or a prefix of one."),
         Column(
             "is_ambiguous",
             "BOOLEAN",
