@@ -139,8 +139,8 @@ class CsvCheck:
     def _is_record(self, line: bytes) -> bool:
         """Return whether this line, and the one in which the quote opened, are whole records.
 
-        A quote that is there by accident leaves its own line a record: its instants are where those
-        of the other are, counted from the left, or from the right if it has enough fields.
+        A quote that is there by accident leaves its own line a record: its timestamps are where
+        those of the other are, counted from the left, or from the right if it has enough fields.
         """
         first, then = (text.split(self._delimiter) for text in (self._first, line))
         if len(then) < self._fields or self._fields < 2:
@@ -211,5 +211,5 @@ def _divided(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _instants(fields: Iterable[bytes]) -> set[int]:
-    """Return the places of the fields that look like instants."""
+    """Return the places of the fields that look like timestamps."""
     return {place for place, text in enumerate(fields) if _INSTANT.match(text)}

@@ -44,7 +44,7 @@ def open_database(
     Args:
         home: a home of the application, or a `warehouse.duckdb`, also a copy on another machine.
             None is the folder `data`, where the application keeps it by default.
-        tz: the zone of instants in results, and of instants without a zone in arguments. It is
+        tz: the zone of timestamps in results, and of timestamps without a zone in arguments. It is
             never the zone of the machine. Dates of events stay in UTC, and so do answers of `sql`:
             an event of a day is of a UTC day in every zone.
         follow: whether a newer publication is read from the next question on.
@@ -122,13 +122,12 @@ class Database(EventQueries, Joins):
     def sql(self, query: str, **params: Any) -> Result:
         """Run one statement that reads; `$name` in it takes its value from `params`.
 
-        The statement can access the warehouse and registered frames only, as `almanac sql`. It runs
-        in this process, where memory and time are limited as far as DuckDB does: some functions
-        take memory that it does not count, or do not check for interrupts. In its
-        text, an instant without a zone is UTC, whatever the zone of `open`.
+        The statement can access the warehouse and registered frames only. It runs in this process,
+        within the limits of `open`, as far as DuckDB enforces them. In its text, a timestamp
+        without a zone is UTC, whatever the zone of `open`.
 
         Raises:
-            InvalidArgument: a value is an instant without a zone, and `open` had another than UTC.
+            InvalidArgument: a value is a timestamp without a zone, and `open` had another than UTC.
             QueryRefused: it would write, fails, or takes too long; the message says how.
         """
         if not isinstance(query, str):
@@ -143,7 +142,7 @@ class Database(EventQueries, Joins):
 
         The index of a pandas frame becomes its first columns, with the names of its levels, unless
         it is the number of the row (integers without a name). A level without a name is `ts` if it
-        has instants, else `index`, or `level_0` and so on of several.
+        has timestamps, else `index`, or `level_0` and so on of several.
 
         Raises:
             InvalidArgument: the warehouse has a table of this name, it is no frame, two columns
@@ -173,8 +172,8 @@ class Database(EventQueries, Joins):
                 of the decision, and the values of the event that were used, in columns named as in
                 `events`: `date`, `impact`, `status` and others. Without values it asks whether the
                 event was known.
-            decided_at: the column of the decision; by default `decided_at` or `ts`. An instant
-                without a zone is of the zone of the database; what is known at the very instant
+            decided_at: the column of the decision; by default `decided_at` or `ts`. A timestamp
+                without a zone is of the zone of the database; what is known at the very timestamp
                 counts as known.
             fields: columns with other names, such as `{"score": "impact"}`; None leaves one out.
             basis: `observed` is what was pulled by then; `claimed` also takes what the service says
@@ -233,7 +232,7 @@ class Database(EventQueries, Joins):
         """Return abnormal returns around events, each taken as it was known at entry.
 
         Entry is the event's date, as known at entry, less `lead`. An event enters if at that
-        instant it was known, scheduled, not missing, and had that date; it enters once. What
+        timestamp it was known, scheduled, not missing, and had that date; it enters once. What
         happened to it afterwards changes nothing: bar 0 stays the bar of that date, and an event
         that is cancelled later stays. No bar counts that starts before the entry. All rules and
         formulas: docs/study.md.
@@ -260,7 +259,7 @@ class Database(EventQueries, Joins):
                 equal-weighted mean of the other coins in the prices. A mapping has the market of
                 each coin; coins that are not in it have that mean.
             returns: `log` or `simple`.
-            dates: `exact` are days and instants, `instant` leaves out dates that are days.
+            dates: `exact` are days and timestamps, `instant` leaves out dates that are days.
             basis: as in `events`.
             events: a frame or file of your own instead of the warehouse's events: `event_id`,
                 `coin` (as in the prices, or another name of the same coin), `date`, and maybe
@@ -318,10 +317,10 @@ class Database(EventQueries, Joins):
         return event_study(self._reader, prices, request)
 
     def coverage(self, at: Instant | None = None) -> Coverage:
-        """Return what had been pulled by an instant, now by default.
+        """Return what had been pulled by a timestamp, now by default.
 
         Raises:
-            InvalidArgument: it is no instant, or still to come.
+            InvalidArgument: it is no timestamp, or still to come.
         """
         return coverage_at(self._reader, at)
 

@@ -139,7 +139,7 @@ class Digest:
 
 
 def last_known(reader: Reader) -> datetime | None:
-    """Return the instant of the last pull whose changes are published; None if there was none."""
+    """Return the timestamp of the last pull whose changes are published; None if there was none."""
     (row,) = reader.query(_SQL["last_known"]).to_pylist()
     found: datetime | None = row["last_known"]
     return None if found is None else found.astimezone(UTC)
@@ -460,7 +460,7 @@ def in_form(digest: Digest, form: DigestForm) -> str:
 
 
 def as_json(digest: Digest) -> dict[str, Any]:
-    """Return a digest as a value of JSON; instants are datetimes.
+    """Return a digest as a value of JSON; timestamps are datetimes.
 
     `counts` has every kind that occurred; `rows` the changes, one per version and kind. `text` is
     the digest in one line, which chats show.

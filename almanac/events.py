@@ -44,10 +44,10 @@ class EventQueries:
         min_impact: float | None = None,
         basis: Basis = "observed",
     ) -> Result:
-        """Return the events as they were known at an instant: one row per event.
+        """Return the events as they were known at a timestamp: one row per event.
 
         Args:
-            as_of: the instant; None is now. `date` and every other column are as known then.
+            as_of: the timestamp; None is now. `date` and every other column are as known then.
             coins: slugs, tickers or names; events that are linked to any of them.
             categories: names; events that have any of them.
             window: from and to (exclusive) of the event date; either may be None. A bound without a
@@ -91,7 +91,7 @@ class EventQueries:
         categories: Names | None = None,
         min_impact: float | None = None,
     ) -> Result:
-        """Return the events that were still to come, or in progress, at an instant.
+        """Return the events that were still to come, or in progress, at a timestamp.
 
         One row per event that was scheduled, not missing, and not over, and that could begin within
         the time; soonest first. An estimated event is a period or a deadline: its `date_exact` is
@@ -134,7 +134,7 @@ class EventQueries:
         """
         if since is None:
             raise InvalidArgument(
-                "since=None: expected an instant, such as 2026-03-02 or yesterday"
+                "since=None: expected a timestamp, such as 2026-03-02 or yesterday"
             )
         with self._reader.pinned():
             after = known_at(self._reader, since, "since")
@@ -174,7 +174,7 @@ class EventQueries:
         return self._shown(event_id)[0]
 
     def vintage_dates(self, event_id: str) -> list[datetime]:
-        """Return the instants at which what was known of an event changed, oldest first.
+        """Return the timestamps at which what was known of an event changed, oldest first.
 
         Raises: as `history`.
         """
@@ -188,8 +188,8 @@ class EventQueries:
     ) -> Result:
         """Return each event with an exact date as it was known `lead` before that date.
 
-        `known_at` is the instant, `date_final` the date as last known, `date` the date as known
-        then. The instant follows from the final date: in a back-test keep the rows with
+        `known_at` is the timestamp, `date_final` the date as last known, `date` the date as known
+        then. The timestamp follows from the final date: in a back-test keep the rows with
         `date = date_final`, since nobody knew the final date of the others.
 
         Raises: as `events`.
@@ -210,7 +210,7 @@ class EventQueries:
 
 
 def known_at(reader: Reader, given: Instant | None, name: str) -> datetime:
-    """Return the instant of a question; None is now, by the clock or the last pull if later."""
+    """Return the timestamp of a question; None is now, by the clock or the last pull if later."""
     now = reader.now()
     if given is None:
         return now
@@ -218,7 +218,7 @@ def known_at(reader: Reader, given: Instant | None, name: str) -> datetime:
     if found > now:
         raise InvalidArgument(
             f"{name}={given!r} is still to come: the time is {now.isoformat()}. Nobody knows yet "
-            "what will be known then; give an instant up to now."
+            "what will be known then; give a timestamp up to now."
         )
     return found
 
@@ -226,7 +226,7 @@ def known_at(reader: Reader, given: Instant | None, name: str) -> datetime:
 def check_observed(
     reader: Reader, at: datetime, name: str, given: Instant | None, advice: str = ""
 ) -> None:
-    """Check that anything was pulled at or before the instant of a question."""
+    """Check that anything was pulled at or before the timestamp of a question."""
     first = reader.query(_SQL["first_pull"]).to_pylist()[0]["first_at"]
     if first is None:
         raise QueryRefused(
@@ -246,8 +246,8 @@ def window_values(
 ) -> dict[str, datetime | None]:
     """Return the bounds of a window of event dates, the second exclusive; None is no bound.
 
-    `lower` and `upper` are for dates that are instants; `lower_day` and `upper_day` for those that
-    are days and periods, which have no zone.
+    `lower` and `upper` are for dates that are timestamps; `lower_day` and `upper_day` for those
+    that are days and periods, which have no zone.
     """
     if window is None:
         return dict.fromkeys(("lower", "upper", "lower_day", "upper_day"))
@@ -256,7 +256,7 @@ def window_values(
         with suppress(TypeError):
             bounds = list(window)
     if len(bounds) != 2:
-        raise InvalidArgument(f"window={window!r}: expected two instants, (from, to)")
+        raise InvalidArgument(f"window={window!r}: expected two timestamps, (from, to)")
     now = reader.now()
     lower, upper, lower_day, upper_day = (
         None if bound is None else read(bound, "window", reader.tz, now=now)
@@ -316,14 +316,14 @@ _EVENT_FEEDS: Final = ("export", "events")
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What had been pulled at an instant.
+    """What had been pulled at a timestamp.
 
     Attributes:
-        at: the instant, UTC.
+        at: the timestamp, UTC.
         first_pull_at, last_pull_at: the first and the last pull of events by then, UTC; None if
             there was none: then nothing was known.
         windows: the last complete pull of each feed, plan, window and filters, as a Result.
-        tz: the zone of the database, of which instants without a zone are.
+        tz: the zone of the database, of which timestamps without a zone are.
     """
 
     at: datetime
@@ -333,7 +333,7 @@ class Coverage:
     tz: tzinfo = field(default=UTC, repr=False)
 
     def covers(self, date: Instant, *, within: Duration = "2d") -> bool:
-        """Whether a pull at most `within` before the instant covered an event date, unfiltered.
+        """Whether a pull at most `within` before the timestamp covered an event date, unfiltered.
 
         A date alone is a UTC day, as those of events are.
 
@@ -355,12 +355,12 @@ class Coverage:
 
     @property
     def age(self) -> timedelta | None:
-        """The time from the last pull of events to the instant; None if there was none."""
+        """The time from the last pull of events to the timestamp; None if there was none."""
         return None if self.last_pull_at is None else self.at - self.last_pull_at
 
 
 def coverage_at(reader: Reader, at: Instant | None) -> Coverage:
-    """Return what had been pulled by an instant, now by default. Before the first pull: nothing."""
+    """Return what had been pulled by a timestamp; None is now."""
     with reader.pinned():
         now = reader.now()
         moment = now if at is None else instant(at, "at", reader.tz, now=now)
@@ -375,7 +375,7 @@ def coverage_at(reader: Reader, at: Instant | None) -> Coverage:
             None if found is None else found.astimezone(UTC)
             for found in (pulls["first_pull_at"], pulls["last_pull_at"])
         )
-        # The macro refuses an instant before the first pull; no window was covered then.
+        # The macro refuses a timestamp before the first pull; no window was covered then.
         name = "no_coverage" if first is None else "coverage_at"
         windows = reader.result(_SQL[name], values if first else {})
     return Coverage(moment, first, last, windows, reader.tz)

@@ -124,7 +124,7 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def cell(value: object) -> str:
-    """Return a value for people: numbers rounded, instants without their zone, which is UTC."""
+    """Return a value for people: numbers rounded, timestamps without their zone, which is UTC."""
     if value is None:
         return ""
     if isinstance(value, float | Decimal):
@@ -232,7 +232,7 @@ def web_address(address: str | None) -> str | None:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON that is safe to print; instants are ISO 8601, in UTC with a Z."""
+    """Return a value as JSON that is safe to print; timestamps are ISO 8601, in UTC with a Z."""
     text = json.dumps(value, ensure_ascii=False, default=_json_value, allow_nan=False)
     return escaped_in_json(text)
 

@@ -18,18 +18,18 @@ _SHOWN: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """A column of instants, as microseconds since 1970 UTC; none where `is_known` is false."""
+    """A column of timestamps, as microseconds since 1970 UTC; none where `is_known` is false."""
 
     microseconds: npt.NDArray[np.int64]
     is_known: npt.NDArray[np.bool_]
 
     def slice(self, first: int, rows: int) -> "Moments":
-        """Return the instants of some rows."""
+        """Return the timestamps of some rows."""
         part = slice(first, first + rows)
         return Moments(self.microseconds[part], self.is_known[part])
 
     def range_us(self) -> tuple[int, int]:
-        """Return the first and the last instant, 0 and 0 without any."""
+        """Return the first and the last timestamp, 0 and 0 without any."""
         known = self.microseconds[self.is_known]
         return (int(known.min()), int(known.max())) if len(known) else (0, 0)
 
@@ -83,9 +83,9 @@ def column_of(frame: Any, name: str | None, argument: str) -> Any:
 
 
 def moments_of(values: Any, name: str, tz: tzinfo, first_row: int = 0) -> Moments:
-    """Return the instants of a column; one without a zone is of `tz`, never of the machine.
+    """Return the timestamps of a column; one without a zone is of `tz`, never of the machine.
 
-    Accepts timestamps with or without a zone, dates, and ISO 8601 texts. Of two instants that a
+    Accepts timestamps with or without a zone, dates, and ISO 8601 texts. Of two timestamps that a
     change of clocks gives the same name it is the first; one that is skipped is the last before.
     """
     array = arrow_array(values, name)
@@ -181,7 +181,7 @@ def _stamps(array: Any, tz: tzinfo) -> Moments:
     found = _moments(micros.cast(pa.int64()))
     if is_naive and tz is not UTC and len(array):
         local = pd.DatetimeIndex(found.microseconds.view("datetime64[us]"))
-        # The instant before a gap knows less than the one after it.
+        # The timestamp before a gap knows less than the one after it.
         zoned = local.tz_localize(
             tz, ambiguous=np.ones(len(local), bool), nonexistent="shift_backward"
         )

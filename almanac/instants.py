@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Duration = timedelta | np.timedelta64 | str
 else:
     Instant = datetime | date | str
-    """An instant as a caller may give it; a pandas Timestamp is a datetime. `datetime64`, too."""
+    """A timestamp as a caller may give it; a pandas Timestamp is a datetime. `datetime64`, too."""
     Duration = timedelta | str
     """A duration as a caller may give it: a timedelta, a `timedelta64`, or a text such as `30m`,
     `3d`, `1w 2d`."""
@@ -96,16 +96,16 @@ def _zone_named(text: str) -> tzinfo | None:
 def instant(
     given: Instant, name: str, tz: tzinfo = UTC, *, now: datetime | None = None
 ) -> datetime:
-    """Return an instant in UTC. One without a zone is of `tz`; a date is its first instant.
+    """Return a timestamp in UTC. One without a zone is of `tz`; a date is its first timestamp.
 
-    Of two instants that a change of clocks gives the same name it is the first; one that is skipped
-    is the last before.
+    Of two timestamps that a change of clocks gives the same name it is the first; one that is
+    skipped is the last before.
 
     With `now`, the words `now`, `today`, `yesterday` and `tomorrow` are understood, too; the days
     are those of `tz`.
 
     Raises:
-        InvalidArgument: it is no instant; the message names the argument.
+        InvalidArgument: it is not a timestamp; the message names the argument.
     """
     try:
         moment = _read(given, name, tz, now)
@@ -117,10 +117,10 @@ def instant(
 def calendar_time(
     given: Instant, name: str, tz: tzinfo, *, now: datetime | None = None
 ) -> datetime:
-    """Return an instant to compare with dates of the calendar, which have no zone: UTC days.
+    """Return a timestamp to compare with dates of the calendar, which have no zone: UTC days.
 
     One without a zone, such as a date, is what the calendar shows, whatever `tz`. One with a zone
-    is the instant itself.
+    is the timestamp itself.
 
     Raises:
         InvalidArgument: as `instant`.
@@ -131,7 +131,7 @@ def calendar_time(
 
 
 def _read(given: Instant, name: str, tz: tzinfo, now: datetime | None) -> datetime:
-    """Return an instant as it is given: without a zone if it names none.
+    """Return a timestamp as it is given: without a zone if it names none.
 
     Raises:
         InvalidArgument: as `instant`.
@@ -148,7 +148,7 @@ def _read(given: Instant, name: str, tz: tzinfo, now: datetime | None) -> dateti
         except ValueError as error:
             words = "" if now is None else ", or now, today, yesterday or tomorrow"
             raise InvalidArgument(
-                f"{name}={given!r} is no instant; expected ISO 8601, such as 2026-03-02 or "
+                f"{name}={given!r} is not a timestamp; expected ISO 8601, such as 2026-03-02 or "
                 f"2026-03-02T12:00:00Z{words}{_reason(given)}"
             ) from error
         return moment if own_zone is None else _placed(moment, own_zone)
@@ -156,7 +156,7 @@ def _read(given: Instant, name: str, tz: tzinfo, now: datetime | None) -> dateti
         moment = datetime.combine(moment, time())
     if not isinstance(moment, datetime) or moment != moment:  # NaT is a datetime unequal to itself.
         raise InvalidArgument(
-            f"{name}={given!r} is no instant; expected a datetime, a date, a datetime64 or ISO "
+            f"{name}={given!r} is not a timestamp; expected a datetime, date, datetime64 or ISO "
             "8601 text"
         )
     # Versions are dated in microseconds.
@@ -227,7 +227,7 @@ def _reason(text: str) -> str:
 
 
 def refuse_misread(given: Any, name: str, tz: tzinfo = UTC) -> None:
-    """Refuse a value that SQL would read as another instant than its author meant.
+    """Refuse a value that SQL would read as another timestamp than its author meant.
 
     Raises:
         InvalidArgument: it is, or contains, a text whose zone is an abbreviation; or, where `tz` is
@@ -263,7 +263,7 @@ def refuse_misread(given: Any, name: str, tz: tzinfo = UTC) -> None:
 
 
 def _placed(local: datetime, tz: tzinfo) -> datetime:
-    """Return the instant, in UTC, at which the clocks of a zone show a time."""
+    """Return the timestamp, in UTC, at which the clocks of a zone show a time."""
     after = local.replace(tzinfo=tz, fold=0).astimezone(UTC)
     if after.astimezone(tz).replace(tzinfo=None, fold=0) == local.replace(fold=0):
         return after

@@ -43,48 +43,46 @@ class Joins:
         to: str | Path | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Any:
-        """Return the rows of a frame with the next event of their coin, as known at their instant.
+        """Return the rows of a frame with the next event of each coin, as known at that time.
 
-        An event is ahead at an instant if what had been pulled by then says so: it is linked to the
-        coin, scheduled, not missing, has an exact date, and begins later, at most `horizon` after
-        the instant. An event of a day begins, at the latest, at the end of its UTC day. The next
-        event is the one with the earliest date, and of several the one with the lowest id.
+        An event is ahead of a timestamp if it was known then, linked to the coin, scheduled, not
+        missing, exact, and begins later, at most `horizon` after it. An event of a day begins, at
+        the latest, at the end of its UTC day. The next event has the earliest date; of several, the
+        lowest id.
 
         Args:
             frame: a pandas or Polars DataFrame, or a pyarrow Table; it is not changed. For rows
-                that memory does not hold: a pyarrow RecordBatchReader, dataset or ParquetFile, or
-                the path of a Parquet file, of a folder of such files, a pattern, or the path of a
-                CSV file, whose columns are texts.
-            ts: the column of instants, or a level of the index; None is the index. Instants without
-                a zone are of the zone of the database. An instant to come is an error.
+                that do not fit into memory: a pyarrow RecordBatchReader, dataset or ParquetFile, or
+                the path of a Parquet file, a folder of them, a pattern, or a CSV file, whose
+                columns are texts.
+            ts: the column of timestamps, or a level of the index; None is the index. A timestamp
+                without a zone is in the zone of the database. A future timestamp is an error.
             coin: the column of coins: slugs, tickers, names, or pairs such as `BTC/USDT`, `BTC-USD`
                 or `BTCUSDT`.
             horizon: how far ahead an event may begin.
             prefix: put before the name of each new column.
-            categories, min_impact: which events count, as in `events`, by what was known then.
-            unknown: `ignore` takes a coin that nobody knows as no coin. An ambiguous one is always
-                an error.
+            categories, min_impact: select events as in `events`, by what was known then.
+            unknown: `ignore` treats an unknown coin as no coin. An ambiguous coin is an error.
             coins: names in the column, or tickers, each with its coin.
-            to: a Parquet file to write in place of returning the rows. It has its name only once
-                it is complete; a file of this name is replaced.
-            progress: called with a line of text for each million rows; `print` will do.
+            to: a Parquet file to write instead of returning the rows. It appears when it is
+                complete, and replaces a file of this name.
+            progress: called with a line of text for each million rows, such as `print`.
 
         Returns:
-            With `to` the number of rows. For a frame the same rows, order, index and columns, of
-            the same kind of frame; for a reader, a dataset or a path a RecordBatchReader, which
-            reads and answers a million rows at a time. The added columns are:
-            `next_event_id`, `next_event_title`, `next_event_date` (instant), `next_event_precision`
-            (`instant` or `day`), `next_event_categories` (joined by "; "), `next_event_impact` (0
-            to 10, NaN if unknown) and `next_event_band`, `next_event_known_from` (when this became
-            known), `next_event_age_days` (since the event was first seen), `days_until` (whole UTC
-            days if the date is a day, 0 is today), all missing without an event;
-            `events_ahead`, how many are ahead, NULL before the first pull; `watched`, whether a
-            complete pull in the two days before had covered the coin and the dates up to the
-            horizon: where it is false there may be events that nobody had pulled.
-            A row without an instant or a coin has none of these.
+            With `to` the number of rows. For a frame the same rows, order, index and columns in the
+            same kind of frame; for a reader, dataset or path a RecordBatchReader, which answers a
+            million rows at a time. New columns, missing without an event: `next_event_id`,
+            `next_event_title`, `next_event_date` (timestamp), `next_event_precision` (`instant` or
+            `day`), `next_event_categories` (joined by "; "), `next_event_impact` (0 to 10, NaN if
+            unknown), `next_event_band`, `next_event_known_from` (when this became known),
+            `next_event_age_days` (since the event was first seen) and `days_until` (whole UTC days
+            if the date is a day, 0 is today). Also `events_ahead`, their number, NULL before the
+            first pull, and `watched`: whether a complete pull in the two days before covered the
+            coin and the dates up to the horizon. If it is false, events may be missing. A row
+            without a timestamp or a coin has none of these.
 
         Raises:
-            InvalidArgument: a column is not there or there already, or an instant is to come.
+            InvalidArgument: a column is absent or exists already, or a timestamp is in the future.
             UnknownName, AmbiguousCoin: a coin does not exist, or is not unique.
             OSError: the file can't be written.
         """
@@ -101,7 +99,7 @@ class Joins:
             filters = filter_values(reader, categories, min_impact)
             now = reader.now()
             if stream is not None:
-                # All instants that may come: what is known now of the time since the first pull.
+                # All timestamps that may come: what is known now of the time since the first pull.
                 range_us = (0, (now - ORIGIN) // US)
                 known = KnownRows(reader, span, filters, range_us, coins, is_strict=is_strict)
                 joined = join_slices(known, stream, ts, coin, prefix, reader.tz, now, rows_max)
@@ -143,22 +141,21 @@ class Joins:
         """Return the columns of `attach_known` for bars of prices.
 
         Args:
-            index: the instants at which the bars open; without a zone as in `attach_known`.
+            index: the timestamps at which the bars open; without a zone as in `attach_known`.
             bar: the length of a bar.
             symbols: coins or pairs; or the names of your data, each with its coin.
-            as_of: `bar_close` is what was known when the bar closed, for a decision at the next
-                open; `bar_open` what was known when it opened.
+            as_of: knowledge when the bar closed (`bar_close`), for a decision at the next open, or
+                when it opened (`bar_open`).
             horizon, categories, min_impact, progress: as in `attach_known`.
-            to: a Parquet file to write in place of returning the rows, with `ts` and `symbol` as
-                its first columns.
+            to: a Parquet file to write instead, with `ts` and `symbol` as its first columns.
 
         Returns:
             With `to` the number of rows. Otherwise a pandas DataFrame, one row per bar and symbol
-            in the order given, with the index `ts` (the instants as given) and `symbol`; the
-            columns of `attach_known`, and `known_at`, the instant whose knowledge it is. The bar
-            that has not closed yet has only `known_at`.
+            in the order given, with the index `ts` (the timestamps as given) and `symbol`; the
+            columns of `attach_known`, and `known_at`, the time of the knowledge. A bar that has not
+            closed yet has only `known_at`.
 
-        Raises: as `attach_known`; a bar that opens in the time to come is an error.
+        Raises: as `attach_known`; a bar that opens in the future is an error.
         """
         import pandas as pd
         import pyarrow as pa
@@ -218,12 +215,10 @@ class Joins:
 
         Args:
             min_impact, categories: which events count, as in `events`; None is every event.
-            as_of: `None` is what is known now, an instant what was known then: both know of no
-                event that was cancelled, and of moved ones only the last date, so they are not for
-                a back-test over the time before. `each` is what was known at each instant itself:
-                whoever looked within a time returned saw that it was on. An event takes time from
-                when it was known, and none once it was known to be cancelled or moved. After now it
-                is what is known now.
+            as_of: None uses current knowledge, a timestamp the knowledge at that time. Both leave
+                out cancelled events and the old dates of moved events: do not use them in a
+                back-test. `each` uses the knowledge at each time: an event blocks time from when it
+                was known until it was known to be cancelled or moved; after now, as known now.
             coins: slugs, tickers or names; None is every coin.
 
         Returns:

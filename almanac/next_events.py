@@ -34,10 +34,10 @@ NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What holds from each step until the next one of its key. Steps are sorted by key, instant.
+    """What holds from each step until the next one of its key. Steps are sorted by key, timestamp.
 
     Attributes:
-        keys, instants: of the steps; unique together.
+        keys, timestamps: of the steps; unique together.
         first: the number of the span that goes before the others at the step, `NONE` without any.
         counts: how many spans hold.
     """
@@ -48,7 +48,7 @@ class Steps:
     counts: Numbers
 
     def places(self, keys: Numbers, instants: Numbers) -> Numbers:
-        """Return the number of the step that each instant of a key lies in; `NONE` before all."""
+        """Return the number of the step that each timestamp of a key lies in; `NONE` before all."""
         found = np.full(len(keys), NONE, np.int64)
         if not len(self.keys):
             return found
@@ -134,13 +134,13 @@ _OF_EVENT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class NextEvents:
-    """What was ahead of some coins from the first instant of interest to the last.
+    """What was ahead of some coins from the first timestamp of interest to the last.
 
     Attributes:
         spans: times in which an event was ahead, as `spans_ahead` gives them.
         steps: the same as steps. The key of a coin is its place in the list that was asked for.
         watched: times in which a pull had covered a coin, and those in which it had covered all.
-        first_pull_us: the instant of the first pull; None if there was none.
+        first_pull_us: the timestamp of the first pull; None if there was none.
     """
 
     spans: pa.Table
@@ -149,7 +149,7 @@ class NextEvents:
     first_pull_us: int | None
 
     def of_rows(self, codes: Numbers, moments: Moments) -> pa.Table:
-        """Return the columns of the join for rows of coins and instants; `NONE` is no coin."""
+        """Return the columns of the join for rows of coins and timestamps; `NONE` is no coin."""
         micros = moments.microseconds
         is_requested = moments.is_known & (codes != NONE)
         if self.first_pull_us is None:
@@ -176,7 +176,7 @@ class NextEvents:
         )
 
     def _is_watched(self, codes: Numbers, micros: Numbers) -> Flags:
-        """Whether a pull had covered the dates from the day of each instant to the horizon."""
+        """Whether a pull had covered the dates from the day of each timestamp to the horizon."""
         of_coins, of_all = self.watched
         places = np.searchsorted(of_all.instants, micros, "right") - 1
         found: Flags = np.append(of_all.counts, 0)[places] > 0
@@ -192,7 +192,7 @@ def next_events(
     first_us: int,
     last_us: int,
 ) -> NextEvents:
-    """Return what was ahead of coins at the instants from the first to the last."""
+    """Return what was ahead of coins at the timestamps from the first to the last."""
     codes = pa.array(range(len(slugs)), pa.int64())
     coins = {"requested_coins": pa.table({"coin": pa.array(slugs, pa.string()), "code": codes})}
     horizon_us = {"horizon_us": horizon // US}
@@ -235,7 +235,7 @@ def _floats(scores: pa.ChunkedArray) -> pa.ChunkedArray:
 class KnownRows:
     """Answers slices of rows one after the other; coins and what was ahead of them are kept.
 
-    Instants lie in `range_us`. `named` are names in the rows, each with its coin.
+    Timestamps lie in `range_us`. `named` are names in the rows, each with its coin.
     """
 
     def __init__(
@@ -347,7 +347,7 @@ def refuse_future(moments: Moments, what: str, now: datetime, first_row: int = 0
         raise InvalidArgument(
             f"row {first_row + row} of {what} is at {at}Z, still to come: the time is "
             f"{now.isoformat()}. Nobody knows yet what will be known then. Rows like this: "
-            f"{int(is_late.sum())}. Leave them out; an instant that names no zone is of the zone "
+            f"{int(is_late.sum())}. Leave them out; a timestamp that names no zone is of the zone "
             "of the database."
         )
 

@@ -32,7 +32,7 @@ def frame_for_sql(frame: Any, name: str) -> Any:
     """Return a frame that DuckDB shows whole.
 
     The index of a pandas frame becomes its first columns, unless it is the number of the row:
-    integers without a name. A level without a name is `ts` if it has instants, else `index`, or
+    integers without a name. A level without a name is `ts` if it has timestamps, else `index`, or
     `level_0` and so on of several. A Series is a frame of one column. What can be read once, such
     as an Arrow reader, is read into a table.
 
@@ -275,7 +275,7 @@ class Reader:
         frames: Mapping[str, Any] = _NO_FRAMES,
         own: bool = True,
     ) -> "pa.Table":
-        """Run one statement; return its rows, with instants in the zone of the database.
+        """Run one statement; return its rows, with timestamps in the zone of the database.
 
         `frames` are tables of this statement alone. `own` says that the statement is one of the
         package's; any other is checked to be one that only reads, and has the registered frames.
@@ -314,7 +314,7 @@ class Reader:
         return Result(self.query(sql, values, **options))
 
     def now(self) -> datetime:
-        """Return the instant of the newest knowledge: the clock, or the last pull if it is later.
+        """Return the timestamp of the newest knowledge: the clock, or the last pull if it is later.
 
         The service's clock may be ahead of this machine's.
         """

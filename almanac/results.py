@@ -113,7 +113,7 @@ def _html_cell(value: object) -> str:
 
 
 class Result:
-    """Rows in memory, read from one publication. Instants are in the zone of the database.
+    """Rows in memory, read from one publication. Timestamps are in the zone of the database.
 
     Dates of events are in UTC in every zone: a date of day precision is a UTC day.
 
@@ -133,7 +133,7 @@ class Result:
         return list(self._table.column_names)
 
     def df(self) -> "pd.DataFrame":
-        """Return a pandas DataFrame; instants are `datetime64[us, zone]`, lists are arrays.
+        """Return a pandas DataFrame; timestamps are `datetime64[us, zone]`, lists are arrays.
 
         Whole numbers and booleans stay so beside NULL (`Int64`, `boolean`). Decimals are `int64`
         without decimal places, if they are not too large, else `float64`; `arrow` has them exactly.
@@ -169,7 +169,7 @@ class Result:
         return self._table
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows as dicts of Python values; instants are aware datetimes."""
+        """Return the rows as dicts of Python values; timestamps are aware datetimes."""
         found: list[dict[str, Any]] = self._table.to_pylist()
         return found
 

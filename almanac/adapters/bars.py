@@ -23,7 +23,7 @@ NUMBERS: Final = {
 }
 """The features that are numbers, under the names of lines and of columns; NaN is unknown."""
 INSTANT: Final = timedelta(microseconds=1)
-"""The bar of an index of instants, which are not bars: the unit of instants in the warehouse."""
+"""The bar of an index of timestamps that are not bars: the resolution of the warehouse."""
 
 
 class FeatureOptions(TypedDict, total=False):

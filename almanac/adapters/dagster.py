@@ -32,7 +32,7 @@ class Warehouse(dg.ConfigurableResource["Warehouse"]):
     )
     tz: str = Field(
         default="UTC",
-        description="The zone of instants in answers, and of instants without one in arguments.",
+        description="The zone of timestamps in results, and of arguments without a zone.",
     )
 
     @contextmanager

@@ -105,7 +105,7 @@ def _of_months(
 ) -> "dict[Hashable, pd.DataFrame]":
     """Return the features of candles of months, known at each close, as those of a fixed length.
 
-    Months have no fixed length: each close is an instant of its own, and the candle that is still
+    Months have no fixed length: each close is a timestamp of its own, and the candle that is still
     running is one of its own length.
     """
     import pandas as pd

@@ -3,8 +3,8 @@
     engine.add_data(updates(db, coins="slug:bitcoin", start=start), client_id=ClientId("ALMANAC"))
     # in a strategy: self.subscribe_data(DataType(EventUpdate), client_id=ClientId("ALMANAC"))
 
-Nautilus delivers data in the order of `ts_init`, the instant at which a system receives it: here
-`known_from`. `ts_event` is when it happened at its source, which is never later: the instant at
+Nautilus delivers data in the order of `ts_init`, the timestamp at which a system receives it: here
+`known_from`. `ts_event` is when it happened at its source, which is never later: the timestamp at
 which the content was true. The date of the event itself lies ahead, so it is a field of the update.
 """
 
@@ -54,10 +54,10 @@ def updates(db: "Database", coins: Coins | None = None, start: Instant | None = 
     """Return a `CustomData` of `EventUpdate` for each change of what was known, oldest first.
 
     Args:
-        coins: slugs, tickers or names; events from the instant on at which they were linked to any
-            of them. None is all events.
+        coins: slugs, tickers or names; events from the timestamp on at which they were linked to
+            any of them. None is all events.
         start: of the back-test. What was known then comes first, dated `start`, since an engine
-            that starts at an instant skips older data; of events that were over, nothing.
+            that starts at a timestamp skips older data; of events that were over, nothing.
 
     Raises:
         InvalidArgument: an argument is wrong, or nautilus_trader is not installed.
@@ -113,7 +113,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _record(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with instants in nanoseconds under their names of nautilus."""
+    """Return a row with timestamps in nanoseconds under their names of nautilus."""
     found = {name: value for name, value in row.items() if name not in _NS}
     for micros, name in _NS.items():
         instant = None if row[micros] is None else row[micros] * 1000

@@ -47,7 +47,7 @@ class JudgedRows:
         findings: one row per value that is not clean: row, event_id, decided_at, field, verdict,
             used, known_then, knowable_from, reason; by row.
         verdicts: one row per row of the caller: row, event_id, decided_at, verdict.
-        naive: for each field with instants that name no zone, how many.
+        naive: for each field with timestamps that name no zone, how many.
         used: for each field, how many rows with an event that was known have a value.
         before_first: the places, in the caller's table, of the rows that were decided before the
             first observation of their event.

@@ -28,7 +28,7 @@ _NEAR: Final = {
 
 
 def read_instants(reader: Reader, given: pa.Table, name: str) -> pa.Table:
-    """Return `given` with `value` read: instant, is_empty, is_naive, is_day, midnight."""
+    """Return `given` with `value` read: timestamp, is_empty, is_naive, is_day, midnight."""
     kind = given.schema.field("value").type
     frames = {"given": given}
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -46,7 +46,7 @@ def read_instants(reader: Reader, given: pa.Table, name: str) -> pa.Table:
         if "period" in str(kind):
             advice = f"Convert periods: frame[{name!r}].dt.to_timestamp()"
         raise InvalidArgument(
-            f"the column {name!r} holds {kind}, and instants are expected. {advice}"
+            f"the column {name!r} holds {kind}, and timestamps are expected. {advice}"
         )
     return reader.query(SQL["placed_in_zone"], tz, frames=frames)
 
@@ -93,7 +93,7 @@ def near_values(
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values as the findings show them; instants in UTC."""
+    """Return values as the findings show them; timestamps in UTC."""
     if pa.types.is_timestamp(column.type):
         zone = column.type.tz and "UTC"
         seconds = column.cast(pa.timestamp("s", column.type.tz), safe=False)
@@ -157,7 +157,7 @@ class Places:
             and event_number that of its event.
         unplaced: use, verdict, knowable_from, reason of those whose event was not known.
         versions: one row per version of these events that was known at some time.
-        naive: how many instants name no zone, by column.
+        naive: how many timestamps name no zone, by column.
     """
 
     rows: pa.Table
@@ -326,7 +326,7 @@ def _coin_uses(
         if "date" in signals.columns
         else pa.nulls(count, pa.string())
     )
-    # The instant says whether a pull covered the date, the key which events had it.
+    # The timestamp says whether a pull covered the date, the key which events had it.
     dated = read_instants(reader, unnamed.append_column("value", dates), "date")
     dated = dated.append_column("instant_read", dated["instant"])
     keyed = reader.query(SQL["keys_of_instant"], frames={"given": dated})

@@ -37,13 +37,13 @@ class Audit(AuditFindings):
             time before the first observation.
         rows: the findings, one row per value that is not clean: row (1 is the first of the input),
             event_id, decided_at, field, verdict, used, known_then, knowable_from (the earliest
-            instant at which the value could be known), reason.
+            timestamp at which the value could be known), reason.
         verdicts: one row per row of the input: row, event_id, decided_at, verdict, which is the
             worst of its fields.
         columns: for each field that was judged, its column in the input.
         ignored: columns of the input that were not judged.
-        naive: for each column with instants that name no zone, how many; they were read as of `tz`.
-        tz: the zone of the database.
+        naive: for each column with timestamps that name no zone, how many; they were read as of
+        `tz`. tz: the zone of the database.
         first_pull_at, last_pull_at: when events were pulled first and last; None if never.
         other_basis: what the other basis says of the rows on which the two may differ.
         used: for each field, how many rows with an event that was known have a value.
@@ -76,7 +76,7 @@ class Audit(AuditFindings):
         raise LookAhead("\n".join([headline(self), *(f"  {line}" for line in lines)]))
 
     def to_json(self, findings_max: int = _FINDINGS_MAX) -> str:
-        """Return counts and the first findings, leaks first, as JSON; instants are UTC."""
+        """Return counts and the first findings, leaks first, as JSON; timestamps are UTC."""
         return as_json(self, findings_max)
 
     def to_html(self, path: str | Path | None = None, findings_max: int = _FINDINGS_MAX) -> str:
@@ -194,7 +194,7 @@ def notes(audit: AuditFindings) -> Iterator[str]:
         )
     if audit.naive:
         counts = [f"{plain_line(name)} ({count:,})" for name, count in audit.naive.items()]
-        yield f"Instants without a zone were read as {audit.tz}: {', '.join(counts)}."
+        yield f"Timestamps without a zone were read as {audit.tz}: {', '.join(counts)}."
 
 
 def basis_notes(audit: AuditFindings) -> Iterator[str]:
@@ -321,7 +321,7 @@ _UNITS: Final = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min",
 
 
 def shown_instant(at: datetime | None) -> str | None:
-    """Return an instant with its zone, to the second; UTC as Z."""
+    """Return a timestamp with its zone, to the second; UTC as Z."""
     if at is None:
         return None
     text = at.replace(microsecond=0).isoformat()

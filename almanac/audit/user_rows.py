@@ -89,7 +89,8 @@ def written_columns(names: list[str], given: Mapping[str, str | None]) -> dict[s
 
 
 def written_decision(names: list[str]) -> str | None:
-    """Return the column of `features` with the instant whose knowledge a row has, if there is one.
+    """Return the column of `features` with the timestamp whose knowledge a row has, if there is
+    one.
 
     `ts` is the opening of the bar there, which may be earlier.
     """
@@ -296,7 +297,7 @@ def _signals(
 
 
 def _plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Return a column as one of the types that are read: text, number, boolean, instant, list.
+    """Return a column as one of the types that are read: text, number, boolean, timestamp, list.
 
     A length of time is a number of days.
     """
@@ -337,7 +338,7 @@ def _is_pandas(frame: Any) -> bool:
 def _as_frame(source: Any) -> Any:
     """Return a pandas frame whose index is among its columns if it has a name, or an Arrow table.
 
-    An index of instants is the decision if no column is.
+    An index of timestamps is the decision if no column is.
     """
     if isinstance(source, Result):
         return source.arrow()

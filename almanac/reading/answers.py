@@ -119,7 +119,7 @@ def write_own_file(
     """Write to a file of our own, which an error may leave incomplete; return how many rows.
 
     The statement runs on its own connection, which can write only this file. JSON is strict: NaN
-    and infinities are null, instants are ISO 8601. CSV and TSV have a header. Without `formulas`,
+    and infinities are null, timestamps are ISO 8601. CSV and TSV have a header. Without `formulas`,
     text of a CSV that a spreadsheet would run gets a mark in front.
 
     Raises:
@@ -300,7 +300,7 @@ _INSTANT: Final = "timestamp with time zone"
 
 
 def with_iso_instants(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """Return the same rows with instants as ISO 8601 in UTC, also those inside nested values.
+    """Return the same rows with timestamps as ISO 8601 in UTC, also those inside nested values.
 
     A timestamp without a zone gets no `Z`. The zone of the connection is UTC.
     """
@@ -326,7 +326,7 @@ def _inner(kind: Any) -> list[tuple[str, Any]]:
 
 
 def _iso(value: duckdb.Expression, kind: Any, depth: int = 0) -> duckdb.Expression:
-    """Return an expression for a value that has instants, as texts."""
+    """Return an expression for a value that has timestamps, as texts."""
     if kind.id.startswith("timestamp"):
         text = _replaced(value.cast(_TEXT), " ", "T")
         return _replaced(text, "+00", "Z") if kind.id == _INSTANT else text

@@ -42,7 +42,7 @@ class PriceColumns:
     """Prices by what they are.
 
     Attributes:
-        instants: the timestamps as given, one per row.
+        timestamps: the timestamps as given, one per row.
         coin: the coin of each row; None where each column is a coin.
         close, open: the prices, one column per coin, or a single one; no opens is None.
         beside: columns that were not read, beside the bars of one coin.
@@ -107,7 +107,7 @@ def arrange(frame: pd.DataFrame, name: str, coins: Coins | None) -> PriceColumns
     instants = frame.index if ts is None else frame[ts]
     if ts is None and not has_times:
         raise InvalidArgument(
-            f"{name} has no instants: expected a column ts or an index of instants; its columns "
+            f"{name} has no timestamps: expected a column ts or a timestamp index; its columns "
             f"are {_some(frame.columns)}"
         )
     kept = [ts is None or column != ts for column in frame.columns]
@@ -223,7 +223,7 @@ def _by_field(frame: pd.DataFrame, name: str) -> PriceColumns:
     if not isinstance(by_ts, pd.DatetimeIndex):
         ts = next((c for c in frame.columns if any(plain(part) in _TS for part in c)), None)
         if ts is None:
-            raise InvalidArgument(f"{name} has no instants: expected an index of instants")
+            raise InvalidArgument(f"{name} has no timestamps: expected an index of timestamps")
         by_ts, frame = frame[ts], frame.drop(columns=[ts])
     opened = find_column(frame.columns.get_level_values(level), ("open",))
     close = frame.xs(_close_of(frame, level), axis=1, level=level)

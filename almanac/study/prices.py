@@ -56,16 +56,16 @@ class Prices:
     beside: tuple[str, ...] = ()
 
     def bar_of(self, instants: Integers) -> Integers:
-        """Return the bar in which each instant lies, or the next one where the market was closed.
+        """Return the bar in which each timestamp lies, or the next one where the market was closed.
 
-        An instant before the first bar has -1, one after the last the number of bars.
+        A timestamp before the first bar has -1, one after the last the number of bars.
         """
         found = np.searchsorted(self.starts, instants, side="right") - 1
         is_after = (found >= 0) & (instants >= self.starts[found] + self.bar_us)
         return np.where(is_after, found + 1, found).astype(np.int64)
 
     def next_bar(self, instants: Integers) -> Integers:
-        """Return the first bar that starts at or after each instant."""
+        """Return the first bar that starts at or after each timestamp."""
         return np.searchsorted(self.starts, instants, side="left").astype(np.int64)
 
 
@@ -311,7 +311,7 @@ def _instants(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
         return pd.DatetimeIndex(pd.to_datetime(counted, unit=unit, utc=True)).as_unit("us")
     if pd.api.types.is_numeric_dtype(values):
         raise InvalidArgument(
-            f"{name}: the instants are numbers that are no seconds, ms, us or ns since 1970; "
+            f"{name}: the timestamps are numbers, but not seconds, ms, us or ns since 1970; "
             "convert them first"
         )
     try:
@@ -320,14 +320,14 @@ def _instants(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
         # Texts of several forms: each is of its own offset, or of the zone of the database.
         found = _from_texts(values, name, tz)
     if found.hasnans:
-        raise InvalidArgument(f"{name} has rows without an instant")
+        raise InvalidArgument(f"{name} has rows without a timestamp")
     if found.tz is not None:
         return found.tz_convert("UTC")
     zoned = found.tz_localize(tz, ambiguous="NaT", nonexistent="NaT")
     if zoned.hasnans:
         raise InvalidArgument(
             f"{name}: the clocks of {tz} show {found[zoned.isna()][0]} twice or never; expected "
-            "instants with a zone, such as pandas.to_datetime(…, utc=True)"
+            "timestamps with a zone, such as pandas.to_datetime(…, utc=True)"
         )
     return zoned.tz_convert("UTC")
 
@@ -336,7 +336,7 @@ def _from_texts(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
     try:
         moments = moments_of(pd.Series(values), "ts", tz)
     except InvalidArgument as error:
-        raise InvalidArgument(f"{name}: an instant can't be read: {error}") from error
+        raise InvalidArgument(f"{name}: a timestamp can't be read: {error}") from error
     found = pd.Series(moments.microseconds.view("datetime64[us]")).where(moments.is_known)
     return pd.DatetimeIndex(found).tz_localize("UTC")
 
@@ -365,9 +365,9 @@ def _grid(starts: Integers, bar_us: int, name: str) -> Integers:
     if off.any():
         when = pd.Timestamp(int(starts[off][0]), unit="us", tz="UTC").isoformat()
         raise InvalidArgument(
-            f"{name}: {int(off.sum())} of {len(starts)} instants are not whole bars of "
+            f"{name}: {int(off.sum())} of {len(starts)} timestamps are not whole bars of "
             f"{bar_us * US} after the first, such as {when}. Name the bar, mend the "
-            "instants, or use bars='frame' for a market that closes."
+            "timestamps, or use bars='frame' for a market that closes."
         )
     return np.arange(starts[0], starts[-1] + 1, bar_us, dtype=np.int64)
 

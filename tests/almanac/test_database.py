@@ -198,7 +198,7 @@ class TestWrongArguments:
             db.events(**arguments)
 
     def test_changes_need_an_instant(self, db: almanac.Database) -> None:
-        with pytest.raises(almanac.InvalidArgument, match="since=None: expected an instant"):
+        with pytest.raises(almanac.InvalidArgument, match="since=None: expected a timestamp"):
             db.changes(None)  # type: ignore[arg-type]
 
     def test_a_category_that_is_no_text_is_unknown(self, db: almanac.Database) -> None:

@@ -62,7 +62,7 @@ def test_people_see_counts_first_findings_and_what_can_t_be_judged(audit: Audit)
     assert "Basis observed" in text
     assert "by basis claimed: 1 clean" in text
     assert "Not judged: price." in text
-    assert "Instants without a zone were read as UTC: decided_at (1)." in text
+    assert "Timestamps without a zone were read as UTC: decided_at (1)." in text
 
 
 def test_programs_get_counts_and_findings_with_instants_in_utc(audit: Audit) -> None:

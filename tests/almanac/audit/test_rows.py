@@ -219,7 +219,7 @@ def test_columns_with_other_names_are_named_and_left_out(db: Database) -> None:
     [
         (FRAME.drop(columns="decided_at"), {}, "no column decided_at or ts"),
         (FRAME.drop(columns="event_id"), {}, "no column event_id, and not both coin and date"),
-        (FRAME.assign(decided_at=7), {}, "holds int64, and instants are expected"),
+        (FRAME.assign(decided_at=7), {}, "holds int64, and timestamps are expected"),
         (
             FRAME.assign(date=pd.period_range("2026-03-20", periods=len(FRAME))),
             {},

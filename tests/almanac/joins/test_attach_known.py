@@ -301,7 +301,7 @@ class TestFrames:
                 {},
                 "row 1 .*00.000001.*to come",
             ),
-            ({"ts": ["9 March"], "coin": ["BTC"]}, {}, "row 0 .*'9 March' is no instant"),
+            ({"ts": ["9 March"], "coin": ["BTC"]}, {}, "row 0 .*'9 March' is not a timestamp"),
             ({"ts": [1.7e9], "coin": ["BTC"]}, {}, "'ts' has values of type double.*unit='ms'"),
             ({"ts": [at(9)], "coin": ["BTC"]}, {"horizon": "soon"}, "horizon='soon'"),
             ({"ts": [at(9)], "coin": ["BTC"]}, {"unknown": "drop"}, "unknown='drop'"),

@@ -252,7 +252,7 @@ class TestRows:
             ([[row[0], row[3], row[2], row[1], row[4]] for row in rows()], "order"),
             ([row[1:] for row in rows()], "order"),
             ([row[:3] for row in rows()], "3 values"),
-            (with_column("ts", range(40)), "instants are numbers"),
+            (with_column("ts", range(40)), "timestamps are numbers"),
             (bars().assign(Close=1.0), "several columns of one field"),
             ({}, "no coins"),
         ],

@@ -117,7 +117,7 @@ class TestForms:
             (wide().iloc[:1], "one bar"),
             (pd.concat([wide(), wide().iloc[:1]]), "two rows"),
             (pd.concat([long(wide()), long(wide()).iloc[:1]]), "2 rows of"),
-            (wide().set_axis(range(80), axis=0), "no instants"),
+            (wide().set_axis(range(80), axis=0), "no timestamps"),
             (wide().assign(name="x"), "no prices"),
             (wide().set_axis([*DAYS[:-1], DAYS[-1] + pd.Timedelta(hours=5)], axis=0), "whole bars"),
             ("nowhere.csv", "no such file"),
