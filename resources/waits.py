@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
+from math import ceil
 from random import SystemRandom
 from threading import Event
 from typing import Final, TypeVar
@@ -118,7 +119,7 @@ class Wait:
     why: str
 
     def __str__(self) -> str:
-        return f"Waiting {self.seconds:.0f} s, until {self.ends_at:%H:%M:%S} UTC: {self.why}."
+        return f"Waiting {ceil(self.seconds)} s, until {self.ends_at:%H:%M:%S} UTC: {self.why}."
 
 
 OnWait = Callable[[Wait], None]
@@ -128,14 +129,15 @@ _listeners: list[OnWait] = []
 
 
 def listen(on_wait: OnWait) -> None:
-    """Report all waits of this process to a function, from now on."""
-    _listeners.append(on_wait)
+    """Report all waits of this process to a function, from now on; once if called twice."""
+    if on_wait not in _listeners:
+        _listeners.append(on_wait)
 
 
 @contextmanager
 def listening(on_wait: OnWait) -> Iterator[None]:
     """Report the waits of this process to a function inside this context."""
-    listen(on_wait)
+    _listeners.append(on_wait)
     try:
         yield
     finally:

@@ -190,6 +190,9 @@ _LEAST_EXPORT_WAIT_S: Final = 10.0
 LONGEST_WAIT_S: Final = 120.0
 """A longer wait that the service asked for is not slept through: the work is deferred."""
 _LONGEST_NOTED_S: Final = 366 * 86_400.0
+_PACING: Final = "the rate of the key allows no request sooner"
+_PACING_NOTICED_S: Final = 10.0
+"""Shorter waits for the rate are usual: the progress of the work shows them."""
 _FURTHEST_S: Final = 30.0
 """A later token is not reserved: a process killed while it waits loses its token."""
 _WHY: Final[dict[RefusalReason, str]] = {
@@ -271,7 +274,8 @@ class SharedLimiter(Limiter):
                 held.attempts = 0
                 raise held
             longest_s, why = _longest_wait(entry, wait_s, for_export=for_export)
-            if not is_reported and waited_s + longest_s > NOTICED_S:
+            noticed_s = _PACING_NOTICED_S if why == _PACING else NOTICED_S
+            if not is_reported and waited_s + longest_s > noticed_s:
                 report_wait(longest_s, why, now=self._clock())
                 is_reported = True
             nap_s = min(max(wait_s, LEAST_WAIT_S), _LONGEST_SLEEP_S)
@@ -460,7 +464,7 @@ def _longest_wait(entry: Entry, wait_s: float, *, for_export: bool) -> tuple[flo
         return export_s, "the interval between two exports (ALMANAC_EXPORT_INTERVAL_S)"
     if held_s >= wait_s:
         return held_s, "the service asked for it"
-    return wait_s, "the rate of the key allows no request sooner"
+    return wait_s, _PACING
 
 
 def _always(share: Share) -> Callable[[Allowance], Share]:
