@@ -1,11 +1,10 @@
 """Polls in the real daemon: a kill loses and doubles none; and many runs at once."""
 
-import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -14,19 +13,17 @@ from typing import Any
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.ui.names import CODE_SERVER, DAEMON, lock_of
-from tests.pipeline.automation.daemon import BACKFILL, Pages, ui, wait_for
+from tests.pipeline.automation.daemon import BACKFILL, Pages, programs_on, ui, wait_for
 from tests.test_cli import ALMANAC, environment
-from warehouse.files.locks import holder
 from warehouse.home import Home
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-EVERY_S = 60
+LEAST_APART = timedelta(seconds=58)
 """The service's answers are a minute old: a sooner pull shows nothing new."""
 RUNS = """
 query { runsOrError(limit: 500) { ... on Runs { results {
-  runId status pipelineName tags { key value }
+  runId status pipelineName repositoryOrigin { repositoryLocationName }
 } } } }
 """
 IN_PROGRESS_STATUSES = ("QUEUED", "NOT_STARTED", "STARTING", "STARTED", "CANCELING")
@@ -62,47 +59,58 @@ def runs_of(pages: Pages, *jobs: str) -> list[dict[str, Any]]:
     return [run for run in runs if run["pipelineName"] in jobs]
 
 
-def pulls_of(service: Sandbox) -> list[datetime]:
+def cancellation_pulls(service: Sandbox) -> list[datetime]:
     """Return when cancellations were pulled: each poll of this home pulls them once."""
     return [
         request.at for request in service.requests if request.path == "/v2/events/cancellations"
     ]
 
 
-def await_more(service: Sandbox, seen: int) -> int:
-    wait_for(lambda: len(pulls_of(service)) > seen)
-    return len(pulls_of(service))
+def kill_programs(home: Path, process: subprocess.Popen[str]) -> None:
+    """Kill `almanac ui`, all programs that it started, and their runs."""
+    process.kill()
+    process.wait(30)
+    while found := programs_on(home):
+        for pid, _ in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
-def test_no_poll_is_lost_or_doubled_when_the_programs_are_killed(
+@pytest.mark.timeout(300)
+def test_no_poll_is_lost_or_doubled_when_all_programs_are_killed(
     home: Path, env: dict[str, str], service: Sandbox
 ) -> None:
+    def polled(pages: Pages, status: str) -> list[dict[str, Any]]:
+        return [run for run in runs_of(pages, "poll") if run["status"] == status]
+
     service.forget_requests()
-    seen = 0
-    for program in (DAEMON, CODE_SERVER):
-        with ui(home, env) as (process, _):
-            seen = await_more(service, seen)
-            found = holder(lock_of(Home(home), program))
-            assert found is not None
-            os.kill(found.pid, signal.SIGKILL)
-            assert process.wait(30) == 1
+    service.faults.set("slow=2")
+    with ui(home, env) as (process, pages):
+        # In the middle of the poll: the service is about to answer the first of its requests.
+        wait_for(lambda: cancellation_pulls(service))
+        (killed,) = polled(pages, "STARTED")
+        kill_programs(home, process)
+    service.faults.clear()
+    assert len(cancellation_pulls(service)) == 1
     with ui(home, env) as (_, pages):
-        seen = await_more(service, seen)
-        # One more, so that the end of the test does not interrupt the last one.
-        await_more(service, seen)
-        assert runs_of(pages, "poll") == []
-    pulled_at = pulls_of(service)
-    apart = [later - earlier for earlier, later in pairwise(pulled_at)]
-    usage = [request for request in service.requests if request.path == "/v2/usage"]
-    figures = {
-        "pulls": len(pulled_at),
-        "requests of the usage": len(usage),
-        "least apart, seconds": min(apart).total_seconds(),
-        "most apart, seconds": max(apart).total_seconds(),
-    }
-    sys.stdout.write(json.dumps(figures) + "\n")
-    assert usage == []
-    assert min(apart) >= timedelta(seconds=EVERY_S - 2)
+        wait_for(lambda: polled(pages, "SUCCESS"), seconds=120)
+        runs = runs_of(pages, "poll", "daily", "merge")
+        in_progress = [run for run in runs if run["status"] in ("STARTED", "QUEUED")]
+        assert [run["runId"] for run in polled(pages, "FAILURE")] == [killed["runId"]]
+        assert not [run for run in in_progress if run["runId"] == killed["runId"]]
+        origins = {run["repositoryOrigin"]["repositoryLocationName"] for run in runs}
+        assert origins == {"almanac"}, "runs of `almanac run` too are on the Timeline"
+    pulled_at = cancellation_pulls(service)
+    assert all(later - earlier >= LEAST_APART for earlier, later in pairwise(pulled_at))
+    landing = Home(home).landing
+    cancelled = [batch for batch in landing.batch_ids() if "-cancellations-" in batch]
+    assert len(cancelled) == 2, "of the first pull, and of the killed poll or the next"
+    assert [request for request in service.requests if request.path == "/v2/usage"] == []
+    assert landing.journal.open_pulls() == []
+    verified = subprocess.run(
+        [*ALMANAC, "verify", "--json"], cwd=home.parent, env=env, capture_output=True, text=True
+    )
+    assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
 def test_concurrent_runs_wait_for_each_other_and_leave_a_valid_home(
