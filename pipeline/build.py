@@ -28,7 +28,7 @@ from pipeline.automation.retention import prune_job, prune_schedule
 from pipeline.configuration.deployment import EVERYTHING_ON, NOTHING_ON
 from pipeline.home_location import locate_home
 from pipeline.polling.facts import PollFacts
-from pipeline.runs.presence import announce
+from pipeline.runs.dead_runs import announce
 from pipeline.session import open_service
 from pipeline.settings import Settings, SettingsError
 from resources.limits.allowance import Work

@@ -20,9 +20,8 @@ from pipeline.automation.jobs import DAILY
 from pipeline.build import build_definitions, layout_of
 from pipeline.home_location import locate_home
 from pipeline.instance import link_run
-from pipeline.runs.place import REPOSITORY, place_of
-from pipeline.runs.presence import announce
-from pipeline.runs.store import REPOSITORY_TAG
+from pipeline.runs.dead_runs import announce
+from pipeline.runs.place import REPOSITORY, REPOSITORY_TAG, place_of
 from pipeline.session import OpenedSession
 from pipeline.settings import Settings
 from resources.session import LazySession, pull

@@ -16,10 +16,8 @@ import dagster as dg
 import yaml
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.runs.generated import Generated, generate
-from pipeline.runs.place import CONFIG, REPOSITORY, InstancePlace, place_of
+from pipeline.runs.place import CONFIG, REPOSITORY, InstancePlace, generate, place_of
 from pipeline.runs.store import BESIDE, Damage, check, damages, find_unmade
-from pipeline.runs.store_faults import busy, fault_of, inaccessible
 from warehouse.errors import RunRecordsInaccessible, RunRecordsUnusable
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
@@ -61,7 +59,7 @@ def config() -> dict[str, Any]:
     }
 
 
-def write_config(home: Home) -> Generated:
+def write_config(home: Home) -> str:
     """Write the `dagster.yaml` of the home's own instance, unless a person changed it."""
     return generate(home.dagster / CONFIG, yaml.safe_dump(config(), sort_keys=False))
 
@@ -176,24 +174,20 @@ def plain_faults(home: Home) -> Iterator[None]:
 def _unusable(home: Home, error: Exception) -> RunRecordsUnusable:
     """Return the error to raise; SQLite's own names no file."""
     place = place_of(home)
-    fault = fault_of(error)
     if place.databases is None:
-        what = " ".join(fault.text.split())
+        what = " ".join(str(getattr(error, "orig", None) or error).split())
         return RunRecordsInaccessible(
             f"{place.folder / CONFIG}: the database of Dagster's records can't be used: {what}. "
             "Finished work is kept. Check that it responds, then run the command again."
         )
-    if fault.kind == "busy":
-        return busy(home, place.databases)
-    if fault.kind == "machine":
-        return inaccessible(place.databases, fault.text)
-    for damage in damages(home, thorough=True):
-        return damage.error(home)
-    if fault.kind == "damaged":
-        what = f"a Dagster database can't be used ({fault.text})"
-        return Damage(place.databases, what).error(home)
-    return RunRecordsUnusable(
-        f"{place.databases}: Dagster could not use a database ({fault.text}). No database is "
-        "damaged, and finished work is kept. Run the command again; if the error recurs, report "
-        "it."
-    )
+    fault = Damage.of(place.databases, error)
+    if fault.kind in ("damaged", "unknown"):
+        for damage in damages(home, thorough=True):
+            return damage.error(home)
+    if fault.kind == "unknown":
+        return RunRecordsUnusable(
+            f"{place.databases}: Dagster could not use a database ({fault.what}). No database is "
+            "damaged, and finished work is kept. Run the command again; if the error recurs, "
+            "report it."
+        )
+    return fault.error(home)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from almanac.reading.attached_file import abandoned_links
 from almanac.reading.temporary import leftovers
-from pipeline.runs.place import LOCATION, place_of
-from pipeline.runs.store import BACKFILL_TAG, BESIDE, INDEX, REPOSITORY_TAG, STORES
+from pipeline.runs.place import BACKFILL_TAG, LOCATION, REPOSITORY_TAG, place_of
+from pipeline.runs.store import BESIDE, INDEX, STORES
 from pipeline.settings import Settings
 from resources.inbox.inbox_file import InboxReader, InboxWriter, inbox_path
 from resources.inbox.progress import read_progress

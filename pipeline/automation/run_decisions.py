@@ -12,7 +12,7 @@ from typing import Final, Self
 import dagster as dg
 import msgspec
 
-from pipeline.runs.store import PARTITION_TAG
+from pipeline.runs.place import PARTITION_TAG
 
 IN_PROGRESS_STATUSES: Final = (
     dg.DagsterRunStatus.QUEUED,

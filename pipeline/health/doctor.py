@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from pipeline.runs.dead_runs import dead_runs, fail_dead_runs, names_of
-from pipeline.runs.generated import is_changed
-from pipeline.runs.place import CONFIG, InstancePlace, place_of
-from pipeline.runs.presence import presence
-from pipeline.runs.store import Damage, RunInProgress, damages, set_aside
+from pipeline.runs.dead_runs import (
+    DeadRun,
+    describe_dead_runs,
+    fail_dead_runs,
+    find_dead_runs,
+    read_presence,
+)
+from pipeline.runs.place import CONFIG, InstancePlace, is_changed, place_of
+from pipeline.runs.store import Damage, damages, set_aside
 from warehouse.clock import utc_now
 from warehouse.errors import LockHeld, WarehouseError
 from warehouse.home import Home
@@ -60,7 +64,7 @@ def _dead(home: Home) -> RunCheck:
         return RunCheck(what, False, str(error))
     if not dead:
         return RunCheck(what, True, "each has a process")
-    return RunCheck(what, False, f"{names_of(dead)}: {_FIX}")
+    return RunCheck(what, False, f"{describe_dead_runs(dead)}: {_FIX}")
 
 
 def _sound(place: InstancePlace) -> str:
@@ -75,21 +79,18 @@ def _sound(place: InstancePlace) -> str:
     return f"sound, in {place.databases}"
 
 
-def _dead_runs(home: Home) -> list[RunInProgress]:
-    """Return the dead runs; Dagster is opened only if the records are in no SQLite database.
+def _dead_runs(home: Home) -> list[DeadRun]:
+    """Return the dead runs; Dagster is imported only if a process that executed runs has ended.
 
     Raises:
         RunRecordsUnusable: the records can't be read.
     """
-    if place_of(home).databases is not None:
-        return dead_runs(home)
-    seen = presence(home)
-    if not seen.dead - seen.alive:
+    if not read_presence(home).ended:
         return []
     from pipeline.instance import instance_of
 
     with instance_of(home) as instance:
-        return dead_runs(home, instance=instance)
+        return find_dead_runs(home, instance)
 
 
 def _mend(home: Home, place: InstancePlace) -> list[str]:

@@ -1,106 +1,117 @@
 """Dead runs: those that Dagster's records have as in progress although their process is gone.
 
-Such a run would hold its place in a pool for ever. The process of a run holds a lock (presence);
-a run whose lock is free is dead. A started run that no process announced is dead after some minutes
-without a change; runs that never start are left to Dagster's run monitoring, and so are runs of
-other code locations. Belongs here: finding dead runs, marking them failed. Finding in SQLite does
-not import Dagster, which takes seconds; marking needs an open instance.
+Such a run would hold its place in a pool permanently. `dagster/running/<process>.lock` in the home
+lists the runs of one process, one on each line, and is locked until that process ends, however it
+ends: a listed run whose lock is free is dead. A started run that no process announced is dead after
+some minutes without a change. Dagster's run monitoring handles runs that never start; runs of other
+code locations are left alone. This module imports Dagster only where it needs an instance.
 """
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+from uuid import uuid4
 
-from pipeline.runs.place import LOCATION, place_of
-from pipeline.runs.presence import forget, presence
-from pipeline.runs.store import (
-    REPOSITORY_TAG,
-    STATUSES_IN_PROGRESS,
-    RunInProgress,
-    runs_in_progress,
-)
+from pipeline.runs.place import REPOSITORY, REPOSITORY_TAG, place_of
+from warehouse.files.locks import try_lock
 from warehouse.home import Home
 
 if TYPE_CHECKING:
     import dagster as dg
 
 ANNOUNCED_WITHIN: Final = timedelta(minutes=5)
-"""A started run is announced within a second; one that is not by then has no process."""
+"""A run is announced within a second of its start; one that is not by then has no process."""
+FOLDER: Final = "running"
+_held: Final[dict[Path, IO[bytes]]] = {}
+"""The locks of this process, by home. They stay open, since a run still writes after its steps."""
 
 
-def dead_runs(
-    home: Home,
-    now: datetime | None = None,
-    *,
-    instance: "dg.DagsterInstance | None" = None,
-) -> list[RunInProgress]:
+@dataclass(frozen=True, slots=True)
+class DeadRun:
+    """A run without a process. `changed_at` is the time of its last change."""
+
+    run_id: str
+    job: str
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """The runs that processes announced: of living processes, and of ended ones."""
+
+    alive: frozenset[str]
+    ended: frozenset[str]
+
+
+def announce(home: Home, run_id: str) -> None:
+    """Record that this process executes a run, for as long as the process lives."""
+    folder = (home.dagster / FOLDER).resolve()
+    lock = _held.get(folder)
+    if lock is None or not Path(lock.name).exists():
+        lock = _held[folder] = _new_lock(folder)
+    lock.write(f"{run_id}\n".encode())
+    lock.flush()
+
+
+def read_presence(home: Home) -> Presence:
+    """Return the runs that have a living process, and those that had one."""
+    alive: set[str] = set()
+    ended: set[str] = set()
+    for path, lock in _locks(home):
+        (ended if try_lock(lock, shared=True) else alive).update(_runs_in(path))
+    return Presence(frozenset(alive), frozenset(ended - alive))
+
+
+def find_dead_runs(
+    home: Home, instance: "dg.DagsterInstance", now: datetime | None = None
+) -> list[DeadRun]:
     """Return the runs that no longer have a process; unannounced ones only with the time.
 
     In an instance that other homes or deployments may use, unannounced runs are never judged: only
-    Dagster knows what starts a run there. One without SQLite databases must be open.
-
-    Raises:
-        RunRecordsUnusable: the records can't be read.
+    Dagster knows what starts a run there.
     """
     # The records first: a run that ends in between is no longer in progress, and one that starts
     # in between is too young to be dead.
-    in_progress = _in_progress(home, instance)
-    seen = presence(home)
-    dead = [run for run in in_progress if run.run_id in seen.dead - seen.alive]
-    if now is None or not place_of(home).is_own:
-        return dead
-    announced = seen.dead | seen.alive
-    return dead + [
-        run
-        for run in in_progress
-        if run.run_id not in announced
-        and run.location == LOCATION
-        and run.status == "STARTED"
-        and now - run.changed_at > ANNOUNCED_WITHIN
-    ]
+    records = _in_progress(instance)
+    seen, is_own = read_presence(home), place_of(home).is_own
+    dead: list[DeadRun] = []
+    for record in records:
+        run, changed_at = record.dagster_run, record.update_timestamp.replace(tzinfo=UTC)
+        is_unannounced = (
+            now is not None
+            and is_own
+            and run.run_id not in seen.alive | seen.ended
+            and run.tags.get(REPOSITORY_TAG) == REPOSITORY
+            and run.status.value == "STARTED"
+            and now - changed_at > ANNOUNCED_WITHIN
+        )
+        if run.run_id in seen.ended or is_unannounced:
+            dead.append(DeadRun(run.run_id, run.job_name, changed_at))
+    return dead
 
 
 def fail_dead_runs(
     home: Home, instance: "dg.DagsterInstance", now: datetime | None = None
-) -> list[RunInProgress]:
-    """Mark dead runs as failed, and free their slots; return them.
-
-    Raises:
-        RunRecordsUnusable: the records can't be read.
-    """
-    dead = dead_runs(home, now, instance=instance)
-    for run in dead:
-        record = instance.get_run_by_id(run.run_id)
-        if record is not None and not record.is_finished:
+) -> list[DeadRun]:
+    """Mark dead runs as failed, and return them."""
+    dead = find_dead_runs(home, instance, now)
+    for found in dead:
+        run = instance.get_run_by_id(found.run_id)
+        if run is not None and not run.is_finished:
             instance.report_run_failed(
-                record, "Its process no longer exists: it was killed, or the machine stopped."
+                run, "Its process no longer exists: it was killed, or the machine stopped."
             )
-    in_progress = frozenset(run.run_id for run in _in_progress(home, instance))
-    _free_slots(home, instance, dead, in_progress)
-    forget(home, in_progress)
+    in_progress = {record.dagster_run.run_id for record in _in_progress(instance)}
+    for path, lock in _locks(home):
+        if try_lock(lock) and in_progress.isdisjoint(_runs_in(path)):
+            path.unlink(missing_ok=True)
     return dead
 
 
-def _in_progress(home: Home, instance: "dg.DagsterInstance | None") -> list[RunInProgress]:
-    if instance is None or place_of(home).databases is not None:
-        return runs_in_progress(home)
-    # Imported here, as the module says; an open instance has imported it.
-    import dagster as dg
-
-    statuses = [dg.DagsterRunStatus[name] for name in STATUSES_IN_PROGRESS]
-    return [
-        RunInProgress(
-            record.dagster_run.run_id,
-            record.dagster_run.job_name,
-            record.dagster_run.status.value,
-            record.update_timestamp.replace(tzinfo=UTC),
-            record.dagster_run.tags_for_storage().get(REPOSITORY_TAG, "").rpartition("@")[2],
-        )
-        for record in instance.get_run_records(dg.RunsFilter(statuses=statuses))
-    ]
-
-
-def names_of(dead: list[RunInProgress]) -> str:
+def describe_dead_runs(dead: list[DeadRun]) -> str:
     """Return the oldest of the runs, its start and the number of others as text."""
     first = min(dead, key=lambda run: run.changed_at)
     more = "" if len(dead) == 1 else f" and {len(dead) - 1} more"
@@ -110,17 +121,37 @@ def names_of(dead: list[RunInProgress]) -> str:
     )
 
 
-def _free_slots(
-    home: Home,
-    instance: "dg.DagsterInstance",
-    dead: Iterable[RunInProgress],
-    in_progress: frozenset[str],
-) -> None:
-    """Free the pool slots of dead runs; in the home's own instance, of all runs that ended."""
-    storage = instance.event_log_storage
-    ended = {run.run_id for run in dead}
-    if place_of(home).is_own:
-        # Steps of older versions took slots, which outlive their runs.
-        ended = storage.get_concurrency_run_ids() - in_progress
-    for run_id in ended:
-        storage.free_concurrency_slots_for_run(run_id)
+def _in_progress(instance: "dg.DagsterInstance") -> "list[dg.RunRecord]":
+    import dagster as dg
+
+    statuses = dg.DagsterRunStatus
+    started = [statuses.NOT_STARTED, statuses.STARTING, statuses.STARTED, statuses.CANCELING]
+    return list(instance.get_run_records(dg.RunsFilter(statuses=started)))
+
+
+def _new_lock(folder: Path) -> IO[bytes]:
+    folder.mkdir(parents=True, exist_ok=True)
+    while True:
+        path = folder / f"{os.getpid()}-{uuid4().hex}.lock"
+        lock = path.open("ab")
+        # Between the two lines another process may remove it as the lock of an ended one.
+        if try_lock(lock) and path.exists():
+            return lock
+        lock.close()
+
+
+def _locks(home: Home) -> Iterator[tuple[Path, IO[bytes]]]:
+    for path in sorted((home.dagster / FOLDER).glob("*.lock")):
+        try:
+            lock = path.open("rb")
+        except FileNotFoundError:
+            continue
+        with lock:
+            yield path, lock
+
+
+def _runs_in(path: Path) -> list[str]:
+    try:
+        return path.read_text("utf-8", "replace").split()
+    except FileNotFoundError:
+        return []

@@ -1,12 +1,11 @@
-"""Dagster's SQLite databases, read without Dagster: their damage, and the runs in progress.
+"""Dagster's SQLite databases, read without Dagster: their damage, and the daemon's heartbeats.
 
     dagster/history/runs.db          runs, and their status
     dagster/history/runs/index.db    events across runs; beside it a database for each run
     dagster/schedules/schedules.db   ticks of schedules and sensors
 
 They hold the history of runs and no data of the warehouse. An instance with another storage has
-none of them. Belongs here: reading them, setting damaged ones aside. Does not: creating them
-(instance), ending runs (dead_runs), where they are (place).
+none of them. Errors are sorted by SQLite's codes: a database is damaged, in use, or inaccessible.
 """
 
 import os
@@ -16,16 +15,19 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
 from pipeline.runs.place import place_of
-from pipeline.runs.store_faults import Kind, busy, fault_of, inaccessible
-from warehouse.errors import RunRecordsDamaged, RunRecordsUnusable
+from warehouse.errors import (
+    RunRecordsBusy,
+    RunRecordsDamaged,
+    RunRecordsInaccessible,
+    RunRecordsUnusable,
+)
+from warehouse.files.locks import holder, is_held
 from warehouse.home import Home
 from warehouse.sql import Statements
-
-SQL: Final = Statements(__package__)
 
 RUNS: Final = "history/runs.db"
 INDEX: Final = "history/runs/index.db"
@@ -36,28 +38,32 @@ STORES: Final[dict[str, frozenset[str]]] = {
     SCHEDULES: frozenset({"jobs", "instigators", "job_ticks"}),
 }
 """The databases, and the tables of a complete one."""
-STATUSES_IN_PROGRESS: Final = ("NOT_STARTED", "STARTING", "STARTED", "CANCELING")
-REPOSITORY_TAG: Final = ".dagster/repository"
-"""The tag of a run with repository@location."""
-PARTITION_TAG: Final = "dagster/partition"
-BACKFILL_TAG: Final = "dagster/backfill"
-"""Dagster's tags, of which its public API has no names."""
 BESIDE: Final = ("-wal", "-shm")
-_NOT_OURS: Final = "this user can't read and write it"
-_AS_ITS_OWNER: Final = (
-    "Run the command as the user who owns the home. If the file is this user's, `almanac doctor "
-    "--fix` makes it readable and writable"
-)
+_SQL: Final = Statements(__package__)
 _BUSY_S: Final = 10.0
-_WAY_OUT: Final = (
-    "It holds the history of runs and no data of the warehouse. `almanac doctor --fix` sets it "
-    "aside and makes a new one"
-)
+_NOT_OURS: Final = "this user can't read and write it"
+
+Kind = Literal["damaged", "busy", "machine", "unknown"]
+_KINDS: Final[dict[int, Kind]] = {
+    sqlite3.SQLITE_BUSY: "busy",
+    sqlite3.SQLITE_LOCKED: "busy",
+    sqlite3.SQLITE_PROTOCOL: "busy",
+    sqlite3.SQLITE_CORRUPT: "damaged",
+    sqlite3.SQLITE_NOTADB: "damaged",
+    sqlite3.SQLITE_FORMAT: "damaged",
+    sqlite3.SQLITE_FULL: "machine",
+    sqlite3.SQLITE_IOERR: "machine",
+    sqlite3.SQLITE_CANTOPEN: "machine",
+    sqlite3.SQLITE_READONLY: "machine",
+    sqlite3.SQLITE_PERM: "machine",
+    sqlite3.SQLITE_AUTH: "machine",
+    sqlite3.SQLITE_NOMEM: "machine",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A database that can't be used, and the reason.
+    """A database, or a folder of them, that can't be used, and the reason.
 
     Only the kind "damaged" means damage; with "busy" another program uses it, with "machine" the
     system denies access.
@@ -67,33 +73,43 @@ class Damage:
     what: str
     kind: Kind = "damaged"
 
+    @classmethod
+    def of(cls, path: Path, error: BaseException) -> "Damage":
+        """Return the damage that an error of SQLite, SQLAlchemy or the system means."""
+        found = getattr(error, "orig", None) or error
+        if isinstance(found, OSError):
+            return cls(path, found.strerror or str(found), "machine")
+        # The extended code has the primary one in its lowest byte.
+        code = getattr(found, "sqlite_errorcode", 0) & 0xFF
+        return cls(path, str(found), _KINDS.get(code, "unknown"))
+
     @property
     def is_unreadable(self) -> bool:
         """Whether this user may not read or write it; it may be sound."""
         return self.what == _NOT_OURS
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.what}. {_AS_ITS_OWNER if self.is_unreadable else _WAY_OUT}"
-
     def error(self, home: Home) -> RunRecordsUnusable:
-        """Return the error to raise."""
+        """Return the error to raise, which names the file and the next step."""
+        if self.is_unreadable:
+            return RunRecordsDamaged(
+                f"{self.path}: {self.what}. Run the command as the user who owns the home. If the "
+                "file is this user's, `almanac doctor --fix` makes it readable and writable"
+            )
         if self.kind == "busy":
-            return busy(home, self.path)
-        if self.kind == "machine" and not self.is_unreadable:
-            return inaccessible(self.path, self.what)
-        return RunRecordsDamaged(str(self))
-
-
-@dataclass(frozen=True, slots=True)
-class RunInProgress:
-    """A run that has started and not ended, by Dagster's records. `changed_at` is aware UTC."""
-
-    run_id: str
-    job: str
-    status: str
-    changed_at: datetime
-    location: str = ""
-    """The code location that executes it; empty for a run in a process of its own."""
+            return RunRecordsBusy(
+                f"{self.path}: a database is in use by {_users(home)} and did not become free in "
+                "time. It is not damaged, and finished work is kept. Run the command again later."
+            )
+        if self.kind == "machine":
+            return RunRecordsInaccessible(
+                f"{self.path}: a database can't be read or written: {self.what}. It may not be "
+                "damaged, and finished work is kept. Check that the disk has free space and that "
+                "this user may read and write there, then run the command again."
+            )
+        return RunRecordsDamaged(
+            f"{self.path}: {self.what}. It holds the history of runs and no data of the warehouse. "
+            "`almanac doctor --fix` sets it aside and makes a new one"
+        )
 
 
 def damages(home: Home, *, thorough: bool = False) -> list[Damage]:
@@ -107,13 +123,22 @@ def damages(home: Home, *, thorough: bool = False) -> list[Damage]:
     folder = place_of(home).databases
     if folder is None:
         return []
-    paths = [folder / name for name in STORES]
+    tables = {folder / name: tables for name, tables in STORES.items()}
     if thorough:
-        paths += [
-            path for path in sorted((folder / INDEX).parent.glob("*.db")) if path not in paths
-        ]
-    found = (_wrong(path, _tables_of(folder, path), thorough) for path in paths)
+        runs = sorted((folder / INDEX).parent.glob("*.db"))
+        tables = {path: frozenset({"event_logs"}) for path in runs} | tables
+    found = (_find_damage(path, wanted, thorough) for path, wanted in tables.items())
     return [damage for damage in found if damage is not None]
+
+
+def check(home: Home) -> None:
+    """Check the databases as a start needs them.
+
+    Raises:
+        RunRecordsUnusable: a database can't be used.
+    """
+    for damage in damages(home):
+        raise damage.error(home)
 
 
 def find_unmade(home: Home) -> list[Path]:
@@ -131,22 +156,6 @@ def find_unmade(home: Home) -> list[Path]:
     return unmade
 
 
-def _is_made(path: Path) -> bool:
-    with opened(path) as store:
-        named = {name for (name,) in _rows(store, "list_tables")}
-        return "alembic_version" in named and bool(_rows(store, "list_revisions"))
-
-
-def check(home: Home) -> None:
-    """Check the databases as a start needs them.
-
-    Raises:
-        RunRecordsUnusable: a database can't be used.
-    """
-    for damage in damages(home):
-        raise damage.error(home)
-
-
 def set_aside(damage: Damage, now: datetime) -> Path:
     """Rename a damaged database and its journals; return the new path of the database.
 
@@ -160,29 +169,6 @@ def set_aside(damage: Damage, now: datetime) -> Path:
     return damage.path.rename(aside)
 
 
-def runs_in_progress(home: Home) -> list[RunInProgress]:
-    """Return the runs that have started and not ended, by the SQLite databases.
-
-    None if there are no records yet, or the instance has another storage.
-
-    Raises:
-        RunRecordsUnusable: the records can't be read.
-    """
-    folder = place_of(home).databases
-    if folder is None or not (path := folder / RUNS).exists():
-        return []
-    try:
-        with opened(path) as store:
-            given = {"repository": REPOSITORY_TAG}
-            rows = store.execute(SQL["list_runs_in_progress"], given).fetchall()
-    except (sqlite3.Error, OSError) as error:
-        raise _damage_of(path, error).error(home) from error
-    return [
-        RunInProgress(run_id, job, status, instant(at), (label or "").rpartition("@")[2])
-        for run_id, job, status, at, label in rows
-    ]
-
-
 def daemon_heartbeats(home: Home) -> dict[str, datetime]:
     """Return when each part of Dagster's daemon last reported, by its type; SQLite only.
 
@@ -194,57 +180,10 @@ def daemon_heartbeats(home: Home) -> dict[str, datetime]:
         return {}
     try:
         with opened(path) as store:
-            return {kind: instant(at) for kind, at in _rows(store, "list_heartbeats")}
+            rows = _rows(store, "list_heartbeats")
     except (sqlite3.Error, OSError) as error:
-        raise _damage_of(path, error).error(home) from error
-
-
-def instant(text: str) -> datetime:
-    """Return an instant of Dagster's records, which are UTC without a zone."""
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
-
-
-def _tables_of(folder: Path, path: Path) -> frozenset[str]:
-    return STORES.get(path.relative_to(folder).as_posix(), frozenset({"event_logs"}))
-
-
-def _wrong(path: Path, tables: frozenset[str], thorough: bool) -> Damage | None:
-    """Return the damage of a database, None if it is sound or missing."""
-    if not path.exists() and not path.is_symlink():
-        return None
-    if not path.is_file():
-        return Damage(path, "it is not a file")
-    if not os.access(path, os.R_OK | os.W_OK):
-        return Damage(path, _NOT_OURS, "machine")
-    if not path.stat().st_size:
-        return Damage(path, "it is empty")
-    try:
-        with opened(path) as store:
-            what = _wrong_within(store, tables, thorough)
-    except (sqlite3.Error, OSError) as error:
-        return _damage_of(path, error)
-    return Damage(path, what) if what else None
-
-
-def _damage_of(path: Path, error: Exception) -> Damage:
-    """Return the damage that an error of a reading statement means."""
-    fault = fault_of(error)
-    # An error without a known code means that the schema is not the expected one.
-    return Damage(path, fault.text, "damaged" if fault.kind == "unknown" else fault.kind)
-
-
-def _wrong_within(store: sqlite3.Connection, tables: frozenset[str], thorough: bool) -> str:
-    if thorough:
-        result = _rows(store, "check_integrity")[0][0]
-        if result != "ok":
-            return str(result).splitlines()[-1]
-    missing = (tables | {"alembic_version"}) - {name for (name,) in _rows(store, "list_tables")}
-    if missing:
-        return f"it is incomplete: it has no table {min(missing)}"
-    revisions = _rows(store, "list_revisions")
-    if len(revisions) != 1:
-        return f"it has {len(revisions)} schema revisions, expected one"
-    return ""
+        raise Damage.of(path, error).error(home) from error
+    return {kind: datetime.fromisoformat(at).replace(tzinfo=UTC) for kind, at in rows}
 
 
 @contextmanager
@@ -255,5 +194,41 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
         yield store
 
 
+def _find_damage(path: Path, tables: frozenset[str], thorough: bool) -> Damage | None:
+    """Return the damage of a database, None if it is sound or missing."""
+    if not path.exists() and not path.is_symlink():
+        return None
+    if not path.is_file():
+        return Damage(path, "it is not a file")
+    if not os.access(path, os.R_OK | os.W_OK):
+        return Damage(path, _NOT_OURS, "machine")
+    try:
+        with opened(path) as store:
+            result = _rows(store, "check_integrity")[0][0] if thorough else "ok"
+            if result != "ok":
+                return Damage(path, str(result).splitlines()[-1])
+            named = {name for (name,) in _rows(store, "list_tables")}
+    except (sqlite3.Error, OSError) as error:
+        damage = Damage.of(path, error)
+        # A read without a known fault means that the schema is not the expected one.
+        return damage if damage.kind != "unknown" else Damage(path, damage.what)
+    missing = (tables | {"alembic_version"}) - named
+    return Damage(path, f"it is incomplete: it has no table {min(missing)}") if missing else None
+
+
+def _is_made(path: Path) -> bool:
+    with opened(path) as store:
+        named = {name for (name,) in _rows(store, "list_tables")}
+        return "alembic_version" in named and bool(_rows(store, "list_revisions"))
+
+
 def _rows(store: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:
-    return store.execute(SQL[name]).fetchall()
+    return store.execute(_SQL[name]).fetchall()
+
+
+def _users(home: Home) -> str:
+    """Return the other commands that use the home as text."""
+    locks = (home.state / "ui.lock", home.state / "run.lock")
+    found = (holder(lock) for lock in locks if is_held(lock))
+    users = [str(user) for user in found if user is not None and user.pid != os.getpid()]
+    return " and ".join(users) or "another program"

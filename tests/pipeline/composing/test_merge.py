@@ -12,7 +12,7 @@ from pipeline.build import build_definitions, build_resources
 from pipeline.configuration.types import SettingsError
 from pipeline.daily_run import phase_of
 from pipeline.instance import instance_of
-from pipeline.runs.presence import presence
+from pipeline.runs.dead_runs import read_presence
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.small_home import SmallHome
 from warehouse.clock import utc_now
@@ -125,7 +125,7 @@ def test_a_merged_run_publishes_and_stores_nothing_with_the_company(merged_home:
         }
     assert {f"almanac/{table.name}" for table in PUBLISHED} <= recorded
     # The process of a step is not that of the run, so it must not stand for it.
-    assert presence(Home(merged_home)).alive == frozenset()
+    assert read_presence(Home(merged_home)).alive == frozenset()
 
 
 def test_keys_renamed_from_outside_fail_and_nothing_succeeds_in_silence(merged_home: Path) -> None:

@@ -15,9 +15,8 @@ import dagster as dg
 
 from pipeline.instance import instance_of
 from pipeline.retention import OWNER_TAG
-from pipeline.runs.place import LOCATION
-from pipeline.runs.presence import announce
-from pipeline.runs.store import REPOSITORY_TAG
+from pipeline.runs.dead_runs import announce
+from pipeline.runs.place import LOCATION, REPOSITORY_TAG
 from warehouse.home import Home
 
 

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
 from time import sleep
@@ -23,10 +23,16 @@ from pipeline import instance as instance_module
 from pipeline.daily_run import RunSummary, run_day
 from pipeline.health.doctor import check_runs
 from pipeline.instance import instance_of, make_stores
+from pipeline.runs import place
 from pipeline.runs import store as run_store
-from pipeline.runs.dead_runs import ANNOUNCED_WITHIN, dead_runs, fail_dead_runs
-from pipeline.runs.presence import announce
-from pipeline.runs.store import INDEX, RUNS, STORES, check, damages, runs_in_progress
+from pipeline.runs.dead_runs import (
+    ANNOUNCED_WITHIN,
+    DeadRun,
+    announce,
+    fail_dead_runs,
+    find_dead_runs,
+)
+from pipeline.runs.store import INDEX, RUNS, STORES, check, damages
 from tests.pipeline import empty_stores
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.run_records import (
@@ -147,8 +153,8 @@ class TestMaking:
 
 def flipped(path: Path) -> None:
     held = bytearray(path.read_bytes())
-    for place in range(100, len(held), 97):
-        held[place] ^= 0xFF
+    for at in range(100, len(held), 97):
+        held[at] ^= 0xFF
     path.write_bytes(held)
 
 
@@ -317,17 +323,22 @@ class TestSoundDatabases:
         assert "doctor" not in str(caught.value)
 
 
+def dead(home: Home, now: datetime | None = None) -> list[DeadRun]:
+    with instance_of(home) as instance:
+        return find_dead_runs(home, instance, now)
+
+
 class TestDeadRuns:
     def test_a_run_whose_process_was_killed_is_dead_at_once_and_marked_failed(
         self, home: Home
     ) -> None:
         run_id = run_of(home)
         dies_with(home, run_id)
-        assert [run.run_id for run in dead_runs(home)] == [run_id]
+        assert [run.run_id for run in dead(home)] == [run_id]
         with instance_of(home) as instance:
             fail_dead_runs(home, instance)
         assert status_of(home, run_id) == "FAILURE"
-        assert dead_runs(home) == []
+        assert dead(home) == []
         assert list((home.dagster / "running").iterdir()) == []
 
     def test_a_run_with_a_living_process_is_never_failed(self, home: Home) -> None:
@@ -335,19 +346,20 @@ class TestDeadRuns:
         announce(home, run_id)
         with instance_of(home) as instance:
             assert fail_dead_runs(home, instance) == []
-        assert dead_runs(home, utc_now() + 2 * ANNOUNCED_WITHIN) == []
+        assert dead(home, utc_now() + 2 * ANNOUNCED_WITHIN) == []
         assert status_of(home, run_id) == "STARTED"
 
     def test_a_started_run_that_nobody_announced_is_dead_after_some_minutes(
         self, home: Home
     ) -> None:
         run_id = run_of(home)
-        (run,) = runs_in_progress(home)
-        late = run.changed_at + ANNOUNCED_WITHIN
-        assert dead_runs(home) == []
-        assert dead_runs(home, late) == []
+        with instance_of(home) as instance:
+            (record,) = instance.get_run_records()
+        late = record.update_timestamp.replace(tzinfo=UTC) + ANNOUNCED_WITHIN
+        assert dead(home) == []
+        assert dead(home, late) == []
         late += timedelta(seconds=1)
-        assert [run.run_id for run in dead_runs(home, late)] == [run_id]
+        assert [run.run_id for run in dead(home, late)] == [run_id]
         with instance_of(home) as instance:
             fail_dead_runs(home, instance, late)
         assert status_of(home, run_id) == "FAILURE"
@@ -356,7 +368,7 @@ class TestDeadRuns:
         run_of(home)
         with sqlite3.connect(home.dagster / RUNS) as store:
             store.execute("UPDATE runs SET status = 'STARTING'")
-        assert dead_runs(home, utc_now() + 10 * ANNOUNCED_WITHIN) == []
+        assert dead(home, utc_now() + 10 * ANNOUNCED_WITHIN) == []
 
     def test_doctor_never_fails_a_run_that_nobody_announced(
         self, home: Home, almanac: Almanac
@@ -383,7 +395,7 @@ class TestDeadRuns:
                 run_day(home, job, utc_now().date(), instance, RunSummary())
 
         assert exit_code(forked(work)) == -signal.SIGKILL
-        (run,) = dead_runs(home)
+        (run,) = dead(home)
         with instance_of(home) as instance:
             fail_dead_runs(home, instance)
         assert status_of(home, run.run_id) == "FAILURE"
@@ -410,22 +422,14 @@ class TestDeadRuns:
         with instance_of(home) as instance, pytest.raises(KeyboardInterrupt):
             run_day(home, job, utc_now().date(), instance, RunSummary())
 
-    def test_status_and_doctor_name_a_dead_run_and_doctor_fix_frees_its_slots(
-        self, home: Home, almanac: Almanac
-    ) -> None:
+    def test_doctor_names_a_dead_run_and_doctor_fix_marks_it_failed(self, home: Home) -> None:
         run_id = run_of(home)
-        with instance_of(home) as instance:
-            storage = instance.event_log_storage
-            storage.set_concurrency_slots("catalog", 1)
-            assert storage.claim_concurrency_slot("catalog", run_id, "step").is_claimed
         dies_with(home, run_id)
-        records, dead = check_runs(home, fix=False)
-        assert (records.holds, dead.holds) == (True, False)
-        assert run_id[:8] in dead.found
+        records, runs = check_runs(home, fix=False)
+        assert (records.holds, runs.holds) == (True, False)
+        assert run_id[:8] in runs.found
         assert all(run.holds for run in check_runs(home, fix=True))
         assert status_of(home, run_id) == "FAILURE"
-        with instance_of(home) as instance:
-            assert instance.event_log_storage.get_concurrency_run_ids() == set()
 
     def test_a_run_does_not_wait_for_the_slot_of_a_dead_run(self, home: Home) -> None:
         run_id = run_of(home)
@@ -520,6 +524,6 @@ class TestWaiting:
 
 
 def test_the_tags_of_runs_are_those_of_dagster() -> None:
-    assert run_store.PARTITION_TAG == tags.PARTITION_NAME_TAG
-    assert run_store.BACKFILL_TAG == tags.BACKFILL_ID_TAG
-    assert run_store.REPOSITORY_TAG == tags.REPOSITORY_LABEL_TAG
+    assert place.PARTITION_TAG == tags.PARTITION_NAME_TAG
+    assert place.BACKFILL_TAG == tags.BACKFILL_ID_TAG
+    assert place.REPOSITORY_TAG == tags.REPOSITORY_LABEL_TAG

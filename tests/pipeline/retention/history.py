@@ -11,7 +11,7 @@ import dagster as dg
 
 from pipeline.instance import instance_of
 from pipeline.retention import OWNER_TAG, Pruned, prune_home
-from pipeline.runs.store import REPOSITORY_TAG
+from pipeline.runs.place import REPOSITORY_TAG
 from tests.pipeline.homes_in_days import settings_of
 from warehouse.home import Home
 

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from pipeline.retention import OWNER_TAG
-from pipeline.runs.store import REPOSITORY_TAG
+from pipeline.runs.place import REPOSITORY_TAG
 from tests.pipeline.retention.history import (
     DEFINITIONS,
     LABEL,
