@@ -83,7 +83,7 @@ FLOORS = {
     "assets": (
         "feed_day layout",
         "metadata table_columns",
-        "checks landed polled",
+        "landed polled",
         "calendar",
         "changes",
         "published",

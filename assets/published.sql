@@ -1,4 +1,4 @@
--- Asset checks of the published tables: a query for each check. Each only reads.
+-- Asset checks of the change log and the published tables: a query for each check. Each only reads.
 
 -- name: check_event_keys
 -- Grain: one row, the number of event_id that occur more than once. Run twice: the same row.
