@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from starlette.types import ASGIApp
@@ -120,6 +120,7 @@ class FaultyPush:
 FIXED_KEYS: Final[Mapping[str, str]] = MappingProxyType({plan: f"sandbox-{plan}" for plan in PLANS})
 """The sandbox's fixed key of each plan: the one exception to random keys."""
 DEFAULT_SEED: Final = 1
+PartT = TypeVar("PartT")
 
 
 class Sandbox:
@@ -255,13 +256,12 @@ class Sandbox:
         self._wait(nothing_waits, within_s=within_s)
 
     def _wait(self, holds: Callable[[Outbox], bool], *, within_s: float) -> None:
-        if self._outbox is None:
-            raise RuntimeError("the sandbox is not started; use it as a context manager")
+        outbox = _started(self._outbox)
         deadline = time.monotonic() + within_s
         self._clock_moved()
-        while not holds(self._outbox):
+        while not holds(outbox):
             if time.monotonic() > deadline:
-                waiting = len(self._outbox.pending())
+                waiting = len(outbox.pending())
                 raise TimeoutError(
                     f"not within {within_s:g} s; at least {waiting} deliveries still wait"
                 )
@@ -287,9 +287,7 @@ class Sandbox:
     @property
     def service_dir(self) -> ServiceDir:
         """The folder of keys, endpoints and deliveries; made at the start."""
-        if self._dir is None:
-            raise RuntimeError("the sandbox is not started; use it as a context manager")
-        return self._dir
+        return _started(self._dir)
 
     def start(self) -> "Sandbox":
         """Listen. Raises HostingError when the port is taken."""
@@ -326,15 +324,11 @@ class Sandbox:
 
     @property
     def _running(self) -> HostedApp:
-        if self._hosted is None:
-            raise RuntimeError("the sandbox is not started; use it as a context manager")
-        return self._hosted
+        return _started(self._hosted)
 
     @property
     def _served(self) -> SandboxStore:
-        if self._store is None:
-            raise RuntimeError("the sandbox is not started; use it as a context manager")
-        return self._store
+        return _started(self._store)
 
     def _app(self, folder: ServiceDir, outbox: Outbox) -> ASGIApp:
         store = self._store = SandboxStore(self._world())
@@ -375,6 +369,12 @@ class Sandbox:
         """Wake the webhook sender, so that the changes of the new time are sent immediately."""
         if self._pusher is not None:
             self._pusher.wake()
+
+
+def _started(part: PartT | None) -> PartT:
+    if part is None:
+        raise RuntimeError("the sandbox is not started; use it as a context manager")
+    return part
 
 
 def _fixed_grants(export_interval_s: float) -> list[Grant]:

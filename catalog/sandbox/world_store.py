@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from operator import attrgetter
 from threading import Lock
 from typing import Final
 
@@ -174,27 +175,12 @@ def _is_major(event: TrueEvent) -> bool:
     return event.impact is not None and event.impact >= IMPACT_MAJOR
 
 
+_read_fields = attrgetter(*StoredEvent.__dataclass_fields__)
+
+
 def stored_event(event: TrueEvent) -> StoredEvent:
-    return StoredEvent(
-        event.id,
-        event.slug,
-        event.title,
-        event.description,
-        event.displayed_date,
-        event.date,
-        event.date_end,
-        event.date_type,
-        event.is_estimated,
-        event.categories,
-        event.coins,
-        event.impact,
-        event.impact_summary,
-        event.source_url,
-        event.snapshot_url,
-        event.last_verified_at,
-        event.created_at,
-        event.updated_at,
-    )
+    """Return an event of the world as the server stores it: the fields have the same names."""
+    return StoredEvent(*_read_fields(event))
 
 
 def _midnight(instant: datetime) -> datetime:

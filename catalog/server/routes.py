@@ -10,6 +10,7 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import AsyncIterator, Hashable, Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from email.utils import format_datetime
 from itertools import islice
@@ -193,18 +194,7 @@ def export_query(requested: EventsRequest, plan: Plan, now: datetime) -> EventQu
     """Return the query of the export: without bounds it is the plan's whole window."""
     whole = plan_window(plan, now)
     lower = whole.lower if requested.lower is None else requested.lower
-    bounded = EventsRequest(
-        limit=requested.limit,
-        cursor=None,
-        coins=requested.coins,
-        categories=requested.categories,
-        lower=lower,
-        upper=requested.upper,
-        keyword=requested.keyword,
-        impact_min=requested.impact_min,
-        sort_by=requested.sort_by,
-    )
-    return event_query(bounded, plan, now)
+    return event_query(replace(requested, lower=lower), plan, now)
 
 
 def _etag(identity: str, taken_at: datetime, query: EventQuery, plan: Plan) -> str:

@@ -345,16 +345,13 @@ class SharedLimiter(Limiter):
                 entry.state = emptied(entry.state, now, entry.now_ns)
 
     def resets_in_s(self) -> float | None:
-        """Return when the month ends, as last heard, in seconds; None if it isn't known."""
         left_s = self.ledger.peek().resets_at - self._clock().timestamp()
         return left_s if left_s > 0 else None
 
     def sent(self) -> int:
-        """Return the number of the last request; passed to `on_usage` with the next usage."""
         return self.ledger.peek().sent
 
     def available(self) -> int | None:
-        """Return how many requests this work may still send this month, None as for `left`."""
         state = self.ledger.peek()
         return state.available(self._share(state), self._clock().timestamp())
 
