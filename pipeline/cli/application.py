@@ -78,7 +78,8 @@ COMMANDS: Final = {
         "Start Dagster's schedules and sensors on the home, without the UI. `--check` is a probe.",
     ),
     "dagster": _place(
-        *("maintenance", "dagster_app"), "Record the contents of a home in a new Dagster instance."
+        *("maintenance", "dagster_app"),
+        "Prepare a home's Dagster instance, or record the contents of a home in a new one.",
     ),
     "sandbox": _place(
         *("sandbox", "sandbox"),

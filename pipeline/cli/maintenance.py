@@ -368,7 +368,25 @@ dagster_app = typer.Typer(no_args_is_help=True)
 
 @dagster_app.callback()
 def dagster() -> None:
-    """Record the contents of a home in a new Dagster instance."""
+    """Prepare a home's Dagster instance, or record the contents of a home in a new one."""
+
+
+@dagster_app.command()
+def prepare() -> None:
+    """Make the home's Dagster instance, and mark runs of killed processes as failed.
+
+    Run it before Dagster's own programs start on a home.
+    """
+    settings = read_settings()
+    home = locate_home(settings)
+    home.dagster.mkdir(parents=True, exist_ok=True)
+    from pipeline.instance import instance_of
+    from pipeline.runs.dead_runs import fail_dead_runs
+
+    with instance_of(home) as instance:
+        is_local = settings.executor == "in_process"
+        for run in fail_dead_runs(home, instance, utc_now() if is_local else None):
+            people.print(f"Run {run.run_id} was killed; it is marked failed.")
 
 
 @dagster_app.command()

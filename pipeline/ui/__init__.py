@@ -1,1 +1,1 @@
-"""Dagster's programs on a home: code server, daemon and web server, ended with their starter."""
+"""Dagster's programs on one machine: code server, daemon, web server; ended with their starter."""

@@ -1,262 +1,155 @@
-"""Dagster's own programs on a home: started together, ended together.
+"""Dagster's own programs on a home: started together, ended together, on one machine.
 
-Each runs under `attached`, which ends it with the process that started it, and holds a lock with
-its process id while it lives. The lock identifies an orphan: its id can't be another program's.
-No program is restarted here: if one exits, all end, and the supervisor of the command (systemd, a
-container) decides.
+They print to the standard error of their starter. No program is restarted: if one exits, all end,
+and the supervisor of the command (systemd, a container) decides. On servers, run the programs as
+separate services (deploy/).
 """
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from ipaddress import ip_address
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 from typing import IO, Final
 
 import httpx
+import msgspec
 import yaml
 
 from almanac.console import fail, warnings
-from pipeline.runs.place import place_of
-from pipeline.runs.store import check
-from pipeline.ui.alive import faults_of
-from pipeline.ui.attached import ATTACHED
-from pipeline.ui.logs import ProgramLog
-from pipeline.ui.names import (
-    CODE_SERVER,
-    DAEMON,
-    LOCATION,
-    MODULE,
-    WEBSERVER,
-    PagesAddress,
-    lock_of,
-)
-from warehouse.clock import utc_now
-from warehouse.errors import LockHeld, RunRecordsBusy, RunRecordsUnusable
-from warehouse.files.locks import holder, holder_text, is_held
+from pipeline.runs.place import LOCATION
+from warehouse.errors import LockHeld
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
+MODULE: Final = "pipeline.definitions"
 APPLICATION: Final = Path(__file__).parents[2]
+LOCK: Final = "programs.lock"
+"""Held by all programs of a home; its content is their process ids."""
 _WORKSPACE: Final = "almanac-workspace.yaml"
-_PREPARE: Final = "pipeline.ui.prepare"
+_SOCKET: Final = "code-server.socket"
+_SOCKET_PATH_MAX: Final = 100
+"""Linux allows 107 bytes for the path of a socket, macOS 103."""
 _START_S: Final = 120.0
-_STOP_DAEMON_S: Final = 3.0
-_STOP_S: Final = 8.5
-_KILLED_S: Final = 1.0
-_SILENT_AFTER_S: Final = 600
 _ORPHANS_S: Final = 10.0
-"""An orphan ends by itself within some seconds; after this time it is killed."""
-_LAST_LINES_S: Final = 0.5
-_LONGEST_LINE: Final = 1_000_000
-
-
-class Program:
-    """One of Dagster's programs, with all processes that it starts, and its log."""
-
-    def __init__(self, name: str, home: Home, arguments: Sequence[str], log: ProgramLog) -> None:
-        """`arguments` begin with what `attached` runs: a console script or a module."""
-        self.name = name
-        self.log = log
-        self._home = home
-        self._arguments = arguments
-        self._process: subprocess.Popen[bytes] | None = None
-        self._reader: threading.Thread | None = None
-        self._groups: set[int] = set()
-        """Groups of processes of it that may still live, earlier ones too: a run outlives it."""
-
-    def command(self) -> list[str]:
-        """Return what is executed; the environment is extended by `env`, since it is not read."""
-        folder = self._home.instance_folder.resolve()
-        return [
-            *("env", f"DAGSTER_HOME={folder}", f"ALMANAC_HOME={self._home.root.resolve()}"),
-            # Each arena of the allocator keeps memory for itself, and each thread has one else.
-            *("MALLOC_ARENA_MAX=2", "PYTHONUNBUFFERED=1"),
-            # Their logs are UTF-8, whatever the locale.
-            *("PYTHONUTF8=1", "PYTHONIOENCODING=utf-8:backslashreplace"),
-            f"DAGSTER_DAEMON_HEARTBEAT_TOLERANCE={_SILENT_AFTER_S}",
-            *(sys.executable, "-P", "-m", ATTACHED),
-            *(str(lock_of(self._home, self.name)), *self._arguments),
-        ]
-
-    def start(self) -> None:
-        """Start it, again if it ended."""
-        # In a session of its own, so that Ctrl-C reaches it once, from here. Its input is an empty
-        # pipe that closes when this process ends, however that happens.
-        self._process = subprocess.Popen(
-            self.command(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
-        self._groups.add(self._process.pid)
-        assert self._process.stdout is not None
-        self._reader = threading.Thread(
-            target=_copy, args=(self._process.stdout, self.log), name=self.name, daemon=True
-        )
-        self._reader.start()
-
-    @property
-    def pid(self) -> int | None:
-        return None if self._process is None else self._process.pid
-
-    @property
-    def ended(self) -> bool:
-        """Whether it was started and has ended."""
-        if self._process is None or self._process.poll() is None:
-            return False
-        self._groups = {group for group in self._groups if _lives(group)}
-        return True
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether none of its processes is left."""
-        return (self._process is None or self.ended) and not self._groups
-
-    def how_it_ended(self) -> str:
-        """Return how it ended, with the last line that it printed."""
-        assert self._process is not None
-        if self._reader is not None:
-            self._reader.join(_LAST_LINES_S)
-        code = self._process.returncode
-        how = (
-            f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        )
-        line = self.log.last_line or "it printed nothing"
-        return f"{self.name} {how}: {line} (full log in {self.log.path})"
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to all of its processes."""
-        if self._process is not None:
-            self._process.poll()
-        for group in self._groups:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, number)
-
-    def wait(self, until: float) -> bool:
-        """Wait until none of its processes is left, or until an instant of `monotonic`.
-
-        A poll is in a session of its own and ends after its starter, so its part of the output is
-        waited for, too: that is open for as long as a process has it.
-        """
-        while not self.is_gone:
-            if monotonic() > until:
-                return False
-            sleep(0.05)
-        if self._reader is None:
-            return True
-        self._reader.join(max(_LAST_LINES_S, until - monotonic()))
-        return not self._reader.is_alive()
-
-
-def _lives(group: int) -> bool:
-    """Whether a group of processes has a member."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _copy(output: IO[bytes], log: ProgramLog) -> None:
-    """Copy what a program prints into its log until it ends; it never waits for its reader."""
-    is_reported = False
-    with output:
-        while line := output.readline(_LONGEST_LINE):
-            try:
-                log.write(line)
-            except OSError as error:
-                if not is_reported:
-                    is_reported = True
-                    warnings.print(
-                        f"almanac: {log.path} can't be written ({error.strerror}): lines of this "
-                        "log are lost until it can be. Nothing else is affected.",
-                        soft_wrap=True,
-                    )
-
-
-def end_orphans(home: Home) -> None:
-    """Wait until the programs of a killed starter have ended; kill those that do not.
-
-    The caller must hold the lock of `almanac ui`, so that any living program is an orphan.
-
-    Raises:
-        LockHeld: a program lives that may not be an orphan of this machine, or can't be killed.
-    """
-    for name in (WEBSERVER, DAEMON, CODE_SERVER):
-        lock = lock_of(home, name)
-        if _free_within(_ORPHANS_S, lock):
-            continue
-        left = holder(lock)
-        if left is not None and left.is_the_process_here:
-            warnings.print(
-                f"Stopping {name} (pid {left.pid}), which an earlier almanac ui left running."
-            )
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(left.pid, signal.SIGKILL)
-            if _free_within(_ORPHANS_S, lock):
-                continue
-        raise LockHeld(
-            f"{name} of another `almanac ui` still runs on this home: {holder_text(lock)} holds "
-            f"{lock}. It can't be stopped from here: it runs on another host, in another "
-            "container, or as another user. Nothing was started. Stop it there, then start this "
-            "one again."
-        )
-
-
-def _free_within(seconds: float, lock: Path) -> bool:
-    give_up_at = monotonic() + seconds
-    while is_held(lock):
-        if monotonic() > give_up_at:
-            return False
-        sleep(0.1)
-    return True
-
+"""Programs end within some seconds after their starter was killed."""
+_STOP_CLIENTS_S: Final = 3.0
+_STOP_S: Final = 8.5
 
 Stopped = Callable[[float], bool]
 """Waits so many seconds, or until a signal; returns whether one came."""
 
 
+class WebAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """The address of the UI, its other names, and whether it can change anything."""
+
+    host: str
+    port: int
+    path_prefix: str = ""
+    known_as: Sequence[str] = ()
+    read_only: bool = False
+
+    @property
+    def url(self) -> str:
+        """The URL of the UI; an IPv6 host is in brackets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{self.path_prefix}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only programs of this machine reach the UI."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def options(self) -> list[str]:
+        """The options of `pipeline.ui.webserver`."""
+        return [
+            *(f"--host={self.host}", f"--port={self.port}", f"--path-prefix={self.path_prefix}"),
+            *(f"--known-as={name}" for name in self.known_as),
+            *(["--read-only"] if self.read_only else []),
+        ]
+
+
+def serve_dagster(
+    home: Home,
+    address: WebAddress | None,
+    log_format: str,
+    stopped: Stopped,
+    announce: Callable[[], None],
+) -> None:
+    """Run Dagster's programs until a signal; without an address, there is no web server.
+
+    Raises:
+        LockHeld: programs of another starter run on this home.
+        Exit: a program could not be started or exited; the reason is printed.
+    """
+    home.dagster.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        lock = held.enter_context(_hold_lock(home))
+        _prepare(home)
+        path = held.enter_context(socket_path(home))
+        programs = DagsterPrograms(home, lock, stopped)
+        held.callback(programs.stop)
+        code_server = ["dagster", *code_server_arguments(path), "--log-format", log_format]
+        programs.start("the code server", code_server, lambda: _listens(path))
+        files = [word for file in write_workspace(home, path) for word in ("--workspace", file)]
+        # Only now: a daemon without a code server would fail an open backfill.
+        daemon = ["dagster-daemon", "run", *files, "--log-format", log_format]
+        programs.start("dagster-daemon", daemon)
+        if address is not None:
+            server = ["pipeline.ui.webserver", *address.options, *files]
+            programs.start("the web server", server, lambda: _answers(address.url))
+        announce()
+        programs.watch()
+
+
 class DagsterPrograms:
-    """The code server, the daemon and maybe the web server of one home."""
+    """The running programs of one home, each with all processes that it starts."""
 
-    def __init__(
-        self, home: Home, code_server: Program, clients: Sequence[Program], stopped: Stopped
+    def __init__(self, home: Home, lock: IO[bytes], stopped: Stopped) -> None:
+        self._home, self._lock, self._stopped = home, lock, stopped
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(
+        self, name: str, arguments: Sequence[str], is_ready: Callable[[], bool] | None = None
     ) -> None:
-        """`clients` are the programs that need the code server, the daemon first."""
-        self._home = home
-        self._code_server = code_server
-        self._clients = clients
-        self._programs = [code_server, *clients]
-        self._stopped = stopped
-
-    def start(self, socket_path: Path, pages: PagesAddress | None) -> bool:
-        """Start all; return whether they answer, or a signal came before.
-
-        The daemon starts once the code server answers: it would fail an open backfill otherwise.
+        """Start a program, and wait until it is ready or a signal comes.
 
         Raises:
-            Exit: a program ended or did not answer; the reason is printed.
+            Exit: a program ended, or is not ready in time; the reason is printed.
         """
-        give_up_at = monotonic() + _START_S
-        self._code_server.start()
-        if not self._wait_until(lambda: _listens(socket_path), "code server", give_up_at):
-            return False
-        for program in self._clients:
-            program.start()
-        return self._wait_until(
-            lambda: self._daemon_reports() and (pages is None or _answer(pages)),
-            "Dagster" if pages is None else f"Dagster on {pages.url}",
-            give_up_at,
+        folder, root = self._home.instance_folder.resolve(), self._home.root.resolve()
+        # In a session of its own, so that Ctrl-C reaches it once, from here. Its input is an empty
+        # pipe that closes when this process ends. Logs are UTF-8, whatever the locale.
+        command = [
+            *("env", f"DAGSTER_HOME={folder}", f"ALMANAC_HOME={root}", "PYTHONUNBUFFERED=1"),
+            *("PYTHONUTF8=1", "PYTHONIOENCODING=utf-8:backslashreplace", "MALLOC_ARENA_MAX=2"),
+            *(sys.executable, "-P", "-m", "pipeline.ui.attached", *arguments),
+        ]
+        self._running[name] = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=sys.stderr.fileno(),
+            start_new_session=True,
+            pass_fds=(self._lock.fileno(),),
         )
+        self._lock.write(f"{self._running[name].pid} ".encode())
+        self._lock.flush()
+        give_up_at = monotonic() + _START_S
+        while is_ready is not None and not is_ready() and not self._stopped(0.2):
+            self._fail_if_ended()
+            if monotonic() > give_up_at:
+                fail(f"{name} did not respond within {_START_S:g} s")
 
     def watch(self) -> None:
         """Watch the programs until a signal comes.
@@ -268,86 +161,107 @@ class DagsterPrograms:
             self._fail_if_ended()
 
     def stop(self) -> None:
-        """End all programs and what they started: in at most ten seconds."""
-        began = monotonic()
-        # First what starts runs, then the runs themselves, which journal what they pulled.
-        for program in self._clients:
-            program.signal(signal.SIGTERM)
-        for program in self._clients:
-            program.wait(began + _STOP_DAEMON_S)
-        for program in self._programs:
-            program.signal(signal.SIGTERM)
-        for program in self._programs:
-            if not program.wait(began + _STOP_S):
-                program.log.say(f"{program.name} did not end in time: killed", level="warning")
-                program.signal(signal.SIGKILL)
-                program.wait(began + _STOP_S + _KILLED_S)
+        """End all programs and their runs in at most ten seconds.
 
-    def _wait_until(self, ready: Callable[[], bool], what: str, give_up_at: float) -> bool:
-        while not self._stopped(0.2):
-            self._fail_if_ended()
-            if ready():
-                return True
-            if monotonic() > give_up_at:
-                fail(f"{what} did not respond within {_START_S:g} s")
-        return False
+        First the programs that start runs, then the runs, which journal the pulled pages.
+        """
+        began = monotonic()
+        clients, everything = list(self._running)[1:], list(self._running)
+        for names, seconds in ((clients, _STOP_CLIENTS_S), (everything, _STOP_S)):
+            for name in names:
+                self._signal(name, signal.SIGTERM)
+            while any(map(self._lives, names)) and monotonic() - began < seconds:
+                sleep(0.05)
+        for name in filter(self._lives, everything):
+            warnings.print(f"almanac: {name} did not end in time and was killed")
+            self._signal(name, signal.SIGKILL)
+            self._running[name].wait()
+
+    def _lives(self, name: str) -> bool:
+        """Whether a process of a program's group lives: a run outlives its code server."""
+        self._running[name].poll()
+        return self._signal(name, 0)
+
+    def _signal(self, name: str, number: int) -> bool:
+        try:
+            os.killpg(self._running[name].pid, number)
+        except ProcessLookupError:
+            return False
+        return True
 
     def _fail_if_ended(self) -> None:
-        for program in self._programs:
-            if program.ended:
-                fail(program.how_it_ended())
-
-    def _daemon_reports(self) -> bool:
-        # Another storage than SQLite can only be read with Dagster, which takes seconds to import.
-        if place_of(self._home).databases is None:
-            return True
-        with suppress(RunRecordsBusy):
-            return not faults_of(self._home, utc_now())
-        return False
+        for name, process in self._running.items():
+            if (code := process.poll()) is not None:
+                how = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
+                fail(f"{name} ended {how}: its reason is above. The other programs are ended, too.")
 
 
-def code_server_arguments(socket_path: Path, log_format: str) -> list[str]:
-    """Return the arguments of Dagster's code server of the application."""
+@contextmanager
+def _hold_lock(home: Home) -> Iterator[IO[bytes]]:
+    """Hold the lock that the programs inherit: it is free once the last of them has ended."""
+    path = home.dagster / LOCK
+    with path.open("a+b") as lock:
+        give_up_at = monotonic() + _ORPHANS_S
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if monotonic() > give_up_at:
+                pids = path.read_text().strip()
+                raise LockHeld(
+                    f"Dagster's programs of another `almanac ui` still run on this home (process "
+                    f"ids {pids}). Nothing was started. End them, then start this one again."
+                )
+            sleep(0.1)
+        lock.truncate(0)
+        yield lock
+
+
+def _prepare(home: Home) -> None:
+    """Make the Dagster instance, in a process of its own: Dagster takes much memory.
+
+    Raises:
+        Exit: it can't be used; the reason is printed.
+    """
+    program = [sys.executable, "-P", "-m", "pipeline", "dagster", "prepare"]
+    done = subprocess.run(["env", f"ALMANAC_HOME={home.root}", *program], check=False)
+    if done.returncode:
+        fail("Dagster was not started: its reason is above")
+
+
+def code_server_arguments(path: Path) -> list[str]:
+    """Return the arguments of `dagster` for the application's code server at a socket."""
     return [
-        *("dagster", "api", "grpc", "--socket", str(socket_path)),
-        *("--module-name", MODULE, "--location-name", LOCATION),
-        *("--log-format", log_format),
-        # Dagster takes the first folder from the path, which may be that of the application,
-        # and the folder of the caller must have no say in what is imported.
+        *("api", "grpc", "--socket", str(path), "--module-name", MODULE),
+        *("--location-name", LOCATION, "--use-python-environment-entry-point"),
+        # Otherwise the caller's folder has a say in what is imported.
         *("--working-directory", str(APPLICATION)),
-        "--use-python-environment-entry-point",
     ]
 
 
-def write_workspace(home: Home, socket_path: Path) -> list[str]:
+@contextmanager
+def socket_path(home: Home) -> Iterator[Path]:
+    """Yield the path of the code server's socket: in the home, or in a short temporary folder."""
+    path = home.dagster.resolve() / _SOCKET
+    if len(os.fsencode(path)) <= _SOCKET_PATH_MAX:
+        yield path
+        return
+    with TemporaryDirectory(prefix="almanac-", dir="/tmp") as folder:
+        yield Path(folder) / _SOCKET
+
+
+def write_workspace(home: Home, path: Path) -> list[str]:
     """Write the workspace file of the home's code server; return the files to load, in order.
 
     A `workspace.yaml` in the folder of the Dagster instance adds code locations. It is read, never
     written; of two locations with one name Dagster takes the last one.
     """
-    server = {"socket": str(socket_path), "location_name": LOCATION}
+    server = {"socket": str(path), "location_name": LOCATION}
     text = yaml.safe_dump({"load_from": [{"grpc_server": server}]}, sort_keys=False)
     Storage(home.dagster).put(_WORKSPACE, text.encode())
     others = home.instance_folder.resolve() / "workspace.yaml"
     own = home.dagster.resolve() / _WORKSPACE
-    return [str(path) for path in (others, own) if path.exists()]
-
-
-def prepare(home: Home) -> None:
-    """Make the databases of the instance; damaged ones are named before a process is started.
-
-    Raises:
-        Exit: they can't be used; the reason is printed.
-    """
-    try:
-        check(home)
-    except RunRecordsUnusable as error:
-        fail(str(error))
-    command = ["env", f"ALMANAC_HOME={home.root}", sys.executable, "-P", "-m", _PREPARE]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        fail(lines[-1] if lines else f"{_PREPARE} ended with code {done.returncode}")
+    return [str(file) for file in (others, own) if file.exists()]
 
 
 def _listens(path: Path) -> bool:
@@ -360,9 +274,9 @@ def _listens(path: Path) -> bool:
     return True
 
 
-def _answer(pages: PagesAddress) -> bool:
+def _answers(url: str) -> bool:
     try:
-        httpx.get(f"{pages.url}/server_info", timeout=5, trust_env=False).raise_for_status()
+        httpx.get(f"{url}/server_info", timeout=5, trust_env=False).raise_for_status()
     except httpx.HTTPError:
         return False
     return True

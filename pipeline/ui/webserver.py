@@ -3,9 +3,8 @@
     python -m pipeline.ui.webserver --workspace FILE [options]
 
 The UI can launch and delete runs and needs no key, so requests from other sites are refused.
-Dagster's own `dagster-webserver` program has no place for a middleware: this module builds the
-same application. The two private imports are the only ones that the programs need. They can go
-when Dagster has a place for middleware (dagster-io/dagster#2219, open as of 1.13).
+`dagster-webserver` has no place for a middleware: this module builds the same application. The
+private import can go when it has one (dagster-io/dagster#2219, open as of 1.13).
 """
 
 import argparse
@@ -16,14 +15,13 @@ from typing import Final
 
 import uvicorn
 from dagster import DagsterInstance
-from dagster._core.workspace.context import WorkspaceProcessContext
-from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster._core.workspace import context, load_target
 from dagster_webserver.app import create_app_from_workspace_process_context
 from dagster_webserver.version import __version__
 from starlette.types import ASGIApp
 
 from catalog.server.request_guard import RequestGuard, RequestRules
-from pipeline.ui.names import PagesAddress
+from pipeline.ui.programs import WebAddress
 
 GRAPHQL: Final = "/graphql"
 _LIVE_DATA_MS: Final = 2000
@@ -54,13 +52,13 @@ def main() -> None:
     parser.add_argument("--known-as", action="append", default=[])
     parser.add_argument("--read-only", action="store_true")
     given = parser.parse_args()
-    address = PagesAddress(host=given.host, port=given.port, path_prefix=given.path_prefix)
+    address = WebAddress(host=given.host, port=given.port, path_prefix=given.path_prefix)
     with (
         _listen(address) as listening,
         DagsterInstance.get() as instance,
-        WorkspaceProcessContext(
+        context.WorkspaceProcessContext(
             instance,
-            WorkspaceFileTarget(given.workspace),
+            load_target.WorkspaceFileTarget(given.workspace),
             version=__version__,
             read_only=given.read_only,
         ) as workspace,
@@ -77,7 +75,7 @@ def main() -> None:
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def _listen(address: PagesAddress) -> socket.socket:
+def _listen(address: WebAddress) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         return socket.create_server((address.host, address.port), family=family, backlog=2048)

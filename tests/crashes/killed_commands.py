@@ -17,12 +17,18 @@ import httpx
 
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.sandbox_clock import SandboxClock
-from pipeline.ui.names import CODE_SERVER, DAEMON, lock_of
 from tests.crashes.tables import Digests, published
 from tests.free_ports import free_port
-from tests.pipeline.automation.daemon import Pages, programs_on, wait_for
+from tests.pipeline.automation.daemon import (
+    CODE_SERVER,
+    DAEMON,
+    Pages,
+    log_of,
+    pid_of,
+    programs_on,
+    wait_for,
+)
 from tests.test_cli import ALMANAC, environment
-from warehouse.files.locks import holder
 from warehouse.home import Home
 
 COINS: Final = "ethereum"
@@ -155,7 +161,7 @@ def kill_ui(killer: Killer, number: int) -> None:
     """Kill one process of `almanac ui` during a run; the next `ui` must work."""
     port = free_port()
     day = max(Home(killer.home).landing.days()).isoformat()
-    process = killer.start("ui", "--json", "--port", str(port))
+    process = start_ui(killer, port)
     try:
         pages = wait_until_started(process)
         run_id = pages.materialise(ASSET, day)
@@ -171,14 +177,14 @@ def kill_ui(killer: Killer, number: int) -> None:
                 os.kill(worker, signalled)
             wait_for(lambda: ended(pages, run_id), seconds=60)
         else:
-            os.kill(pid_of(killer, victim), signalled)
+            os.kill(pid_of(killer.home, victim), signalled)
         if victim == "run":
             process.send_signal(signalled)
         process.wait(ENDS_WITHIN_S)
     finally:
         if process.poll() is None:
             end(process)
-    restarted = killer.start("ui", "--json", "--port", str(port))
+    restarted = start_ui(killer, port)
     try:
         pages = wait_until_started(restarted)
         wait_for(lambda: ended(pages, run_id), seconds=60)
@@ -192,12 +198,25 @@ def kill_ui(killer: Killer, number: int) -> None:
     assert not programs_on(killer.home)
 
 
+def start_ui(killer: Killer, port: int) -> subprocess.Popen[str]:
+    """Start `almanac ui`, with its logs in a file: a pipe would fill."""
+    return subprocess.Popen(
+        [*ALMANAC, "ui", "--json", "--port", str(port)],
+        cwd=killer.home.parent,
+        env=killer.env,
+        stdout=subprocess.PIPE,
+        stderr=log_of(killer.home).open("ab"),
+        text=True,
+        start_new_session=True,
+    )
+
+
 def wait_until_started(process: subprocess.Popen[str]) -> Pages:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        output = process.communicate(timeout=_STARTS_WITHIN_S)
-        raise AssertionError(f"almanac ui did not come up: {output}")
+        process.wait(_STARTS_WITHIN_S)
+        raise AssertionError("almanac ui did not come up; its log says why")
     return Pages(json.loads(line)["address"])
 
 
@@ -207,8 +226,3 @@ def ended(pages: Pages, run_id: str) -> str | None:
         status = pages.run_status(run_id)
         return status if status in ("SUCCESS", "FAILURE", "CANCELED") else None
     return None
-
-
-def pid_of(killer: Killer, program: str) -> int:
-    found = holder(lock_of(Home(killer.home), program))
-    return 0 if found is None else found.pid

@@ -15,6 +15,7 @@ import yaml
 
 from pipeline.configuration.push import DEFAULT_PORT
 from pipeline.receiver.app import HEALTH_PATH
+from pipeline.runs.place import LOCATION
 from pipeline.settings import described
 from tests.deploy.page import DEPLOY, parse
 from tests.hangs import HANGS_AFTER_S
@@ -52,22 +53,24 @@ def unit(path: Path) -> RawConfigParser:
 
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Yield each command of `almanac` in the files, with the name of its file."""
-    pod = manifests()["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]
-    yield "kubernetes", pod["args"]
+    pod = manifests()["StatefulSet"]["spec"]["template"]["spec"]
+    yield "kubernetes", pod["initContainers"][0]["args"]
     for probe in ("startupProbe", "livenessProbe"):
-        yield "kubernetes", pod[probe]["exec"]["command"][1:]
+        yield "kubernetes", pod["containers"][1][probe]["exec"]["command"][1:]
     (receiver,) = pushed()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
     yield "kubernetes", receiver["args"]
     for service in COMPOSE["services"].values():
-        yield "compose", service["command"]
-        if service["healthcheck"]["test"][1] == "almanac":
-            yield "compose", service["healthcheck"]["test"][2:]
+        if "entrypoint" not in service:
+            yield "compose", service["command"]
+        if "almanac" in (test := service["healthcheck"].get("test", [])):
+            yield "compose", test[2:]
     for given in re.findall(r"^(?:CMD|HEALTHCHECK.* CMD) (\[.*\])", CONTAINERFILE, re.MULTILINE):
         yield "Containerfile", [word for word in json.loads(given) if word != "almanac"]
     for path in UNITS:
-        words = shlex.split(unit(path)["Service"]["ExecStart"])
-        if words[0].endswith("/bin/almanac"):
-            yield path.name, words[1:]
+        for name in ("ExecStartPre", "ExecStart"):
+            words = shlex.split(unit(path)["Service"].get(name, "x"))
+            if words[0].endswith("/bin/almanac"):
+                yield path.name, words[1:]
 
 
 def test_every_command_of_the_files_exists() -> None:
@@ -101,7 +104,8 @@ def test_the_image_gets_no_file_but_what_runs() -> None:
     assert all((ROOT / name).exists() for name in allowed)
     assert allowed == {
         *("almanac", "application", "assets", "catalog", "pipeline", "resources", "warehouse"),
-        *("deploy/backup", "requirements.lock", "requirements-setup.lock"),
+        *("deploy/backup", "deploy/workspace.yaml"),
+        *("requirements.lock", "requirements-setup.lock"),
         *("LICENSE", "README.md", "pyproject.toml"),
     }
 
@@ -110,27 +114,30 @@ def test_the_pod_is_the_only_writer_and_has_no_rights() -> None:
     found = manifests()
     stateful = found["StatefulSet"]["spec"]
     pod = stateful["template"]["spec"]
-    (container,) = pod["containers"]
+    containers = [*pod["initContainers"], *pod["containers"]]
+    assert [container["name"] for container in pod["containers"]] == ["almanac", "daemon", "web"]
     (claim,) = stateful["volumeClaimTemplates"]
     assert stateful["replicas"] == 1
     assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
     assert pod["securityContext"]["runAsNonRoot"]
     assert pod["securityContext"]["runAsUser"] == USER
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    for container in containers:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"cpu", "memory"} == container["resources"]["limits"].keys()
+        mounts = {mount["name"] for mount in container["volumeMounts"]}
+        assert mounts == {volume["name"] for volume in pod["volumes"]} | {claim["metadata"]["name"]}
     assert pod["terminationGracePeriodSeconds"] > 10, "the programs end within 10 s"
-    assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
-    assert {"cpu", "memory"} == container["resources"]["limits"].keys()
+    for container in pod["containers"]:
+        assert {"startupProbe", "livenessProbe"} <= container.keys()
     labels = stateful["template"]["metadata"]["labels"]
     assert labels == stateful["selector"]["matchLabels"]
     assert labels == found["Service"]["spec"]["selector"]
     assert labels == found["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]
     assert set(found["ConfigMap"]["data"]) <= SETTINGS
-    mounts = {mount["name"] for mount in container["volumeMounts"]}
-    assert mounts == {volume["name"] for volume in pod["volumes"]} | {claim["metadata"]["name"]}
 
 
 def test_the_customisation_names_every_manifest() -> None:
@@ -142,10 +149,8 @@ def test_the_customisation_names_every_manifest() -> None:
 def test_the_receiver_is_a_container_of_the_one_pod_and_answers_probes() -> None:
     base, added = manifests(), pushed()
     pod = added["StatefulSet"]["spec"]["template"]["spec"]
-    (receiver,), (daemon,) = (
-        pod["containers"],
-        base["StatefulSet"]["spec"]["template"]["spec"]["containers"],
-    )
+    (receiver,) = pod["containers"]
+    daemon = base["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]
     assert "replicas" not in added["StatefulSet"]["spec"], "one pod, so one receiver"
     assert receiver["securityContext"] == daemon["securityContext"]
     assert receiver["image"] == daemon["image"]
@@ -190,7 +195,7 @@ def test_the_customisation_with_push_has_both_containers(tmp_path: Path) -> None
     (stateful,) = [found for found in documents if found["kind"] == "StatefulSet"]
     template = stateful["spec"]["template"]
     containers = {container["name"]: container for container in template["spec"]["containers"]}
-    assert containers.keys() == {"almanac", "receiver"}
+    assert containers.keys() == {"almanac", "daemon", "web", "receiver"}
     assert len({container["image"] for container in containers.values()}) == 1
     assert "almanac" in template["metadata"]["annotations"].values(), "for `kubectl exec`"
     assert sum(found["kind"] == "NetworkPolicy" for found in documents) == 2
@@ -216,9 +221,43 @@ def test_the_units_share_account_and_limits_and_one_writer() -> None:
     assert common["User"] == "almanac"
     assert common["ProtectSystem"] == "strict"
     assert {path.name for path in UNITS} == {
-        f"almanac-{name}.service" for name in ("backup", "daemon", "receive", "ui", "watch")
+        f"almanac-{name}.service"
+        for name in ("backup", "code", "daemon", "receive", "watch", "web")
     }
-    for named, other in (("ui", "daemon"), ("daemon", "ui")):
-        parsed = unit(DEPLOY / "systemd" / f"almanac-{named}.service")
-        assert parsed["Unit"]["Conflicts"] == f"almanac-{other}.service"
-        assert int(parsed["Service"]["TimeoutStopSec"]) > 10, "the programs end within 10 s"
+    for name in ("code", "daemon", "web"):
+        parsed = unit(DEPLOY / "systemd" / f"almanac-{name}.service")
+        assert int(parsed["Service"]["TimeoutStopSec"]) > 10, "runs end within 10 s"
+    assert unit(DEPLOY / "systemd" / "almanac-daemon.service")["Unit"]["Requires"] == (
+        "almanac-code.service"
+    )
+
+
+OFFICIAL = (
+    *(("dagster api grpc", "code", "code", "almanac"), ("dagster-daemon run", *["daemon"] * 3)),
+    ("pipeline.ui.webserver", *["web"] * 3),
+)
+
+
+@pytest.mark.parametrize(("program", "unit_name", "service", "container"), OFFICIAL)
+def test_each_program_of_dagster_is_a_service_of_its_own(
+    program: str, unit_name: str, service: str, container: str
+) -> None:
+    assert (
+        program in unit(DEPLOY / "systemd" / f"almanac-{unit_name}.service")["Service"]["ExecStart"]
+    )
+    composed = COMPOSE["services"][service]
+    assert program in " ".join([*composed["entrypoint"], *composed["command"]])
+    pod = manifests()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    (found,) = [each for each in pod if each["name"] == container]
+    assert program in " ".join([*found["command"], *found["args"]])
+
+
+def test_the_workspaces_name_the_code_servers_of_the_services() -> None:
+    (server,) = _read(DEPLOY / "workspace.yaml")["load_from"]
+    grpc = server["grpc_server"]
+    assert grpc == {"host": {"env": "CODE_HOST"}, "port": 4000, "location_name": LOCATION}
+    assert str(grpc["port"]) in COMPOSE["services"]["code"]["command"]
+    assert COMPOSE["services"]["daemon"]["environment"]["CODE_HOST"] == "code"
+    (server,) = _read(DEPLOY / "systemd" / "workspace.yaml")["load_from"]
+    started = unit(DEPLOY / "systemd" / "almanac-code.service")["Service"]["ExecStart"]
+    assert f"--socket {server['grpc_server']['socket']} " in started

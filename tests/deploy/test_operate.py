@@ -28,11 +28,12 @@ from tests.warehouse.landed_days import history, land
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
-CHECKED = ("server", "containers", "kubernetes")
+CHECKED = ("server", "containers", "kubernetes", "upgrade")
 """Blocks for systemd, podman and a cluster: their words are checked here, and run by hand."""
 PROGRAMS = {
     *("almanac", "cp", "git", "install", "journalctl", "make", "mkdir", "nginx", "rm", "systemctl"),
-    *("useradd", "kubectl", "podman", "podman-compose", "/opt/almanac/.venv/bin/python"),
+    *("useradd", "kubectl", "ln", "podman", "podman-compose"),
+    *(f"/opt/almanac/releases/{release}/.venv/bin/python" for release in ("0.1.0", "0.2.0")),
 }
 PLACES = {"/var/lib/almanac": "lib", "/var/backups/almanac": "backups", "/srv/almanac": "srv"}
 
@@ -81,6 +82,43 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     merge(machine.home)
     yield machine
     os.umask(before)
+
+
+STUB = '#!/bin/sh\necho "$(basename "$0") $*" >> "$CALLS"\n'
+
+
+@pytest.mark.parametrize("make_fails", [True, False])
+def test_an_upgrade_whose_download_fails_leaves_the_old_release_running(
+    tmp_path: Path, make_fails: bool
+) -> None:
+    (upgrade,) = blocks_of("upgrade")
+    programs, root, calls = tmp_path / "programs", tmp_path / "opt", tmp_path / "calls"
+    programs.mkdir()
+    calls.touch()
+    for name in ("almanac", "cp", "make", "systemctl"):
+        (programs / name).write_text(STUB + ("exit 2\n" if make_fails and name == "make" else ""))
+        (programs / name).chmod(0o755)
+    (root / "releases" / "0.1.0").mkdir(parents=True)
+    (root / "current").symlink_to(root / "releases" / "0.1.0")
+    python = root / "releases" / "0.2.0" / ".venv" / "bin" / "python"
+    text = upgrade.text.replace("/opt/almanac", str(root)).replace(f"{python} -m", "true")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text.replace("git archive HEAD", "tar c README.md")],
+        cwd=ROOT,
+        env={"PATH": f"{programs}:/usr/bin:/bin", "CALLS": str(calls)},
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+    )
+    ran = calls.read_text()
+    assert (done.returncode, "systemctl" in ran) == ((2, False) if make_fails else (0, True))
+    release = "0.1.0" if make_fails else "0.2.0"
+    assert (root / "current").resolve() == root / "releases" / release
+    assert (root / "current" / "README.md").exists() != make_fails
+    if not make_fails:
+        assert (
+            ran.index("systemctl stop") < ran.index("almanac merge") < ran.index("systemctl start")
+        )
 
 
 def test_every_block_of_commands_says_where_it_runs() -> None:

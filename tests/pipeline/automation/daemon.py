@@ -45,6 +45,10 @@ query($id: ID!) {
   }
 }
 """
+CODE_SERVER = " api grpc "
+DAEMON = " dagster-daemon "
+WEBSERVER = " pipeline.ui.webserver "
+"""What the command lines of the programs have in them."""
 SENSOR_RUNS = """
 query { runsOrError(filter: {pipelineName: "merge"}) { ... on Runs { results { status } } } }
 """
@@ -107,18 +111,28 @@ def ui(
         cwd=home.parent,
         env=env,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=log_of(home).open("wb"),
         text=True,
     )
     try:
         assert process.stdout is not None
         started = process.stdout.readline()
-        assert started, f"almanac ui ended before it served: {process.communicate()[1]}"
+        assert started, f"almanac ui ended before it served: {log_of(home).read_text()}"
         yield process, Pages(json.loads(started)["address"])
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(90)
+
+
+def log_of(home: Path) -> Path:
+    """Return the file with the standard error of `almanac ui`: a pipe would fill."""
+    return home.with_name(f"{home.name}-ui.log")
+
+
+def pid_of(home: Path, program: str) -> int:
+    """Return the process id of one of Dagster's programs on a home, 0 if it does not run."""
+    return next((pid for pid, args in programs_on(home) if program in args), 0)
 
 
 def wait_for(what: Any, *, seconds: float = 300) -> Any:

@@ -15,7 +15,7 @@ from assets.published import PUBLISHED
 from assets.report import unrecorded
 from pipeline.build import build_definitions, build_resources
 from pipeline.instance import config, instance_of, make_stores, write_config
-from pipeline.ui.names import LOCATION, MODULE
+from pipeline.ui.programs import LOCATION, MODULE
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes_in_days import run_sandbox_days, settings_of
 from tests.test_cli import ROOT, environment

@@ -11,15 +11,11 @@ import pytest
 from almanac.command_line import commands
 from almanac.console import PlainConsole, Table
 from pipeline.console import progress
-from pipeline.ui.logs import ProgramLog
-from pipeline.ui.names import DAEMON
-from pipeline.ui.programs import Program
 from tests.pipeline.cli.test_plain_output import event_of
-from tests.pipeline.small_home import NOW, SmallHome
+from tests.pipeline.small_home import SmallHome
 from tests.test_architecture import ROOT
 from tests.test_cli import environment
 from warehouse.history.merge import merge
-from warehouse.home import Home
 
 TEXT = "déjà vu — 漢字 😀 … ─"
 ENCODINGS = {
@@ -134,20 +130,6 @@ def test_output_says_the_same_in_ascii(home: Path, encoding: str, program: str) 
     table = output("sql", "-", "-F", "table", given=query.encode()).splitlines()
     assert "\\u6f22" in "".join(table)
     assert set("".join(table)) <= {chr(code) for code in range(32, 127)} | {"é", "à"}
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_programs_that_ui_starts_write_utf_8_logs(home: Path, encoding: str) -> None:
-    log = ProgramLog(home / "daemon.log", log_format="text", now=lambda: NOW)
-    command = Program(DAEMON, Home(home), [DAEMON], log).command()
-    python = command.index(sys.executable)
-    done = subprocess.run(
-        [*command[: python + 1], "-c", f"print({TEXT!r}, {chr(0xDC80)!a})"],
-        env={**environment(home), **ENCODINGS[encoding]},
-        capture_output=True,
-        timeout=60,
-    )
-    assert done.stdout.decode() == f"{TEXT} \\udc80\n"
 
 
 def test_progress_and_tables_are_drawn_in_ascii(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,9 @@ UNUSABLE = {"plan": "foo"}
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "data.example.com"])
 def test_pages_that_others_reach_are_warned_of(almanac: Almanac, host: str) -> None:
     done = almanac("ui", "--host", host, code=2, **UNUSABLE)
-    assert f"warning: the pages need no password, and on {host} others reach them" in done.stderr
+    assert (
+        f"warning: the UI needs no password, and other machines reach it on {host}" in done.stderr
+    )
     assert (
         "almanac: warning"
         not in almanac("ui", "--host", host, "--read-only", code=2, **UNUSABLE).stderr

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,135 +12,168 @@ import pytest
 import typer
 
 from pipeline.ui import programs as ui_programs
-from pipeline.ui.logs import ProgramLog
-from pipeline.ui.names import CODE_SERVER, DAEMON
-from pipeline.ui.programs import DagsterPrograms, Program
-from warehouse.clock import utc_now
+from pipeline.ui.programs import LOCK, DagsterPrograms, WebAddress, _hold_lock
+from tests.pipeline.automation.daemon import wait_for
+from tests.test_cli import ROOT
+from warehouse.errors import LockHeld
 from warehouse.home import Home
 
-IDLE = "exec sleep 60"
-STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
-
-
-class Script(Program):
-    """A program that is a line of shell."""
-
-    def __init__(self, name: str, home: Home, line: str) -> None:
-        home.dagster.mkdir(parents=True, exist_ok=True)
-        log = ProgramLog(home.dagster / f"{name}.log", log_format="text", now=utc_now)
-        super().__init__(name, home, [], log)
-        self._line = line
-
-    def command(self) -> list[str]:
-        return ["sh", "-c", self._line]
-
-
-class Rounds:
-    """A stand-in for the wait for a signal: it comes after so many rounds, or never too late."""
-
-    def __init__(self, until: Callable[[], bool]) -> None:
-        self.waited: list[float] = []
-        self._until = until
-
-    def __call__(self, seconds: float) -> bool:
-        self.waited.append(seconds)
-        time.sleep(0.01)
-        return self._until() or len(self.waited) > 2000
+CHILD = "tests.pipeline.programs.child"
+ENDS_WITHIN_S = 10.0
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    monkeypatch.setattr(ui_programs, "_STOP_DAEMON_S", 0.3)
-    monkeypatch.setattr(ui_programs, "_STOP_S", 0.8)
+    monkeypatch.setattr(ui_programs, "_STOP_CLIENTS_S", 0.5)
+    monkeypatch.setattr(ui_programs, "_STOP_S", 1.0)
+    monkeypatch.setattr(ui_programs, "_ORPHANS_S", 0.3)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "dagster").mkdir()
     return Home(tmp_path)
 
 
+class Starter:
+    """Starts stand-ins of programs in this process."""
+
+    def __init__(self, home: Home, lock: object) -> None:
+        self.asked = 0
+        self.until: Callable[[], bool] = lambda: False
+        self.programs = DagsterPrograms(home, lock, self._stopped)  # type: ignore[arg-type]
+
+    def _stopped(self, seconds: float) -> bool:
+        time.sleep(0.02)
+        self.asked += 1
+        return self.until() or self.asked > 500
+
+    def start(self, name: str, *words: str) -> int:
+        self.programs.start(name, [CHILD, *words])
+        return self.programs._running[name].pid
+
+
 @pytest.fixture
-def started(home: Home) -> Iterator[Callable[..., DagsterPrograms]]:
-    running: list[Script] = []
-
-    def start(daemon: str, code: str, until: Callable[[], bool]) -> DagsterPrograms:
-        client, server = Script(DAEMON, home, daemon), Script(CODE_SERVER, home, code)
-        running.extend((server, client))
-        for program in running:
-            program.start()
-        return DagsterPrograms(home, server, [client], Rounds(until))
-
-    yield start
-    for program in running:
-        program.signal(signal.SIGKILL)
-        program.wait(time.monotonic() + 5)
+def starter(home: Home) -> Iterator[Starter]:
+    with _hold_lock(home) as lock:
+        starter = Starter(home, lock)
+        try:
+            yield starter
+        finally:
+            starter.programs.stop()
 
 
-def log_of(home: Home, name: str) -> str:
-    path = home.dagster / f"{name}.log"
-    return path.read_text() if path.exists() else ""
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or waits for its parent to notice."""
-    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
-    return done.stdout.strip()[:1] in ("", "Z")
+def read_pid(path: Path) -> int:
+    wait_for(lambda: path.exists() and path.read_text(), seconds=20)
+    return int(path.read_text())
+
+
+@pytest.mark.parametrize(("killed", "how"), [(False, "with code 1"), (True, "by SIGKILL")])
+def test_a_program_that_exits_ends_the_command_and_its_reason_is_printed(
+    starter: Starter, capfd: pytest.CaptureFixture[str], killed: bool, how: str
+) -> None:
+    starter.start("the code server", "idle")
+    pid = starter.start("dagster-daemon", *(("idle",) if killed else ("exits", "gone")))
+    if killed:
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(typer.Exit) as ended:
+        starter.programs.watch()
+    assert ended.value.exit_code == 1
+    printed = capfd.readouterr().err
+    assert f"dagster-daemon ended {how}: its reason is above" in printed
+    assert killed or "no database: gone\n" in printed
+
+
+def test_a_program_that_ignores_the_signal_is_killed_with_its_children(
+    starter: Starter, home: Home, capfd: pytest.CaptureFixture[str]
+) -> None:
+    child = home.root / "child"
+    starter.start("the code server", "parent", str(child), "stubborn")
+    starter.start("dagster-daemon", "stubborn")
+    pid = read_pid(child)
+    time.sleep(0.5)
+    began = time.monotonic()
+    starter.programs.stop()
+    assert time.monotonic() - began < ENDS_WITHIN_S
+    assert "did not end in time and was killed" in capfd.readouterr().err
+    assert not lives(pid)
+
+
+def test_runs_that_outlived_their_code_server_are_ended_too(starter: Starter, home: Home) -> None:
+    child = home.root / "child"
+    server = starter.start("the code server", "parent", str(child), "idle")
+    pid = read_pid(child)
+    os.kill(server, signal.SIGKILL)
+    with pytest.raises(typer.Exit):
+        starter.programs.watch()
+    assert lives(pid)
+    starter.programs.stop()
+    assert not lives(pid)
+
+
+STARTS_AND_IS_KILLED = f"""
+import os, signal, sys
+from pathlib import Path
+from pipeline.ui.programs import DagsterPrograms, _hold_lock
+from warehouse.home import Home
+home = Home(Path(sys.argv[1]))
+with _hold_lock(home) as lock:
+    programs = DagsterPrograms(home, lock, lambda seconds: False)
+    ready = home.root / "ready"
+    programs.start("a", [{CHILD!r}, sys.argv[2], str(ready)], ready.exists)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("kind", ["idle", "stubborn"])
+def test_programs_end_with_a_killed_starter_and_hold_the_lock_until_then(
+    home: Home, kind: str
+) -> None:
+    words = [sys.executable, "-c", STARTS_AND_IS_KILLED, str(home.root), kind]
+    assert subprocess.run(words).returncode == -signal.SIGKILL
+    pid = int((home.dagster / LOCK).read_text())
+    if kind == "stubborn":
+        with pytest.raises(LockHeld, match=f"process ids {pid}"), _hold_lock(home):
+            pass
+    wait_for(lambda: not lives(pid), seconds=20)
+    with _hold_lock(home):
+        assert (home.dagster / LOCK).read_text() == ""
+
+
+def test_logs_are_utf_8_on_standard_error_whatever_the_locale(
+    starter: Starter, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.setenv("PYTHONIOENCODING", "cp1252")
+    starter.start("the code server", "prints", "漢字 déjà vu")
+    with pytest.raises(typer.Exit):
+        starter.programs.watch()
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "漢字 déjà vu\n" in shown.err
 
 
 @pytest.mark.parametrize(
-    ("daemon", "code", "said"),
+    ("host", "address"),
     [
-        (IDLE, "echo no database; exit 3", "dagster-code-server ended with code 3: no database"),
-        ("kill -KILL $$", IDLE, "dagster-daemon was ended by SIGKILL"),
+        ("127.0.0.1", "http://127.0.0.1:3000"),
+        ("localhost", "http://localhost:3000"),
+        ("::1", "http://[::1]:3000"),
+        ("::", "http://[::]:3000"),
     ],
 )
-def test_a_program_that_exits_ends_the_command_with_its_last_line(
-    home: Home,
-    started: Callable[..., DagsterPrograms],
-    capsys: pytest.CaptureFixture[str],
-    daemon: str,
-    code: str,
-    said: str,
-) -> None:
-    programs = started(daemon, code, lambda: False)
-    with pytest.raises(typer.Exit) as ended:
-        programs.watch()
-    programs.stop()
-    assert ended.value.exit_code == 1
-    assert said in capsys.readouterr().err
+def test_the_address_of_a_host_is_one_that_a_browser_reads(host: str, address: str) -> None:
+    assert WebAddress(host=host, port=3000).url == address
 
 
-def test_what_ignores_the_signal_is_killed_with_its_children_in_time(
-    home: Home, started: Callable[..., DagsterPrograms]
-) -> None:
-    child = home.root / "child"
-    # The child outlives its parent, as a run does whose code server was killed.
-    line = f'sh -c "{STUBBORN}" & echo $! > {child}; {STUBBORN}'
-    programs = started(STUBBORN, line, lambda: "ready" in log_of(home, CODE_SERVER))
-    programs.watch()
-    began = time.monotonic()
-    programs.stop()
-    assert time.monotonic() - began < 3
-    for name in (DAEMON, CODE_SERVER):
-        assert "did not end in time: killed" in log_of(home, name)
-    assert has_ended(int(child.read_text()))
-
-
-def test_runs_that_outlived_their_code_server_are_ended_too(
-    home: Home, started: Callable[..., DagsterPrograms]
-) -> None:
-    child = home.root / "child"
-    programs = started(IDLE, f"sleep 60 & echo $! > {child}; exit 1", lambda: False)
-    with pytest.raises(typer.Exit):
-        programs.watch()
-    os.kill(int(child.read_text()), 0)
-    programs.stop()
-    assert has_ended(int(child.read_text()))
-
-
-def test_a_poll_in_a_session_of_its_own_has_ended_when_all_is_stopped(
-    home: Home, started: Callable[..., DagsterPrograms]
-) -> None:
-    child = home.root / "child"
-    # It ends a little after the pipe of its starter closed, as a poll does.
-    line = f"sleep 60 | setsid sh -c 'echo $$ > {child}; echo ready; cat; sleep 0.3'"
-    programs = started(IDLE, line, lambda: "ready" in log_of(home, CODE_SERVER))
-    programs.watch()
-    programs.stop()
-    assert has_ended(int(child.read_text()))
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False)],
+)
+def test_an_address_that_others_reach_is_known_as_one(host: str, is_local: bool) -> None:
+    assert WebAddress(host=host, port=3000).is_local is is_local

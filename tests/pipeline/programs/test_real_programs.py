@@ -14,11 +14,18 @@ import httpx
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.ui.names import CODE_SERVER, DAEMON, WEBSERVER, lock_of
-from tests.pipeline.automation.daemon import Pages, programs_on, ui, wait_for
+from tests.pipeline.automation.daemon import (
+    CODE_SERVER,
+    DAEMON,
+    WEBSERVER,
+    Pages,
+    log_of,
+    pid_of,
+    programs_on,
+    ui,
+    wait_for,
+)
 from tests.test_cli import ALMANAC, environment
-from warehouse.files.locks import holder
-from warehouse.home import Home
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -56,12 +63,12 @@ def daemon(home: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
         cwd=home.parent,
         env=env,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=log_of(home).open("wb"),
         text=True,
     )
     try:
         assert process.stdout is not None
-        assert process.stdout.readline(), process.communicate(timeout=30)
+        assert process.stdout.readline(), log_of(home).read_text()
         yield process
     finally:
         if process.poll() is None:
@@ -108,12 +115,9 @@ def test_a_killed_program_ends_all_and_the_next_start_works(
 ) -> None:
     home = tmp_path / "home"
     with ui(home, env) as (process, _):
-        found = holder(lock_of(Home(home), program))
-        assert found is not None
-        os.kill(found.pid, signal.SIGKILL)
+        os.kill(pid_of(home, program), signal.SIGKILL)
         assert process.wait(30) == 1
-        assert process.stderr is not None
-        assert f"{program} was ended by SIGKILL" in process.stderr.read()
+        assert "ended by SIGKILL" in log_of(home).read_text()
     assert not programs_on(home)
     with ui(home, env) as (_, pages):
         assert is_loaded(pages)

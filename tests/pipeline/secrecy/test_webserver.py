@@ -18,7 +18,14 @@ from websockets.sync.client import connect
 
 from pipeline.ui.webserver import guarded
 from tests.pipeline.secrecy.path_forms import FORMS
-from tests.server.foreign_requests import FOREIGN, REFUSED, WEBSOCKET, Foreign, status_of
+from tests.server.foreign_requests import (
+    FOREIGN,
+    JSON,
+    REFUSED,
+    WEBSOCKET,
+    Foreign,
+    status_of,
+)
 
 KEY = "set-by-a-page"
 CHANGE = 'mutation { setConcurrencyLimit(concurrencyKey: "set-by-a-page", limit: 1) }'
@@ -103,6 +110,35 @@ def test_the_mutation_of_these_tests_takes_effect(pages: Pages) -> None:
 def test_what_is_foreign_is_refused_and_changes_nothing(pages: Pages, foreign: Foreign) -> None:
     assert status_of(foreign, pages.port, CHANGE) in REFUSED
     assert not pages.changed()
+
+
+MUTATIONS = {
+    "launch": "mutation { launchRun(executionParams: {selector: {}}) { __typename } }",
+    "launch a backfill": "mutation { launchPartitionBackfill(backfillParams: {}) { __typename } }",
+    "delete": 'mutation { deleteRun(runId: "x") { __typename } }',
+    "terminate": 'mutation { terminateRun(runId: "x") { __typename } }',
+    "wipe": "mutation { wipeAssets(assetPartitionRanges: []) { __typename } }",
+    "shut down": 'mutation { shutdownRepositoryLocation(repositoryLocationName: "almanac")'
+    " { __typename } }",
+    "reload": "mutation { reloadWorkspace { __typename } }",
+    "stop a sensor": 'mutation { stopSensor(id: "x") { __typename } }',
+}
+WAYS = {
+    "a foreign host": Foreign("", "POST", "/graphql", (JSON,), ("Host: evil.example",)),
+    "a foreign page": Foreign("", "POST", "/graphql", (JSON, "Origin: http://evil.example")),
+    "a foreign form": Foreign("", "POST", "/graphql", ("Content-Type: text/plain",)),
+    "another site": Foreign("", "POST", "/graphql", (JSON, "Sec-Fetch-Site: cross-site")),
+    "a link": Foreign("", "GET", "/graphql?<query>", ()),
+    "a websocket": Foreign("", "GET", "/graphql", (*WEBSOCKET, "Origin: http://evil.example")),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_no_foreign_page_launches_deletes_or_shuts_down(
+    pages: Pages, mutation: str, way: str
+) -> None:
+    assert status_of(WAYS[way], pages.port, MUTATIONS[mutation]) in (*REFUSED, 415)
 
 
 def answer_of(pages: Pages, method: str, target: str, *lines: str, then: bytes = b"") -> bytes:
