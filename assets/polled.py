@@ -66,9 +66,6 @@ class PollConfig(dg.Config):
         default="", description="Cancellations since this instant; empty means 90 days ago."
     )
     event_ids: list[str] = Field(default=[], description="Events to look up by id.")
-    as_daily: bool = Field(
-        default=False, description="Whether it counts as a daily pull, with access to the reserve."
-    )
 
 
 def polled_assets(layout: Layout) -> dg.AssetsDefinition:
@@ -89,15 +86,15 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
         ],
         can_subset=True,
         pool=layout.name(CATALOG_POOL),
-        required_resource_keys=layout.names("home", "catalog", "catalog_for_polls"),
+        required_resource_keys=layout.names("home", "catalog_for_polls"),
     )
     def polled(
         context: dg.AssetExecutionContext, config: PollConfig
     ) -> Iterator[dg.MaterializeResult[None]]:
-        session = "catalog" if config.as_daily else "catalog_for_polls"
         selected = {layout.asset(key) for key in context.selected_asset_keys}
         feeds = {feed for feed, name in POLLED.items() if name in selected}
-        catalog, home = layout.resource(context, session), layout.resource(context, "home")
+        catalog = layout.resource(context, "catalog_for_polls")
+        home = layout.resource(context, "home")
         found: list[FeedPull] = []
         try:
             found += poll_feeds(context, config, feeds, catalog, home)

@@ -23,7 +23,7 @@ from assets.published import published_tables
 from pipeline.automation.health import health_checks, health_sensor, posting_sensors
 from pipeline.automation.jobs import asset_jobs, daily_schedule
 from pipeline.automation.merges import deliveries, unmerged_batches
-from pipeline.automation.pulls import cancellations, first_pull, polls, quota, was_day_pulled
+from pipeline.automation.pulls import first_pull, polls, quota, was_day_pulled
 from pipeline.automation.retention import prune_job, prune_schedule
 from pipeline.configuration.deployment import EVERYTHING_ON, NOTHING_ON
 from pipeline.home_location import locate_home
@@ -77,7 +77,6 @@ def build_definitions(
             timedelta(seconds=settings.push_merge_interval_s),
         ),
         polls(layout, PollFacts(settings, home), clock),
-        cancellations(layout, home, clock, service_now),
         quota(layout, jobs, home, clock, service_now),
         *posting_sensors(layout, settings, home, clock),
     ]

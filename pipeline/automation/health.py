@@ -15,7 +15,11 @@ import msgspec
 from assets.layout import Layout
 from assets.metadata import bullets
 from pipeline.automation.jobs import DAILY, MERGE
-from pipeline.automation.run_decisions import find_last_end, find_run_in_progress
+from pipeline.automation.run_decisions import (
+    find_instance,
+    find_last_end,
+    find_run_in_progress,
+)
 from pipeline.health.checks import CHECKS, Topic, find_check, find_warnings
 from pipeline.health.facts import HealthWarning
 from pipeline.health.notices import DigestRecord, post_digest, post_warnings, read_last_digest
@@ -98,7 +102,7 @@ def health_sensor(
         default_status=layout.sensor_status(HEALTH),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        now, instance = clock(), context.instance
+        now, instance = clock(), find_instance(context)
         # Only runs in local processes announce themselves.
         local = settings.executor == "in_process"
         # The daemon may be in a long write; the next check is soon.
@@ -172,7 +176,7 @@ def posting_sensors(
         default_status=layout.sensor_status("digest"),
     )
     def digest(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        now, instance = clock(), context.instance
+        now, instance = clock(), find_instance(context)
         is_running = find_run_in_progress(instance, layout.names(DAILY, MERGE)) is not None
         waits = why_digest_waits(
             read_last_digest(home),

@@ -58,7 +58,8 @@ def asset_jobs(layout: Layout) -> dict[str, Any]:
             layout.name(name),
             selection=selection,
             description=description,
-            executor_def=layout.executor,
+            # A poll has one step, for which another process is a waste.
+            executor_def=dg.in_process_executor if name == POLL else layout.executor,
             tags=owner_tags(layout.key_prefix, layout.name_prefix),
         )
         for name, (selection, description) in selections.items()

@@ -1,4 +1,4 @@
-"""The sensors that request pulls: polls, the first daily pull, and deferred or overdue pulls.
+"""The sensors that request pulls: polls, the first daily pull, and deferred pulls.
 
 Each sensor reads local state and run records, sends no request, and calls a plain `decide_…`
 function. Two clocks are in use: runs and attempts are by the machine's clock (`now`), days and
@@ -39,16 +39,12 @@ from warehouse.landing.batches import Feed
 
 Clock = Callable[[], datetime]
 
-CANCELLATIONS_WITHIN: Final = timedelta(days=2)
-"""The daily pull includes them; two days without one mean that it fails."""
 ABANDONED_AFTER: Final = timedelta(days=7)
 """Work that could resume for this long and did not is left to a person; `status` shows it."""
-_SEARCHED: Final = timedelta(days=100)
 _FIRST_POLL_WAIT: Final = timedelta(minutes=1)
 _FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=6)
 _LONGEST_DAILY_WAIT: Final = timedelta(hours=1)
-_NOTHING_PULLED: Final = "Nothing was pulled yet, and the plan is not known. Run: almanac run."
 
 
 def polls(layout: Layout, facts: PollFacts, clock: Clock) -> dg.SensorDefinition:
@@ -98,7 +94,7 @@ def decide_poll(
     service's clock. The due pulls follow from landing, so a killed run loses and doubles none.
     """
     if inputs is None:
-        return Decision(_NOTHING_PULLED)
+        return Decision("Nothing was pulled yet, and the plan is not known. Run: almanac run.")
     if wait_until is not None and inputs.now < wait_until:
         return Decision(f"Deferred by the service until {wait_until:%Y-%m-%d %H:%M:%S} UTC.")
     if running is not None:
@@ -149,72 +145,6 @@ def request_poll(layout: Layout, due: Sequence[Pull], *, run_key: str) -> dg.Run
         asset_selection=layout.keys(POLLED[feed] for feed in sorted(feeds)),
         tags={"dagster/max_retries": "0"},
     )
-
-
-def cancellations(
-    layout: Layout, home: Home, clock: Clock, service_now: Clock
-) -> dg.SensorDefinition:
-    """Return the sensor that requests cancellations if polls and daily pulls brought none."""
-
-    @dg.sensor(
-        name=layout.name("cancellations"),
-        job_name=layout.name(POLL),
-        minimum_interval_seconds=600,
-        description="Requests a pull of the cancellations if there was none for two days; after 90 "
-        "days some are lost.",
-        default_status=layout.sensor_status("cancellations"),
-    )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        if home.stamp() is None:
-            return Decision(_NOTHING_PULLED).result(context)
-        at_service = service_now()
-        return decide_cancellations(
-            layout,
-            find_cancellations_pull(home, at_service),
-            at_service,
-            now=clock(),
-            running=find_run_in_progress(find_instance(context), layout.names(POLL, DAILY)),
-            last=read_job_history(find_instance(context), layout.name(POLL)),
-        ).result(context)
-
-    return sensor
-
-
-def decide_cancellations(
-    layout: Layout,
-    pulled_at: datetime | None,
-    at_service: datetime,
-    *,
-    now: datetime,
-    running: str | None,
-    last: JobHistory,
-) -> Decision:
-    """Decide whether to request the cancellations, last pulled at `pulled_at`."""
-    if pulled_at is not None and at_service - pulled_at < CANCELLATIONS_WITHIN:
-        return Decision(f"Pulled at {pulled_at:%Y-%m-%d %H:%M} UTC; no new pull needed yet.")
-    if running is not None:
-        return Decision(f"Run {running[:8]} is pulling. Next decision after that run.")
-    since = None if pulled_at is None else pulled_at - timedelta(days=1)
-    # It counts as a daily pull, which it replaces: polls may have no quota left.
-    config = PollConfig(since="" if since is None else since.isoformat(), as_daily=True)
-    request = dg.RunRequest(
-        run_key=_run_key("cancellations", now),
-        run_config=poll_run_config(layout, config),
-        asset_selection=[layout.key(POLLED["cancellations"])],
-    )
-    return _unless_too_early(request, "The pull failed", last, now)
-
-
-def find_cancellations_pull(home: Home, at_service: datetime) -> datetime | None:
-    """Return the time of the last complete pull of cancellations, None for none in 100 days."""
-    landing = home.landing
-    for day in reversed(landing.days(since=(at_service - _SEARCHED).date())):
-        for batch_id in reversed(landing.batch_ids(day=day)):
-            if "-cancellations-" in batch_id:
-                found, _ = landing.readable([batch_id])
-                if found and found[0].complete:
-                    return found[0].observed_at
-    return None
 
 
 def quota(

@@ -22,7 +22,7 @@ from resources.request_log import DeferredPull, DeferredPulls
 from tests.pipeline.homes_in_days import opened_session, run_assets, settings_of
 from warehouse.files.storage import Storage
 from warehouse.home import Home
-from warehouse.landing.batches import Pull, Scope
+from warehouse.landing.batches import Scope
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)
 RESET = datetime(2026, 4, 1, tzinfo=UTC)
@@ -206,48 +206,3 @@ def test_damaged_notes_count_as_no_notes(home: Home) -> None:
     state.put("sweeps/x.json", b"[]")
     assert DeferredPulls(state).all() == []
     assert BackfillStates(state, home.landing).open(NOW) == []
-
-
-def land_cancellations(home: Home, at: datetime, *, why_incomplete: str | None = None) -> None:
-    home.landing.land(
-        Pull(
-            feed="cancellations",
-            scope=Scope(since=at - timedelta(days=90)),
-            plan="elite",
-            source="sandbox:1",
-            observed_at=at,
-            content_at=at,
-            landed_at=at,
-            requests=1,
-            why_incomplete=why_incomplete,
-        ),
-        [(b'{"data": [], "meta": {"total": 0}}', None)],
-    )
-
-
-def test_cancellations_pulled_within_two_days_are_not_requested(
-    home: Home, instance: dg.DagsterInstance
-) -> None:
-    land_cancellations(home, NOW - timedelta(hours=47))
-    requests, reason = tick(home, instance, "cancellations", NOW)
-    assert requests == []
-    assert reason == "Pulled at 2026-03-29 13:00 UTC; no new pull needed yet."
-
-
-def test_cancellations_not_pulled_for_two_days_are_requested(
-    home: Home, instance: dg.DagsterInstance
-) -> None:
-    land_cancellations(home, NOW - timedelta(hours=49))
-    land_cancellations(home, NOW - timedelta(hours=1), why_incomplete="cut short")
-    ((request,), _) = tick(home, instance, "cancellations", NOW)
-    config = request.run_config["ops"]["polled_feeds"]["config"]
-    assert request.asset_selection == [dg.AssetKey("polled_cancellations")]
-    assert config["since"] == "2026-03-28T11:00:00+00:00"
-    assert config["as_daily"] is True, "polls may have no share left"
-
-
-def test_no_cancellations_are_requested_for_a_home_without_a_pull(tmp_path: Path) -> None:
-    with instance_of(Home(tmp_path)) as instance:
-        requests, reason = tick(Home(tmp_path), instance, "cancellations", NOW)
-    assert requests == []
-    assert "almanac run" in reason
