@@ -7,7 +7,7 @@ process was killed, and writes the note of failed runs that `almanac status` rea
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import dagster as dg
 import msgspec
@@ -20,7 +20,7 @@ from pipeline.automation.run_decisions import (
     find_last_end,
     find_run_in_progress,
 )
-from pipeline.health.checks import CHECKS, Topic, find_check, find_warnings
+from pipeline.health.checks import CHECKS, TOPICS, find_check, find_warnings
 from pipeline.health.facts import HealthWarning
 from pipeline.health.notices import DigestRecord, post_digest, post_warnings, read_last_digest
 from pipeline.health.runs import write_run_note
@@ -36,8 +36,6 @@ HEALTH: Final = "health"
 EVERY_S: Final = 300
 DIGEST_EVERY: Final = timedelta(hours=20)
 """Less than a day, since the daily run does not end at the same time each day."""
-TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
-"""The names of the asset checks."""
 _NEXT: Final = f"Next check in {EVERY_S // 60} min."
 Clock = Callable[[], datetime]
 

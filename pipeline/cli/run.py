@@ -88,6 +88,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
                 )
             # Imported here, so that other commands do not wait for Dagster.
             from pipeline.daily_run import RunFailed, instants_of, run_days
+            from pipeline.health.runs import write_run_note
             from pipeline.instance import instance_of
             from pipeline.runs.dead_runs import fail_dead_runs
             from pipeline.session import open_service
@@ -100,6 +101,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
             )
             # Before the session, so that the sandbox generates its catalog during Dagster's import.
             instance = held.enter_context(instance_of(home))
+            held.callback(lambda: write_run_note(home, settings, instance, utc_now()))
             for run in fail_dead_runs(home, instance):
                 warnings.print(f"Run {run.run_id} was killed; it is marked failed.", markup=False)
             service = held.enter_context(

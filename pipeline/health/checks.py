@@ -7,7 +7,7 @@ warnings. A warning ends when its cause is gone. docs/warnings.md has a row for 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from almanac.forms import plain_line
 from catalog.contract.plans import PLANS
@@ -56,6 +56,8 @@ _UNSIGNED: Final = {
 }
 """Reasons to refuse requests that anybody may send, so that alone they mean nothing."""
 Topic = Literal["freshness", "quota", "quality", "push", "runs", "system"]
+TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
+"""The names of the asset checks."""
 
 
 @dataclass(frozen=True, slots=True)

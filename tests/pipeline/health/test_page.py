@@ -7,12 +7,15 @@ import dagster as dg
 import pytest
 
 from assets.layout import Layout
-from pipeline.automation.health import TOPICS, health_checks, health_sensor
-from pipeline.health.checks import CHECKS, read_health
+from catalog.sandbox.sandbox import Sandbox
+from pipeline.automation.health import health_checks, health_sensor
+from pipeline.build import build_definitions
+from pipeline.health.checks import CHECKS, TOPICS, read_health
 from pipeline.health.runs import read_run_note
 from pipeline.instance import instance_of
 from pipeline.retention import OWNER_TAG
 from tests.pipeline.composing.test_instance import other_storage
+from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.run_records import dies_with, run_of, status_of
 from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import PULLED, SmallHome
@@ -164,3 +167,24 @@ def test_status_reads_the_note_of_an_instance_with_any_storage(
         assert read_health(small.settings, small.home, NOW).warnings == []
         note = read_run_note(small.home)
         assert note is not None and note.at == NOW
+
+
+def test_runs_of_the_jobs_do_not_evaluate_the_warnings(small: SmallHome) -> None:
+    definitions = build_definitions(small.settings)
+    for name in ("almanac_daily", "almanac_merge"):
+        steps = {node.name for node in definitions.resolve_job_def(name).nodes}
+        assert steps and "almanac_health" not in steps
+
+
+def test_almanac_run_writes_the_note_of_failed_runs(
+    almanac: Almanac, almanac_sandbox: Sandbox, tmp_path: Path
+) -> None:
+    given = {
+        **{"base_url": almanac_sandbox.base_url, "home": str(tmp_path / "home")},
+        **{"api_key": almanac_sandbox.new_key("enterprise"), "coins": "bitcoin"},
+        **{"plan": "elite", "max_clock_skew_days": "3"},
+    }
+    almanac("run", **given)
+    note = read_run_note(Home(tmp_path / "home"))
+    assert note is not None and note.failed == () and note.daemon_at is None
+    assert "Failed runs" in almanac("status", **given).stdout
