@@ -16,10 +16,11 @@ from assets.landed import GROUP
 from assets.layout import CATALOG_POOL, Layout, step_failure, without_beta_warnings
 from assets.metadata import SQL, Metadata, backfill_metadata, log_problems
 from assets.table_columns import LANDED_COLUMNS, column_schema
+from catalog.contract.plans import next_month
 from resources.backfill.backfill import Backfill, choose_price
 from resources.backfill.state import BackfillStates
 from resources.errors import CatalogError, Defer
-from resources.ingest.scopes import first_instant, month_key, next_month
+from resources.ingest.scopes import first_instant, month_key
 from resources.session import LazySession
 from warehouse.batch_problems import list_landed_problems
 from warehouse.errors import WarehouseError

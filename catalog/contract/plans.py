@@ -180,6 +180,14 @@ def day_start(instant: datetime) -> datetime:
     return instant.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
+def month_start(instant: datetime) -> datetime:
+    return day_start(instant).replace(day=1)
+
+
+def next_month(start: datetime) -> datetime:
+    return (start + timedelta(days=32)).replace(day=1)
+
+
 def day_end(day: date) -> datetime:
     return datetime.combine(day, END_OF_DAY)
 

@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from catalog.contract.plans import ENTERPRISE, PLANS, Plan, day_start
+from catalog.contract.plans import ENTERPRISE, PLANS, Plan, month_start, next_month
 from catalog.contract.records import Period, Usage
 
 T = TypeVar("T")
@@ -378,9 +378,8 @@ class UsageCounts(msgspec.Struct, frozen=True):
 
 def quota_period(now: datetime) -> Period:
     """Return the month of a time: its first day and the next month's, 00:00 UTC."""
-    start = day_start(now).replace(day=1)
-    year, month = (start.year + 1, 1) if start.month == 12 else (start.year, start.month + 1)
-    return Period(start=start, end=start.replace(year=year, month=month))
+    start = month_start(now)
+    return Period(start=start, end=next_month(start))
 
 
 class UsageBook:

@@ -16,7 +16,7 @@ from assets.calendar import EVENT_MONTHS
 from assets.calendar import NAME as LANDED_CALENDAR
 from assets.layout import Layout
 from assets.polled import POLLED, PollConfig, poll_run_config
-from catalog.contract.plans import PLANS
+from catalog.contract.plans import PLANS, month_start
 from pipeline.automation.jobs import CALENDAR, DAILY, EXPORT_IS_OUT_AT, POLL
 from pipeline.automation.run_decisions import (
     Decision,
@@ -31,7 +31,7 @@ from pipeline.automation.run_decisions import (
 from pipeline.polling.facts import PollFacts
 from pipeline.polling.planner import CancellationsPull, EventsPull, PlannerInputs, Pull, plan_polls
 from resources.backfill.state import BackfillState, BackfillStates
-from resources.ingest.scopes import month_key, month_start
+from resources.ingest.scopes import month_key
 from resources.request_log import DeferredPull, DeferredPulls
 from warehouse.errors import WarehouseError
 from warehouse.home import Home

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from catalog.contract.constants import EVENTS_LIMIT_MAX
-from catalog.contract.plans import INSTANT_STEP
+from catalog.contract.plans import INSTANT_STEP, next_month
 from resources.backfill.parallel import ParallelBackfill, estimate_seconds
 from resources.backfill.state import (
     BackfillState,
@@ -30,7 +30,7 @@ from resources.backfill.state import (
     requested_lists,
 )
 from resources.errors import ContractBroken, Defer, PlanLacksAccess
-from resources.ingest.scopes import clip_to_plan, months_over, next_month, request_range
+from resources.ingest.scopes import clip_to_plan, months_over, request_range
 from resources.session import CatalogSession
 from warehouse.landing.batches import Manifest, Scope
 

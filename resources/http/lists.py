@@ -136,20 +136,22 @@ def event_filters(
     Raises:
         ValueError: an empty sequence, which would filter out nothing; None means all.
     """
-    coin_batches = _batches("coins", coins, constants.COIN_SLUGS_MAX)
-    category_batches = _batches("categories", categories, constants.CATEGORY_IDS_MAX)
+    for name, values in (("coins", coins), ("categories", categories)):
+        if isinstance(values, str) or (values is not None and not (values and all(values))):
+            raise ValueError(f"{name} must be a sequence of identifiers, or None for all")
+    coin_batches = split_names(coins, constants.COIN_SLUGS_MAX)
+    category_batches = split_names(categories, constants.CATEGORY_IDS_MAX)
     for coin_batch, category_batch in product(coin_batches, category_batches):
         named = {"coins": coin_batch, "categories": category_batch}
-        yield {name: value for name, value in named.items() if value is not None}
+        yield {name: ",".join(batch) for name, batch in named.items() if batch is not None}
 
 
-def _batches(name: str, values: Sequence[str] | None, size: int) -> list[str | None]:
+def split_names(values: Sequence[str] | None, size: int) -> list[tuple[str, ...] | None]:
+    """Return a filter in batches that one request can take; None means no filter."""
     if values is None:
         return [None]
-    distinct = list(dict.fromkeys(values))
-    if isinstance(values, str) or not distinct or not all(distinct):
-        raise ValueError(f"{name} must be a sequence of identifiers, or None for all")
-    return [",".join(distinct[at : at + size]) for at in range(0, len(distinct), size)]
+    distinct = tuple(dict.fromkeys(values))
+    return [distinct[at : at + size] for at in range(0, len(distinct), size)]
 
 
 SLACK_PAGES: Final = 3

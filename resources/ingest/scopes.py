@@ -14,9 +14,24 @@ from typing import Final, Self
 import msgspec
 
 from catalog.contract import constants
-from catalog.contract.plans import END_OF_DAY, INSTANT_STEP, Plan, Window, day_end, day_start
+from catalog.contract.plans import (
+    END_OF_DAY,
+    INSTANT_STEP,
+    Plan,
+    Window,
+    day_end,
+    month_start,
+    next_month,
+)
 from resources.errors import PlanLacksAccess
-from resources.http.lists import DateBound, DateRange, ListPart, bound_text, event_filters
+from resources.http.lists import (
+    DateBound,
+    DateRange,
+    ListPart,
+    bound_text,
+    event_filters,
+    split_names,
+)
 from warehouse.landing.batches import Feed, Scope
 
 _YEAR: Final = timedelta(days=365)
@@ -126,8 +141,8 @@ def split_into_lists(feed: Feed, scope: Scope) -> tuple[ListPart, ...]:
 
 def single_requests(scope: Scope) -> list[Scope]:
     """Return a scope as several, each with no more coins and categories than a request takes."""
-    coins = _batches(scope.coins, constants.COIN_SLUGS_MAX)
-    categories = _batches(scope.categories, constants.CATEGORY_IDS_MAX)
+    coins = split_names(scope.coins, constants.COIN_SLUGS_MAX)
+    categories = split_names(scope.categories, constants.CATEGORY_IDS_MAX)
     return [
         msgspec.structs.replace(scope, coins=some_coins, categories=some_categories)
         for some_coins, some_categories in product(coins, categories)
@@ -221,12 +236,6 @@ def _filtered(scope: Scope, part: ListPart) -> Scope:
     )
 
 
-def _batches(values: tuple[str, ...] | None, size: int) -> list[tuple[str, ...] | None]:
-    if values is None:
-        return [None]
-    return [values[at : at + size] for at in range(0, len(values), size)]
-
-
 def _union(filters: Iterable[tuple[str, ...] | None]) -> tuple[str, ...] | None:
     found: set[str] = set()
     for filter in filters:
@@ -266,18 +275,9 @@ def clip_to_plan(
     return first_instant(max(lower, first_shown)), day_end(upper), notes
 
 
-def month_start(instant: datetime) -> datetime:
-    return day_start(instant.astimezone(UTC)).replace(day=1)
-
-
-def next_month(start: datetime) -> datetime:
-    year, month = divmod(start.year * 12 + start.month, 12)
-    return start.replace(year=year, month=month + 1)
-
-
 def months_over(lower: datetime, upper: datetime) -> list[datetime]:
     """Return the beginnings of the months of a range, both bounds inclusive."""
-    found, start = [], month_start(lower)
+    found, start = [], month_start(lower.astimezone(UTC))
     while start <= upper:
         found.append(start)
         start = next_month(start)

@@ -6,9 +6,10 @@ Monotonic times are nanoseconds of one boot; wall times are seconds since 1970.
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, Literal
 
+from catalog.contract.plans import month_start, next_month
 from catalog.contract.token_bucket import TokenBucket
 
 Work = Literal["daily", "polls", "backfill"]
@@ -154,8 +155,7 @@ for other work; this kind of work has used its share; this machine has used its 
 
 def next_reset(now: datetime) -> datetime:
     """Return the first of the next month, 00:00 UTC: the reset if the service reports none."""
-    first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    return (first + timedelta(days=32)).replace(day=1)
+    return next_month(month_start(now))
 
 
 def unknown(pace: Pace, now_ns: int, turn: int = 0) -> Allowance:
