@@ -1,8 +1,7 @@
 """Locks of a home: OS locks that record their holder and end with its process.
 
-A lock is a file that is never removed while it is held. Its content names the holder, for people
-and for ending programs that a killed one left. `fcntl` is used directly: importing `filelock` takes
-longer than most commands.
+A lock is a file that is never removed while it is held. Its content names the holder for people.
+`fcntl` is used directly: importing `filelock` takes 0.1 s, which each command would pay.
 """
 
 import fcntl
@@ -24,38 +23,10 @@ import msgspec
 from warehouse.clock import utc_now
 from warehouse.errors import LockHeld
 
-_PROC: Final = Path("/proc")
-_STARTED: Final = 19
-"""Index of the start time in /proc/<pid>/stat, counted after the program's name."""
-
 
 @cache
 def host() -> str:
     return socket.gethostname()
-
-
-def machine() -> str:
-    """Return an id of this boot and container, or the host name alone if no more is known."""
-    boot = _text(_PROC / "sys/kernel/random/boot_id")
-    try:
-        namespace = str((_PROC / "self/ns/pid").readlink())
-    except OSError:
-        namespace = ""
-    return " ".join(part for part in (host(), boot, namespace) if part)
-
-
-def start_of(pid: int) -> str:
-    """Return the start time of a process on this machine, in clock ticks; "" if not known."""
-    # The name may contain blanks and brackets.
-    words = _text(_PROC / str(pid) / "stat").rpartition(")")[2].split()
-    return words[_STARTED] if len(words) > _STARTED else ""
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "replace").strip()
-    except OSError:
-        return ""
 
 
 WAIT_S: Final = 1800.0
@@ -75,19 +46,11 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     since: datetime
     host: str = ""
-    machine: str = ""
-    started: str = ""
-    """Start time of the process, which distinguishes it from a later one with the same id."""
 
     def __str__(self) -> str:
         where = f" on {self.host}" if self.host not in ("", host()) else ""
         since = f"{self.since:%Y-%m-%d %H:%M:%S} UTC"
         return f"`{self.program}` (pid {self.pid}{where}, since {since})"
-
-    @property
-    def is_the_process_here(self) -> bool:
-        """Whether the process with this id on this machine, in this container, is the holder."""
-        return self.machine == machine() and self.started == start_of(self.pid)
 
 
 @contextmanager
@@ -171,8 +134,6 @@ def me() -> Holder:
         pid=os.getpid(),
         since=utc_now().replace(microsecond=0),
         host=host(),
-        machine=machine(),
-        started=start_of(os.getpid()),
     )
 
 

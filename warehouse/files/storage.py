@@ -175,7 +175,6 @@ _WRITE: Final = 0o222
 _WRITABLE_BY_ALL: Final = 0o002
 _WRITABLE_BY_GROUP: Final = 0o020
 _ROOT: Final = 0
-_usual: int | None = None
 
 
 def keep_private(*, group_reads: bool = False) -> None:
@@ -183,22 +182,7 @@ def keep_private(*, group_reads: bool = False) -> None:
 
     With `group_reads` they are 0640 and 0750. Programs that it starts inherit this.
     """
-    global _usual
-    before = os.umask(_closed(group_reads=group_reads))
-    _usual = before if _usual is None else _usual
-
-
-@contextmanager
-def usual_modes() -> Iterator[None]:
-    """Use the user's own umask, for files that are written where the user says."""
-    if _usual is None:
-        yield
-        return
-    private = os.umask(_usual)
-    try:
-        yield
-    finally:
-        os.umask(private)
+    os.umask(_closed(group_reads=group_reads))
 
 
 def close_for_writing(path: Path) -> None:
