@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-PRODUCT = ("deploy/",)
+PRODUCT = ("catalog/", "deploy/", "resources/")
 """Packages whose docstrings and messages are checked; a package is added once it has no fault."""
 WORDS_MAX = 40
 PARTS = "body|clock|file|folder|limiter|lock|name|path|size"
