@@ -25,7 +25,7 @@ from pipeline.automation.jobs import asset_jobs, daily_schedule
 from pipeline.automation.merges import deliveries, unmerged_batches
 from pipeline.automation.pulls import first_pull, polls, quota, was_day_pulled
 from pipeline.automation.retention import prune_job, prune_schedule
-from pipeline.configuration.deployment import EVERYTHING_ON, NOTHING_ON
+from pipeline.configuration import EVERYTHING_ON, NOTHING_ON
 from pipeline.home_location import locate_home
 from pipeline.polling.facts import PollFacts
 from pipeline.runs.dead_runs import announce

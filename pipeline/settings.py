@@ -25,19 +25,23 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from pipeline.configuration.deployment import DagsterEnvironment, DeploymentSettings
-from pipeline.configuration.machine import MachineSettings
-from pipeline.configuration.network import NO_PROXY, NetworkEnvironment, NetworkSettings
-from pipeline.configuration.push import PushSettings, secrets_in
-from pipeline.configuration.retention import RetentionSettings
-from pipeline.configuration.service import ServiceSettings
-from pipeline.configuration.types import (
+from pipeline.configuration import (
+    NO_PROXY,
+    DagsterEnvironment,
+    DeploymentSettings,
     Hook,
+    MachineSettings,
+    NetworkEnvironment,
+    NetworkSettings,
     Place,
+    PushSettings,
+    RetentionSettings,
+    ServiceSettings,
     SettingsError,
     checked_proxy,
     hook_of,
     secret_of,
+    secrets_in,
 )
 from resources.service_address import checked_base_url, checked_key
 from warehouse.files.storage import others_may_write
@@ -374,8 +378,8 @@ def described() -> list[tuple[str, str, str]]:
 
 _HEAD = """# Settings
 
-Generated from `pipeline/settings.py` and `pipeline/configuration`. To change this page, edit them
-and run `python -m pipeline.settings > docs/settings.md`.
+Generated from `pipeline/settings.py` and `pipeline/configuration.py`. To change this page, edit
+them and run `python -m pipeline.settings > docs/settings.md`.
 
 Set each as an environment variable, or in the file `.env` of the folder where you start `almanac`.
 

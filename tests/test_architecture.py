@@ -90,7 +90,8 @@ FLOORS = {
         "report",
     ),
     "pipeline": (
-        "configuration console runs",
+        "capacity console runs",
+        "configuration",
         "instance settings",
         "home_location",
         "retention secrecy session",

@@ -42,7 +42,9 @@ COMMANDS: Final = {
         "Show freshness by feed, waiting and missing work, disk and quota. Sends no request.",
     ),
     "metrics": _place(
-        "status", "metrics", "Serve freshness, quota and warnings to Prometheus. Sends no request."
+        "status",
+        "metrics",
+        "Serve the facts and warnings of `almanac status` to Prometheus, at /metrics.",
     ),
     "digest": _place(
         "status", "digest", "Post the changes since the last digest to ALMANAC_DIGEST_URL."

@@ -22,7 +22,7 @@ from math import exp, floor, inf, log, sqrt
 from typing import Final
 
 from catalog.contract.plans import Plan
-from pipeline.configuration.types import LEAST_POLL_INTERVAL_S
+from pipeline.configuration import LEAST_POLL_INTERVAL_S
 from pipeline.polling.poll_windows import (
     NO_CHANGE_COUNTS,
     Calendar,

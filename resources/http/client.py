@@ -41,16 +41,8 @@ from resources.http.bodies import (
     rows_requested,
 )
 from resources.http.calls import BodyReader, Bounds, Caller, ResponseHead, Timeouts, make_evidence
-from resources.http.lists import (
-    DateBound,
-    DateRange,
-    ListPart,
-    ListQuery,
-    Paginator,
-    Validators,
-    bound_text,
-    event_filters,
-)
+from resources.http.list_query import DateBound, DateRange, ListPart, bound_text, event_filters
+from resources.http.lists import ListQuery, Paginator, Validators
 from resources.http.network import DIRECT, Network, Proxy
 from resources.http.redaction import Redactor, redactor_for
 from resources.http.responses import looks_like_html

@@ -33,7 +33,8 @@ from resources.errors import (
 )
 from resources.http.bodies import EventAnswer, EventStatus
 from resources.http.client import CatalogClient, ExportPull
-from resources.http.lists import DateBound, Validators
+from resources.http.list_query import DateBound
+from resources.http.lists import Validators
 from resources.ingest.context import (
     LandedBatch,
     NotModifiedAnswer,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.configuration.push import DEFAULT_PORT
+from pipeline.configuration import DEFAULT_PORT
 from pipeline.receiver.app import HEALTH_PATH
 from pipeline.runs.place import LOCATION
 from pipeline.settings import described

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from catalog.contract.constants import SIGNATURE_HEADER
-from pipeline.configuration.push import DEFAULT_PORT
+from pipeline.configuration import DEFAULT_PORT
 from pipeline.receiver.app import BODY_MAX
 from resources.inbox.inbox_file import InboxReader
 from tests.deploy.page import DEPLOY

@@ -9,7 +9,7 @@ import pytest
 from assets.layout import Layout
 from assets.published import PUBLISHED, published_tables
 from pipeline.build import build_definitions, build_resources
-from pipeline.configuration.types import SettingsError
+from pipeline.configuration import SettingsError
 from pipeline.daily_run import phase_of
 from pipeline.instance import instance_of
 from pipeline.runs.dead_runs import read_presence

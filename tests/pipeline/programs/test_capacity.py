@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.configuration.capacity import cores, memory_bytes
+from pipeline.capacity import cores, memory_bytes
 from pipeline.home_location import locate_home
 from tests.pipeline.homes_in_days import settings_of
 from warehouse.sql import USUAL_LIMITS
@@ -100,11 +100,11 @@ def test_cores_are_those_of_the_container_if_it_has_fewer(
 def test_duckdb_takes_a_part_of_what_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.configuration import machine
+    from pipeline import configuration
 
     settings = settings_of(tmp_path)
     for there, expected in ((1000 * MIB, 400 * MIB), (MIB, 200_000_000), (1 << 40, 1_600_000_000)):
-        monkeypatch.setattr(machine, "memory_bytes", lambda there=there: there)
+        monkeypatch.setattr(configuration, "memory_bytes", lambda there=there: there)
         assert settings.making_limits.memory_bytes == expected
     assert USUAL_LIMITS.memory_bytes == 1_600_000_000
 

@@ -18,7 +18,7 @@ from resources import service_address
 from resources.errors import KeyRejected, PlanLacksAccess, RequestRejected, VersionGone
 from resources.http.bodies import RawPage
 from resources.http.client import CatalogClient
-from resources.http.lists import DateRange, ListPart
+from resources.http.list_query import DateRange, ListPart
 from resources.http.transport import SentRequest
 from resources.limits.allowance import Pace, Share
 from resources.limits.ledger import Ledger

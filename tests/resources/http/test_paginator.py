@@ -15,14 +15,8 @@ from catalog.contract import constants
 from catalog.contract.plans import ELITE, plan_window
 from catalog.sandbox.sandbox import Sandbox
 from resources.errors import CursorLoop, Defer, NotData, RunawayPaging, TooSlow, TruncatedBody
-from resources.http.lists import (
-    DateRange,
-    ListPart,
-    ListProgress,
-    Paginator,
-    bound_text,
-    event_filters,
-)
+from resources.http.list_query import DateRange, ListPart, bound_text, event_filters
+from resources.http.lists import ListProgress, Paginator
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FakeTime, FaultScript, mocked
 from tests.resources.pulls import AT, puller_of
