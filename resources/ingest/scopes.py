@@ -24,8 +24,14 @@ from catalog.contract.plans import (
     next_month,
 )
 from resources.errors import PlanLacksAccess
-from resources.http.list_query import DateBound, DateRange, ListPart, bound_text, event_filters
-from resources.http.lists import split_names
+from resources.http.list_query import (
+    DateBound,
+    DateRange,
+    ListPart,
+    bound_text,
+    event_filters,
+    split_names,
+)
 from warehouse.landing.batches import Feed, Scope
 
 _YEAR: Final = timedelta(days=365)
