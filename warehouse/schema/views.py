@@ -116,7 +116,7 @@ CATEGORY_STATS: Final = Table(
         Column(
             "mean_impact",
             "DOUBLE",
-            "Mean score of scored events, past and future, of any status.",
+            "Mean score of scored: of events past and future, of any status.",
             "0 to 10",
         ),
         _WATCHED,
@@ -124,7 +124,12 @@ CATEGORY_STATS: Final = Table(
         count("slipped", "Of watched, those that slipped."),
         _DUE,
         count("rescheduled_due", "Of due, those in reschedules."),
-        Column("rescheduled_share", "DOUBLE", "rescheduled_due / due.", "0 to 1"),
+        Column(
+            "rescheduled_share",
+            "DOUBLE",
+            "rescheduled_due / due: of watched events whose first date is over.",
+            "0 to 1",
+        ),
     ),
 )
 CANCELLATION_STATS: Final = Table(
@@ -136,7 +141,12 @@ CANCELLATION_STATS: Final = Table(
         count("cancelled", "Of due, the cancelled ones."),
         count("withdrawn", "Of due, the withdrawn ones."),
         count("missing", "Of due, the scheduled and missing ones."),
-        Column("share", "DOUBLE", "cancelled / due.", "0 to 1"),
+        Column(
+            "share",
+            "DOUBLE",
+            "cancelled / due: of watched events whose first date is over.",
+            "0 to 1",
+        ),
         count("cancelled_not_due", "Of watched, cancelled but not due; not in the share."),
         count("cancelled_unwatched", "Of events, cancelled but not watched; not in the share."),
         count(
@@ -185,7 +195,12 @@ def _outcome(name: str, meaning: str) -> tuple[Column, Column]:
     """Return the columns of a count and of its share."""
     return (
         count(name, f"Of cohort, {meaning}"),
-        Column(f"{name}_share", "DOUBLE", f"{name} / cohort.", "0 to 1"),
+        Column(
+            f"{name}_share",
+            "DOUBLE",
+            f"{name} / cohort: of events upcoming at cohort_from.",
+            "0 to 1",
+        ),
     )
 
 
