@@ -5,10 +5,11 @@ gzip itself, since httpx 0.28 accepts a truncated gzip body, or one without its 
 complete.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeVar
+from itertools import chain
+from typing import Any, Final, TypeVar
 
 import httpx
 
@@ -36,46 +37,15 @@ _LAYERS_MAX: Final = 2
 """How often a body may be compressed: a gzip file, sent with gzip as its encoding."""
 
 
-class _Decoder(Protocol):
-    def pieces(self, data: bytes) -> Iterator[bytes]: ...
-
-    def finish(self) -> None: ...
-
-
-class _Identity:
-    def pieces(self, data: bytes) -> Iterator[bytes]:
-        yield data
-
-    def finish(self) -> None:
-        return None
-
-
-class _GzipLayer:
-    """Undoes gzip; damaged or truncated gzip is an error of the client."""
-
-    def __init__(self) -> None:
-        self._gunzip = Gunzip()
-
-    def pieces(self, data: bytes) -> Iterator[bytes]:
+def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    gunzip = Gunzip()
+    for chunk in chunks:
         try:
-            yield from self._gunzip.pieces(data)
+            yield from gunzip.pieces(chunk)
         except DamagedGzip as error:
             raise TruncatedBody(f"The gzip body is damaged ({error})") from error
-
-    def finish(self) -> None:
-        if self._gunzip.is_cut_off:
-            raise TruncatedBody("The gzip body ended before its trailer")
-
-
-def _decoder_for(encoding: str) -> _Decoder:
-    name = encoding.strip().lower()
-    if name in ("", "identity"):
-        return _Identity()
-    if name in ("gzip", "x-gzip"):
-        return _GzipLayer()
-    raise ContractBroken(
-        f"The body is encoded as {name[:40]!r}", expected="Requested were identity and gzip"
-    )
+    if gunzip.is_cut_off:
+        raise TruncatedBody("The gzip body ended before its trailer")
 
 
 class BodyReader:
@@ -131,18 +101,23 @@ class BodyReader:
 
     def _layer(self, chunks: Iterator[bytes], encoding: str = "") -> Iterator[bytes]:
         """Undo one layer: the encoding in the header, or gzip if the bytes are gzip without one."""
-        decoder: _Decoder | None = None
+        chunks = _with_whole_head(chunks)
+        if (first := next(chunks, None)) is None:
+            return
+        pieces: Iterable[bytes] = chain((first,), chunks)
+        name = encoding.strip().lower()
+        # Neither JSON nor CSV begins so: it is a gzip file without the header.
+        if name in ("gzip", "x-gzip") or first.startswith(GZIP_MAGIC):
+            pieces = _gunzip(pieces)
+        elif name not in ("", "identity"):
+            raise ContractBroken(
+                f"The body is encoded as {name[:40]!r}", expected="Requested were identity and gzip"
+            )
         size = 0
-        for chunk in _with_whole_head(chunks):
-            # Neither JSON nor CSV begins so: it is a gzip file without the header.
-            name = "gzip" if chunk.startswith(GZIP_MAGIC) else encoding
-            decoder = decoder or _decoder_for(name)
-            for piece in decoder.pieces(chunk):
-                size += len(piece)
-                self._check_bounds(size)
-                yield piece
-        if decoder is not None:
-            decoder.finish()
+        for piece in pieces:
+            size += len(piece)
+            self._check_bounds(size)
+            yield piece
 
     def _check_bounds(self, size: int) -> None:
         if size > self._max_bytes:

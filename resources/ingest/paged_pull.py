@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from catalog.contract import constants
 from resources.errors import CatalogError, Defer, Evidence, NotData, TooLarge, TruncatedBody
@@ -53,21 +53,6 @@ PAGED: Final[dict[Feed, PagedList]] = {
 }
 
 
-class KeptPages(Protocol):
-    """Pages that are lists, in order. `first` and `last` are None where there is no page."""
-
-    @property
-    def first(self) -> PageNote | None: ...
-
-    @property
-    def last(self) -> PageNote | None: ...
-
-    def keep(self, page: RawPage, *, received_at: datetime) -> None:
-        """Append a page."""
-
-    def bodies(self) -> Iterator[bytes]: ...
-
-
 def make_note(page: RawPage, *, number: int, received_at: datetime) -> PageNote:
     """Return the data of a page that are needed to continue after it, and to land it."""
     return PageNote(
@@ -89,7 +74,7 @@ def make_note(page: RawPage, *, number: int, received_at: datetime) -> PageNote:
 
 def land_pages(
     context: PullContext,
-    pages: KeptPages,
+    pages: "JournaledPages | PagesInMemory",
     feed: Feed,
     scope: Scope,
     *,
