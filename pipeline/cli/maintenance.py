@@ -242,13 +242,12 @@ def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
 def _watchlist(settings: Settings, service: OpenedSession) -> Checked:
     """Check that the service has the watched coins, and that the plan covers them."""
     # The client is imported where a command sends requests.
-    from pipeline.health.doctor import describe_coins, look_up_coins
+    from pipeline.health.doctor import KNOWN, describe_coins, look_up_coins
 
-    watched = list(look_up_coins(settings.coins, service.client, Home(settings.home).warehouse))
-    is_caution = any(coin.status not in ("listed", "found") for coin in watched)
-    holds = all(coin.holds for coin in watched)
+    watched = look_up_coins(settings.coins, service.client, Home(settings.home).warehouse)
+    holds = "unknown" not in watched
     found = describe_coins(watched, service.plan.name)
-    return Checked("watchlist", holds, found, is_caution=holds and is_caution)
+    return Checked("watchlist", holds, found, is_caution=holds and not watched.keys() <= KNOWN)
 
 
 def _clock(service_clock: ServiceClock) -> Checked:

@@ -1,11 +1,11 @@
 """The checks of `almanac doctor` on Dagster's records of runs, with their repair, and on coins."""
 
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from pipeline.runs.dead_runs import (
     DeadRun,
@@ -20,10 +20,12 @@ from warehouse.clock import utc_now
 from warehouse.errors import LockHeld, WarehouseError
 from warehouse.home import Home
 from warehouse.queries import connected
+from warehouse.sql import Statements
 
 if TYPE_CHECKING:
     from resources.http.client import CatalogClient
 
+_SQL: Final = Statements(__package__)
 _FIX: Final = "`almanac doctor --fix` marks it failed; so does the next `almanac run`"
 
 _WAIT_S: Final = 1.0
@@ -45,18 +47,18 @@ def check_runs(home: Home, *, fix: bool) -> Iterator[RunCheck]:
     try:
         place = place_of(home)
         if fix and place.folder.exists():
-            mended = _mend(home, place)
+            mended = _repair(home, place)
         found = damages(home, thorough=True)
     except (WarehouseError, OSError) as error:
         yield RunCheck("run records", False, f"not repaired: {error}" if fix else str(error))
         return
-    problems = "; ".join(str(damage.error(home)) for damage in found) or _sound(place)
+    problems = "; ".join(str(damage.error(home)) for damage in found) or _describe_place(place)
     yield RunCheck("run records", not found, "; ".join([*mended, problems]))
     if not found:
-        yield _dead(home)
+        yield _check_dead_runs(home)
 
 
-def _dead(home: Home) -> RunCheck:
+def _check_dead_runs(home: Home) -> RunCheck:
     what = "runs in progress"
     try:
         dead = _dead_runs(home)
@@ -67,12 +69,14 @@ def _dead(home: Home) -> RunCheck:
     return RunCheck(what, False, f"{describe_dead_runs(dead)}: {_FIX}")
 
 
-def _sound(place: InstancePlace) -> str:
+def _describe_place(place: InstancePlace) -> str:
     """Return what is known of sound records: where they are, if not in the home as generated."""
     config = place.folder / CONFIG
     if place.is_own:
         return (
-            f"sound; {config} was changed by hand, and is kept" if is_changed(config) else "sound"
+            f"sound; {config} was changed by a person, and is kept"
+            if is_changed(config)
+            else "sound"
         )
     if place.databases is None:
         return f"in {place.storage}, as {config} names it; that database is not checked here"
@@ -93,7 +97,7 @@ def _dead_runs(home: Home) -> list[DeadRun]:
         return find_dead_runs(home, instance)
 
 
-def _mend(home: Home, place: InstancePlace) -> list[str]:
+def _repair(home: Home, place: InstancePlace) -> list[str]:
     """Replace damaged databases and fail dead runs; return what was done.
 
     Databases outside the home belong to others: they are not replaced.
@@ -106,10 +110,10 @@ def _mend(home: Home, place: InstancePlace) -> list[str]:
     done: list[str] = []
     if not damages(home, thorough=True) and not _dead_runs(home):
         return done
-    with _alone(home):
+    with _lock_home(home):
         for damage in damages(home, thorough=True) if place.is_own else ():
             if damage.kind == "damaged" or damage.is_unreadable:
-                done.append(_mended(damage))
+                done.append(_repair_database(damage))
         # Imported here, since importing Dagster takes longer than all the rest.
         from pipeline.instance import instance_of
 
@@ -120,7 +124,7 @@ def _mend(home: Home, place: InstancePlace) -> list[str]:
 
 
 @contextmanager
-def _alone(home: Home) -> Iterator[None]:
+def _lock_home(home: Home) -> Iterator[None]:
     """Lock out `almanac run` and `almanac ui`, which have the databases open."""
     with ExitStack() as held:
         try:
@@ -131,7 +135,7 @@ def _alone(home: Home) -> Iterator[None]:
         yield
 
 
-def _mended(damage: Damage) -> str:
+def _repair_database(damage: Damage) -> str:
     """Give the user access to a database if only that is missing, else set it aside."""
     with suppress(OSError):
         if damage.path.is_file() and damage.is_unreadable:
@@ -143,68 +147,47 @@ def _mended(damage: Damage) -> str:
 
 LOOK_UPS_MAX: Final = 20
 """More coins are not looked up: each look-up counts against the quota."""
-WatchedStatus = Literal["listed", "found", "untracked", "unknown", "not_covered", "not_asked"]
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedCoin:
-    """`unknown`: no coin has the slug. `not_covered`: the plan does not include the coin."""
-
-    slug: str
-    status: WatchedStatus
-
-    @property
-    def holds(self) -> bool:
-        return self.status != "unknown"
+KNOWN: Final = frozenset({"listed", "found"})
+"""The statuses of watched coins that need no attention."""
+_MEANINGS: Final = {
+    "unknown": "no coin has the slug {slugs}: correct ALMANAC_COINS",
+    "not_covered": "the plan {plan} does not cover {slugs}: it shows none of their events",
+    "untracked": "{slugs} are not tracked: no new events are added for them",
+    "not_asked": "{slugs} are in no published list and were not looked up",
+}
 
 
 def look_up_coins(
     slugs: Sequence[str], client: "CatalogClient", warehouse: Path
-) -> Iterator[WatchedCoin]:
-    """Yield what is known of each watched coin.
+) -> dict[str, list[str]]:
+    """Return the watched coins by status: a key of `_MEANINGS`, or of `KNOWN`.
 
     Raises:
         CatalogError: a look-up failed.
     """
-    listed = _list_known(warehouse, slugs)
-    for slug in slugs:
-        if slug in listed:
-            yield WatchedCoin(slug, "listed")
+    listed: set[str] = set()
+    if warehouse.exists():
+        with connected(warehouse) as connection:
+            rows = connection.execute(_SQL["list_tracked_coins"], {"slugs": list(slugs)})
+            listed = {slug for (slug,) in rows.fetchall()}
+    found: dict[str, list[str]] = {}
     others = [slug for slug in slugs if slug not in listed]
-    for place, slug in enumerate(others):
-        status: WatchedStatus = "not_asked"
-        if place < LOOK_UPS_MAX:
+    for slug in slugs:
+        status = "listed"
+        if slug in others[:LOOK_UPS_MAX]:
             answer = client.coin(slug)
-            status = answer.status
-            if answer.tracked is False:
-                status = "untracked"
-        yield WatchedCoin(slug, status)
+            status = "untracked" if answer.tracked is False else answer.status
+        elif slug in others:
+            status = "not_asked"
+        found.setdefault(status, []).append(slug)
+    return found
 
 
-def describe_coins(watched: Sequence[WatchedCoin], plan: str) -> str:
-    """Return what a person should know of the watchlist, in one line."""
-    meanings = {
-        "unknown": "no coin has the slug {slugs}: correct ALMANAC_COINS",
-        "not_covered": "the plan {plan} does not cover {slugs}: it shows none of their events",
-        "untracked": "{slugs} are not tracked: no new events are added for them",
-        "not_asked": "{slugs} are in no published list and were not looked up",
-    }
-    found = []
-    for status, text in meanings.items():
-        slugs = [coin.slug for coin in watched if coin.status == status]
-        if slugs:
-            found.append(text.format(slugs=", ".join(slugs), plan=plan))
-    return "; ".join(found) or f"{len(watched)} coins, all known to the service"
-
-
-def _list_known(warehouse: Path, slugs: Sequence[str]) -> set[str]:
-    """Return the slugs that the published list of coins has as tracked; none without a file."""
-    if not warehouse.exists():
-        return set()
-    with connected(warehouse) as connection:
-        rows = connection.execute(
-            "SELECT slug FROM coins WHERE list_contains($slugs, slug) AND tracked "
-            "AND missing_since IS NULL",
-            {"slugs": list(slugs)},
-        ).fetchall()
-    return {slug for (slug,) in rows}
+def describe_coins(watched: Mapping[str, Sequence[str]], plan: str) -> str:
+    """Return what a person should know of the watched coins, in one line."""
+    texts = [
+        text.format(slugs=", ".join(watched[status]), plan=plan)
+        for status, text in _MEANINGS.items()
+        if status in watched
+    ]
+    return "; ".join(texts) or f"{sum(map(len, watched.values()))} coins, all known to the service"

@@ -192,7 +192,7 @@ class TestGeneratedFiles:
         assert write_config(home) == "kept"
         assert path.read_bytes() == before
         (records, _) = check_runs(home, fix=False)
-        assert "was changed by hand, and is kept" in records.found
+        assert "was changed by a person, and is kept" in records.found
 
     def test_a_file_that_nobody_changed_is_updated(self, tmp_path: Path) -> None:
         path = tmp_path / "dagster.yaml"

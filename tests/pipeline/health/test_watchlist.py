@@ -43,9 +43,9 @@ def test_a_coin_outside_the_plan_is_told_from_a_slug_that_no_coin_has(
     free: CatalogClient, slugs: dict[str, str], tmp_path: Path
 ) -> None:
     asked = (slugs["top"], slugs["later"], "no-such-coin")
-    watched = list(look_up_coins(asked, free, tmp_path / "none.duckdb"))
-    assert [coin.status for coin in watched] == ["found", "not_covered", "unknown"]
-    assert [coin.holds for coin in watched] == [True, True, False]
+    watched = look_up_coins(asked, free, tmp_path / "none.duckdb")
+    assert list(watched) == ["found", "not_covered", "unknown"]
+    assert list(watched.values()) == [[slug] for slug in asked]
     text = describe_coins(watched, "free")
     assert "no coin has the slug no-such-coin" in text
     assert f"the plan free does not cover {slugs['later']}" in text
@@ -59,8 +59,8 @@ def test_at_most_twenty_coins_are_looked_up(tmp_path: Path) -> None:
         return httpx.Response(200, json={"data": {"slug": "x", "name": "X", "tracked": True}})
 
     names = [f"coin/{number}" for number in range(LOOK_UPS_MAX + 2)]
-    watched = list(look_up_coins(names, mocked(answer), tmp_path / "none.duckdb"))
-    assert [coin.status for coin in watched] == ["found"] * LOOK_UPS_MAX + ["not_asked"] * 2
+    watched = look_up_coins(names, mocked(answer), tmp_path / "none.duckdb")
+    assert watched == {"found": names[:LOOK_UPS_MAX], "not_asked": names[LOOK_UPS_MAX:]}
     assert len(sent) == LOOK_UPS_MAX
 
 

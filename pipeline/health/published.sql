@@ -1,4 +1,4 @@
--- What push should have brought: a question to the published file. It only reads.
+-- Questions of the health to the published file. They only read.
 
 -- name: list_pulled_changes
 -- Changes that a pull showed first, though push reports their kind: creations, cancellations, and
@@ -28,3 +28,10 @@ FROM (
 WHERE changed_at >= $began
 ORDER BY known_from DESC, event_id, version
 LIMIT $limit
+
+-- name: list_tracked_coins
+-- Those of some slugs ($slugs) that the published list of coins has as tracked. Grain: coin.
+-- Run twice: the same rows.
+SELECT slug
+FROM coins
+WHERE list_contains($slugs, slug) AND tracked AND missing_since IS NULL
