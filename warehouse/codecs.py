@@ -25,6 +25,9 @@ _WORDS_READ: Final = 1_000
 _PACKED_PIECE_BYTES: Final = 1 << 14
 _PIECE_BYTES: Final = 1 << 20
 _GZIP_WBITS: Final = zlib.MAX_WBITS | 16
+_FIELD_ENDS: Final = b",\n\r"
+_NO_SIGNS: Final = bytes(set(range(256)) - set(b'"\n\r\0'))
+_INTEGER_BITS: Final = 63
 
 
 class UnreadableBody(WarehouseError):
@@ -212,10 +215,6 @@ def find_error_text(value: Any) -> str | None:
     return plain_line(words[:_WORDS_READ])[:_WORDS_MAX]
 
 
-_FIELD_ENDS: Final = b",\n\r"
-_NO_SIGNS: Final = bytes(set(range(256)) - set(b'"\n\r\0'))
-
-
 class RecordCounter:
     """Counts records, header included: feed it the bytes, then read the attributes.
 
@@ -322,9 +321,6 @@ class QuickCounter:
     def records(self) -> int:
         """Records so far, including an open last one."""
         return self._ends + (self._last not in (b"", b"\n", b"\r"))
-
-
-_INTEGER_BITS: Final = 63
 
 
 def make_storable(value: Any) -> Any:

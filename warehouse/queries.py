@@ -25,6 +25,9 @@ CHANGES_COUNTED_FOR: Final = timedelta(days=28)
 """How far back changes are counted: long enough for many changes, short enough to be current."""
 _PAST: Final = timedelta(days=31)
 _LISTED: Final = timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
+Reasons = Mapping[int | None, str]
+"""Why the delivery at a position of its batch was rejected; at None, why all of the batch is left
+out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +86,6 @@ def _read(warehouse: Path, now: datetime) -> Activity:
         cancellations=cancellations,
         watched_since=since,
     )
-
-
-Reasons = Mapping[int | None, str]
-"""Why the delivery at a position of its batch was rejected; at None, why all of the batch is left
-out."""
 
 
 def read_rejected_deliveries(warehouse: Path) -> dict[str, Reasons]:

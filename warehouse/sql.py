@@ -40,6 +40,7 @@ _SHORT_CHARS: Final = 30
 Groups = Mapping[str, Sequence[Mapping[str, str]]]
 """Groups of columns by name; for each column, in declared order, the values of `@name` etc."""
 _NO_GROUPS: Final[Groups] = {}
+_SMALL_BYTES: Final = 16_000_000
 
 
 class Statements(NamedStatements):
@@ -191,7 +192,6 @@ class MakingLimits:
 
 USUAL_LIMITS: Final = MakingLimits()
 """Together with Python and Dagster they fit on a machine with 4 GB."""
-_SMALL_BYTES: Final = 16_000_000
 
 
 @cache

@@ -28,6 +28,9 @@ from warehouse.files.storage import Storage
 _SEAL: Final = re.compile(rb',\n "sha256_of_the_rest": "([0-9a-f]{64})"\n\}\Z')
 _END: Final = b"\n}"
 _Document = TypeVar("_Document", bound=msgspec.Struct)
+_DAMAGED = ".damaged"
+_T = TypeVar("_T")
+log = logging.getLogger(__name__)
 
 
 class BrokenSeal(ValueError):
@@ -98,12 +101,6 @@ def find_damage(lake: Storage, name: str, files: Mapping[str, str | None]) -> st
     if found != expected:
         return f"{name} has the sha256 {found[:12]}…, expected {expected[:12]}…"
     return None
-
-
-_DAMAGED = ".damaged"
-_T = TypeVar("_T")
-
-log = logging.getLogger(__name__)
 
 
 def put_note(state: Storage, name: str, note: object) -> None:

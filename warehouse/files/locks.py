@@ -23,20 +23,18 @@ import msgspec
 from warehouse.clock import utc_now
 from warehouse.errors import LockHeld
 
-
-@cache
-def host() -> str:
-    return socket.gethostname()
-
-
 WAIT_S: Final = 1800.0
 _POLL_S: Final = 0.05
 _TEST_HELD_S: Final = 0.25
 """`is_held` takes the lock for a moment, so every wait is at least this long."""
 _SILENT_S: Final = 1.0
 """Most locks are released by then: a shorter wait is not logged."""
-
 log = logging.getLogger(__name__)
+
+
+@cache
+def host() -> str:
+    return socket.gethostname()
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,12 @@ from time import time
 from typing import Final
 
 _UNFINISHED = ".unfinished-"
+_OWNER: Final = 0o077
+_GROUP: Final = 0o027
+_WRITE: Final = 0o222
+_WRITABLE_BY_ALL: Final = 0o002
+_WRITABLE_BY_GROUP: Final = 0o020
+_ROOT: Final = 0
 
 
 class Storage:
@@ -167,14 +173,6 @@ def make_folders(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for folder in reversed(missing):
         sync(folder.parent)
-
-
-_OWNER: Final = 0o077
-_GROUP: Final = 0o027
-_WRITE: Final = 0o222
-_WRITABLE_BY_ALL: Final = 0o002
-_WRITABLE_BY_GROUP: Final = 0o020
-_ROOT: Final = 0
 
 
 def keep_private(*, group_reads: bool = False) -> None:

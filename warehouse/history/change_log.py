@@ -35,6 +35,9 @@ _SQL = Statements(__package__, GROUPS)
 FORMAT = 1
 NORMALISER = 6
 """Increased when the same bytes would give another history; days with an older one are refolded."""
+NEWEST_KEPT: Final = 7
+_SELF_HASHED: Final = {lake_paths.HEAD, lake_paths.EVENTS_HASHES, lake_paths.EVENTS_MARKER}
+"""Files of a lake that contain their own hash, or need none."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -328,11 +331,6 @@ def find_doubtful_day(lake: Storage, days: list[DayFile]) -> date | None:
     if head.day is None or (newest is not None and newest.sha256 == head.sha256):
         return None
     return head.day if newest is None else min(head.day, newest.day)
-
-
-NEWEST_KEPT: Final = 7
-_SELF_HASHED: Final = {lake_paths.HEAD, lake_paths.EVENTS_HASHES, lake_paths.EVENTS_MARKER}
-"""Files of a lake that contain their own hash, or need none."""
 
 
 def choose_checkpoints(days: list[date]) -> set[date]:

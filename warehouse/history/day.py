@@ -42,6 +42,7 @@ _TABLES = {
     "cancellations": "cancellations_waiting",
     "labels": "coin_labels",
 }
+_SORTABLE = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,9 +168,6 @@ def _counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
         (count,) = connection.table(table).aggregate("count(*)").fetchall()[0]
         counts[name] = int(count)
     return counts
-
-
-_SORTABLE = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 @dataclass(slots=True)

@@ -35,6 +35,8 @@ from warehouse.schema.columns import BIT, GROUPS, plan_named
 from warehouse.sql import Statements, parse
 
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
+_SQL = Statements(__package__, GROUPS)
+_IMPACT_BITS: Final = {f"{name}_bit": BIT[name] for name in ("impact", "impact_band")}
 
 
 class WatchedSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,10 +113,6 @@ def _merged(spans: list[WatchedSpan]) -> list[WatchedSpan]:
 
 def _after(upper: datetime) -> datetime:
     return END_OF_TIME if upper >= END_OF_TIME else upper + INSTANT_STEP
-
-
-_SQL = Statements(__package__, GROUPS)
-_IMPACT_BITS: Final = {f"{name}_bit": BIT[name] for name in ("impact", "impact_band")}
 
 
 class Fold:

@@ -49,6 +49,8 @@ from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal
 
 _SQL = Statements(__package__, GROUPS)
+ABANDONED_S = 3600.0
+"""Unfinished files in landing or state, where other processes write too, are removed after this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +252,6 @@ class MergeReport:
     @property
     def quarantined(self) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.status == "quarantined"]
-
-
-ABANDONED_S = 3600.0
-"""Unfinished files in landing or state, where other processes write too, are removed after this."""
 
 
 def merge(

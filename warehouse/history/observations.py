@@ -29,6 +29,34 @@ from warehouse.landing.batches import Manifest
 from warehouse.schema.columns import plan_named
 
 FoldKey = tuple[datetime, datetime, int, str]
+Status = Literal["merged", "quarantined"]
+_OF_OUTCOME: Final = (
+    *("status", "why", "flagged", "released", "arrived", "good", "rejected", "duplicates"),
+    *("ignored", "stale", "missing", "versions", "changes", "notes"),
+)
+_TIMES: Final = ("observed_at", "content_at", "landed_at")
+_OF_MANIFEST: Final = (
+    *("plan", "complete", "why_incomplete", "attested", "date_doubt", "requests"),
+    *("rows_claimed", "bytes"),
+)
+"""The fields of a record, in its order: the record is stored in the file of a day."""
+_OF_THE_MACHINE: Final = (OSError, duckdb.IOException, duckdb.InterruptException)
+"""A full disk or Ctrl-C."""
+_TOO_LITTLE_MEMORY: Final = (MemoryError, duckdb.OutOfMemoryException)
+_OWN: Final = (
+    *(NameError, ImportError, SyntaxError, AssertionError, NotImplementedError),
+    # A statement is wrong, whatever the rows contain.
+    *(duckdb.ParserException, duckdb.SyntaxException, duckdb.BinderException),
+    *(duckdb.CatalogException, duckdb.PermissionException, duckdb.DependencyException),
+    # The database can't be used after these.
+    *(duckdb.InternalException, duckdb.FatalException, duckdb.ConnectionException),
+    *(duckdb.TransactionException, duckdb.ResourceInUseException),
+)
+"""Errors that the content of a batch can't cause: values are bound, never part of a statement."""
+_CONTENT: Final = (str, bytes, int, float, list, dict, type(None))
+"""The types that a body is read into. An AttributeError on one of these means that the service
+sent a value of an unexpected type; on any other type it is an error in the code."""
+_WHY_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +147,6 @@ def proves_withdrawal(plan: Plan) -> bool:
     return plan.horizon_days is None and plan.coverage_top is None
 
 
-Status = Literal["merged", "quarantined"]
-_OF_OUTCOME: Final = (
-    *("status", "why", "flagged", "released", "arrived", "good", "rejected", "duplicates"),
-    *("ignored", "stale", "missing", "versions", "changes", "notes"),
-)
-_TIMES: Final = ("observed_at", "content_at", "landed_at")
-_OF_MANIFEST: Final = (
-    *("plan", "complete", "why_incomplete", "attested", "date_doubt", "requests"),
-    *("rows_claimed", "bytes"),
-)
-"""The fields of a record, in its order: the record is stored in the file of a day."""
-
-
 @dataclass(slots=True)
 class Outcome:
     """The account of one batch. good + rejected + ignored = arrived."""
@@ -185,25 +200,6 @@ class Outcome:
 
 def _text(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()
-
-
-_OF_THE_MACHINE: Final = (OSError, duckdb.IOException, duckdb.InterruptException)
-"""A full disk or Ctrl-C."""
-_TOO_LITTLE_MEMORY: Final = (MemoryError, duckdb.OutOfMemoryException)
-_OWN: Final = (
-    *(NameError, ImportError, SyntaxError, AssertionError, NotImplementedError),
-    # A statement is wrong, whatever the rows contain.
-    *(duckdb.ParserException, duckdb.SyntaxException, duckdb.BinderException),
-    *(duckdb.CatalogException, duckdb.PermissionException, duckdb.DependencyException),
-    # The database can't be used after these.
-    *(duckdb.InternalException, duckdb.FatalException, duckdb.ConnectionException),
-    *(duckdb.TransactionException, duckdb.ResourceInUseException),
-)
-"""Errors that the content of a batch can't cause: values are bound, never part of a statement."""
-_CONTENT: Final = (str, bytes, int, float, list, dict, type(None))
-"""The types that a body is read into. An AttributeError on one of these means that the service
-sent a value of an unexpected type; on any other type it is an error in the code."""
-_WHY_CHARS: Final = 200
 
 
 @contextmanager

@@ -44,16 +44,18 @@ from warehouse.landing.batches import (
 from warehouse.landing.journal import Journal
 from warehouse.schema.columns import plan_named
 
-
-class _Why(msgspec.Struct, frozen=True, kw_only=True):
-    why: str
-
-
 MARKER = b"{}"
 MARKERS = ("pending", "released", "dismissed")
 """The folders of markers."""
 _DAY = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", re.ASCII)
 _BATCH_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z]+-[0-9a-f]{12}", re.ASCII)
+_LEVEL: Final = 3
+CHUNK_BYTES: Final = 1 << 20
+_NO_COVERAGE = "imported without --covers-from and --covers-to, so the batch makes no event missing"
+
+
+class _Why(msgspec.Struct, frozen=True, kw_only=True):
+    why: str
 
 
 class Landing:
@@ -390,10 +392,6 @@ def _manifest_name(batch_id: str) -> str:
     return f"batches/{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}/{batch_id}.json"
 
 
-_LEVEL: Final = 3
-CHUNK_BYTES: Final = 1 << 20
-
-
 def compress(
     bodies: Iterator[tuple[Iterator[bytes], datetime | None]],
     target: Path,
@@ -506,9 +504,6 @@ def _repair_body(landing: Landing, manifest: Manifest) -> None:
         compress(iter(bodies), staged, 200, RedactionCounter())
         if hash_file(staged) == manifest.stored_sha256:
             landing.storage.adopt(staged, path.relative_to(landing.storage.root).as_posix())
-
-
-_NO_COVERAGE = "imported without --covers-from and --covers-to, so the batch makes no event missing"
 
 
 def import_export(

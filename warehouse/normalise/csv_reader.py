@@ -26,6 +26,14 @@ from warehouse.normalise.staging import BatchCounts, EventTables, Sink, Unchange
 from warehouse.schema.columns import BIT, GROUPS, NAMES
 from warehouse.sql import Statements, literal
 
+_WIRE_FOLDED: Final = {fold_name(name): place for place, name in enumerate(EVENT_FIELDS)}
+_SQL = Statements(__package__, GROUPS)
+_LISTED: Final[dict[str, ListColumn]] = {column: column for column in LIST_COLUMNS}
+_CELL_CHARS: Final = 2_000
+_CELLS_MAX: Final = 100_000
+"""So many different cells of a column are searched for its separator, none longer."""
+_OTHER_TEXTS: Final = ("observed_text", "content_text", "cancelled_text")
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -70,9 +78,6 @@ class Columns:
         if "title" not in self.places and "date" not in self.places:
             return "neither a column title nor a column date"
         return None
-
-
-_WIRE_FOLDED: Final = {fold_name(name): place for place, name in enumerate(EVENT_FIELDS)}
 
 
 class _Chunks(io.RawIOBase):
@@ -154,15 +159,6 @@ def make_columns(names: list[str]) -> Columns:
         {column: at[key] for column, key in keys.items()},
         {name: at[name] for name in extras},
     )
-
-
-_SQL = Statements(__package__, GROUPS)
-
-_LISTED: Final[dict[str, ListColumn]] = {column: column for column in LIST_COLUMNS}
-_CELL_CHARS: Final = 2_000
-_CELLS_MAX: Final = 100_000
-"""So many different cells of a column are searched for its separator, none longer."""
-_OTHER_TEXTS: Final = ("observed_text", "content_text", "cancelled_text")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,24 @@ from warehouse.sql import Statements
 _SQL = Statements(__package__, GROUPS)
 
 WHITE: Final = " \t\n\r\v\f"
+_FILES: Final = ("clean", "instant", "list", "is_doubtful", "expected")
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
+_STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_TOO_DEEP: Final = f"nested deeper than {bounds.DEPTH}"
+_KEPT_CHARS: Final = 10_000
+"""The layout of keys that are longer than this together is not cached."""
+_LISTS: Final = frozenset({"categories", "coins"})
+_IMPACT: Final = BIT["impact"] | BIT["impact_band"]
+_OWN_KEYS: Final = frozenset({"id", "cancelledAt"})
+_COIN_KEYS: Final = frozenset(
+    {
+        *("slug", "symbol", "name", "rank", "tracked", "iconUrl"),
+        *("upcomingCount", "majorCount", "peakImpact"),
+    }
+)
+_CATEGORY_KEYS: Final = frozenset({"id", "name"})
+_INTEGER_MAX: Final = 2**31 - 1
 
 
 class BadRow(Exception):
@@ -110,9 +128,6 @@ def _name_of(element: Any, name: str) -> str | None:
     return read_text(element, name)
 
 
-_FILES: Final = ("clean", "instant", "list", "is_doubtful", "expected")
-
-
 def define_macros(connection: duckdb.DuckDBPyConnection) -> None:
     """Define the macros on a connection."""
     for name in _FILES:
@@ -145,17 +160,6 @@ def _macro(signature: str, head: str, cases: Sequence[str]) -> str:
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-_ENCODER: Final = msgspec.json.Encoder(order="sorted")
-_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
-_STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-_TOO_DEEP: Final = f"nested deeper than {bounds.DEPTH}"
-_KEPT_CHARS: Final = 10_000
-"""The layout of keys that are longer than this together is not cached."""
-_LISTS: Final = frozenset({"categories", "coins"})
-_IMPACT: Final = BIT["impact"] | BIT["impact_band"]
-_OWN_KEYS: Final = frozenset({"id", "cancelledAt"})
 
 
 def fold_name(name: str) -> str:
@@ -320,16 +324,6 @@ def _depth(text: str) -> int:
 def _capital(escape: re.Match[str]) -> str:
     sequence = escape[0]
     return sequence[:2] + sequence[2:].upper() if sequence[1] == "u" else sequence
-
-
-_COIN_KEYS: Final = frozenset(
-    {
-        *("slug", "symbol", "name", "rank", "tracked", "iconUrl"),
-        *("upcomingCount", "majorCount", "peakImpact"),
-    }
-)
-_CATEGORY_KEYS: Final = frozenset({"id", "name"})
-_INTEGER_MAX: Final = 2**31 - 1
 
 
 class CoinRows:

@@ -31,6 +31,9 @@ RAW_MAX: Final = 65_536
 _ROWS: Final = 8_192
 _BYTES: Final = 8 << 20
 _ENCODER: Final = msgspec.json.Encoder()
+_BITS: Final = {f"{name}_bit": BIT[name] for name in ("title", "date", "impact", "impact_band")}
+_PREPARED: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
+"""Connections that have the macros and the view; both remain when the tables are replaced."""
 
 
 class BatchCounts:
@@ -114,11 +117,6 @@ class _Chunk:
         if self._rows:
             self._insert({"rows": (b"[" + b",".join(self._rows) + b"]").decode()})
         self._rows, self._bytes = [], 0
-
-
-_BITS: Final = {f"{name}_bit": BIT[name] for name in ("title", "date", "impact", "impact_band")}
-_PREPARED: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
-"""Connections that have the macros and the view; both remain when the tables are replaced."""
 
 
 def empty_events(connection: duckdb.DuckDBPyConnection) -> None:

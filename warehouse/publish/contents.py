@@ -44,6 +44,25 @@ _STAMPS: Final = frozenset({"last_seen_at", "content_at", "updated_at", "last_ve
 _HASHED: Final = tuple(table for table in TABLES if table.delta != "local")
 _SUMMED: Final = frozenset[DeltaRule]({"batches", "days"})
 """Rules whose tables may be too large to be read whole for each publication."""
+_SQL = Statements(__package__, GROUPS)
+_BEGINNING = "-infinity"
+_declared: list[bytes] = []
+"""The empty file that this process declared first."""
+SHARE_MAX: Final = 0.2
+"""Share of a table's rows; if more were removed, it is cheaper to write the whole table."""
+ROWS_ALWAYS: Final = 10_000
+_CONDITIONS: Final[dict[DeltaRule, str]] = {
+    "days": "observed_date >= $first_day",
+    "chain": "day >= $first_day",
+    "batches": "batch_id IN (SELECT batch_id FROM changed_batches)",
+    "state": "true",
+    "links": "event_id IN (SELECT event_id FROM touched)",
+}
+"""Which rows of a table may differ."""
+_REWRITTEN: Final = frozenset({"state", "links"})
+"""Rules whose tables may be rewritten if too many rows differ."""
+_READ_LATER: Final = (EVENTS, EVENT_VERSIONS)
+"""Tables whose `gone_…` and `new_…` later statements read, also where nothing differs."""
 
 
 def hash_contents(staged: StagedFile) -> dict[str, str]:
@@ -93,13 +112,6 @@ def _columns(table: Table) -> tuple[str, ...]:
 
 def _text(rows: int, total: int) -> str:
     return f"{rows}-{total}"
-
-
-_SQL = Statements(__package__, GROUPS)
-
-_BEGINNING = "-infinity"
-_declared: list[bytes] = []
-"""The empty file that this process declared first."""
 
 
 def begin_file(path: Path, limits: MakingLimits) -> StagedFile:
@@ -206,23 +218,6 @@ def _fill_versions(staged: StagedFile, values: Values) -> None:
         bound = {**values, "current": current}
         staged.run(ddl.insert(EVENT_VERSIONS, fill_query(EVENT_VERSIONS, bound)), bound)
         staged.commit_so_far()
-
-
-SHARE_MAX: Final = 0.2
-"""Share of a table's rows; if more were removed, it is cheaper to write the whole table."""
-ROWS_ALWAYS: Final = 10_000
-_CONDITIONS: Final[dict[DeltaRule, str]] = {
-    "days": "observed_date >= $first_day",
-    "chain": "day >= $first_day",
-    "batches": "batch_id IN (SELECT batch_id FROM changed_batches)",
-    "state": "true",
-    "links": "event_id IN (SELECT event_id FROM touched)",
-}
-"""Which rows of a table may differ."""
-_REWRITTEN: Final = frozenset({"state", "links"})
-"""Rules whose tables may be rewritten if too many rows differ."""
-_READ_LATER: Final = (EVENTS, EVENT_VERSIONS)
-"""Tables whose `gone_…` and `new_…` later statements read, also where nothing differs."""
 
 
 class DoesNotFit(Exception):

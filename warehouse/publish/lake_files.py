@@ -29,6 +29,11 @@ from warehouse.sql import Statements, literal
 
 STATE = ("events", "coins", "categories", "cancellations", "labels")
 """The files of a checkpoint that are read; also the parameters they are bound to."""
+_SQL = Statements(__package__, GROUPS)
+SORTED_ABOVE: Final = 8
+"""With more months than this, sorting all events once is cheaper than one scan per month."""
+_SIDE_BY_SIDE: Final = 4
+"""Months written in parallel: while one waits for the disk, others are compressed."""
 
 
 class LakeDay(Protocol):
@@ -163,14 +168,6 @@ def find_local_state(folder: Path | None) -> LocalState:
             f"{path.name}:{stat.st_size}:{stat.st_mtime_ns}" for path, stat in stats
         ),
     )
-
-
-_SQL = Statements(__package__, GROUPS)
-
-SORTED_ABOVE: Final = 8
-"""With more months than this, sorting all events once is cheaper than one scan per month."""
-_SIDE_BY_SIDE: Final = 4
-"""Months written in parallel: while one waits for the disk, others are compressed."""
 
 
 class _MonthHashes(msgspec.Struct, frozen=True, kw_only=True):

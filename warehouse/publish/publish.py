@@ -56,6 +56,12 @@ from warehouse.schema.views import MACROS, VIEWS
 from warehouse.sql import USUAL_LIMITS, MakingLimits, Statements
 
 _SQL = Statements(__package__, GROUPS)
+_FILE: Final = "file:"
+"""Begins the names of the facts with the hashes of the checkpoint's files."""
+BLOAT_MAX: Final = 1.6
+"""Size of the file relative to the last full build; above it, the next build is full."""
+SMALL_BYTES: Final = 32_000_000
+"""The bloat of a file up to this size does not matter."""
 
 
 def check(staged: StagedFile, inputs: Inputs, *, everything: bool) -> None:
@@ -93,14 +99,6 @@ def _disagreement(message: str) -> WarehouseError:
         f"{message}. Nothing was published; the old warehouse is kept. Run `almanac replay`; if it "
         "recurs, it is a bug in Almanac."
     )
-
-
-_FILE: Final = "file:"
-"""Begins the names of the facts with the hashes of the checkpoint's files."""
-BLOAT_MAX: Final = 1.6
-"""Size of the file relative to the last full build; above it, the next build is full."""
-SMALL_BYTES: Final = 32_000_000
-"""The bloat of a file up to this size does not matter."""
 
 
 @dataclass(slots=True)

@@ -35,6 +35,13 @@ from warehouse.schema.columns import GROUPS
 from warehouse.sql import MakingLimits, Statements, open_spilling, parse
 
 NOTE: Final = "published.json"
+_UNFINISHED: Final = ".unfinished-warehouse-"
+_PARAMETER: Final = re.compile(r"\$([a-z_]+)")
+Values = Mapping[str, Any]
+_SQL: Final = Statements(__package__, GROUPS)
+FACT: Final = "content:"
+"""Begins the names of these facts."""
+PUBLISHED_AT: Final = "published_at"
 
 
 class _Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +70,6 @@ def _read(state: Storage) -> _Note | None:
         return read_sealed(state.read(NOTE), _Note)
     except (OSError, ValueError):
         return None
-
-
-_UNFINISHED: Final = ".unfinished-warehouse-"
-_PARAMETER: Final = re.compile(r"\$([a-z_]+)")
-Values = Mapping[str, Any]
 
 
 class StagedFile:
@@ -176,12 +178,6 @@ def _named(sql: str, values: Values) -> dict[str, Any]:
 def _remove_unfinished(folder: Path) -> None:
     for path in folder.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-
-_SQL: Final = Statements(__package__, GROUPS)
-FACT: Final = "content:"
-"""Begins the names of these facts."""
-PUBLISHED_AT: Final = "published_at"
 
 
 def read_contents(facts: Mapping[str, str]) -> dict[str, str]:
