@@ -61,7 +61,7 @@ def resolve_coin(reader: Reader, wanted: str | Coin, *, by_name: bool = True) ->
 def resolve_coins(
     reader: Reader, wanted: Iterable[str], *, by_name: bool = True
 ) -> dict[str, Coin]:
-    """Return the coin of each text as `resolve_coin`, with one query; leave out what is no coin."""
+    """Return the coin of each text as `resolve_coin`, with one query; leave out others."""
     found = find_coins(reader, wanted, by_name=by_name)
     for text, coins in found.items():
         if len(coins) > 1:
@@ -175,7 +175,7 @@ _SHORT_MAX: Final = 2
 
 
 def tickers_of_pair(text: str) -> list[str]:
-    """Return the tickers that the text of a pair may mean, none if it is no pair.
+    """Return the tickers that the text of a pair may mean, none if it is not a pair.
 
     Without a mark between them, the second part is one of the common stable coins and currencies.
     `ETHBTC` is not divided: `WBTC` is a coin.

@@ -318,7 +318,7 @@ def _is_stdout(output: Path) -> bool:
     try:
         return os.path.samestat(output.stat(), os.fstat(sys.stdout.fileno()))
     except (OSError, ValueError):
-        return False  # The path does not exist, or standard output is no file.
+        return False  # The path does not exist, or standard output is not a file.
 
 
 class AuditBasis(StrEnum):

@@ -24,9 +24,9 @@ _INSTANT: Final = re.compile(rb"""["'\s]*(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{8
 class CsvCheck:
     """Counts the records of the bytes that it is fed, in chunks of any size.
 
-    Line ends are LF, CRLF or CR; a blank line is no record. `line` is the number of the line before
-    the first one. Memory is that of a chunk and of a line. With `tolerant` only what hides records
-    is refused: for files whose odd rows are rejected one by one.
+    Line ends are LF, CRLF or CR; a blank line is not a record. `line` is the number of the line
+    before the first one. Memory is that of a chunk and of a line. With `tolerant` only what hides
+    records is refused: for files whose odd rows are rejected one by one.
 
     Raises:
         InvalidArgument: the bytes are no UTF-8, have NUL, or a quote that does not end its field.

@@ -145,7 +145,7 @@ class Database(EventQueries, Joins):
         has timestamps, else `index`, or `level_0` and so on of several.
 
         Raises:
-            InvalidArgument: the warehouse has a table of this name, it is no frame, two columns
+            InvalidArgument: the warehouse has a table of this name, it is not a frame, two columns
                 have the same name but for capitals, or a column has timestamps without a zone, and
                 `open` had another than UTC; or the file can't be read in full.
         """
@@ -163,7 +163,7 @@ class Database(EventQueries, Joins):
         universe: Mapping[str, Any] | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> "Audit":
-        """Find the rows of a back-test that used something that nobody knew at the decision.
+        """Find back-test rows that used future information.
 
         Args:
             signals: one row per use: a frame (pandas, Polars, Arrow), a pyarrow reader or dataset,
@@ -320,7 +320,7 @@ class Database(EventQueries, Joins):
         """Return what had been pulled by a timestamp, now by default.
 
         Raises:
-            InvalidArgument: it is no timestamp, or still to come.
+            InvalidArgument: it is not a timestamp, or still to come.
         """
         return coverage_at(self._reader, at)
 

@@ -432,14 +432,11 @@ def _age(age: timedelta) -> str:
 
 
 DigestForm = Literal["table", "markdown", "json", "slack"]
-FORMS: Final[tuple[DigestForm, ...]] = ("table", "markdown", "json", "slack")
 LISTED: Final = 10
 """The most events of a section that people are shown by default."""
 
 SLACK_TEXT_MAX: Final = 3_000
 """Characters of a text object (docs.slack.dev, text object)."""
-SLACK_BLOCKS_MAX: Final = 50
-"""Blocks of a message (docs.slack.dev, blocks)."""
 SLACK_ALL_MAX: Final = 12_000
 """Characters of all texts. The documentation gives no limit, but Slack refused 13,200
 (msg_blocks_too_long, slackapi/bolt-js issue 2509)."""

@@ -74,7 +74,7 @@ def column_of(frame: Any, name: str | None, argument: str) -> Any:
         if name is not None and name not in names and levels.count(name) == 1:
             return frame.index.get_level_values(name).to_series(index=range(len(frame)))
     if name is None or names.count(name) != 1:
-        what = "is no column" if name is not None else "means the index of a pandas frame"
+        what = "is not a column" if name is not None else "means the index of a pandas frame"
         if names.count(name) > 1:
             what = "is the name of several columns"
         shown = ", ".join(map(str, names[:_SHOWN])) + (", …" if len(names) > _SHOWN else "")

@@ -185,7 +185,7 @@ def plain_time(given: Any) -> Any:
 
 
 def plain_number(given: Any) -> Any:
-    """Return Python's form of a scalar of NumPy that is no time; everything else as it is."""
+    """Return Python's form of a scalar of NumPy that is not a time; everything else as it is."""
     kind = getattr(getattr(given, "dtype", None), "kind", "")
     is_scalar = kind in ("b", "i", "u", "f") and getattr(given, "shape", None) == ()
     return given.item() if is_scalar else given
@@ -285,7 +285,7 @@ def duration(given: Duration, name: str) -> timedelta:
     A unit that another tool takes for another length is refused: `M` is a month for pandas.
 
     Raises:
-        InvalidArgument: it is no duration, or negative, or longer than a thousand years; or its
+        InvalidArgument: it is not a duration, or negative, or longer than a thousand years; or its
             unit is ambiguous or has no fixed length.
     """
     plain: Any = plain_time(given)
@@ -297,8 +297,8 @@ def duration(given: Duration, name: str) -> timedelta:
         raise InvalidArgument(f"{name}={given!r} is longer than {_LONGEST.days:,} days")
     if found is None or found < timedelta(0):
         raise InvalidArgument(
-            f"{name}={given!r} is no duration; expected a timedelta, or text such as '30m', '12h', "
-            "'3d' or '1w 2d'"
+            f"{name}={given!r} is not a duration; expected a timedelta, or text such as '30m', "
+            "'12h', '3d' or '1w 2d'"
         )
     return timedelta(days=found.days, seconds=found.seconds, microseconds=found.microseconds)
 
@@ -322,11 +322,11 @@ def _parsed(text: object, name: str) -> timedelta | None:
 
 
 def _advice(count: str, unit: str) -> str:
-    """Return why a unit is refused and what to write in its place; empty if it is no unit."""
+    """Return why a unit is refused and what to write in its place; empty if it is not a unit."""
     if not unit:
         return f"{count} has no unit; write {count}min for minutes, or {count}s, {count}h, {count}d"
     if unit == "ms":
-        return "milliseconds are no unit here; write seconds, such as 0.5s"
+        return "milliseconds are not a unit here; write seconds, such as 0.5s"
     if unit == "M":
         return (
             f"the unit M is a month for pandas and ccxt, and a minute for others; write {count}min "
@@ -343,12 +343,12 @@ def number(given: SupportsFloat | None, name: str) -> float | None:
     """Return a number, or None where None was given.
 
     Raises:
-        InvalidArgument: it is no number.
+        InvalidArgument: it is not a number.
     """
     try:
         found = None if given is None else float(given)
     except (TypeError, ValueError):
         found = float("nan")
     if found is not None and found != found:
-        raise InvalidArgument(f"{name}={given!r} is no number")
+        raise InvalidArgument(f"{name}={given!r} is not a number")
     return found

@@ -37,7 +37,7 @@ class Steps:
     """What holds from each step until the next one of its key. Steps are sorted by key, timestamp.
 
     Attributes:
-        keys, timestamps: of the steps; unique together.
+        keys, instants: of the steps; unique together.
         first: the number of the span that goes before the others at the step, `NONE` without any.
         counts: how many spans hold.
     """
@@ -149,7 +149,7 @@ class NextEvents:
     first_pull_us: int | None
 
     def of_rows(self, codes: Numbers, moments: Moments) -> pa.Table:
-        """Return the columns of the join for rows of coins and timestamps; `NONE` is no coin."""
+        """Return the columns of the join for rows of coins and timestamps; `NONE` means no coin."""
         micros = moments.microseconds
         is_requested = moments.is_known & (codes != NONE)
         if self.first_pull_us is None:

@@ -37,8 +37,8 @@ def frame_for_sql(frame: Any, name: str) -> Any:
     as an Arrow reader, is read into a table.
 
     Raises:
-        InvalidArgument: it is no frame, two columns have the same name but for capitals, or columns
-            have levels.
+        InvalidArgument: it is not a frame, two columns have the same name but for capitals, or
+            columns have levels.
     """
     rooms = {kind.__module__.partition(".")[0] for kind in type(frame).__mro__}
     if "pandas" in rooms and hasattr(frame, "index"):
@@ -182,7 +182,7 @@ class Reader:
         """Make a frame (pandas, Polars, Arrow) a table of the caller's queries.
 
         Raises:
-            InvalidArgument: the warehouse has a table of this name, it is no frame, two columns
+            InvalidArgument: the warehouse has a table of this name, it is not a frame, two columns
                 have the same name, or a column has timestamps without a zone, which SQL reads as
                 UTC, and the database has another.
         """

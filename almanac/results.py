@@ -214,12 +214,12 @@ class Result:
 
         Raises:
             UnknownName: there is no such column; the message lists all.
-            InvalidArgument: it is no name of a column.
+            InvalidArgument: it is not a column name.
         """
         names = [name] if isinstance(name, str) else name
         if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
             raise InvalidArgument(
-                f"{name!r} is no name of a column. Rows: head(n), tail(n), rows(), or those of df()"
+                f"{name!r} is not a column name. Rows: head(n), tail(n), rows(), or those of df()"
             )
         for wanted in names:
             if wanted not in self.columns:

@@ -37,7 +37,7 @@ def local_path(given: Any, name: str) -> Path:
             leaves out the rest of the address, which may hold a password.
     """
     if not isinstance(given, str | os.PathLike) or "\0" in os.fsdecode(given):
-        raise InvalidArgument(f"{name}={given!r} is no path; expected a text or a Path")
+        raise InvalidArgument(f"{name}={given!r} is not a path; expected a text or a Path")
     text = os.fsdecode(given)
     found = _ADDRESS.match(text)
     if found is None or Path(text).exists():

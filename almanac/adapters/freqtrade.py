@@ -85,7 +85,7 @@ def length_of(timeframe: str) -> tuple[timedelta, int]:
     Here `1m` is a minute and `1M` a month.
 
     Raises:
-        InvalidArgument: it is no timeframe.
+        InvalidArgument: it is not a timeframe.
     """
     found = _TIMEFRAME.fullmatch(timeframe)
     if found is None:

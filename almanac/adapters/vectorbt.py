@@ -41,7 +41,7 @@ def next_open(
         prices: any frame of the bars, indexed by their opens, one column for each symbol.
         rule: called once for each column, with the frame of `Database.features` of its coin.
         bar: the length of a bar.
-        coins: the coins of columns whose label is no unique ticker, pair or slug.
+        coins: the coins of columns whose label is not a unique ticker, pair or slug.
         wanted: `horizon`, `categories` and `min_impact`, as in `Database.features`.
 
     Returns:

@@ -49,7 +49,7 @@ def universe_rule(reader: Reader, given: Mapping[str, Any]) -> UniverseRule:
     unknown = [name for name in given if name not in KEYS]
     if unknown:
         raise InvalidArgument(
-            f"universe: {unknown[0]!r} is no filter; expected {', '.join(KEYS)}, as {_EXAMPLE}"
+            f"universe: {unknown[0]!r} is not a filter; expected {', '.join(KEYS)}, as {_EXAMPLE}"
         )
     if ("within" in given) == ("lead" in given):
         raise InvalidArgument(

@@ -27,7 +27,7 @@ _FINDINGS_MAX: Final = 1_000
 
 
 class Audit(AuditFindings):
-    """Which rows of a back-test used something that nobody knew at the decision.
+    """The back-test rows that used future information.
 
     `rows`, `verdicts` and `leaks` are Results that are read when they are used. Many rows are in a
     temporary file: `.head(n)` and `.reader()`, a pyarrow RecordBatchReader, hold few in memory.
@@ -42,8 +42,8 @@ class Audit(AuditFindings):
             worst of its fields.
         columns: for each field that was judged, its column in the input.
         ignored: columns of the input that were not judged.
-        naive: for each column with timestamps that name no zone, how many; they were read as of
-        `tz`. tz: the zone of the database.
+        naive: the number of timestamps without a zone, by column; they were read as in `tz`.
+        tz: the zone of the database.
         first_pull_at, last_pull_at: when events were pulled first and last; None if never.
         other_basis: what the other basis says of the rows on which the two may differ.
         used: for each field, how many rows with an event that was known have a value.
@@ -54,9 +54,7 @@ class Audit(AuditFindings):
     """
 
     def assert_clean(self, max_unjudged: float | None = None, require: Iterable[str] = ()) -> None:
-        """Raise if look-ahead was found, or if not one of the rows could be judged.
-
-        A difference from the rule of the universe raises, too.
+        """Raise if look-ahead was found, if no row could be judged, or if the universe differs.
 
         Args:
             max_unjudged: the most rows that can't be judged: a whole number of rows, or a share

@@ -89,11 +89,7 @@ def written_columns(names: list[str], given: Mapping[str, str | None]) -> dict[s
 
 
 def written_decision(names: list[str]) -> str | None:
-    """Return the column of `features` with the timestamp whose knowledge a row has, if there is
-    one.
-
-    `ts` is the opening of the bar there, which may be earlier.
-    """
+    """Return the column of `features` with the time of its knowledge; `ts` may be earlier."""
     by_letters = {plain_name(name): name for name in names}
     return None if plain_name("decided_at") in by_letters else by_letters.get(plain_name(_KNOWN_AT))
 
@@ -222,7 +218,7 @@ def _columns(
     for name, field in (fields or {}).items():
         if field is not None and field not in _NAMES:
             raise InvalidArgument(
-                f"fields: {name!r} is to be {field!r}, which is no field that is judged; "
+                f"fields: {name!r} is to be {field!r}, which is not a field that is judged; "
                 f"expected one of {', '.join(_NAMES)}, or None to leave the column out"
             )
         given[_column(names, name, where)] = field
@@ -327,7 +323,7 @@ def _plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         try:
             return column.cast(pa.list_(pa.string()))
         except pa.ArrowException as error:
-            raise InvalidArgument(f"the column {name!r} is no list of texts: {error}") from error
+            raise InvalidArgument(f"the column {name!r} is not a list of texts: {error}") from error
     return column
 
 

@@ -98,7 +98,7 @@ Control = Literal["bh", "by"]
 LEAST_DAYS: Final = 8
 """Calendar days in windows below which no signs are flipped: the headline is adjusted BMP then."""
 LEAST_ROWS: Final = 5
-"""Rows below which adjusted BMP is no headline either."""
+"""Rows below which adjusted BMP is not a headline either."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class PriceColumns:
     """Prices by what they are.
 
     Attributes:
-        timestamps: the timestamps as given, one per row.
+        instants: the timestamps as given, one per row.
         coin: the coin of each row; None where each column is a coin.
         close, open: the prices, one column per coin, or a single one; no opens is None.
         beside: columns that were not read, beside the bars of one coin.
@@ -77,7 +77,8 @@ def coin_columns(columns: Iterable[Any]) -> list[Any]:
 
 
 def frame_of_rows(given: Any, name: str) -> pd.DataFrame | None:
-    """Return lists of numbers, as ccxt and exchanges give bars, as a frame; None if it is no list.
+    """Return lists of numbers, as ccxt and exchanges give bars, as a frame; None if it is not a
+    list.
 
     A row is ts, open, high, low, close, and maybe volume and more.
     """
@@ -189,7 +190,7 @@ def _wide(values: pd.DataFrame, instants: Any, name: str) -> PriceColumns:
     strange = [c for c in values.columns if isinstance(c, float | bool) or c is None or pd.isna(c)]
     if strange:
         raise InvalidArgument(
-            f"{name} has columns whose names are no texts: {_some(strange)}. A coin may be called "
+            f"{name} has columns whose names are not texts: {_some(strange)}. A coin may be called "
             "NA, TRUE or 1E5: read the file with keep_default_na=False and names as texts"
         )
     names = {str(column) for column in values.columns}
@@ -202,7 +203,7 @@ def _wide(values: pd.DataFrame, instants: Any, name: str) -> PriceColumns:
     wrong = [str(column) for column in _texts(values)]
     if wrong or values.shape[1] == 0:
         raise InvalidArgument(
-            f"{name} has columns that are no prices ({', '.join(wrong[:5]) or 'none at all'}); "
+            f"{name} has columns that are not prices ({', '.join(wrong[:5]) or 'none at all'}); "
             "expected ts, coin, close, or one column of prices a coin"
         )
     return PriceColumns(instants, None, values, None)

@@ -29,7 +29,7 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 _MISSING: Final = ("", "NA", "N/A", "#N/A", "n/a", "<NA>", "NaN", "nan", "-nan", "NULL", "null")
 _MISSING_TOO: Final = ("None", "-")
-"""Texts of a CSV file that are no price; in a column of coins they are tickers."""
+"""Texts of a CSV file that are not a price; in a column of coins they are tickers."""
 _COMMA_NUMBER: Final = r"\s*-?\d[\d.]*(?:,\d+)*\s*"
 
 
@@ -237,7 +237,7 @@ def _refuse_decimal_commas(column: pd.Series, path: Path) -> None:
 
 
 def _with_named_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """Name the index that `to_csv` wrote without a name; leave out what is no column.
+    """Name the index that `to_csv` wrote without a name; leave out what is not a column.
 
     That is the number of each row, and what follows a delimiter at the end of each line.
     """
@@ -266,7 +266,7 @@ def _long(
     strange = [value for value in names if not isinstance(value, str)]
     if strange:
         raise InvalidArgument(
-            f"{name} has coins that are no texts, such as {strange[0]!r}; a coin may be called "
+            f"{name} has coins that are not texts, such as {strange[0]!r}; a coin may be called "
             "TRUE or 1E5: read the column as texts"
         )
     names = np.asarray(names, dtype=str)

@@ -26,7 +26,6 @@ from almanac.study.estimates import (
     headline_of,
     weigh,
 )
-from almanac.study.prices import Prices
 from almanac.study.returns import Returns
 from almanac.study.significance import Verdict
 from almanac.study.windows import REASONS, StudyRows
@@ -73,7 +72,6 @@ class Study:
     def __init__(
         self,
         *,
-        prices: Prices,
         returns: Returns,
         placed: StudyRows,
         figures: Figures,

@@ -352,7 +352,7 @@ def _name_rows(
     strange = [value for value in rows["coin"] if not isinstance(value, str)]
     if strange:
         raise InvalidArgument(
-            f"events: the coin {strange[0]!r} is no text; a coin may be called NA or TRUE: read "
+            f"events: the coin {strange[0]!r} is not a text; a coin may be called NA or TRUE: read "
             "the column as texts, and missing values as they are"
         )
     with reader.pinned():

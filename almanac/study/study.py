@@ -123,7 +123,6 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
             f"coins: {some_names(tuple(known.names.ambiguous))}."
         )
     return Study(
-        prices=prices,
         returns=returns,
         placed=placed,
         figures=figures_of(returns, placed.windows, options, prices.bar_us, weights),

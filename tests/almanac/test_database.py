@@ -417,7 +417,7 @@ class TestTimesOfOtherLibraries:
         ids=repr,
     )
     def test_what_has_no_length_is_no_duration(self, db: almanac.Database, wrong: Any) -> None:
-        with pytest.raises(almanac.InvalidArgument, match="is no duration"):
+        with pytest.raises(almanac.InvalidArgument, match="is not a duration"):
             db.upcoming(within=wrong)
 
     def test_filters_may_be_arrays(self, db: almanac.Database) -> None:

@@ -46,7 +46,7 @@ def test_a_unit_of_one_meaning_is_read(text: str, length: timedelta) -> None:
         ),
         *((f"2 {unit}", "no fixed length") for unit in ("months", "quarter", "year", "mon", "yr")),
         *(
-            (text, "is no duration")
+            (text, "is not a duration")
             for text in ("1B", "P1D", "00:30:00", "M", "D", "", "-1d", "1x")
         ),
     ],

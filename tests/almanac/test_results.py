@@ -246,5 +246,5 @@ def test_a_file_address_is_answered_with_its_path() -> None:
 
 def test_what_is_no_path_is_refused() -> None:
     for wrong in (5, ["data"], b"data\0", "da\0ta"):
-        with pytest.raises(almanac.InvalidArgument, match="is no path"):
+        with pytest.raises(almanac.InvalidArgument, match="is not a path"):
             almanac.open(wrong)  # type: ignore[arg-type]

@@ -176,7 +176,7 @@ def test_fields_can_be_required(db: Database) -> None:
         audit.assert_clean(require=["impact", "date"])
     with pytest.raises(almanac.LookAhead, match="impact was not judged: no row"):
         db.audit(ROWS[2:]).assert_clean(require="impact")
-    with pytest.raises(InvalidArgument, match="'when' is no field"):
+    with pytest.raises(InvalidArgument, match="'when' is not a field"):
         audit.assert_clean(require=["when"])
 
 
@@ -201,7 +201,7 @@ def test_each_value_that_can_t_be_judged_has_a_reason(db: Database) -> None:
         (["--max-unjudged", "few"], 2, "expected a number of rows, such as 10, or a share"),
         (["--require", "impact,event_id"], 0, ""),
         (["--require", "impact", "--require", "date"], 1, "date was not judged"),
-        (["--require", "when"], 2, "'when' is no field"),
+        (["--require", "when"], 2, "'when' is not a field"),
     ],
     ids=str,
 )

@@ -226,7 +226,7 @@ def test_columns_with_other_names_are_named_and_left_out(db: Database) -> None:
             "Convert periods",
         ),
         (FRAME.assign(event_id=[["moved"]] * len(FRAME)), {}, "expected one event_id a row"),
-        (FRAME, {"fields": {"impact": "imapct"}}, "no field that is judged"),
+        (FRAME, {"fields": {"impact": "imapct"}}, "not a field that is judged"),
         (FRAME, {"fields": {"score": "impact"}}, "no column 'score'; it has 'event_id'"),
         (FRAME, {"decided_at": "when"}, "no column 'when'"),
         (FRAME, {"basis": "hoped"}, "expected observed, claimed"),

@@ -250,8 +250,8 @@ def test_a_difference_says_what_changed_later(tmp_path: Path) -> None:
     [
         ({}, "either within"),
         ({"within": "7d", "lead": "1d"}, "either within"),
-        ({"within": "soon"}, "no duration"),
-        ({"within": "7d", "rank": 10}, "'rank' is no filter; expected within, lead"),
+        ({"within": "soon"}, "not a duration"),
+        ({"within": "7d", "rank": 10}, "'rank' is not a filter; expected within, lead"),
         ({"lead": "7d", "every": "1d"}, "every is the time between decisions"),
         ({"within": "7d", "status": "gone"}, "expected scheduled"),
     ],

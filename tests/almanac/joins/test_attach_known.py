@@ -295,7 +295,7 @@ class TestFrames:
         ("columns", "options", "message"),
         [
             ({"ts": [at(9)], "coin": ["BTC"], "watched": [1]}, {}, "watched.*prefix"),
-            ({"ts": [at(9)]}, {}, "coin='coin' is no column; the frame has: ts"),
+            ({"ts": [at(9)]}, {}, "coin='coin' is not a column; the frame has: ts"),
             (
                 {"ts": [at(9), NOW + US], "coin": ["BTC"] * 2},
                 {},

@@ -112,7 +112,7 @@ def coins_out(found: list[Time], moment: datetime) -> list[str]:
     [
         ({"before": "0m", "after": "0m"}, "both 0"),
         ({"as_of": NOW + half_hours(1)}, "still to come"),
-        ({"after": "-1h"}, "after='-1h' is no duration"),
+        ({"after": "-1h"}, "after='-1h' is not a duration"),
     ],
 )
 def test_what_can_not_be_answered_is_said(db: almanac.Database, options: Any, message: str) -> None:

@@ -256,7 +256,7 @@ def test_a_wrong_column_or_target_is_an_error_before_a_row_is_read(
 
     reader = pa.RecordBatchReader.from_batches(table.schema, unread())
     wrong: list[tuple[Any, dict[str, Any], str]] = [
-        (reader, {"ts": "time"}, "ts='time' is no column; the frame has: n, ts, coin"),
+        (reader, {"ts": "time"}, "ts='time' is not a column; the frame has: n, ts, coin"),
         (source, {"ts": None}, "index of a pandas frame"),
         (source, {"to": tmp_path / "out.csv"}, "ends in .parquet"),
         (source, {"to": tmp_path / "gone" / "out.parquet"}, "there is no folder"),

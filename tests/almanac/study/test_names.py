@@ -226,7 +226,7 @@ class TestEventsOfTheUser:
     def test_a_coin_that_is_no_text_is_refused(self, db: almanac.Database, coin: Any) -> None:
         events = own_events("BTC").astype({"coin": object})
         events.loc[3, "coin"] = coin
-        with pytest.raises(almanac.InvalidArgument, match="is no text"):
+        with pytest.raises(almanac.InvalidArgument, match="is not a text"):
             db.event_study(prices("BTC", "ETH"), events=events, **OPTIONS)
 
 
