@@ -63,7 +63,7 @@ class PollConfig(dg.Config):
         "of the plan. Default: yesterday to 90 days ahead.",
     )
     since: str = Field(
-        default="", description="Cancellations since this instant; empty means 90 days ago."
+        default="", description="Cancellations since this timestamp; empty means 90 days ago."
     )
     event_ids: list[str] = Field(default=[], description="Events to look up by id.")
 
@@ -99,7 +99,7 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
         try:
             found += poll_feeds(context, config, feeds, catalog, home)
         finally:
-            # Judged after a failure too: what was landed before it waits for a merge.
+            # Judged after a failure too: batches landed before it wait for a merge.
             news = find_news(home)
         for pulled in found:
             if not pulled.landed:

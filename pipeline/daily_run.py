@@ -1,7 +1,7 @@
 """Runs days in this process: the daily job of each day, with polls between, up to now.
 
-With the sandbox the clock is set to each simulated instant; with a real service there is only now.
-Belongs here: the instants, running them, the summary. Does not: how it is shown.
+With the sandbox the clock is set to each simulated time; with a real service there is only now.
+pipeline/cli/run.py shows the summary.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ Kind = Literal["day", "poll"]
 _DAY_AT: Final = time(6, tzinfo=UTC)
 _POLLS_AT: Final = (time(12, tzinfo=UTC), time(18, tzinfo=UTC))
 _POLLED: Final[tuple[Feed, ...]] = ("events", "cancellations")
-# Dagster's log lines would disturb the progress bar; the page of the run has them.
+# Dagster's log lines would disturb the progress bar; the UI shows them.
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _INTERRUPTS: Final = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__)
 _PHASE_OF_STEP: Final = {
@@ -47,14 +47,14 @@ _PHASE_OF_STEP: Final = {
 class RunFailed(Exception):
     """A step of a day failed; batches landed before it are kept.
 
-    `problems` are those of these batches.
+    `problems` are the problems of these batches.
     """
 
     problems: Sequence[BatchProblem] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class RunInstant:
+class RunTime:
     """The time of a run, and its kind: the daily job, or a poll of the near windows."""
 
     at: datetime
@@ -82,29 +82,29 @@ class RunSummary:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def instants_of(days: int, *, now: datetime, last_day: date | None) -> list[RunInstant]:
-    """Return the instants of the last days up to now, from the day after the last landed one."""
+def plan_run_times(days: int, *, now: datetime, last_day: date | None) -> list[RunTime]:
+    """Return the run times of the last days up to now, from the day after the last landed one."""
     today = now.date()
     first = today - timedelta(days=days - 1)
     if last_day is not None:
         first = min(max(first, last_day + timedelta(days=1)), today)
-    found: list[RunInstant] = []
+    found: list[RunTime] = []
     for number in range((today - first).days):
         day = first + timedelta(days=number)
-        found.append(RunInstant(datetime.combine(day, _DAY_AT), "day"))
-        found += [RunInstant(datetime.combine(day, at), "poll") for at in _POLLS_AT]
-    return [*found, RunInstant(now, "day")]
+        found.append(RunTime(datetime.combine(day, _DAY_AT), "day"))
+        found += [RunTime(datetime.combine(day, at), "poll") for at in _POLLS_AT]
+    return [*found, RunTime(now, "day")]
 
 
 def run_days(
     settings: Settings,
     service: OpenedSession,
     instance: dg.DagsterInstance,
-    instants: list[RunInstant],
+    instants: list[RunTime],
     *,
-    on_instant: Callable[[int, RunInstant], None] = lambda number, instant: None,
+    on_instant: Callable[[int, RunTime], None] = lambda number, instant: None,
 ) -> RunSummary:
-    """Run each instant, and sum up what was landed and merged.
+    """Run each day and poll, and sum up the landed and merged batches.
 
     Raises:
         RunFailed: a step of a daily job failed.
@@ -130,7 +130,7 @@ def run_days(
             try:
                 run_day(home, job, service.today(), instance, summary)
             except RunFailed as error:
-                # Only from landing: the change log may be what can't be read.
+                # Only from landing: the change log may be unreadable.
                 error.problems = list_new_problems(home, known, records=())
                 raise
         summary.instants += 1

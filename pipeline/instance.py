@@ -105,8 +105,8 @@ def instance_of(home: Home) -> Iterator[dg.DagsterInstance]:
     place = place_of(home)
     if not place.folder.is_dir():
         raise RunRecordsUnusable(
-            f"DAGSTER_HOME names {place.folder}, which is no folder. Nothing was changed; name the "
-            "folder of an existing instance, or unset it to use the home's own."
+            f"DAGSTER_HOME names {place.folder}, which is not a folder. Nothing was changed; "
+            "name the folder of an existing instance, or unset it to use the home's own."
         )
     if place.databases is not None and not os.access(place.folder, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place.folder))

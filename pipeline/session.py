@@ -125,8 +125,8 @@ def share_of(settings: Settings, plan: Plan, work: Work, allowed: int = UNKNOWN)
 def reserve_of(settings: Settings, plan: Plan, allowed: int = UNKNOWN) -> int:
     """Return the requests a month that are reserved for daily pulls; 0 without a quota.
 
-    They are a part of what this machine may use: of the setting, or of the stated quota if that is
-    less. `allowed` is the stated quota, as in an Allowance; UNKNOWN is the plan's.
+    They are a share of this machine's quota: of the setting, or of the stated quota if it is less.
+    `allowed` is the stated quota, as in an Allowance; UNKNOWN is the plan's.
     """
     stated = {UNKNOWN: plan.monthly_quota, UNLIMITED: None}.get(allowed, allowed)
     bounds = [quota for quota in (settings.monthly_quota, stated) if quota is not None]
@@ -321,7 +321,7 @@ def _usage(settings: Settings, client: "CatalogClient") -> "UsageAnswer | None":
 
 
 def _stated(settings: Settings, plan: Plan, usage: "UsageAnswer | None") -> Allowance:
-    """Return what the service has stated for the key: in this session, or as the ledger has it."""
+    """Return the limits that the service stated for the key, in this session or in the ledger."""
     ledger = ledger_of(settings, plan)
     if ledger is not None:
         return ledger.peek()
@@ -338,7 +338,7 @@ def _known_plan(
 ) -> str | None:
     """Return the plan if polls need no request of the usage: it costs as much as another.
 
-    The plan is that of the settings or of the embedded sandbox, or the service reported it within
+    The plan is from the settings or the embedded sandbox, or the service reported it within
     the last 26 hours. Without a Date of the service so far, a request is needed to know its day.
     The limiter requests the usage itself if it does not know the month.
     """

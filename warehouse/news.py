@@ -63,7 +63,7 @@ def find_batches_with_news(home: Home, batch_ids: Sequence[str]) -> frozenset[st
     """Return those of some landed batches with which a merge would change more than times.
 
     Times are when an event was last seen, updated or verified. A batch that can't be judged, as
-    when it sorts before what is merged, counts as news: a merge decides.
+    when it sorts before merged batches, counts as news: a merge decides.
     """
     every = frozenset(batch_ids)
     if not every:
@@ -117,5 +117,5 @@ def _problems(
 
 
 def _known(connection: duckdb.DuckDBPyConnection) -> Any:
-    """Return what the state knows beside versions: missing events, waiting cancellations."""
+    """Return the state beside versions: missing events, waiting cancellations."""
     return connection.execute(_SQL["known_beside_versions"]).fetchall()

@@ -112,7 +112,7 @@ def decide_merge(
         if now < next_at:
             return Decision(
                 f"{count}; attempt {state.attempt} failed to merge. The next one is at "
-                f"{next_at:%H:%M:%S} UTC; the page of the run shows the reason.",
+                f"{next_at:%H:%M:%S} UTC; the run's page shows the reason.",
                 state=state,
             )
         attempt = state.attempt + 1
@@ -216,7 +216,7 @@ def decide_deliveries(
     requests = state.requests + 1
     return Decision(
         f"{words}; requesting a run.",
-        # A key that was used is never launched, and what waits may be the same after a replay.
+        # Dagster never launches a used key, and the same deliveries may wait again after a replay.
         dg.RunRequest(
             run_key=f"{landed_to}-{waiting.last_seq}-{requests}", partition_key=today.isoformat()
         ),

@@ -89,7 +89,7 @@ def decide_poll(
     """Decide whether to request a poll, and of which pulls.
 
     There is at most one poll in the least interval; after a failure the wait doubles. None is
-    requested while a run pulls (`running`), since what it lands is no longer due, nor before
+    requested while a run pulls (`running`), since landed windows are no longer due, nor before
     `wait_until`, if the service or the quota deferred a poll. `inputs` and `wait_until` are by the
     service's clock. The due pulls follow from landing, so a killed run loses and doubles none.
     """
@@ -184,7 +184,7 @@ def decide_resume(
     running: str | None,
     last: Callable[[str], JobHistory],
 ) -> Decision:
-    """Decide what to resume: a daily pull, or the rest of a backfill.
+    """Decide whether to resume a daily pull, or the rest of a backfill.
 
     Deferred polls are not resumed here: the poll plan has them as due. `last` returns the history
     of a job.
@@ -269,7 +269,7 @@ def first_pull(layout: Layout, home: Home, clock: Clock, service_now: Clock) -> 
         at_service, state = service_now(), FirstPullState.of_cursor(context.cursor)
         instance, job, day = find_instance(context), layout.name(DAILY), at_service.date()
         failed = has_run(instance, job, day, dg.DagsterRunStatus.FAILURE)
-        # A person who cancels the run of a day wants no retry.
+        # A canceled run is not retried.
         ended = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED)
         return decide_first_pull(
             at_service,
@@ -297,7 +297,7 @@ def decide_first_pull(
 ) -> Decision:
     """Decide whether to request the pull of the service's day: the first pull, or a retry.
 
-    The run key is that of the attempt, so that two daemons request one run.
+    The run key names the attempt, so that two daemons request one run.
     """
     day = at_service.date()
     if was_pulled or (state.is_done and not has_failed):
@@ -312,7 +312,7 @@ def decide_first_pull(
         if now < last.newest_at + wait:
             return Decision(
                 f"The pull of {day} failed; the next attempt is at "
-                f"{last.newest_at + wait:%H:%M} UTC. The page of the run shows the reason."
+                f"{last.newest_at + wait:%H:%M} UTC. The run's page shows the reason."
             )
     attempts = state.attempts + 1
     return Decision(

@@ -49,8 +49,7 @@ class SensorState(msgspec.Struct, frozen=True, kw_only=True):
 class Decision:
     """The decision of a sensor to request a run or none.
 
-    `reason` explains it and, without a request, says what comes next. `state` is the new state;
-    None keeps the cursor.
+    `reason` explains it and names the next step. `state` is the new state; None keeps the cursor.
     """
 
     reason: str

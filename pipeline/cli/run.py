@@ -32,7 +32,7 @@ from warehouse.home import Home
 from warehouse.phases import listening
 
 if TYPE_CHECKING:
-    from pipeline.daily_run import RunInstant, RunSummary
+    from pipeline.daily_run import RunSummary, RunTime
 
 DAYS: Final = 7
 _MOVED: Final = (
@@ -87,7 +87,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
                     WorldProcess(settings.sandbox_seed, until=now)
                 )
             # Imported here, so that other commands do not wait for Dagster.
-            from pipeline.daily_run import RunFailed, instants_of, run_days
+            from pipeline.daily_run import RunFailed, plan_run_times, run_days
             from pipeline.health.runs import write_run_note
             from pipeline.instance import instance_of
             from pipeline.runs.dead_runs import fail_dead_runs
@@ -96,7 +96,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
             imported = monotonic()
             if held.enter_context(home.run_lock()):
                 now = utc_now().replace(microsecond=0)
-            instants = instants_of(
+            instants = plan_run_times(
                 days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
             )
             # Before the session, so that the sandbox generates its catalog during Dagster's import.
@@ -151,7 +151,7 @@ class _ProgressDisplay:
         self._task = progress.task_ids[0]
         self._at = ""
 
-    def instant(self, number: int, instant: "RunInstant") -> None:
+    def instant(self, number: int, instant: "RunTime") -> None:
         self._at = f"{instant.at:%Y-%m-%d %H:%M}"
         self._progress.update(self._task, completed=number, description=self._at)
 

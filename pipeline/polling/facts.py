@@ -1,7 +1,7 @@
 """The inputs of the poll planner, read from local state without a request.
 
 The warehouse gives the calendar and the change rates, landing the last pulls, and the machine's
-ledger the month. Belongs here: reading these inputs. Does not: the plan (planner.py).
+ledger the month.
 """
 
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ _AHEAD: Final = timedelta(days=1_100)
 
 @dataclass(slots=True)
 class PollFacts:
-    """Reads the planner's inputs of a home. Keep it: what has not changed is not read again."""
+    """Reads the planner's inputs of a home. Keep it: unchanged files are not read again."""
 
     settings: Settings
     home: Home
@@ -127,7 +127,7 @@ class PollFacts:
         return list(self._manifests.values())
 
     def _push(self, pulls: Iterable[Manifest]) -> ReceivedPush | None:
-        """Return what was received by push; an inbox that can't be read is left out."""
+        """Return the newest delivery; an unreadable inbox is left out."""
         settings = self.settings
         received = [batch.observed_at for batch in pulls if batch.feed == "deliveries"]
         with suppress(InboxUnusable):
@@ -162,7 +162,7 @@ class PollFacts:
         )
 
     def _allowance(self, plan: Plan, now: datetime) -> Allowance:
-        """Return the ledger's count of this month, else what the service last reported of it."""
+        """Return the ledger's count of this month, else the service's last report."""
         ledger = ledger_of(self.settings, plan)
         if ledger is not None and ledger.path.exists():
             state = LedgerReader(ledger.path, ledger.pace).peek()

@@ -47,7 +47,7 @@ _DAY: Final = timedelta(days=1)
 
 
 def next_time(of_day: time, after: datetime) -> datetime:
-    """Return the first instant after another one that has a time of day."""
+    """Return the first timestamp after another one with a given time of day."""
     found = datetime.combine(after.date(), of_day, tzinfo=after.tzinfo)
     return found if found > after else found + _DAY
 
@@ -103,7 +103,7 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedPush:
-    """The receipt of the newest delivery, and what follows from it.
+    """The receipt of the newest delivery, and its effect on polls.
 
     Push is on until `silent_after` has passed without a delivery. Until then, polls of the same
     dates are at least `poll_interval` apart.
@@ -147,7 +147,7 @@ class PlannerInputs:
 
     @property
     def push_is_on(self) -> bool:
-        """Whether push brings the changes, so that polls only look for what it does not bring."""
+        """Whether push brings the changes, so that polls only look for the rest."""
         return self.plan.webhooks and self.push is not None and self.push.is_on(self.now)
 
     @property
@@ -166,7 +166,7 @@ class EventsPull:
 
 @dataclass(frozen=True, slots=True)
 class CancellationsPull:
-    """The cancellations since an instant; None is as far back as the service lists them."""
+    """The cancellations since a time; None is as far back as the service lists them."""
 
     since: datetime | None
     requests: int = 1
@@ -501,7 +501,7 @@ def _schedule(
 
 
 def _polled(inputs: PlannerInputs) -> PollWindow:
-    """Return the event dates that polls cover: those that the plan shows, without the far past."""
+    """Return the event dates that polls cover: all that the plan shows, without the far past."""
     today, plan = inputs.now.date(), inputs.plan
     past = PAST_DAYS if plan.past_days is None else min(plan.past_days, PAST_DAYS)
     horizon = plan.horizon_days

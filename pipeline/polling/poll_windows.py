@@ -78,7 +78,7 @@ def find_band(distance: int) -> int:
 
 
 def estimate_rates(watched: ChangeCounts) -> ChangeRates:
-    """Return the mean of the Gamma posterior of every rate; for a fresh home that of the prior."""
+    """Return the mean of the Gamma posterior of every rate; for a fresh home the prior's mean."""
     announced = zip(PRIOR_ANNOUNCED, watched.announced, watched.date_days, strict=True)
     edited = zip(PRIOR_EDITED, watched.edited, watched.event_days, strict=True)
     return ChangeRates(
@@ -101,7 +101,7 @@ _DAY: Final = timedelta(days=1)
 
 @dataclass(frozen=True, eq=False)
 class Calendar:
-    """The known events that begin on each date, and those that run on from an earlier date."""
+    """The events that begin on each date, and the events that run on from an earlier date."""
 
     begins: Mapping[date, int]
     runs_on: Mapping[date, int]
@@ -233,7 +233,7 @@ class _Dates:
     def worths(self) -> tuple[float, ...]:
         """Return by how much one request must lower the sum of ages: the thresholds to try.
 
-        The first is that of pulling everything together; higher ones leave more to the daily job.
+        The first is for pulling everything together; higher ones leave more to the daily job.
         """
         return tuple(
             self.worth * factor for factor in ((1,) if self.cycle_days < TIGHT_DAYS else (1, 2, 4))

@@ -1,4 +1,4 @@
-"""Dead runs: those that Dagster's records have as in progress although their process is gone.
+"""Dead runs: Dagster's records have them as in progress, and their process is gone.
 
 Such a run would hold its place in a pool permanently. `dagster/running/<process>.lock` in the home
 lists the runs of one process, one on each line, and is locked until that process ends, however it
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
 ANNOUNCED_WITHIN: Final = timedelta(minutes=5)
-"""A run is announced within a second of its start; one that is not by then has no process."""
+"""A run is announced within a second of its start; without an announcement it has no process."""
 FOLDER: Final = "running"
 _held: Final[dict[Path, IO[bytes]]] = {}
 """The locks of this process, by home. They stay open, since a run still writes after its steps."""
@@ -57,7 +57,7 @@ def announce(home: Home, run_id: str) -> None:
 
 
 def read_presence(home: Home) -> Presence:
-    """Return the runs that have a living process, and those that had one."""
+    """Return the runs of living processes, and the runs of ended processes."""
     alive: set[str] = set()
     ended: set[str] = set()
     for path, lock in _locks(home):

@@ -33,7 +33,7 @@ _HASH_CHARS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class InstancePlace:
-    """The folder of the instance, and that of its SQLite databases; None for another storage."""
+    """The folder of the instance, and of its SQLite databases; None for another storage."""
 
     folder: Path
     databases: Path | None
@@ -58,7 +58,7 @@ def place_of(home: Home) -> InstancePlace:
 
 
 def generate(path: Path, text: str) -> Literal["written", "unchanged", "kept"]:
-    """Write a generated file, unless a person wrote or changed the one that is there.
+    """Write a generated file, unless a person wrote or changed it.
 
     Raises:
         OSError: it can't be read or written.

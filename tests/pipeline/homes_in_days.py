@@ -10,7 +10,7 @@ import dagster as dg
 from pydantic import SecretStr
 
 from pipeline.build import build_definitions
-from pipeline.daily_run import RunSummary, instants_of, run_days
+from pipeline.daily_run import RunSummary, plan_run_times, run_days
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.session import LazySession
@@ -37,7 +37,7 @@ def run_sandbox_days(
     settings: Settings, instance: dg.DagsterInstance, *, days: int, now: datetime = NOW
 ) -> RunSummary:
     last = max(Home(settings.home).landing.days(), default=None)
-    instants = instants_of(days, now=now, last_day=last)
+    instants = plan_run_times(days, now=now, last_day=last)
     with open_service(settings, now=instants[0].at) as service:
         return run_days(settings, service, instance, instants)
 

@@ -10,7 +10,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.daily_run import RunInstant, instants_of
+from pipeline.daily_run import RunTime, plan_run_times
 from tests.test_cli import ALMANAC, environment
 from warehouse.home import Home
 
@@ -98,7 +98,7 @@ def test_ctrl_c_is_one_line_and_what_was_landed_stands(tmp_path: Path) -> None:
 
 
 def test_an_empty_home_runs_the_days_before_today_with_polls_and_ends_now() -> None:
-    found = instants_of(3, now=NOW, last_day=None)
+    found = plan_run_times(3, now=NOW, last_day=None)
     assert [f"{instant.at:%d %H:%M} {instant.kind}" for instant in found] == [
         *("08 06:00 day", "08 12:00 poll", "08 18:00 poll"),
         *("09 06:00 day", "09 12:00 poll", "09 18:00 poll"),
@@ -110,7 +110,7 @@ def test_a_run_resumes_on_the_day_after_the_last_one() -> None:
     def days(last_day: date) -> list[date]:
         return [
             instant.at.date()
-            for instant in instants_of(7, now=NOW, last_day=last_day)
+            for instant in plan_run_times(7, now=NOW, last_day=last_day)
             if instant.kind == "day"
         ]
 
@@ -119,4 +119,4 @@ def test_a_run_resumes_on_the_day_after_the_last_one() -> None:
     assert days(today) == [today]
     assert days(today + timedelta(days=5)) == [today]
     assert len(days(date(2020, 1, 1))) == 7
-    assert instants_of(1, now=NOW, last_day=None) == [RunInstant(NOW, "day")]
+    assert plan_run_times(1, now=NOW, last_day=None) == [RunTime(NOW, "day")]

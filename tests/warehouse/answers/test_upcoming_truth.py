@@ -75,7 +75,7 @@ def watch(plan: str, builder: StoryBuilder, sandbox: Sandbox, home: Home) -> Wat
         batch = builder.pull(plan, lambda puller, days=(lower, upper): puller.events(*days))
         merge(home)
         until = pulls[number + 1] if number % 2 == 0 else pull_at + timedelta(minutes=80)
-        instants = instants_of(random, batch.observed_at, until)
+        instants = plan_run_times(random, batch.observed_at, until)
         events = shown(world, batch)
         ends = [(event.id, latest(event)) for event in events]
         dates = [(event.id, event.date_end or event.date) for event in events]
@@ -89,7 +89,7 @@ def watch(plan: str, builder: StoryBuilder, sandbox: Sandbox, home: Home) -> Wat
     return watched
 
 
-def instants_of(random: Random, first: datetime, until: datetime) -> list[datetime]:
+def plan_run_times(random: Random, first: datetime, until: datetime) -> list[datetime]:
     """Return instants from a pull to the next, with the seconds around a midnight between them."""
     midnight = until.replace(hour=0, minute=0, second=0, microsecond=0)
     edges = [midnight + timedelta(microseconds=by) for by in (-1_000_000, -1, 0, 1, 1_000_000)]
