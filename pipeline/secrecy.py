@@ -1,7 +1,7 @@
 """Risks to the secrecy of key and data: warnings, and restricting files.
 
 Belongs here: checks of the files of secrets, the base address, and the files of home and state.
-Does not: the settings (settings.py), the meaning of modes (file_modes.py).
+Does not: the settings (settings.py), the meaning of modes (warehouse/files/storage.py).
 """
 
 import os

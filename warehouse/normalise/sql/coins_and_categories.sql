@@ -20,7 +20,7 @@ CREATE OR REPLACE TEMP TABLE seen_coins (
 )
 
 -- name: insert_coins
--- Grain: one row per element of $rows, a JSON array as json_rows.py makes it.
+-- Grain: one row per element of $rows, a JSON array as rows.py makes it.
 -- Run twice: every row is there twice.
 INSERT INTO seen_coins BY NAME
 SELECT parsed.*
@@ -56,7 +56,7 @@ CREATE OR REPLACE TEMP TABLE seen_categories (
 )
 
 -- name: insert_categories
--- Grain: one row per element of $rows, a JSON array as json_rows.py makes it.
+-- Grain: one row per element of $rows, a JSON array as rows.py makes it.
 -- Run twice: every row is there twice.
 INSERT INTO seen_categories BY NAME
 SELECT parsed.*

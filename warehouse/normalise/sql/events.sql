@@ -34,7 +34,7 @@ FROM normalised
 WHERE reason IS NULL
 
 -- name: json_events
--- Grain: one row per element of $rows, a JSON array as json_rows.py makes it. Reads only.
+-- Grain: one row per element of $rows, a JSON array as rows.py makes it. Reads only.
 -- In two steps, elements first: parsing the structure of the whole array is three times slower.
 SELECT parsed.*, NULL::VARCHAR AS row_md5
 FROM (
