@@ -24,6 +24,7 @@ from almanac.console import (
     people,
     print_text,
     show_rows,
+    show_steps,
 )
 from almanac.errors import InvalidArgument
 from almanac.forms import cell, fitted, text_table
@@ -189,7 +190,7 @@ def sql(
         "program": QueryHooks(hold_signals=signals_held, on_stuck=_end_stuck),
     }
     if chosen not in _FILES:
-        with connected(warehouse, limits=limits) as connection:
+        with show_steps("Running the query ..."), connected(warehouse, limits=limits) as connection:
             answer = run_sql(connection, text, rows_max=limit, **options)
         is_free = form is None and chosen is Form.TABLE
         show_rows(
@@ -200,7 +201,8 @@ def sql(
         return
     target = sys.stdout.buffer if output is None or _is_stdout(output) else output
     try:
-        rows = write_answer(warehouse, text, target, _FILES[chosen], formulas=raw, **options)
+        with show_steps("Running the query ..."):
+            rows = write_answer(warehouse, text, target, _FILES[chosen], formulas=raw, **options)
     except NoFolder as error:
         fail(str(error), code=EXIT_USAGE)
     if isinstance(target, Path):

@@ -6,14 +6,17 @@ from a service. Values for programs are written as bytes or JSON by the commands
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from rich.cells import cell_len
 from rich.console import Console
+from rich.progress import Progress, Task, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -78,6 +81,48 @@ def interruptible() -> Iterator[None]:
         if str(error) != _QUERY_INTERRUPTED and not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         raise KeyboardInterrupt from error
+
+
+class PlainColumn(TextColumn):
+    """A part of a progress line, printed as it is."""
+
+    def render(self, task: Task) -> Text:
+        return Text(fitted(plain_line(self.text_format.format(task=task)), warnings.encoding))
+
+
+_FIRST_LINE_S: Final = 10.0
+_NEXT_LINES_S: Final = 30.0
+
+
+@contextmanager
+def show_steps(step: str) -> Iterator[Callable[[str], None]]:
+    """Show on standard error what a command does, and for how long; yields a function for a step.
+
+    On a terminal it is one line that changes and disappears. Elsewhere a line is printed after ten
+    seconds, and then every half minute.
+    """
+    columns = (PlainColumn("{task.description}"), TimeElapsedColumn())
+    line = Progress(*columns, console=warnings, transient=True, disable=not warnings.is_terminal)
+    task, began, ended = line.add_task(step), monotonic(), threading.Event()
+    shown = [step]
+
+    def print_lines() -> None:
+        wait_s = _FIRST_LINE_S
+        while not ended.wait(wait_s):
+            wait_s = _NEXT_LINES_S
+            warnings.print(f"{shown[0]} ({monotonic() - began:.0f} s)", soft_wrap=True)
+
+    def show(next_step: str) -> None:
+        shown[0] = next_step
+        line.update(task, description=next_step)
+
+    if not warnings.is_terminal:
+        threading.Thread(target=print_lines, name="steps", daemon=True).start()
+    try:
+        with line:
+            yield show
+    finally:
+        ended.set()
 
 
 def print_text(text: str) -> None:

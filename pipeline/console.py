@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TimeElapsedColumn
 from rich.text import Text
 
-from almanac.console import fail, people, warnings
+from almanac.console import PlainColumn, fail, people, show_steps, warnings
 from almanac.forms import escaped_in_json, fitted, plain_line
 from resources import waits
 from warehouse import phases
@@ -36,10 +36,10 @@ def print_json(value: Any) -> None:
 @contextmanager
 def show_phases(title: str) -> Iterator[None]:
     """Show the phase of a merge, and how much of it is done, beside a title."""
-    with people.status(f"{title} ...") as status:
+    with show_steps(f"{title} ...") as step:
 
         def show(phase: str, done: int, total: int) -> None:
-            status.update(f"{title}: {phase} {done:,} of {total:,} ...")
+            step(f"{title}: {phase} {done:,} of {total:,} ...")
 
         with phases.listening(show):
             yield
@@ -52,9 +52,9 @@ def progress(count: str, *, quiet: bool) -> Progress:
     """
     return Progress(
         BarColumn(bar_width=24),
-        _PlainColumn(count),
+        PlainColumn(count),
         TimeElapsedColumn(),
-        _PlainColumn("{task.description}"),
+        PlainColumn("{task.description}"),
         console=warnings,
         transient=True,
         disable=quiet or not warnings.is_terminal,
@@ -65,11 +65,6 @@ def show_problems(problems: "Iterable[BatchProblem]", *, on: Console = people) -
     """Print a line for each partial, flagged or quarantined batch."""
     for problem in problems:
         on.print(str(problem), soft_wrap=True)
-
-
-class _PlainColumn(TextColumn):
-    def render(self, task: Task) -> Text:
-        return Text(fitted(plain_line(self.text_format.format(task=task)), warnings.encoding))
 
 
 def _show_wait(wait: waits.Wait) -> None:

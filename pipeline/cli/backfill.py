@@ -24,11 +24,12 @@ from almanac.console import (
     Table,
     fail,
     people,
+    show_steps,
     warnings,
 )
 from almanac.reading.temporary import own_folder
 from pipeline.cli.options import dates_option
-from pipeline.console import print_json, progress, show_problems
+from pipeline.console import print_json, progress, show_phases, show_problems
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.polling.facts import PollFacts
 from pipeline.polling.planner import PlannerInputs, PollPlan, ReceivedPush, plan_polls
@@ -71,10 +72,12 @@ def budget(
     if inputs is None:
         fail("the plan is not known yet: run `almanac run`, or set ALMANAC_PLAN")
     plan = plan_polls(inputs)
+    # Plans are made by the service's clock; the reset is shown by the machine's, as in `status`.
+    resets_at = inputs.month.resets_at - (inputs.now - now)
     if as_json:
-        print_json(_as_record(inputs, plan, prices))
+        print_json(_as_record(inputs, plan, prices, resets_at))
         return
-    _show_month(inputs, plan, settings)
+    _show_month(inputs, plan, settings, resets_at)
     _show_schedule(plan)
     if prices:
         _show_prices(prices)
@@ -116,7 +119,9 @@ def _prices(
         fail(str(error))
 
 
-def _as_record(inputs: PlannerInputs, plan: PollPlan, prices: "list[Price]") -> dict[str, Any]:
+def _as_record(
+    inputs: PlannerInputs, plan: PollPlan, prices: "list[Price]", resets_at: datetime
+) -> dict[str, Any]:
     schedule = [
         {
             "unit": row.unit,
@@ -129,7 +134,7 @@ def _as_record(inputs: PlannerInputs, plan: PollPlan, prices: "list[Price]") -> 
     ]
     return {
         "plan": inputs.plan.name,
-        "month": asdict(inputs.month),
+        "month": {**asdict(inputs.month), "resets_at": resets_at},
         "push": _push_record(inputs),
         "polls_per_day": round(plan.per_day, 2),
         "projected_at_reset": plan.projected_at_reset,
@@ -165,7 +170,9 @@ def _push_text(push: ReceivedPush, *, is_on: bool) -> str:
     )
 
 
-def _show_month(inputs: PlannerInputs, plan: PollPlan, settings: Settings) -> None:
+def _show_month(
+    inputs: PlannerInputs, plan: PollPlan, settings: Settings, resets_at: datetime
+) -> None:
     month = inputs.month
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     quota = "no limit" if month.quota is None else f"{month.quota:,}"
@@ -173,7 +180,7 @@ def _show_month(inputs: PlannerInputs, plan: PollPlan, settings: Settings) -> No
     table.add_row("plan", inputs.plan.name)
     table.add_row("monthly quota", quota)
     table.add_row("used", f"{month.used:,}")
-    table.add_row("resets at", f"{month.resets_at:%Y-%m-%d %H:%M} UTC, in {days:.1f} days")
+    table.add_row("resets at", f"{resets_at:%Y-%m-%d %H:%M} UTC, in {days:.1f} days")
     table.add_row("reserved for daily pulls", f"{month.reserve:,} (ALMANAC_RESERVE)")
     table.add_row("daily pulls until then", f"{month.for_daily(inputs.now):,}")
     table.add_row("polls", f"{plan.per_day:,.0f} a day, as scheduled below")
@@ -286,7 +293,8 @@ def backfill(
         with open_service(settings, work="backfill") as service:
             states = BackfillStates(Storage(home.state), home.landing)
             work = Backfill(service, states, lower, upper)
-            prices = work.prices()
+            with show_steps("Counting events for the price ..."):
+                prices = work.prices()
             price = choose_price(prices, source)
             if price is None:
                 fail(
@@ -301,7 +309,8 @@ def backfill(
                     people.print(f"Note: {note}", soft_wrap=True)
             _allow(price, max_requests, yes=yes, as_json=as_json)
             summary = _run(work, prices, price, quiet=as_json)
-        report = merge(home)
+        with show_phases("Merging"):
+            report = merge(home)
         summary.versions = sum(outcome.versions for outcome in report.outcomes)
         summary.problems = report.problems
     except Defer as error:

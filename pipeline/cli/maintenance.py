@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people
+from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people, show_steps
 from almanac.reading.attached_file import set_aside_foreign_wal
 from almanac.reading.temporary import own_folder
 from pipeline.console import print_json, quota_left
@@ -72,7 +72,11 @@ def doctor(
 
     Each watched coin that the published list does not have takes one more, up to 20.
     """
-    found = list(_checks(fix=fix))
+    found = []
+    with show_steps("Checking settings ...") as step:
+        for check in _checks(fix=fix):
+            found.append(check)
+            step(f"Checked: {check.what} ...")
     if as_json:
         print_json([asdict(check) for check in found])
     else:
@@ -283,7 +287,7 @@ def prune(
     The latest materialisation of each partition stays. With `almanac ui`, it runs every night.
     """
     home, settings = locate_existing_home(), read_settings()
-    with ExitStack() as opened, people.status("Looking for old runs and files ...") as status:
+    with ExitStack() as opened, show_steps("Looking for old runs and files ...") as step:
         instance = None
         if home.instance_folder.exists():
             # Imported here, since importing Dagster takes longer than most commands.
@@ -297,7 +301,7 @@ def prune(
             instance=instance,
             days=days,
             dry_run=dry_run,
-            report=lambda text: status.update(f"Pruning: {text} ..."),
+            report=lambda text: step(f"Pruning: {text} ..."),
         )
     if as_json:
         print_json([asdict(kind) for kind in pruned])
@@ -323,11 +327,11 @@ def verify(
     home = locate_existing_home()
     findings: list[Finding] = []
     unfinished: CheckUnfinished | None = None
-    with people.status("Verifying ...") as status:
+    with show_steps("Verifying ...") as step:
         try:
             for finding in verify_home(home, deep=deep):
                 findings.append(finding)
-                status.update(f"Verified: {finding.check} ...")
+                step(f"Verified: {finding.check} ...")
         except CheckUnfinished as error:
             unfinished = error
     if as_json:

@@ -19,6 +19,7 @@ from almanac.console import (
     interruptible,
     people,
     show_rows,
+    show_steps,
     warnings,
 )
 from pipeline.console import Progress, print_json, progress, show_problems
@@ -81,6 +82,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
     with ExitStack() as held:
         # Modules and catalog live until the end; the garbage collector would scan them for seconds.
         with collector_paused(), ExitStack() as opening:
+            opening.enter_context(show_steps("Opening the home and the service ..."))
             world_process = None
             if simulated:
                 world_process = opening.enter_context(

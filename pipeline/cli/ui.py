@@ -114,8 +114,6 @@ def _serve(
     # Two daemons on one home would each launch the same runs.
     with home.ui_lock():
         stop_by_signals(stop.set)
-        if not as_json:
-            people.print("Starting Dagster: it takes about 15 s.")
         serve_dagster(home, address, "colored" if is_text else "json", stop.wait, announce)
     if not as_json:
         people.print("Stopped.")

@@ -23,7 +23,7 @@ import httpx
 import msgspec
 import yaml
 
-from almanac.console import fail, warnings
+from almanac.console import fail, show_steps, warnings
 from pipeline.runs.place import LOCATION
 from warehouse.errors import LockHeld
 from warehouse.files.storage import Storage
@@ -146,10 +146,11 @@ class DagsterPrograms:
         self._lock.write(f"{self._running[name].pid} ".encode())
         self._lock.flush()
         give_up_at = monotonic() + _START_S
-        while is_ready is not None and not is_ready() and not self._stopped(0.2):
-            self._fail_if_ended()
-            if monotonic() > give_up_at:
-                fail(f"{name} did not respond within {_START_S:g} s")
+        with show_steps(f"Starting {name} ..."):
+            while is_ready is not None and not is_ready() and not self._stopped(0.2):
+                self._fail_if_ended()
+                if monotonic() > give_up_at:
+                    fail(f"{name} did not respond within {_START_S:g} s")
 
     def watch(self) -> None:
         """Watch the programs until a signal comes.
