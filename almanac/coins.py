@@ -17,7 +17,7 @@ from almanac.reading.named_sql import NamedStatements
 
 _SQL = NamedStatements("almanac")
 PREFIXES: Final = ("slug:", "symbol:", "ticker:", "name:")
-"""What says what the text of a coin is."""
+"""The marks of a coin text."""
 _LISTED_MAX: Final = 5
 _LIKENESS: Final = 0.8
 """Two letters that changed places in a word of seven are 0.86."""

@@ -119,7 +119,7 @@ class Extension:
 
 @cache
 def extension() -> Extension:
-    """Return the installed extension, or one that adds nothing."""
+    """Return the installed extension, or an empty extension."""
     for point in entry_points(group=ENTRY_POINTS):
         found: Extension = point.load()
         return found
@@ -204,7 +204,7 @@ def begin(context: typer.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code.
 
-    Without `arguments` they are those of the process, which is ended.
+    Without `arguments` it reads the process arguments and ends the process.
     """
     accept_any_text()
     is_process = arguments is None

@@ -68,7 +68,7 @@ _FILES: dict[Form, FileForm] = {
 _VERTICAL_END: Final = re.compile(r"\s*\\G\s*;?\s*\Z")
 _OPTION: Final = re.compile(r"--[^\s=]*")
 _UNDECODED: Final = re.compile("[\ud800-\udfff]")
-"""What Python makes of the bytes of an argument that the locale does not decode."""
+"""The characters that Python uses for undecodable bytes of an argument."""
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?B)", re.IGNORECASE)
 _UNITS: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _MEMORY_LEAST: Final = 100_000_000
@@ -324,7 +324,7 @@ def _is_stdout(output: Path) -> bool:
 
 
 class AuditBasis(StrEnum):
-    """What counts as known: what was pulled, or also what the service claims."""
+    """The basis: pulled data, or also claims of the service."""
 
     OBSERVED = "observed"
     CLAIMED = "claimed"
@@ -349,7 +349,7 @@ def audit(
         ),
     ] = None,
     basis: Annotated[
-        AuditBasis, typer.Option(help="What was pulled, or also what the service claims.")
+        AuditBasis, typer.Option(help="Pulled data, or also claims of the service.")
     ] = AuditBasis.OBSERVED,
     tz: Annotated[str, typer.Option(help="The zone of times that name none.")] = "UTC",
     html: Annotated[

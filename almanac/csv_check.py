@@ -25,11 +25,11 @@ class CsvCheck:
     """Counts the records of the bytes that it is fed, in chunks of any size.
 
     Line ends are LF, CRLF or CR; a blank line is not a record. `line` is the number of the line
-    before the first one. Memory is that of a chunk and of a line. With `tolerant` only what hides
-    records is refused: for files whose odd rows are rejected one by one.
+    before the first one. It needs the memory of a chunk and a line. `tolerant` refuses only faults
+    that hide records, for files whose odd rows are rejected later.
 
     Raises:
-        InvalidArgument: the bytes are no UTF-8, have NUL, or a quote that does not end its field.
+        InvalidArgument: the bytes are not UTF-8, have NUL, or a quote that does not end its field.
     """
 
     def __init__(
@@ -139,9 +139,9 @@ class CsvCheck:
     def _is_record(self, line: bytes) -> bool:
         """Return whether this line, and the one in which the quote opened, are whole records.
 
-        A quote that is there by accident leaves its own line a record: its timestamps are where
-        those of the other are, counted from the left, or from the right if it has enough fields.
-        """
+        A quote that is there by accident leaves its own line a record: its timestamps are in the
+        same places as in other records, counted from the left, or from the right if it has enough
+        fields."""
         first, then = (text.split(self._delimiter) for text in (self._first, line))
         if len(then) < self._fields or self._fields < 2:
             return False
@@ -181,7 +181,7 @@ class CsvCheck:
 
 
 class _Patterns:
-    """What a line may be. A quote inside an unquoted field is text, as in `3.5" disk`."""
+    """The state of a line. A quote inside an unquoted field is text, as in `3.5" disk`."""
 
     def __init__(self, delimiter: bytes) -> None:
         quoted = rb'[^"]*+(?:""[^"]*+)*+'

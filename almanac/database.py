@@ -116,7 +116,7 @@ class Database(EventQueries, Joins):
 
     @property
     def reader(self) -> Reader:
-        """What reads the file, for other parts of this package."""
+        """The reader of the file, for other parts of this package."""
         return self._reader
 
     def sql(self, query: str, **params: Any) -> Result:
@@ -231,10 +231,10 @@ class Database(EventQueries, Joins):
     ) -> "Study":
         """Return abnormal returns around events, each taken as it was known at entry.
 
-        Entry is the event's date, as known at entry, less `lead`. An event enters if at that
-        timestamp it was known, scheduled, not missing, and had that date; it enters once. What
-        happened to it afterwards changes nothing: bar 0 stays the bar of that date, and an event
-        that is cancelled later stays. No bar counts that starts before the entry. All rules and
+        Entry is the event's date, as known at entry, less `lead`. An event enters if it was then
+        known, scheduled, not missing, and had that date; it enters once. Later changes have no
+        effect: bar 0 stays the bar of that date, and an event that is cancelled later stays. No bar
+        counts that starts before the entry. All rules and
         formulas: docs/study.md.
 
         Args:
@@ -266,8 +266,8 @@ class Database(EventQueries, Joins):
                 `known_from`, `categories`, `impact`.
             weights: `rows` weighs each event and coin the same; `events` each event, whose coins
                 share its weight.
-            redenominations: a step of a price by a power of ten, such as 1:1000, is no return
-                (`exclude`: rows with a step in the window are left out), or one (`keep`).
+            redenominations: a step of a price by a power of ten, such as 1:1000, does not count as
+            a return (`exclude`: rows with a step in the window are left out), or counts (`keep`).
             bar: the length of a bar; None is the most frequent distance in the prices.
             stamp: whether `ts` is the start of a bar, as exchanges give it, or its end.
             bars: `grid` has every bar between the first and the last; `frame` those that the prices

@@ -104,7 +104,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What became known after `since`, until `until`.
+    """The changes that became known after `since`, until `until`.
 
     Attributes:
         first_pull_at, last_pull_at: of events, by `until`; None if there was none.
@@ -260,7 +260,7 @@ def notes(digest: Digest) -> list[str]:
     if digest.stale_for is not None:
         found = [
             f"STALE: the last pull was {age} before the end of the period, at "
-            f"{_minute(digest.last_pull_at)} UTC. What changed since is not known."
+            f"{_minute(digest.last_pull_at)} UTC. Later changes are not known."
         ]
     if digest.first_pull_at > digest.since:
         found.append(
@@ -484,7 +484,7 @@ def as_json(digest: Digest) -> dict[str, Any]:
 def as_slack(digest: Digest) -> dict[str, Any]:
     """Return a digest as the body of a message for a webhook of Slack.
 
-    Texts of the service make no link and no mention. What does not fit is counted.
+    Texts of the service make no link and no mention. Omitted changes are counted.
     """
     head = f"Almanac, {period(digest)}: {summary(digest)}."
     blocks = [_block("*" + mrkdwn(f"Almanac, {period(digest)}") + "*: " + mrkdwn(summary(digest)))]

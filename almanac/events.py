@@ -244,7 +244,7 @@ def check_observed(
 def window_values(
     reader: Reader, window: tuple[Instant | None, Instant | None] | None
 ) -> dict[str, datetime | None]:
-    """Return the bounds of a window of event dates, the second exclusive; None is no bound.
+    """Return the bounds of a window of event dates, the second exclusive; None means no bound.
 
     `lower` and `upper` are for dates that are timestamps; `lower_day` and `upper_day` for those
     that are days and periods, which have no zone.
@@ -316,7 +316,7 @@ _EVENT_FEEDS: Final = ("export", "events")
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What had been pulled at a timestamp.
+    """The pulls up to a timestamp.
 
     Attributes:
         at: the timestamp, UTC.

@@ -75,7 +75,7 @@ _DRAWN: Final = str.maketrans(
 def accept_any_text() -> None:
     """Let standard output and errors take any text: no character ends a program.
 
-    One that the encoding lacks becomes an escape of JSON, so that JSON has the same value.
+    A character that the encoding lacks becomes a JSON escape, so that JSON has the same value.
     """
     codecs.register_error(_ESCAPE, _escape)
     for stream in (sys.stdout, sys.stderr):
@@ -198,7 +198,8 @@ def width_of(text: str) -> int:
 
 
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&!@$]|(?<=www)\.|:(?=//))", re.IGNORECASE)
-"""What acts inside a line; GitHub also links `www.` and `://`, and calls the person after an @."""
+"""Characters that act inside a line; GitHub also links `www.` and `://`, and calls the person after
+an @."""
 _URL: Final = "!$&'*+,-./:;=?@_~%#"
 _URL_MAX: Final = 1_000
 _SLACK: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}

@@ -85,9 +85,8 @@ def column_of(frame: Any, name: str | None, argument: str) -> Any:
 def moments_of(values: Any, name: str, tz: tzinfo, first_row: int = 0) -> Moments:
     """Return the timestamps of a column; one without a zone is of `tz`, never of the machine.
 
-    Accepts timestamps with or without a zone, dates, and ISO 8601 texts. Of two timestamps that a
-    change of clocks gives the same name it is the first; one that is skipped is the last before.
-    """
+    Accepts timestamps with or without a zone, dates, and ISO 8601 texts. At a change of clocks, a
+    repeated local time is the first of the two, and a skipped one is the last before."""
     array = arrow_array(values, name)
     if pa.types.is_date(array.type):
         array = array.cast(pa.timestamp("us"))

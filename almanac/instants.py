@@ -63,8 +63,8 @@ _DAYS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
 def zone(name: str | tzinfo) -> tzinfo:
     """Return a time zone: UTC, or an IANA name such as `Europe/Berlin`.
 
-    A zone of another library is taken by its name. An abbreviation is refused, also one that is an
-    IANA name, such as `EST` or `CET`: it may mean another zone to its author.
+    A zone of another library is taken by its name. An abbreviation is refused, even if it is an
+    IANA name such as `EST` or `CET`: it may mean another zone to its author.
 
     Raises:
         InvalidArgument: there is no zone of this name, it is an abbreviation, or it has no name.
@@ -98,8 +98,8 @@ def instant(
 ) -> datetime:
     """Return a timestamp in UTC. One without a zone is of `tz`; a date is its first timestamp.
 
-    Of two timestamps that a change of clocks gives the same name it is the first; one that is
-    skipped is the last before.
+    At a change of clocks, a repeated local time is the first of the two, and a skipped one is the
+    last before.
 
     With `now`, the words `now`, `today`, `yesterday` and `tomorrow` are understood, too; the days
     are those of `tz`.
@@ -195,7 +195,7 @@ def _parsed_instant(text: str) -> tuple[datetime, tzinfo | None]:
     """Return the date and time of a text, without a zone, and the zone that it names.
 
     Raises:
-        ValueError: it is no ISO 8601, or names its zone in another way than `ZONES_READ`.
+        ValueError: it is not ISO 8601, or names its zone in another way than `ZONES_READ`.
     """
     found = _TEXT.fullmatch(text)
     # `fromisoformat` takes any character between date and time: 2026-03-02+05:00 would be 05:00.

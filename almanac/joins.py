@@ -211,7 +211,7 @@ class Joins:
 
         The time around an event begins `before` its date, and ends `after` it, or `after` the end
         of its UTC day if the date is a day. Events are scheduled, not missing, and exact; only the
-        beginning of one that lasts several days counts. Times that overlap or touch are one.
+        beginning of a longer event counts. Times that overlap or touch are one.
 
         Args:
             min_impact, categories: which events count, as in `events`; None is every event.

@@ -34,10 +34,11 @@ NONE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What holds from each step until the next one of its key. Steps are sorted by key, timestamp.
+    """The values from each step until the next step of its key. Steps are sorted by key and
+    timestamp.
 
     Attributes:
-        keys, instants: of the steps; unique together.
+        keys, times: of the steps; unique together.
         first: the number of the span that goes before the others at the step, `NONE` without any.
         counts: how many spans hold.
     """
@@ -134,7 +135,7 @@ _OF_EVENT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class NextEvents:
-    """What was ahead of some coins from the first timestamp of interest to the last.
+    """The events ahead of some coins from the first timestamp of interest to the last.
 
     Attributes:
         spans: times in which an event was ahead, as `spans_ahead` gives them.

@@ -33,8 +33,8 @@ def frame_for_sql(frame: Any, name: str) -> Any:
 
     The index of a pandas frame becomes its first columns, unless it is the number of the row:
     integers without a name. A level without a name is `ts` if it has timestamps, else `index`, or
-    `level_0` and so on of several. A Series is a frame of one column. What can be read once, such
-    as an Arrow reader, is read into a table.
+    `level_0` and so on of several. A Series is a frame of one column. A source that can be read
+    once, such as an Arrow reader, is read into a table.
 
     Raises:
         InvalidArgument: it is not a frame, two columns have the same name but for capitals, or
@@ -96,7 +96,7 @@ def _refuse_same(columns: Sequence[Any], name: str) -> None:
 
 
 CoinTexts = Literal["any", "slug"]
-"""What the texts of coins are: slugs, tickers or names, or slugs alone."""
+"""The meaning of coin texts: slugs, tickers or names, or slugs alone."""
 _SQL = NamedStatements("almanac")
 FILE: Final = "warehouse.duckdb"
 _EVENT_DATES: Final = frozenset(
@@ -187,7 +187,7 @@ class Reader:
                 UTC, and the database has another.
         """
         if not isinstance(name, str) or not name.strip():
-            raise InvalidArgument(f"name={name!r}: expected a text, the name of the table")
+            raise InvalidArgument(f"name={name!r}: expected a text: the table name")
         frame = frame_for_sql(frame, name)
         with self.connection() as connection:
             named = connection.execute(_SQL["published_names"], {"name": name}).fetchall()
@@ -234,7 +234,7 @@ class Reader:
 
     @property
     def state(self) -> str:
-        """What a `repr` says of the database beside its file and zone."""
+        """The part of a `repr` after file and zone."""
         kept = ", follow=False" if self._keeps_publication else ""
         kept += f", coins_are={self.coins_are!r}" if self.coins_are != "any" else ""
         return kept + ")" + (" (closed)" if self._is_closed else "")
@@ -277,8 +277,8 @@ class Reader:
     ) -> "pa.Table":
         """Run one statement; return its rows, with timestamps in the zone of the database.
 
-        `frames` are tables of this statement alone. `own` says that the statement is one of the
-        package's; any other is checked to be one that only reads, and has the registered frames.
+        `frames` are tables of this statement alone. `own` marks a statement of the package; any
+        other statement may only read, and has the registered frames.
 
         Raises:
             QueryRefused: it is refused, takes too long, or fails; the message says how.
@@ -338,7 +338,7 @@ class Reader:
         frame = found[1] if found[1].isidentifier() else "frame"
         return (
             f"there is no table {found[1]!r}.{similar} A frame of yours becomes one by "
-            f'db.register("{found[1]}", {frame}); db.tables() lists those of the warehouse.'
+            f'db.register("{found[1]}", {frame}); db.tables() lists the published tables.'
         )
 
     def _finished(self, table: "pa.Table", *, own: bool) -> "pa.Table":

@@ -219,7 +219,7 @@ class Result:
         names = [name] if isinstance(name, str) else name
         if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
             raise InvalidArgument(
-                f"{name!r} is not a column name. Rows: head(n), tail(n), rows(), or those of df()"
+                f"{name!r} is not a column name. Rows: head(n), tail(n), rows() or df()"
             )
         for wanted in names:
             if wanted not in self.columns:

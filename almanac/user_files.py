@@ -59,7 +59,7 @@ def plain_name(name: str) -> str:
 
 
 def column_named(names: Iterable[str], wanted: str, where: str) -> str | None:
-    """Return the column that a name means: the very name, else the one that is spelled alike.
+    """Return the column of a name: the exact name, else a name that is spelled alike.
 
     Raises:
         InvalidArgument: several columns are spelled alike.
@@ -116,7 +116,7 @@ class CsvFile:
 
     Attributes:
         names: the names of the columns, as in the file.
-        delimiter: comma, semicolon, tab or bar: the one that divides the header in most fields.
+        delimiter: comma, semicolon, tab or bar: the delimiter that gives the most header fields.
 
     With `renames` the second column with a name, such as `Close`, is `Close.1`.
 
@@ -150,8 +150,8 @@ class CsvFile:
     ) -> Iterator["pa.RecordBatch"]:
         """Yield the columns that `types` names, with these types, in the memory of a few blocks.
 
-        `on_broken` is called for each record with a wrong number of fields, which is in no batch.
-        For one call.
+        `on_broken` is called for each record with a wrong number of fields, which is left out of
+        the batches. For one call.
 
         Raises:
             InvalidArgument: as the class, or the parser found another number of records; known for
@@ -320,7 +320,7 @@ def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
         what = "is empty" if not head else f"is damaged: {error}"
         if head and not head.startswith(b"PAR1"):
             kind = next((kind for magic, kind in _KINDS.items() if head.startswith(magic)), None)
-            what = f"is {kind}" if kind else "is no Parquet file"
+            what = f"is {kind}" if kind else "is not a Parquet file"
         elif head:
             what = "is cut or damaged: the end of a Parquet file is missing"
         raise InvalidArgument(f"{path} {what}; expected a Parquet file") from error
@@ -328,7 +328,7 @@ def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
 
 @dataclass(slots=True)
 class _Reading:
-    """What Arrow takes, and how many records it found."""
+    """A source for Arrow, and the number of records in it."""
 
     options: tuple[Any, ...]
     has_rows: bool
@@ -421,7 +421,7 @@ def _opened(path: Path) -> tuple[Any, bytes]:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn errors about the content of a file into one that names it."""
+    """Turn errors about the content of a file into an error that names the file."""
     import pyarrow as pa
 
     try:

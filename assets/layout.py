@@ -33,7 +33,7 @@ WAREHOUSE_POOL: Final = "warehouse"
 RETRIES: Final = dg.RetryPolicy(
     max_retries=4, delay=15, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
 )
-"""Four more attempts within about four minutes, in addition to those of the HTTP client."""
+"""Four more attempts within about four minutes, in addition to the HTTP client's attempts."""
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ def _catalog(
 
 
 def _base_address(settings: Settings) -> str:
-    """Return the address to show; one that can't be used may contain a password."""
+    """Return the address to show; an unusable address may contain a password."""
     if settings.base_url is None:
         return "the embedded sandbox"
     try:

@@ -1,4 +1,5 @@
-"""What this process may use: memory and cores of the machine, or of its container if that is less.
+"""The capacity of this process: memory and cores of the machine, or of its container if that is
+less.
 
 Linux limits a container by the cgroups of its processes: version 2, or version 1 on older hosts.
 Belongs here: reading the limits. Does not: how they are shared out (machine).

@@ -66,7 +66,7 @@ def hook_of(name: str, given: SecretStr | None, file: Path | None) -> SecretStr 
     """Return the address of a hook, None if it is not set.
 
     Raises:
-        SettingsError: as `secret_of`, or it is no address; the text does not show it.
+        SettingsError: as `secret_of`, or it is not an address; the text does not show it.
     """
     address = secret_of(name, given, file)
     try:
@@ -122,7 +122,7 @@ def checked_proxy(address: SecretStr) -> SecretStr:
     """Return the address of a proxy, with a scheme; `none` is returned as it is.
 
     Raises:
-        ValueError: it is no address of a proxy, or its package is missing; it is not shown.
+        ValueError: it is not a proxy address, or its package is missing; it is not shown.
     """
     text = address.get_secret_value().strip()
     if text.lower() == "none":
@@ -180,7 +180,7 @@ def _name_prefix(value: str) -> str:
 def _known_owners(owners: tuple[str, ...]) -> tuple[str, ...]:
     for owner in owners:
         if not _OWNER.fullmatch(owner):
-            raise ValueError(f"{owner!r} is no owner; expected an e-mail address or team:NAME")
+            raise ValueError(f"{owner!r} is not an owner; expected an e-mail address or team:NAME")
     return owners
 
 
@@ -196,7 +196,7 @@ PlanName = Annotated[str, AfterValidator(_known_plan)]
 
 
 class ServiceSettings(BaseModel):
-    """What is asked of the service, and how much of it."""
+    """The requests to the service, and their limits."""
 
     base_url: str | None = Field(
         default=None,
@@ -484,7 +484,7 @@ class DeploymentSettings(BaseModel):
 
 
 class DagsterEnvironment(BaseSettings):
-    """What Dagster itself takes from the environment, and never from a `.env` of ours: a
+    """Variables that Dagster reads from the environment, and never from a `.env` of ours: a
     `dagster.yaml` names code to execute."""
 
     model_config = SettingsConfigDict(env_prefix="DAGSTER_", extra="ignore")
@@ -503,7 +503,7 @@ _LEAST_BYTES: Final = 200_000_000
 
 
 class MachineSettings(BaseModel):
-    """What a process may use of its machine or container."""
+    """The capacity of a process on its machine or container."""
 
     wait_s: float = Field(
         default=WAIT_S,
@@ -537,7 +537,7 @@ class MachineSettings(BaseModel):
 
     @property
     def making_limits(self) -> MakingLimits:
-        """What DuckDB may use while it makes lake or warehouse."""
+        """DuckDB's limits while it makes lake or warehouse."""
         memory = self.duckdb_memory
         if memory is None:
             share = max(int(memory_bytes() * _SHARE), _LEAST_BYTES)
@@ -546,7 +546,7 @@ class MachineSettings(BaseModel):
 
 
 class RetentionSettings(BaseModel):
-    """What `almanac prune`, and the job that runs it every night, leave."""
+    """The records that `almanac prune` and its nightly job keep."""
 
     keep_runs_days: int = Field(
         default=30,

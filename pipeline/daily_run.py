@@ -65,7 +65,7 @@ class RunTime:
 class RunSummary:
     """The result of a run. `seconds` are by phase; `notes` give omitted and deferred work, and why.
 
-    `problems` are those of its batches: partial, flagged or quarantined.
+    `problems` has its batch problems: partial, flagged or quarantined.
     """
 
     instants: int = 0
@@ -179,7 +179,7 @@ def run_day(
     """Run the job of one day in this process, and add its result to `summary`.
 
     Raises:
-        RunFailed: a step failed, or the day is no partition.
+        RunFailed: a step failed, or the day is not a partition.
         KeyboardInterrupt: Ctrl-C.
     """
     began = monotonic()

@@ -1,4 +1,4 @@
-"""The Dagster instance in use: the home's own, or the one that `DAGSTER_HOME` names.
+"""The Dagster instance in use: the home's own, or the instance of `DAGSTER_HOME`.
 
 The home's own gets a generated `dagster.yaml`, which is kept once a person changed it, and its
 databases. Nothing but records is written into another instance.

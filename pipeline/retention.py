@@ -1,4 +1,4 @@
-"""What `almanac prune` and the job `prune` delete: old runs of Dagster, logs and left files.
+"""Deletions of `almanac prune` and the job `prune`: old runs of Dagster, logs and left files.
 
 Landing and history are never deleted. Each step can be repeated: after a kill, the next prune
 continues. Dagster is imported only to delete runs. Ticks are deleted by Dagster (`retention` in

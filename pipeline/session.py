@@ -303,7 +303,7 @@ def _client(
 
 
 def _clock_of(settings: Settings, address: _Address, state: Path) -> ServiceClock:
-    """Return the clock of the service; the embedded sandbox may have any time."""
+    """Return the service clock; the embedded sandbox may have any time."""
     if address.sandbox is not None:
         return ServiceClock(address.clock, max_skew=None)
     max_skew = timedelta(days=settings.max_clock_skew_days)

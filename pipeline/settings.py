@@ -208,14 +208,14 @@ class Settings(
         """Check that no `.env` sets proxy or certificates for a key from elsewhere.
 
         Raises:
-            SettingsError: it does: whoever wrote it could read what is sent.
+            SettingsError: it does: its author could read the requests.
         """
         given = [name for name in _OF_NETWORK if name in self._from_file]
         name = "api_key" if self.api_key is not None else "api_key_file"
         if given and self._key() is not None and name not in self._from_file:
             raise SettingsError(
                 f"{ENV_FILE.absolute()} sets {PREFIX}{given[0].upper()}, and the key is not set "
-                "there. Whoever wrote that file could read your key. No request was sent; set both "
+                "there. The author of that file could read your key. No request was sent; set both "
                 "in the environment, or both in a .env of your own."
             )
 
@@ -298,7 +298,7 @@ class Settings(
         in_file = {"base_url", name} & self._from_file
         places = {setting: "" if setting in in_file else "not " for setting in ("base_url", name)}
         way_out = (
-            "Whoever wrote that file could send your key elsewhere. No request was sent; set "
+            "The author of that file could send your key elsewhere. No request was sent; set "
             "both in the environment, or both in a .env of your own."
         )
         if len(in_file) == 1:

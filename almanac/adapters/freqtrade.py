@@ -103,7 +103,8 @@ def _of_months(
     coin: LabelledCoins,
     **wanted: Unpack[FeatureOptions],
 ) -> "dict[Hashable, pd.DataFrame]":
-    """Return the features of candles of months, known at each close, as those of a fixed length.
+    """Return the features of candles of months, known at each close, as for candles of a fixed
+    length.
 
     Months have no fixed length: each close is a timestamp of its own, and the candle that is still
     running is one of its own length.

@@ -56,7 +56,7 @@ def updates(db: "Database", coins: Coins | None = None, start: Instant | None = 
     Args:
         coins: slugs, tickers or names; events from the timestamp on at which they were linked to
             any of them. None is all events.
-        start: of the back-test. What was known then comes first, dated `start`, since an engine
+        start: of the back-test. The state at `start` comes first, dated `start`, since an engine
             that starts at a timestamp skips older data; of events that were over, nothing.
 
     Raises:
@@ -98,7 +98,7 @@ def update_class() -> Any:
     body = {
         "__module__": __name__,
         "__qualname__": "EventUpdate",
-        "__doc__": "What was known of an event from `ts_init` on.",
+        "__doc__": "The state of an event as known from `ts_init` on.",
         "__annotations__": dict(_FIELDS),
         **dict.fromkeys(_FIELDS),
     }

@@ -40,7 +40,7 @@ def loaders(
         sessions: the labels of the sessions, without a zone, as zipline has them.
         coins: the coin of each asset, by its sid.
         cutoffs: the timestamp whose knowledge a session has, one for each; without them the first
-            timestamp of its day, UTC. Those of a domain, which zipline uses for its own events, are
+            timestamp of its day, UTC. For a domain, use
             `domain.data_query_cutoff_for_sessions(sessions)`. `days_until` counts from it.
         wanted: `horizon`, `categories` and `min_impact`, as in `Database.features`.
 

@@ -37,7 +37,7 @@ _EXAMPLE: Final = "universe={'within': '7d', 'min_impact': 7}"
 
 @dataclass(frozen=True, slots=True)
 class UniverseRule:
-    """Which events are selected at a decision. `values` are those of the statements."""
+    """Which events are selected at a decision. `values` are parameters of the statements."""
 
     is_lead: bool
     every: timedelta | None

@@ -106,7 +106,7 @@ _MISMATCHES: Final = ("unreadable", "unknown_event", "never_known")
 
 
 def mismatch(verdict: str) -> int:
-    """Return how little a verdict lets an event be the one that a coin and a date mean.
+    """Return how badly an event with this verdict fits a coin and a date.
 
     Best is what was known, then what may have been known, then what became known later; worst an
     event that never had the values that the row has.

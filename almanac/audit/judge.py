@@ -169,7 +169,7 @@ def _near_departures(
     places: Places,
     column: str,
 ) -> pa.Table:
-    """Return the findings, those of a value that was never known judged by what it is close to."""
+    """Return the findings; a value that was never known is judged by the values close to it."""
     verdicts = pa.array(["never_known", "after_last_pull"])
     strange = departed.filter(pc.is_in(departed["verdict"], verdicts))["use"]
     if not len(strange):

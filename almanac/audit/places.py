@@ -154,7 +154,7 @@ class Places:
         uses: use, index (of the row in the signals), row, event_id, decided_at, slug (of its coin);
             verdict and reason where it is not judged any further.
         placed: those whose event was known; `place` is the number of its version in `versions`,
-            and event_number that of its event.
+        event_number the number of its event.
         unplaced: use, verdict, knowable_from, reason of those whose event was not known.
         versions: one row per version of these events that was known at some time.
         naive: how many timestamps name no zone, by column.
@@ -202,7 +202,7 @@ def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> P
 def with_slugs(reader: Reader, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return lists of coins, as lists or texts, with slugs in place of tickers and names.
 
-    What no coin has, or several have, stays.
+    A name of no coin, or of several, stays.
     """
     is_list = pa.types.is_list(column.type)
     if not is_list and not pa.types.is_string(column.type):

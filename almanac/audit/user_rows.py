@@ -28,9 +28,9 @@ _WRITTEN: Final = {
     "next_event_known_from": "known_from",
     "days_until": "days_until",
 }
-"""What the package writes, and is judged."""
+"""Columns that the package writes and the audit judges."""
 _NOT_JUDGED: Final = ("nexteventagedays", "eventsahead", "watched")
-"""What it writes besides, as `plain_name` gives it."""
+"""Other columns that it writes, as `plain_name` gives them."""
 _KNOWN_AT: Final = "known_at"
 _SYMBOL: Final = "symbol"
 _LOOKALIKES: Final = (

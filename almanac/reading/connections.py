@@ -15,7 +15,7 @@ def open_memory() -> duckdb.DuckDBPyConnection:
     """Open a database in memory, on UTC, that writes files with the threads of the query.
 
     DuckDB 2.0 writes the file of a COPY with its own threads. If such a COPY is interrupted, the
-    query and one of these threads can wait for each other forever: about one in 180 did.
+    query and one of these threads can wait for each other permanently: about one in 180 did.
     """
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")

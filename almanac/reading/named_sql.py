@@ -126,7 +126,8 @@ _TEXT: Final = re.compile(r"'((?:[^']|'')*)'")
 
 
 def begins_as_reading(sql: str) -> bool:
-    """Whether the first word, after EXPLAIN and outside brackets, is one that reads."""
+    """Whether the first word, after EXPLAIN and outside brackets, belongs to a reading
+    statement."""
     for word in _words(sql):
         if word not in _EXPLAINING:
             return word in _OPENING_WORDS

@@ -193,7 +193,8 @@ class QueryWatch:
 
 
 PROGRAM_BYTES: Final = 1_000_000_000
-"""Memory of the program beside twice that of the query, since Python holds the rows again."""
+"""Memory of the program in addition to twice the query's memory, since Python holds the rows
+again."""
 STACK_BYTES: Final = 64_000_000
 """Of each thread; most of it is never used."""
 

@@ -306,7 +306,7 @@ class Comparison:
     """The difference between two groups; made by `Study.compare`.
 
     Attributes:
-        difference: CAAR of the first group less that of the second, a fraction.
+        difference: CAAR of the first group minus the second group's, a fraction.
         low, high: its band; NaN without a headline.
         headline: the test to rely on, a `Verdict`; `none` with p NaN if there are too few days.
         tests: one row per test: `test`, `statistic`, `degrees`, `p`, `is_headline`.

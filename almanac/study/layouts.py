@@ -42,7 +42,7 @@ class PriceColumns:
     """Prices by what they are.
 
     Attributes:
-        instants: the timestamps as given, one per row.
+        times: the timestamps as given, one per row.
         coin: the coin of each row; None where each column is a coin.
         close, open: the prices, one column per coin, or a single one; no opens is None.
         beside: columns that were not read, beside the bars of one coin.

@@ -300,7 +300,7 @@ def _numbers(prices: pd.DataFrame, name: str) -> Floats:
         return np.asarray(prices.to_numpy(np.float64, na_value=np.nan))
     except (ValueError, TypeError) as error:
         raise InvalidArgument(
-            f"{name}: {', '.join(map(repr, map(str, prices.columns[:5])))} has values that are no "
+            f"{name}: {', '.join(map(repr, map(str, prices.columns[:5])))} has values that are not "
             f"numbers: {error}"
         ) from error
 

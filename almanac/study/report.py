@@ -49,7 +49,7 @@ class Study:
     """An event study over events as they were known at entry; made by `Database.event_study`.
 
     Attributes:
-        table: one row per bar: `bar` (0 is that of the event), `offset`, `n`, `aar`, its plain t,
+        table: one row per bar: `bar` (0 is the event's bar), `offset`, `n`, `aar`, its plain t,
             Patell and BMP statistics and `aar_p`; `caar` with `caar_low`, `caar_high` and `caar_p`;
             `bhar`. Returns are fractions; both p are of the headline's kind.
         tests: one row per test of the whole window: `test`, `statistic`, `degrees`, `p`,
@@ -325,7 +325,7 @@ def plot(study: Study, path: str | Path | None) -> "Figure":
         axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=14))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel(f"bars of {study.settings['bar']} from that of the event, at their end")
+    axes.set_xlabel(f"bars of {study.settings['bar']} from the event's bar, at their end")
     axes.set_ylabel("mean cumulated abnormal return")
     counts = study.counts
     axes.set_title(

@@ -24,7 +24,7 @@ NamedCoins = Mapping[str, str | Coin]
 
 @dataclass(frozen=True, slots=True)
 class CoinNames:
-    """What names stand for.
+    """The meaning of names.
 
     Attributes:
         slugs: the slug of each name that is one coin.
@@ -161,7 +161,7 @@ def _column(reader: Reader, coin: Any, columns: dict[str, int], said: NamedCoins
         text = name_coins(reader, [text], said).slugs.get(text, text)
     if text not in columns:
         raise InvalidArgument(
-            f"market: the coin {str(coin)!r} has no prices; expected one that has"
+            f"market: the coin {str(coin)!r} has no prices; expected a coin with prices"
         )
     return columns[text]
 
@@ -179,7 +179,7 @@ PRECISIONS: Final = {"exact": ["instant", "day"], "instant": ["instant"]}
 
 @dataclass(frozen=True, slots=True)
 class EventFilters:
-    """What the user selects; see `Database.event_study`."""
+    """The user's selection; see `Database.event_study`."""
 
     coins: Coins | None
     categories: Names | None
@@ -285,7 +285,7 @@ def _selection(
 
 
 def bands_of(impact: Any, band: Any) -> Any:
-    """Return the band of each row: as the plan shows it, else that of the score, else None."""
+    """Return the band of each row: as the plan shows it, else the score's band, else None."""
     lows = [low for low, _ in BANDS]
     names = np.array([name for _, name in BANDS], dtype=object)
     score = pd.to_numeric(impact).to_numpy(np.float64, na_value=np.nan)

@@ -51,7 +51,7 @@ def cross_sectional(values: Floats) -> Verdict:
 def patell(scaled: Floats, degrees: Floats, share: Floats | None = None) -> Verdict:
     """Patell (1976): the sum of standardised values over the root of their variances.
 
-    A standardised value is Student's t with d degrees, those of the residuals of its row: its
+    A standardised value is Student's t with d degrees, the residual degrees of its row: its
     variance is d/(d - 2). `share` weights the rows.
     """
     weight = np.ones(len(scaled)) if share is None else share
@@ -99,10 +99,9 @@ def two_way(values: Floats, day: Integers, coin: Integers, share: Floats | None 
 def clustered(found: float, moved: Floats, day: Integers, coin: Integers) -> Verdict:
     """t of a weighted sum, `moved` being what the error of each row adds to it.
 
-    Cameron, Gelbach and Miller (2011): the variances of both clusters, less that of their
-    intersection; the larger of the two where the result is not positive. Degrees: the fewer
-    clusters, less one.
-    """
+    Cameron, Gelbach and Miller (2011): the variances of both clusters, minus their intersection's
+    variance; the larger of the two where the result is not positive. Degrees: the fewer clusters,
+    less one."""
     both = np.unique(np.stack([day, coin]), axis=1, return_inverse=True)[1].ravel()
     (by_day, days), (by_coin, coins), (by_both, _) = (_cluster(moved, k) for k in (day, coin, both))
     variance = by_day + by_coin - by_both
@@ -240,7 +239,7 @@ def _ranked(values: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class DayShares:
-    """What each calendar day adds to the mean cumulated abnormal return: `[day, bar]`.
+    """The contribution of each calendar day to the mean cumulated abnormal return: `[day, bar]`.
 
     The columns sum to the mean up to each bar. `in_window` says which days have a bar of a window;
     the others are of estimation windows alone.
@@ -259,10 +258,9 @@ def shares_of_days(returns: Returns, windows: Windows, scale: Floats | None = No
     """Return what each day adds to the mean over rows of the cumulated abnormal return.
 
     The mean is a weighted sum of returns: 1 in a window, and in an estimation window the share with
-    which the return moves the fitted parameters, -(k/m + (x - x̄) Σ(x - x̄) / Sxx). The sum of a day
-    has every row that was open, or being fitted, that day: the correlation of coins, windows that
-    overlap, and errors of parameters that events have in common. `scale` weights the rows.
-    """
+    which the return moves the fitted parameters, -(k/m + (x - x̄) Σ(x - x̄) / Sxx). The sum of a
+    day has every row that was open, or being fitted, that day: the correlation of coins, windows
+    that overlap, and errors of parameters that events have in common. `scale` weights the rows."""
     rows = len(windows.zero)
     weight = (np.ones(rows) if scale is None else scale) / rows
     abnormal = windows.abnormal * weight[:, None]
@@ -328,7 +326,7 @@ def calendar_test(name: str, shares: DayShares, flipped: Floats, least_days: int
 
 
 def share_beyond(found: float, flipped: Floats) -> float:
-    """Return p: the share of draws at least as far from 0, the one that was found counted in."""
+    """Return p: the share of draws at least as far from 0, including the observed value."""
     beyond = np.abs(flipped) >= abs(found) * (1 - 1e-12)
     return float((1 + beyond.sum()) / (1 + len(flipped)))
 

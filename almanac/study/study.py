@@ -279,7 +279,7 @@ def _settings(
         "lead": in_words(duration(request.lead, "lead")),
         "basis": "given" if request.events is not None else request.basis,
         "bar": in_words(prices.bar_us * US),
-        "window": f"bars {spans.first:+d} to {spans.last:+d} from that of the event",
+        "window": f"bars {spans.first:+d} to {spans.last:+d} from the event's bar",
         "estimation": f"{spans.estimation} bars, at least {spans.least} with a return",
         "gap": f"{spans.gap} bars",
         "prices": (

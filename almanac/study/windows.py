@@ -12,12 +12,12 @@ from almanac.study.returns import Model, Returns, compounded, span_of
 
 Booleans = np.ndarray[Any, np.dtype[np.bool_]]
 CHUNK: Final = 2_048
-"""Rows whose estimation windows are in memory at once."""
+"""Rows whose estimation windows are in memory together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """What is cumulated and what is fitted, in bars from the bar of the event (bar 0).
+    """The cumulated and the fitted bars, counted from the event's bar (bar 0).
 
     Attributes:
         first, last: the window, both included.

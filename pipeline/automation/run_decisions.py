@@ -1,4 +1,5 @@
-"""What the sensors share: a decision to request a run, the state of a sensor, and job histories.
+"""Common parts of the sensors: a decision to request a run, the state of a sensor, and job
+histories.
 
 A sensor reads local state, passes it to a plain function `decide_…`, and returns the decision.
 Nothing here writes. Timestamps are UTC and aware.

@@ -1,7 +1,7 @@
 """`almanac keys` and `almanac endpoints`: the keys of our server, and its webhook endpoints.
 
 The commands work on the files of a server, running or not. They print tables, or JSON with
-`--json`; instants are UTC. A secret is printed once, when it is created.
+`--json`; times are UTC. A secret is printed once, when it is created.
 """
 
 from collections.abc import Mapping
@@ -104,7 +104,7 @@ def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
 
 @keys_app.command()
 def revoke(key_id: Annotated[str, typer.Argument()], folder: DirOption = None) -> None:
-    """Make a key unusable at once."""
+    """Make a key unusable immediately."""
     with errors_as_messages(KeyBookError, JsonFileError, ServiceDirError):
         _key_book(folder).revoke(key_id)
     people.print(f"{key_id} revoked")

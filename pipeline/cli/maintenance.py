@@ -401,7 +401,7 @@ def report(
 ) -> None:
     """Record in an instance that is new what is landed, merged and published. Sends no request.
 
-    What the instance has recorded already is left out: a second report records nothing.
+    Recorded data is left out: a second report records nothing.
     """
     settings, home = read_settings(), locate_existing_home()
     # Imported here, since importing Dagster takes longer than most commands.

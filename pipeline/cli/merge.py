@@ -41,11 +41,10 @@ _SHOWN_DAYS = 10
 def merge(as_json: JsonOption = False) -> None:
     """Merge landed batches into the lake and publish the warehouse. Sends no request.
 
-    Webhooks that wait in the inbox are landed first. A quarantined batch is reported and is no
-    error: the exit code is 0, and `status --exit-code` exits with 1. A batch that is damaged in
-    landing is left out, and the exit code is 1. It is also 1 if a batch that was merged before is
-    quarantined now, or if the inbox can't be used.
-    """
+    Webhooks that wait in the inbox are landed first. A quarantined batch is reported, with exit
+    code 0, and `status --exit-code` exits with 1. A batch that is damaged in landing is left out,
+    and the exit code is 1. It is also 1 if a batch that was merged before is quarantined now, or if
+    the inbox can't be used."""
     home = locate_existing_home()
     landed, unusable = LandedDeliveries(), None
     with show_phases("Merging"):
@@ -64,10 +63,9 @@ def merge(as_json: JsonOption = False) -> None:
 def replay(as_json: JsonOption = False) -> None:
     """Rebuild lake and warehouse from landing. Sends no request.
 
-    Damaged files of the lake and the warehouse are replaced. A quarantined batch is reported and is
-    no error: the exit code is 0, and `status --exit-code` exits with 1. A batch that is damaged in
-    landing is left out, and the exit code is 1. It is also 1 if a batch that was merged before is
-    quarantined now.
+    Damaged files of the lake and the warehouse are replaced. A quarantined batch is reported, with
+    exit code 0, and `status --exit-code` exits with 1. A batch that is damaged in landing is left
+    out, and the exit code is 1. It is also 1 if a batch that was merged before is quarantined now.
     """
     home = locate_existing_home()
     with show_phases("Replaying"):

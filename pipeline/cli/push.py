@@ -278,7 +278,7 @@ def list_deliveries(
         bool, typer.Option("--dead", help="Only dead letters that nobody settled.")
     ] = False,
     unknown: Annotated[
-        bool, typer.Option("--unknown", help="Only those of a type that this version ignores.")
+        bool, typer.Option("--unknown", help="Only deliveries of a type that this version ignores.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="The most to list.")] = 50,
     as_json: JsonOption = False,
@@ -376,9 +376,8 @@ def replay(
 ) -> None:
     """Land dead letters with the next landing, at their own instant of receipt.
 
-    Their days are folded again, as if they had been read at once. One that this version can't read
-    stays where it is.
-    """
+    Their days are folded again, as if they had been read on receipt. A delivery that this version
+    can't read stays."""
     home = locate_existing_home()
     view = InboxView.of(home)
     with errors_as_messages(NotChosen):
@@ -524,7 +523,7 @@ def receive(
         _announce(settings, server.base_url, merge=merge, as_json=as_json)
         wait_until(stop)
     if not as_json:
-        people.print("Stopped. What was acknowledged is in the inbox.")
+        people.print("Stopped. Acknowledged deliveries are in the inbox.")
     raise typer.Exit(EXIT_INTERRUPTED)
 
 
@@ -542,9 +541,7 @@ def _announce(settings: Settings, base_url: str, *, merge: bool, as_json: bool) 
         soft_wrap=True,
     )
     if merge:
-        people.print("What arrives is merged within seconds.")
+        people.print("Deliveries are merged within seconds.")
     else:
-        people.print(
-            "What arrives waits in the inbox for Dagster (`almanac ui`, `almanac daemon`)."
-        )
+        people.print("Deliveries wait in the inbox for Dagster (`almanac ui`, `almanac daemon`).")
     people.print("Press Ctrl-C to stop.")

@@ -28,7 +28,7 @@ def sandbox(
     ] = DEFAULT_PORT,
     now: Annotated[
         str | None,
-        typer.Option(help="Stop the clock at this instant (UTC); by default it runs in real time."),
+        typer.Option(help="Stop the clock at this time (UTC); by default it runs in real time."),
     ] = None,
     tick: Annotated[bool, typer.Option("--tick", help="Let the clock run from --now.")] = False,
     seed: Annotated[

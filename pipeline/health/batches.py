@@ -1,4 +1,4 @@
-"""What landing and the change log say of pulls: freshness of each feed, days without a pull.
+"""Pulls in landing and the change log: freshness of each feed, days without a pull.
 
 It takes no lock, so that it can be read while a merge runs. Times are by the service's clock.
 """

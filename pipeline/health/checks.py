@@ -41,7 +41,7 @@ _REMEDIES: Final = {
     "poll": "Dagster tries again; `almanac run` pulls now",
     "prune": "`almanac prune` repeats it",
 }
-"""What helps after a failed run of a job, by the job's name without a prefix."""
+"""The remedy after a failed run, by the job's name without a prefix."""
 _SIGNED: Final = {
     "mismatch": "the secret is probably wrong: compare ALMANAC_WEBHOOK_SECRETS with the endpoint's",
     "stale": "its clock or this machine's is wrong: almanac doctor",

@@ -153,7 +153,7 @@ _MEANINGS: Final = {
     "unknown": "no coin has the slug {slugs}: correct ALMANAC_COINS",
     "not_covered": "the plan {plan} does not cover {slugs}: it shows none of their events",
     "untracked": "{slugs} are not tracked: no new events are added for them",
-    "not_asked": "{slugs} are in no published list and were not looked up",
+    "not_asked": "{slugs} are not in a published list and were not looked up",
 }
 
 

@@ -95,9 +95,8 @@ class Problems:
 class Unpublished:
     """Batches not merged, and days not published, for too long.
 
-    `versions` are those of the new batches of these days. `merging` names the process that merges
-    now. `why` is the reason why the published file can't be read.
-    """
+    `versions` counts the versions of the new batches of these days. `merging` names the process
+    that merges now. `why` is the reason why the published file can't be read."""
 
     batches: list[str] = field(default_factory=list)
     days: list[date] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What is received by push, and which changes a pull found that push should have brought.
+"""Receipt by push, and the changes that push missed and a pull found.
 
 Read from the inbox and the published file; no request is sent. Receipts are by the service's clock;
 landing and the start of the receiver are by the machine's.
@@ -46,7 +46,7 @@ class MissedChange:
 
 @dataclass(slots=True)
 class PushHealth:
-    """What is received by push. `started_at` is when the receiver was last started.
+    """The receipt by push. `started_at` is when the receiver was last started.
 
     `dead_letters` are the delivery ids, the newest first; `failures` the failed attempts to land
     since the last success. `unusable` says why the inbox can't be read, empty if it can.

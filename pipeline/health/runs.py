@@ -1,10 +1,9 @@
-"""What Dagster's records say of failed runs, failing ticks and the daemon, as a note in the home.
+"""Failed runs, failing ticks and the daemon in Dagster's records, as a note in the home.
 
     state/runs.json    a RunNote
 
-Whoever has the instance open writes it: the sensor `health`, every five minutes. Others read it
-without Dagster, whose import takes seconds. Times are by the machine's clock.
-"""
+A process that has the instance open writes it: the sensor `health`, every five minutes. Others read
+it without Dagster, whose import takes seconds. Times are by the machine's clock."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -60,7 +59,7 @@ class FailedTicks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found `at` a time. `daemon_at` is when Dagster's daemon last reported itself."""
+    """The findings `at` a time. `daemon_at` is when Dagster's daemon last reported itself."""
 
     at: _Time
     failed: tuple[FailedWork, ...] = ()

@@ -40,7 +40,7 @@ PRIOR_CHANGES: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ChangeCounts:
-    """What pulls have shown so far. Each tuple has one number for each band.
+    """The observations of pulls so far. Each tuple has one number for each band.
 
     `announced` and `edited` count new events and changes by the distance of the changed event;
     `date_days` and `event_days` are the observed dates and events, times the days of observation.

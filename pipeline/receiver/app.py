@@ -261,7 +261,7 @@ class ReceiverApp:
         while self._buffered > BUFFERED_MAX:
             oldest = next(iter(self._reading), body)
             if oldest is body:
-                raise Refused(503, "too many bodies at once")
+                raise Refused(503, "too many bodies at the same time")
             del self._reading[oldest]
             self._buffered -= oldest.size
             oldest.chunks, oldest.size, oldest.is_dropped = [], 0, True
@@ -295,7 +295,8 @@ def _challenge_in_query(scope: Scope) -> str | None:
 
 
 def _challenge_in_body(body: bytes) -> str | None:
-    """Return the challenge of a registration: an object with a `challenge` that is no delivery."""
+    """Return the challenge of a registration: an object with a `challenge` that is not a
+    delivery."""
     if len(body) > CHALLENGE_BODY_MAX:
         return None
     try:

@@ -162,7 +162,7 @@ class TestForms:
         with pytest.raises(almanac.UnknownName, match="'cube'; the result has n, square"):
             result["cube"]
         for wrong in (0, slice(2), result["n"] > 1, None):
-            with pytest.raises(almanac.InvalidArgument, match=r"no name of a column.*df\(\)"):
+            with pytest.raises(almanac.InvalidArgument, match=r"not a column name.*df\(\)"):
                 result[wrong]  # type: ignore[call-overload]
 
     def test_rows_are_iterated_and_counted(self) -> None:

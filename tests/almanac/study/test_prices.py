@@ -118,12 +118,12 @@ class TestForms:
             (pd.concat([wide(), wide().iloc[:1]]), "two rows"),
             (pd.concat([long(wide()), long(wide()).iloc[:1]]), "2 rows of"),
             (wide().set_axis(range(80), axis=0), "no timestamps"),
-            (wide().assign(name="x"), "no prices"),
+            (wide().assign(name="x"), "not prices"),
             (wide().set_axis([*DAYS[:-1], DAYS[-1] + pd.Timedelta(hours=5)], axis=0), "whole bars"),
             ("nowhere.csv", "no such file"),
             (42, "int"),
             (long(wide()).iloc[:0], "no rows"),
-            (long(wide()).assign(close="abc"), "'close' has values that are no numbers"),
+            (long(wide()).assign(close="abc"), "'close' has values that are not numbers"),
             # The first of February, or the second of January.
             (
                 wide().set_axis(DAYS.strftime("%d/%m/%Y")).iloc[:1].rename_axis("ts").reset_index(),

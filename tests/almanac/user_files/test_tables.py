@@ -90,7 +90,7 @@ def test_a_file_of_another_kind_is_refused_with_its_name(
         (lambda data: b"", "is empty; expected a Parquet file"),
         (lambda data: data[: len(data) // 2], "is cut or damaged: the end .* is missing"),
         (lambda data: b"PK\3\4" + bytes(99), "is an Excel workbook or another zip archive"),
-        (lambda data: TEXT.encode(), "is no Parquet file; expected a Parquet file"),
+        (lambda data: TEXT.encode(), "is not a Parquet file; expected a Parquet file"),
     ],
 )
 def test_a_parquet_file_that_is_none_is_refused_with_its_name(

@@ -234,8 +234,8 @@ def test_events_as_of_has_the_first_sighting_and_the_last_change_known_then(
     [
         ("'2026-03-02', basis := 'guessed'", "expected 'observed' or 'claimed'"),
         ("'2026-03-02', basis := NULL", "basis is NULL"),
-        ("NULL", "the instant is NULL"),
-        ("'2026-13-45'", "is no instant"),
+        ("NULL", "the timestamp is NULL"),
+        ("'2026-13-45'", "is not a timestamp"),
     ],
 )
 def test_an_invalid_argument_is_an_error(

@@ -76,7 +76,7 @@ def rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...
     [
         ("'2026-03-01 05:59:59'", "before the first observation at 2026-03-01T06:00:00Z"),
         ("'2206-03-01'", r"still to come: .*the last pull was at 2026-08-12T06:00:00Z"),
-        ("NULL", "the instant is NULL"),
+        ("NULL", "the timestamp is NULL"),
     ],
 )
 @pytest.mark.parametrize("caller", ["FROM {}", "SELECT 1 FROM {} WHERE {} IS NULL LIMIT 1"])

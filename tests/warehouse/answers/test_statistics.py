@@ -514,7 +514,7 @@ def test_a_distance_is_in_whole_days_to_the_date_or_the_last_day_of_a_period(
         ("'2026-03-02 06:00', '48 hours 1 second'", "was not watched to its end"),
         ("'2100-01-01', 1", "was not watched to its end"),
         ("'2026-03-02 05:59:59', 1", "before the first complete pull of events at 2026-03-02T06"),
-        ("NULL, 1", "the instant of the cohort is NULL"),
+        ("NULL, 1", "the cohort timestamp is NULL"),
         ("'2026-03-02 06:00', 0", "the horizon is 0; expected an interval or a number of days"),
         ("'2026-03-02 06:00', '-1 day'", "expected an interval or a number of days, above 0"),
         ("'2026-03-02 06:00', 'soon'", "the horizon is soon"),

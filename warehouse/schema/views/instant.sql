@@ -60,10 +60,10 @@ CREATE MACRO _almanac.shown(moment) AS
     strftime(moment::TIMESTAMPTZ AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ')
 
 -- name: macro_unreadable
--- Grain: a macro of one value, why a text is no instant.
+-- Grain: a macro of one value, why a text is not a timestamp.
 -- Parameters: ts, the text. Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.unreadable(ts) AS
-    '''' || ts::VARCHAR || ''' is no instant. Expected a form such as 2026-03-02 or 2026-03-02 12:00:00, '
+    '''' || ts::VARCHAR || ''' is not a timestamp. Expected a form such as 2026-03-02 or 2026-03-02 12:00:00, '
     || 'which is UTC; the time may end in Z, UTC, GMT, an offset such as -06:00, or an IANA name such '
     || 'as America/Chicago. An abbreviation such as CST means several zones'
 
@@ -76,7 +76,7 @@ CREATE MACRO _almanac.unreadable(ts) AS
 CREATE MACRO _almanac.refused(caller, what, ts, first_at, last_at, advice) AS CASE
     WHEN _almanac.instant(ts) BETWEEN first_at::TIMESTAMPTZ AND greatest(now(), last_at) THEN false
     ELSE error(caller || ': ' || CASE
-        WHEN ts IS NULL THEN 'the instant is NULL'
+        WHEN ts IS NULL THEN 'the timestamp is NULL'
         WHEN _almanac.instant(ts) IS NULL THEN _almanac.unreadable(ts)
         WHEN first_at IS NULL
             THEN 'no pull of ' || what || ' was merged yet, so nothing was known at any time'

@@ -150,7 +150,7 @@ FROM (
                     THEN false
                 ELSE error(
                     'slip_rates: ' || CASE
-                        WHEN cohort_from IS NULL THEN 'the instant of the cohort is NULL'
+                        WHEN cohort_from IS NULL THEN 'the cohort timestamp is NULL'
                         WHEN _almanac.instant(cohort_from) IS NULL
                             THEN _almanac.unreadable(cohort_from)
                         WHEN coalesce(
