@@ -156,7 +156,7 @@ def test_old_knowledge_is_said_to_be_stale(file: Path) -> None:
     assert as_text(old) == (
         "Almanac, 2026-03-03 06:00 to 2026-03-07 06:00 UTC: nothing changed.\n"
         "STALE: the last pull was 4 days before the end of the period, at 2026-03-03 06:00 UTC. "
-        "What changed since is not known.\n"
+        "Later changes are not known.\n"
     )
     assert as_json(old)["stale"] is True
     assert as_json(digest(file))["stale"] is False
