@@ -28,6 +28,7 @@ PATH = re.compile(rf"(?<![\w./-])(?:{TOP})/[\w./-]*\w")
 MODULE = re.compile(rf"(?<![\w./-])(?:{TOP})(?:\.(?!duckdb\b)[A-Za-z_]\w*)+\b(?!/)")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
 CODE = re.compile(r"`([^`\n]+)`")
+NAME_IN_FILE = re.compile(r"`([\w./]+\.(?:py|sql))` \(`(\w+)`")
 FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -234,3 +235,10 @@ def test_a_barred_word_is_found_in_any_form() -> None:
     code = "class _LaneBook:\n    def f(self, told): return [w.sweep_of for one in told]"
     words = set().union(*map(words_of, names_in(code)))
     assert {"lane", "told", "sweep", "one"} <= words
+
+
+def test_each_name_behind_a_file_is_defined_in_it() -> None:
+    found = [pair for page in PAGES for pair in NAME_IN_FILE.findall(text_of(page))]
+    assert len(found) >= 3
+    for path, name in found:
+        assert name in defined_in(ROOT / path), f"{path}: {name}"
