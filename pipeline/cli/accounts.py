@@ -12,15 +12,15 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from almanac.console import Column, Table, fail, people
+from almanac.console import Column, JsonOption, Table, fail, people
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import PLANS, Plan
 from catalog.server.accounts import JsonFileError, KeyBook, KeyBookError, StoredKey
 from catalog.server.state_dir import ServiceDir, ServiceDirError
 from catalog.server.webhooks import endpoints
 from catalog.server.webhooks.delivery import TargetRefused
-from catalog.server.webhooks.endpoints import Endpoint, EndpointBook, EndpointError
-from catalog.server.webhooks.outbox import NotDead, Outbox, OutboxDelivery, OutboxUnreadable
+from catalog.server.webhooks.endpoints import Endpoint, EndpointError
+from catalog.server.webhooks.outbox import NotDead, OutboxDelivery, OutboxUnreadable
 from pipeline.console import errors_as_messages, folded, print_json
 from pipeline.settings import read_settings
 from warehouse.clock import utc_now
@@ -34,11 +34,14 @@ keys_app = typer.Typer(
 DirOption = Annotated[
     Path | None, typer.Option("--dir", help="The server's folder; by default under ALMANAC_HOME.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def _service_dir(folder: Path | None) -> ServiceDir:
+    return ServiceDir(folder or read_settings().service_dir)
 
 
 def _key_book(folder: Path | None) -> KeyBook:
-    return ServiceDir(folder or read_settings().service_dir).key_book()
+    return _service_dir(folder).key_book()
 
 
 def _is_there(folder: Path | None) -> bool:
@@ -137,7 +140,6 @@ endpoints_app = typer.Typer(
     help="Webhook endpoints and their deliveries.", no_args_is_help=True, add_completion=False
 )
 
-EndpointJsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 IdArgument = Annotated[str, typer.Argument(help="The endpoint's id.")]
 
 
@@ -156,22 +158,24 @@ def add_endpoint(
         SignatureForm, typer.Option(help="The form of the signature.")
     ] = SIGNATURE_FORMS[0],
     directory: DirOption = None,
-    as_json: EndpointJsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Add an endpoint and print its signing secret once."""
     with errors_as_messages(*_PLAIN):
-        endpoint, secret = _endpoint_book(directory).add(
-            url, account=account, allow_private=allow_private, signature=signature
+        endpoint, secret = (
+            _service_dir(directory)
+            .endpoint_book()
+            .add(url, account=account, allow_private=allow_private, signature=signature)
         )
     _show_secret(endpoint.id, secret, as_json=as_json)
 
 
 @endpoints_app.command("list")
-def list_endpoints(directory: DirOption = None, as_json: EndpointJsonOption = False) -> None:
+def list_endpoints(directory: DirOption = None, as_json: JsonOption = False) -> None:
     """List the endpoints."""
     with errors_as_messages(*_PLAIN):
         is_there = _is_there(directory)
-        found = _endpoint_book(directory).endpoints() if is_there else []
+        found = _service_dir(directory).endpoint_book().endpoints() if is_there else []
         plans = _service_dir(directory).key_book().plans() if is_there else {}
     if as_json:
         print_json([_endpoint_fields(endpoint, plans) for endpoint in found])
@@ -196,7 +200,7 @@ def list_endpoints(directory: DirOption = None, as_json: EndpointJsonOption = Fa
 def remove_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
     """Remove an endpoint; its pending deliveries become dead."""
     with errors_as_messages(*_PLAIN):
-        _endpoint_book(directory).remove(endpoint_id)
+        _service_dir(directory).endpoint_book().remove(endpoint_id)
     people.print(f"{endpoint_id} removed", soft_wrap=True)
 
 
@@ -207,11 +211,13 @@ def rotate_secret(
         float, typer.Option(help="Hours for which the old secret signs as well.")
     ] = endpoints.OVERLAP_HOURS,
     directory: DirOption = None,
-    as_json: EndpointJsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Give an endpoint a new signing secret and print it once."""
     with errors_as_messages(*_PLAIN):
-        secret = _endpoint_book(directory).rotate(endpoint_id, overlap_hours=overlap_hours)
+        secret = (
+            _service_dir(directory).endpoint_book().rotate(endpoint_id, overlap_hours=overlap_hours)
+        )
     _show_secret(endpoint_id, secret, as_json=as_json)
 
 
@@ -223,7 +229,7 @@ def change_signature(
 ) -> None:
     """Sign to an endpoint in another form, from the next attempt on."""
     with errors_as_messages(*_PLAIN):
-        _endpoint_book(directory).sign_as(endpoint_id, form)
+        _service_dir(directory).endpoint_book().sign_as(endpoint_id, form)
     people.print(f"{endpoint_id} is signed to in the form {form}", soft_wrap=True)
 
 
@@ -231,7 +237,7 @@ def change_signature(
 def enable_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
     """Enable an endpoint: send later deliveries to it again."""
     with errors_as_messages(*_PLAIN):
-        _endpoint_book(directory).enable(endpoint_id)
+        _service_dir(directory).endpoint_book().enable(endpoint_id)
     people.print(f"{endpoint_id} enabled", soft_wrap=True)
 
 
@@ -243,7 +249,7 @@ def disable_endpoint(
 ) -> None:
     """Disable an endpoint; its pending deliveries become dead."""
     with errors_as_messages(*_PLAIN):
-        _endpoint_book(directory).disable(endpoint_id, reason=reason)
+        _service_dir(directory).endpoint_book().disable(endpoint_id, reason=reason)
     people.print(f"{endpoint_id} disabled", soft_wrap=True)
 
 
@@ -254,10 +260,10 @@ def list_deliveries(
         int, typer.Option(min=1, help="The most deliveries to show of each kind.")
     ] = 100,
     directory: DirOption = None,
-    as_json: EndpointJsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List pending and dead deliveries."""
-    with errors_as_messages(*_PLAIN), _outbox(directory) as box:
+    with errors_as_messages(*_PLAIN), _service_dir(directory).outbox() as box:
         found = (() if dead else box.pending(limit=limit)) + box.dead(limit=limit)
     if as_json:
         print_json([_delivery_fields(delivery) for delivery in found])
@@ -288,14 +294,10 @@ def requeue_deliveries(
     directory: DirOption = None,
 ) -> None:
     """Retry dead deliveries now, with the full retry schedule."""
-    with errors_as_messages(*_PLAIN), _outbox(directory) as box:
+    with errors_as_messages(*_PLAIN), _service_dir(directory).outbox() as box:
         for delivery_id in delivery_ids:
-            box.requeue(delivery_id, now=_now())
+            box.requeue(delivery_id, now=utc_now())
             people.print(f"{delivery_id} requeued", soft_wrap=True)
-
-
-def _service_dir(option: Path | None) -> ServiceDir:
-    return ServiceDir(option or read_settings().service_dir)
 
 
 _PLAIN = (ServiceDirError, EndpointError, TargetRefused, JsonFileError, NotDead, OutboxUnreadable)
@@ -303,14 +305,6 @@ _PLAIN = (ServiceDirError, EndpointError, TargetRefused, JsonFileError, NotDead,
 
 def _now() -> datetime:
     return utc_now()
-
-
-def _endpoint_book(directory: Path | None) -> EndpointBook:
-    return _service_dir(directory).endpoint_book()
-
-
-def _outbox(directory: Path | None) -> Outbox:
-    return _service_dir(directory).outbox()
 
 
 def _show_secret(endpoint_id: str, secret: str, *, as_json: bool) -> None:
