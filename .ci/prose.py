@@ -25,7 +25,10 @@ RULES = [
         (r"\bby (itself|themselves)\b", "automatically"),
         (r"\bby hand\b", "manually"),
         (r"\bfor ?ever\b", "permanently"),
-        (r"\b(an?|the|th[ai][ts]|each|every|any|same|one|past|first|last) instant\b", "timestamp"),
+        (
+            r"\b(an?|the|th[ai][ts]|each|every|any|same|one|past|first|last) (\w+ )?instant\b",
+            "timestamp",
+        ),
         (r"\binstants\b", "timestamps"),
         (r"\b(is|are|was|were) (in|on|at|of) no\b", "is not in a"),
         (r"(?<!there )\b(is|are) no (?!longer|more|less|later|\w+er than)\b", "is not a"),

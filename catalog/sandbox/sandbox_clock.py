@@ -1,4 +1,4 @@
-"""A clock that runs with the wall clock, or stands at a set instant until it is advanced."""
+"""A clock that runs with the wall clock, or stands at a set time until it is advanced."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -64,7 +64,7 @@ class SandboxClock:
             return moved
 
     def run(self) -> None:
-        """Run with the wall clock from the current instant."""
+        """Run with the wall clock from the current time."""
         with self._lock:
             self._shift = self._now() - self._wall()
             self._fixed_at = None

@@ -109,7 +109,7 @@ class Segment:
         return later
 
     def land(self, to: datetime) -> Manifest | None:
-        """Land the events that begin before a paged instant; None if nothing is new.
+        """Land the events that begin before a paged time; None if nothing is new.
 
         Pages that may have later rows are landed again with the next batch.
         """

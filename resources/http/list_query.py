@@ -9,7 +9,7 @@ from typing import Final
 from catalog.contract import constants
 
 DateBound = date | datetime | None
-"""A bound of a range of dates, inclusive: a day, an aware instant, or none."""
+"""A bound of a range of dates, inclusive: a day, an aware time, or none."""
 _LAST_SECOND_OF_DAY: Final = time(23, 59, 59, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
 
@@ -23,7 +23,7 @@ def bound_text(bound: date | datetime) -> str:
     if not isinstance(bound, datetime):
         return bound.isoformat()
     if bound.tzinfo is None:
-        raise ValueError(f"{bound} has no zone; give an aware instant, or a date")
+        raise ValueError(f"{bound} has no zone; give an aware time, or a date")
     return bound.astimezone(UTC).isoformat(timespec="auto").replace("+00:00", "Z")
 
 

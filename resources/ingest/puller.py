@@ -338,7 +338,7 @@ class Puller:
         """Pull the events between two inclusive bounds; default from today to the plan's horizon.
 
         Raises:
-            ValueError: a naive instant, an empty filter, or a range that ends before it begins.
+            ValueError: a naive time, an empty filter, or a range that ends before it begins.
         """
         usual = upcoming_window(self._plan, self._service.now())
         scope = definite_scope(lower, upper, usual=usual, coins=coins, categories=categories)

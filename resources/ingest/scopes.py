@@ -70,7 +70,7 @@ def definite_scope(
     """Return the scope of a request; an absent bound is that of `usual`, None if it has none.
 
     Raises:
-        ValueError: a naive instant, an empty filter, or a range that ends before it begins.
+        ValueError: a naive time, an empty filter, or a range that ends before it begins.
     """
     list(event_filters(coins, categories))
     scope = Scope(
