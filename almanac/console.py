@@ -102,7 +102,9 @@ def show_steps(step: str) -> Iterator[Callable[[str], None]]:
     seconds, and then every half minute.
     """
     columns = (PlainColumn("{task.description}"), TimeElapsedColumn())
-    line = Progress(*columns, console=warnings, transient=True, disable=not warnings.is_terminal)
+    # Not what rich says: a variable that forces colours does not make a pipe a terminal.
+    is_terminal = sys.stderr.isatty()
+    line = Progress(*columns, console=warnings, transient=True, disable=not is_terminal)
     task, began, ended = line.add_task(step), monotonic(), threading.Event()
     shown = [step]
 
@@ -116,7 +118,7 @@ def show_steps(step: str) -> Iterator[Callable[[str], None]]:
         shown[0] = next_step
         line.update(task, description=next_step)
 
-    if not warnings.is_terminal:
+    if not is_terminal:
         threading.Thread(target=print_lines, name="steps", daemon=True).start()
     try:
         with line:

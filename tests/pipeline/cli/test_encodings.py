@@ -135,7 +135,8 @@ def test_output_says_the_same_in_ascii(home: Path, encoding: str, program: str) 
 def test_progress_and_tables_are_drawn_in_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.TextIOWrapper(io.BytesIO(), encoding="cp1252", errors="strict", newline="\n")
     console = PlainConsole(file=file, force_terminal=True, width=80, color_system=None)
-    monkeypatch.setattr("pipeline.console.warnings", console)
+    for module in ("almanac.console", "pipeline.console"):
+        monkeypatch.setattr(f"{module}.warnings", console)
     table = Table(TEXT)
     table.add_row(TEXT)
     console.print(table, TEXT)

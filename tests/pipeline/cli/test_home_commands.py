@@ -113,7 +113,7 @@ def test_a_quarantined_batch_is_no_error_of_merge_or_replay_but_of_status(
         assert "Leave it: it has no readable row" in printed
         assert "batches release" not in printed
     warned = almanac("status", "--exit-code", code=1).stdout
-    assert "1 batch is quarantined" in warned
+    assert "1 batch in quarantine" in warned
     hint = "batches list --status quarantined --days 100"
     assert hint in " ".join(warned.split())
     assert batch_id in almanac(*hint.split()).stdout
