@@ -92,7 +92,6 @@ def landed_calendar(layout: Layout) -> dg.AssetsDefinition:
             backfill_policy=dg.BackfillPolicy.single_run(),
             pool=layout.name(CATALOG_POOL),
             required_resource_keys=layout.names("home", "catalog_for_backfills"),
-            retry_policy=layout.retry_policy,
         )
         def calendar(
             context: dg.AssetExecutionContext, config: CalendarConfig

@@ -25,6 +25,7 @@ from assets.layout import (
     days_of,
     record_days,
     step_failure,
+    unexpected_errors_fail,
 )
 from assets.metadata import Metadata, log_problems, pull_metadata
 from assets.table_columns import LANDED_COLUMNS, column_schema
@@ -233,6 +234,7 @@ def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.Asset
     )
     def landed(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         catalog, home = layout.resource(context, "catalog"), layout.resource(context, "home")
-        return land(feed, context, catalog, home)
+        with unexpected_errors_fail():
+            return land(feed, context, catalog, home)
 
     return landed

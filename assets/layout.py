@@ -31,10 +31,10 @@ INBOX_POOL: Final = "inbox"
 WAREHOUSE_POOL: Final = "warehouse"
 """Merges of a home run one after the other; each holds the merge lock."""
 RETRIES: Final = dg.RetryPolicy(
-    max_retries=4, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
+    max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
 )
-"""Four more attempts within about three minutes, in addition to the HTTP client's attempts. A run
-notices a cancellation only after a wait, so no wait is longer than 80 s and its jitter."""
+"""Three more attempts within a minute or two, in addition to the HTTP client's attempts. A run
+notices a cancellation only after a wait, so no wait is longer than 70 s."""
 
 
 @dataclass(frozen=True)
@@ -171,3 +171,14 @@ def without_beta_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)
         yield
+
+
+@contextmanager
+def unexpected_errors_fail() -> Iterator[None]:
+    """Fail a step with a retry policy immediately on an error that no wait ends."""
+    try:
+        yield
+    except dg.Failure:
+        raise
+    except Exception as error:
+        raise step_failure(error) from error

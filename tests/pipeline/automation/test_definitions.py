@@ -122,7 +122,7 @@ def test_every_pulled_feed_has_a_freshness_policy_and_retries(tmp_path: Path) ->
     nodes = {node.name: node for node in definitions.resolve_job_def("daily").nodes}
     for name in pulled:
         policy = nodes[name].definition.retry_policy
-        assert policy is not None and policy.max_retries == 4
+        assert policy is not None and policy.max_retries == 3
 
 
 def test_checks_of_rows_block_and_warnings_do_not(tmp_path: Path) -> None:
