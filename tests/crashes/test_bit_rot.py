@@ -134,7 +134,8 @@ def test_a_newest_checkpoint_with_a_flipped_bit_is_not_used(
     root, expected = sound
     home = copied(root, tmp_path / "home")
     for path in home.lake.path("checkpoints").rglob("coins.parquet"):
-        _flip(path, place=20)
+        # In a text: DuckDB reads the file without an error.
+        _flip(path, place=path.read_bytes().index(b"bitcoin"))
     assert merge(home).rebuilt
     assert digests_of(home) == expected
 

@@ -50,6 +50,14 @@ def test_a_learnt_separator_reads_a_file_that_has_no_evidence(
     assert revisions(story) == []
 
 
+def test_a_learnt_separator_reads_a_file_of_a_later_merge(story: HandmadeHome) -> None:
+    story.csv_export("01 06:00", export_of("Listing|Airdrop", "Listing", "Airdrop"))
+    story.merge()
+    story.csv_export("02 06:00", export_of("Listing|Airdrop"))
+    story.merge()
+    assert revisions(story) == []
+
+
 def test_known_category_names_are_evidence_and_are_kept_whole(story: HandmadeHome) -> None:
     story.categories("01 05:00", c1="Listing", c2="Burns, Locks", c3="Airdrop")
     story.csv_export("01 06:00", export_of("Listing, Airdrop", "Burns, Locks, Airdrop"))

@@ -24,8 +24,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 180.0
-"""A fault can make a test hang: a run that takes longer counts as killed."""
+TIMEOUT_S = 180.0  # a fault can make a test hang: a longer run counts as killed
 _PYTEST = ("-m", "pytest", "-x", "-q", "-rfE", "--color=no", "-p", "no:cacheprovider")
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
@@ -57,8 +56,8 @@ class Fault:
 def read_faults(only: Sequence[str]) -> list[Fault]:
     """Return the declared faults whose names contain one of `only`, or all."""
     files = sorted(Path(__file__).parent.glob("*.toml"))
-    tables = [table for path in files for table in tomllib.loads(path.read_text("utf-8"))["fault"]]
-    faults = [Fault(**table) for table in tables]
+    tables = [tomllib.loads(path.read_text("utf-8"))["fault"] for path in files]
+    faults = [Fault(**table) for topic in tables for table in topic]
     chosen = [fault for fault in faults if not only or any(part in fault.name for part in only)]
     return chosen or sys.exit(f"error: no fault has a name with {' or '.join(only)}")
 
@@ -102,10 +101,7 @@ def find_failure(tree: Path, tests: Sequence[str], timeout_s: float | None = Non
 
 
 def judge(fault: Fault, trees: SimpleQueue[Path]) -> tuple[str, str]:
-    """Plant one fault in a free tree, run its tests, and restore the tree.
-
-    Return the verdict ("killed", "survived" or "error"), and a line of text about it.
-    """
+    """Plant one fault in a free tree and run its tests. Return the verdict, and a line about it."""
     began, tree = time.monotonic(), trees.get()
     try:
         before = fault.plant(tree)
@@ -135,14 +131,17 @@ def main() -> int:
             copy_working_tree(tree := Path(folder) / str(job))
             trees.put(tree)
         targets = sorted({test for fault in faults for test in fault.tests})
-        if failure := find_failure(tree, ["-n", str(asked.jobs), *targets]):
-            sys.exit(f"error: {failure} fails without a fault; repair it first")
+        try:
+            if failure := find_failure(tree, ["-n", str(asked.jobs), *targets]):
+                sys.exit(f"error: {failure} fails without a fault; repair it first")
+        except FaultError as error:
+            sys.exit(f"error: without a fault, {error}")
         sys.stderr.write(f"passed   {time.monotonic() - began:5.1f} s  without a fault\n")
         with ThreadPoolExecutor(asked.jobs) as pool:
             verdicts = list(pool.map(lambda fault: judge(fault, trees), faults))
     bad = [line for verdict, line in verdicts if verdict != "killed"]
-    killed, seconds = len(verdicts) - len(bad), time.monotonic() - began
-    sys.stdout.write(f"{killed} of {len(verdicts)} killed, {seconds:.0f} s\n{''.join(bad)}")
+    killed = f"{len(verdicts) - len(bad)} of {len(verdicts)} killed"
+    sys.stdout.write(f"{killed}, {time.monotonic() - began:.0f} s\n{''.join(bad)}")
     return 1 if bad else 0
 
 
