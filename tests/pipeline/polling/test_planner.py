@@ -215,6 +215,12 @@ def test_no_pull_is_due_until_the_reset_once_the_quota_is_used_up() -> None:
         assert all("until the reset" in row.why for row in plan.schedule)
 
 
+def test_polls_leave_the_requests_of_the_daily_jobs_until_the_reset() -> None:
+    for_daily = 21 * 40  # from 11 to 31 March
+    assert plan_polls(inputs(quota=for_daily, reserve=0, last_pulls={})).due == ()
+    assert plan_polls(inputs(quota=for_daily + 100, reserve=0, last_pulls={})).due != ()
+
+
 def test_polls_have_the_whole_quota_after_the_reset() -> None:
     after = replace(inputs(used=30_000), now=RESET + DAY)
     assert plan_polls(after).due
