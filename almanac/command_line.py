@@ -82,7 +82,7 @@ QUESTIONS: Final = {
     ),
     "coverage": CommandPlace(
         *("almanac.commands", "coverage"),
-        "Show what had been pulled at a time; nothing else can be judged.",
+        "Show which dates had been pulled at a time; other dates are unknown.",
     ),
     "resolve": CommandPlace(
         *("almanac.commands", "resolve"), "Show the coin of a slug, ticker or name."

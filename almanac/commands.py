@@ -127,7 +127,7 @@ def sql(
     ] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option(help="The text of a parameter $NAME; repeatable.", metavar="NAME=TEXT"),
+        typer.Option(help="The value of the parameter $NAME; repeatable.", metavar="NAME=TEXT"),
     ] = None,
     form: Annotated[
         Form | None,
@@ -149,12 +149,12 @@ def sql(
         ),
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=1, help="The most rows to show as a table or vertically.")
+        int, typer.Option(min=1, help="Show at most this many rows as a table or vertically.")
     ] = 40,
     raw: Annotated[
         bool,
         typer.Option(
-            "--raw", help="Write CSV unchanged, without ' before text that a spreadsheet would run."
+            "--raw", help="Write CSV text unchanged. By default, formulas get a ' in front."
         ),
     ] = False,
     home: HomeOption = None,
@@ -163,7 +163,7 @@ def sql(
         typer.Option(
             parser=_bytes,
             metavar="SIZE",
-            help="The memory of the query, such as 500MB; it may spill twice as much.",
+            help="Most memory for the query, such as 500MB; it may use twice as much disk space.",
             show_default="ALMANAC_SQL_MEMORY of the application, or 2GB",
         ),
     ] = None,
@@ -172,7 +172,7 @@ def sql(
         typer.Option(
             parser=_seconds,
             metavar="SECONDS",
-            help="The time of the query.",
+            help="Stop the query after this many seconds.",
             show_default="ALMANAC_SQL_TIMEOUT_S of the application, or 300",
         ),
     ] = None,
@@ -349,11 +349,12 @@ def audit(
         ),
     ] = None,
     basis: Annotated[
-        AuditBasis, typer.Option(help="Pulled data, or also claims of the service.")
+        AuditBasis, typer.Option(help="Use pulled data only, or also the service's claims.")
     ] = AuditBasis.OBSERVED,
-    tz: Annotated[str, typer.Option(help="The zone of times that name none.")] = "UTC",
+    tz: Annotated[str, typer.Option(help="The time zone of times without one.")] = "UTC",
     html: Annotated[
-        Path | None, typer.Option(help="Also write a page to this file.", callback=local_file)
+        Path | None,
+        typer.Option(help="Also write an HTML report to this file.", callback=local_file),
     ] = None,
     as_json: JsonOption = False,
     strict: Annotated[
@@ -362,27 +363,30 @@ def audit(
     max_unjudged: Annotated[
         str | None,
         typer.Option(
-            help="Exit with 1 if more rows can't be judged: a number, or a share such as 5%.",
+            help="Exit with 1 if more rows than this can't be judged: a number, or a share such "
+            "as 5%.",
             metavar="ROWS|SHARE",
         ),
     ] = None,
     require: Annotated[
         list[str] | None,
         typer.Option(
-            help="Exit with 1 if one of these was not judged, such as date,impact.",
+            help="Exit with 1 if one of these fields was not judged, such as date,impact.",
             metavar="FIELDS",
         ),
     ] = None,
     universe: Annotated[
         list[str] | None,
         typer.Option(
-            help="A filter of the rule that selected the rows, such as within=7d or min_impact=7.",
+            help="A filter with which the rows were selected, such as within=7d or min_impact=7.",
             metavar="NAME=VALUE",
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=0, help="The most findings to print: by default 10, and 1000 as JSON."),
+        typer.Option(
+            min=0, help="Print at most this many findings: by default 10, and 1000 as JSON."
+        ),
     ] = None,
     home: HomeOption = None,
 ) -> None:
@@ -422,7 +426,7 @@ class DigestFormat(StrEnum):
 
 def changes(
     since: Annotated[
-        str, typer.Option(help="A time, today or yesterday: what became known after it.")
+        str, typer.Option(help="The start of the period: a time, today or yesterday.")
     ] = "yesterday",
     until: Annotated[
         str | None, typer.Option(help="The end of the period.", show_default="now")
@@ -433,13 +437,17 @@ def changes(
     kinds: Annotated[
         str | None, typer.Option(help="Kinds of change, separated by commas, such as cancelled.")
     ] = None,
-    min_impact: Annotated[float | None, typer.Option(help="The least score, 0 to 10.")] = None,
+    min_impact: Annotated[
+        float | None, typer.Option(help="The lowest score to show, 0 to 10.")
+    ] = None,
     form: Annotated[
         DigestFormat, typer.Option("--format", "-F", help="The output format.")
     ] = DigestFormat.TABLE,
     limit: Annotated[
         int | None,
-        typer.Option(help="The most events of a kind.", show_default="10; all of them for json"),
+        typer.Option(
+            help="Show at most this many events of a kind.", show_default="10; all of them for json"
+        ),
     ] = None,
     home: HomeOption = None,
 ) -> None:
@@ -483,7 +491,7 @@ def coverage(
     as_json: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
-    """Show what had been pulled at a time; nothing else can be judged."""
+    """Show which dates had been pulled at a time; other dates are unknown."""
     from almanac.database import open_database
 
     with open_database(_warehouse(home)) as database:
@@ -506,7 +514,7 @@ def coverage(
 
 def resolve(
     coin: Annotated[
-        str, typer.Argument(help="A ticker that several coins have is an error that names them.")
+        str, typer.Argument(help="A slug, ticker or name. If several coins match, they are listed.")
     ],
     as_json: JsonOption = False,
     home: HomeOption = None,

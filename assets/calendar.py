@@ -41,7 +41,7 @@ EVENT_MONTHS: Final = dg.MonthlyPartitionsDefinition(FIRST_MONTH, end_offset=MON
 
 
 class CalendarConfig(dg.Config):
-    """The limits of a backfill of the calendar."""
+    """The options of a calendar backfill."""
 
     max_requests: int = Field(
         default=MAX_REQUESTS,

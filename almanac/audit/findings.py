@@ -314,7 +314,7 @@ class AuditFindings:
     def _not_judged(self, name: str) -> str | None:
         if name not in (EVENT, COIN, *JUDGED):
             raise InvalidArgument(
-                f"require: {name!r} is not a field that is judged; expected "
+                f"require: {name!r} is not a field that the audit judges; expected "
                 f"{', '.join((EVENT, COIN, *JUDGED))}"
             )
         names = {"categories": ("categories", "category")}.get(name, (name,))

@@ -68,7 +68,7 @@ def remove_own_folders() -> None:
 
 
 def leftovers() -> Iterator[Path]:
-    """Yield the folders that dead processes of this user left; each is locked while in use."""
+    """Yield the folders that dead processes of this user left, each locked until the next."""
     for folder in sorted(Path(tempfile.gettempdir()).resolve().glob(f"{_PREFIX}*")):
         try:
             descriptor = _opened(folder)

@@ -83,7 +83,7 @@ def decide_merge(
     running: str | None,
     quiet: Collection[str] = (),
 ) -> Decision:
-    """Decide whether to request a merge of pending batches, of which `quiet` bring no news.
+    """Decide whether to request a merge of the pending batches; those in `quiet` bring no news.
 
     A merge of the same batches is requested again after a wait that doubles, each time with a new
     run key, since Dagster never launches a used one. `running` is the id of a run that merges.

@@ -26,7 +26,7 @@ from pipeline.settings import read_settings
 from warehouse.clock import utc_now
 
 keys_app = typer.Typer(
-    help="Create, list, revoke and rotate API keys of the server.",
+    help="Create, list, revoke and rotate API keys of the sandbox.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -137,7 +137,9 @@ def _show_new(key: str, stored: StoredKey, *, as_json: bool) -> None:
 
 
 endpoints_app = typer.Typer(
-    help="Webhook endpoints and their deliveries.", no_args_is_help=True, add_completion=False
+    help="Manage webhook endpoints, and list or retry their deliveries.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 IdArgument = Annotated[str, typer.Argument(help="The endpoint's id.")]
@@ -227,7 +229,7 @@ def change_signature(
     form: Annotated[SignatureForm, typer.Argument(help="The form of the signature.")],
     directory: DirOption = None,
 ) -> None:
-    """Sign to an endpoint in another form, from the next attempt on."""
+    """Change the form of an endpoint's signature, from the next attempt on."""
     with errors_as_messages(*_PLAIN):
         _service_dir(directory).endpoint_book().sign_as(endpoint_id, form)
     people.print(f"{endpoint_id} is signed to in the form {form}", soft_wrap=True)
@@ -257,7 +259,7 @@ def disable_endpoint(
 def list_deliveries(
     dead: Annotated[bool, typer.Option("--dead", help="Show dead deliveries only.")] = False,
     limit: Annotated[
-        int, typer.Option(min=1, help="The most deliveries to show of each kind.")
+        int, typer.Option(min=1, help="Show at most this many deliveries of each kind.")
     ] = 100,
     directory: DirOption = None,
     as_json: JsonOption = False,

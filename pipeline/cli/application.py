@@ -59,7 +59,7 @@ COMMANDS: Final = {
     "import": _place(
         "merge",
         "import_file",
-        "Land an archived export at its place in history; `almanac merge` then merges it.",
+        "Add an archived export to the history, at its own time. Run `almanac merge` afterwards.",
     ),
     "verify": _place(
         *("maintenance", "verify"),
@@ -85,7 +85,7 @@ COMMANDS: Final = {
     ),
     "sandbox": _place(
         *("sandbox", "sandbox"),
-        "Start the sandbox: the same interface over a synthetic catalog that keeps changing.",
+        "Serve the service's interface locally, over a synthetic catalog that keeps changing.",
     ),
     "receive": _place(
         "push", "receive", "Receive webhooks: verify, store durably, then acknowledge."
@@ -95,9 +95,11 @@ COMMANDS: Final = {
     ),
     "batches": _place("merge", "batches_app", "List, show and release landed batches."),
     "keys": _place(
-        "accounts", "keys_app", "Create, list, revoke and rotate API keys of the server."
+        "accounts", "keys_app", "Create, list, revoke and rotate API keys of the sandbox."
     ),
-    "endpoints": _place("accounts", "endpoints_app", "Webhook endpoints and their deliveries."),
+    "endpoints": _place(
+        "accounts", "endpoints_app", "Manage webhook endpoints, and list or retry their deliveries."
+    ),
 }
 """The application's commands, in the order of the help."""
 

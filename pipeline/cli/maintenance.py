@@ -399,7 +399,7 @@ def report(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Record in an instance that is new what is landed, merged and published. Sends no request.
+    """Record the home's landed, merged and published data in a new instance. Sends no request.
 
     Recorded data is left out: a second report records nothing.
     """

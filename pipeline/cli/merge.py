@@ -94,7 +94,7 @@ def import_file(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Land an archived export at its place in history; `almanac merge` then merges it."""
+    """Add an archived export to the history, at its own time. Run `almanac merge` afterwards."""
     if plan not in PLANS:
         fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}", code=EXIT_USAGE)
     if (covers_from is None) != (covers_to is None):
@@ -309,7 +309,7 @@ def release(batch_id: Annotated[str, typer.Argument()], undo: _Undo = False) -> 
 
 @batches_app.command()
 def dismiss(batch_id: Annotated[str, typer.Argument()], undo: _Undo = False) -> None:
-    """Accept that a batch is quarantined: `status` warns of it no longer."""
+    """Leave a quarantined batch out permanently; `status` no longer warns of it."""
     home = locate_existing_home()
     home.landing.manifest(batch_id)
     outcome = _outcomes(home).get(batch_id) or {}

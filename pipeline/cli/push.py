@@ -160,7 +160,7 @@ class InboxView:
             letters = [letter for letter in found if letter.state in states and letter.is_letter]
             if not letters:
                 raise NotChosen(
-                    f"{name} is {found[0].state}; expected a dead letter that is "
+                    f"delivery {name} is {found[0].state}; expected a dead letter in the state "
                     f"{' or '.join(states)}. Nothing was changed."
                 )
             chosen |= {letter.delivery.seq: letter for letter in letters}
@@ -280,10 +280,10 @@ def list_deliveries(
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Only deliveries of a type that this version ignores.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The most to list.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="List at most this many.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """List received webhooks, the newest first. Dead letters can't be landed without a person."""
+    """List received webhooks, the newest first. A dead letter waits for replay or dismiss."""
     if dead and unknown:
         fail("--dead and --unknown can't be given together.", code=EXIT_USAGE)
     home = locate_existing_home()
@@ -328,7 +328,7 @@ def show(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a delivery: what was received when, what became of it, and its body."""
+    """Show a delivery: time of receipt, state, and body."""
     home = locate_existing_home()
     with errors_as_messages(NotChosen):
         stated = InboxView.of(home).single_named(name)
@@ -374,7 +374,7 @@ def replay(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Land dead letters with the next landing, at their own instant of receipt.
+    """Try dead letters again: the next landing includes them, with their time of receipt.
 
     Their days are folded again, as if they had been read on receipt. A delivery that this version
     can't read stays."""
@@ -421,7 +421,7 @@ def _readable(
 
 @inbox_app.command()
 def dismiss(names: _Names = None, as_json: JsonOption = False) -> None:
-    """Accept that dead letters are never landed: they are warned of no longer, and kept."""
+    """Leave dead letters out permanently: they are kept, without a warning."""
     home = locate_existing_home()
     if not names:
         fail("give ids or numbers of dead letters.", code=EXIT_USAGE)

@@ -41,15 +41,15 @@ def sandbox(
         float, typer.Option(min=0, max=100, help="How often events change; 1 is normal.")
     ] = 1.0,
     faults: Annotated[
-        str, typer.Option(help=f"name[=value][*times][@chance], of: {', '.join(FAULTS)}.")
+        str, typer.Option(help=f"name[=value][*times]\\[@chance], of: {', '.join(FAULTS)}.")
     ] = "",
     export_interval: Annotated[
         float | None,
         typer.Option(
             min=0,
             max=86_400,
-            help="The least seconds between two exports of any key; by default none for the keys "
-            "below, and 60 for keys of `almanac keys`.",
+            help="The minimum seconds between two exports with one key. Default: 0 for the "
+            "sandbox's own keys, 60 for keys from `almanac keys`.",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
@@ -88,7 +88,7 @@ def sandbox(
         bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
     ] = False,
 ) -> None:
-    """Start the sandbox: the same interface over a synthetic catalog that keeps changing."""
+    """Serve the service's interface locally, over a synthetic catalog that keeps changing."""
     # Imported here, so that the help and wrong options need no server.
     from catalog.sandbox.sandbox import DEFAULT_SEED, Sandbox
     from catalog.sandbox.sandbox_clock import SandboxClock

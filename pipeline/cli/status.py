@@ -52,8 +52,10 @@ def show_warnings(health: Health) -> None:
 def _facts(health: Health) -> Iterator[tuple[str, str]]:
     yield "Published (UTC)", _when(health.published_at)
     yield "Batches to merge", f"{health.pending:,}"
-    yield "Quarantined, flagged", f"{len(health.quarantined)}, {len(health.flagged)}"
-    yield "Rejected rows", f"{health.rejected:,}, {health.rejected_lately.rows:,} in 2 days"
+    suspect = f"{len(health.quarantined)} quarantined, {len(health.flagged)} flagged"
+    yield "Suspect batches", suspect
+    lately = f"{health.rejected_lately.rows:,} in the last 2 days"
+    yield "Rejected rows", f"{health.rejected:,} in all, {lately}"
     coverage = health.coverage
     if coverage.since is not None:
         yield "Days without a pull", _gaps(coverage.days_unseen, coverage.unseen)
@@ -71,7 +73,7 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     if health.push is not None and not health.push.unusable:
         yield from _push(health.push)
     if health.runs is None:
-        yield "Failed runs", "not known: no daemon has noted them yet"
+        yield "Failed runs", "not known until a daemon has run"
     else:
         yield "Failed runs", f"{len(health.runs.failed)}, as of {_when(health.runs.at)}"
     if health.clock is not None and health.clock.is_notable:
@@ -111,7 +113,7 @@ def _quota(quota: QuotaHealth) -> Iterator[tuple[str, str]]:
     if quota.reserve:
         yield "Reserved for daily pulls", f"{quota.reserve:,}"
     if quota.projected is not None:
-        pace = f"at {quota.pace_per_day:,.0f} a day, as in the last week"
+        pace = f"at {quota.pace_per_day:,.0f} a day, the average of the last week"
         most = "" if quota.quota is None else f" of {quota.quota:,}"
         yield "Projected use at reset", f"{quota.projected:,}{most}, {pace}"
     if quota.held_until is not None:
@@ -181,7 +183,9 @@ def status(
     if as_json:
         print_json({**asdict(health), **({} if changes is None else {"posted": changes.kinds})})
     elif health.source is None:
-        people.print(f"There is no home at {home.root} yet: almanac run", soft_wrap=True)
+        people.print(
+            f"There is no home at {home.root} yet. `almanac run` creates it.", soft_wrap=True
+        )
         show_warnings(health)
     else:
         show(home, health)

@@ -169,12 +169,12 @@ class ListProgress:
 
     @property
     def total_first(self) -> int | None:
-        """The totals of the first pages, over all parts; None if a part has none."""
+        """The sum of the totals that each part's first page states; None if a part states none."""
         return self._sum([progress.total_first for progress in (*self._closed, *self._open)])
 
     @property
     def total_last(self) -> int | None:
-        """The totals of the last pages, over all parts; None if a part has none."""
+        """The sum of the totals that each part's last page states; None if a part states none."""
         return self._sum([progress.total_last for progress in (*self._closed, *self._open)])
 
     @property

@@ -81,8 +81,9 @@ class Landing:
             days = {(at or pull.observed_at).date() for _, at in bodies}
             if days - {pull.observed_at.date()}:
                 raise LandingError(
-                    f"deliveries of {len(days)} days arrived as one batch; expected one batch a "
-                    "day, observed on it. Nothing was landed; land them by day."
+                    f"a batch of {pull.observed_at:%Y-%m-%d} has deliveries of another day; "
+                    "expected one batch per day. Nothing was landed; land the days as separate "
+                    "batches."
                 )
         return self._land(pull, ((iter((body,)), at) for body, at in bodies), status)
 

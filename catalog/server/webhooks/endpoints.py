@@ -208,7 +208,7 @@ class EndpointBook:
         return new.value
 
     def sign_as(self, endpoint_id: str, form: SignatureForm) -> None:
-        """Sign to an endpoint in another form from the next attempt on."""
+        """Change the form of an endpoint's signature, from the next attempt on."""
         self._change(
             endpoint_id, lambda endpoint: (msgspec.structs.replace(endpoint, signature=form),)
         )
