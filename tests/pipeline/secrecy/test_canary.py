@@ -244,10 +244,11 @@ def test_no_page_of_dagster_shows_the_key(owner: tuple[Owner, RepeatingService])
             ... on MaterializationEvent { metadataEntries { label description
               ... on TextMetadataEntry { text } ... on MarkdownMetadataEntry { mdStr } } } } } } }
     """
+    day = max(path.name for path in (user.home / "landing" / "batches").iterdir())
     with watched_processes() as shown, ui(user.home, user.env) as (_, pages):
         for answers in ({}, {"coins": "error 403"}, {"coins": "page"}, {"coins": "cut"}):
             service.answers = answers
-            run_id = pages.materialise("landed_coins", "2026-03-02")
+            run_id = pages.materialise("landed_coins", day)
             wait_for(lambda run=run_id: pages.run_status(run) in ("SUCCESS", "FAILURE"))
             page: dict[str, Any] = pages.query(everything, id=run_id)
             assert "messages" in json.dumps(page) or "message" in json.dumps(page)
