@@ -203,11 +203,15 @@ def run_day(
             tags={REPOSITORY_TAG: REPOSITORY} if is_own else None,
         )
     except dg.DagsterExecutionInterruptedError as error:
+        _record_interrupt(instance, run_id)
         raise KeyboardInterrupt from error
     finally:
         if is_own:
             link_run(instance, run_id)
     in_steps = 0.0
+    if not result.success and any(_was_interrupted(event) for event in result.all_events):
+        _record_interrupt(instance, run_id)
+        raise KeyboardInterrupt
     for event in result.all_events:
         if event.is_step_success:
             seconds = event.step_success_data.duration_ms / 1000
@@ -215,12 +219,7 @@ def run_day(
             summary.seconds[phase] = summary.seconds.get(phase, 0.0) + seconds
             in_steps += seconds
         elif event.is_step_failure:
-            if _is_interrupt(event.step_failure_data.error):
-                raise KeyboardInterrupt
             raise RunFailed(_failure_text(day, event))
-        elif event.is_run_failure and _is_interrupt(event.job_failure_data.error):
-            # Between two steps.
-            raise KeyboardInterrupt
         elif event.is_step_materialization:
             _note_outcome(summary, day, event)
     if not result.success:
@@ -234,6 +233,19 @@ def phase_of(step: str) -> str:
     """Return the phase of a step, whose key begins with the prefixes of the layout."""
     found = (phase for name, phase in _PHASE_OF_STEP.items() if step.endswith(name))
     return next(found, "land")
+
+
+def _record_interrupt(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Record a run as canceled: Dagster takes it for a failure, which a warning would show."""
+    if (run := instance.get_run_by_id(run_id)) is not None:
+        instance.report_run_canceled(run, "Interrupted. Landed batches are kept.")
+
+
+def _was_interrupted(event: dg.DagsterEvent) -> bool:
+    if event.is_step_failure:
+        return _is_interrupt(event.step_failure_data.error)
+    # Between two steps.
+    return event.is_run_failure and _is_interrupt(event.job_failure_data.error)
 
 
 def _is_interrupt(cause: Any) -> bool:

@@ -388,7 +388,8 @@ def prepare() -> None:
 
     with instance_of(home) as instance:
         is_local = settings.executor == "in_process"
-        for run in fail_dead_runs(home, instance, utc_now() if is_local else None):
+        now = utc_now() if is_local else None
+        for run in fail_dead_runs(home, instance, now, is_start=True):
             people.print(f"Run {run.run_id} was killed; it is marked failed.")
 
 

@@ -66,12 +66,18 @@ def read_presence(home: Home) -> Presence:
 
 
 def find_dead_runs(
-    home: Home, instance: "dg.DagsterInstance", now: datetime | None = None
+    home: Home,
+    instance: "dg.DagsterInstance",
+    now: datetime | None = None,
+    *,
+    is_start: bool = False,
 ) -> list[DeadRun]:
     """Return the runs that no longer have a process; unannounced ones only with the time.
 
-    In an instance that other homes or deployments may use, unannounced runs are never judged: only
-    Dagster knows what starts a run there.
+    At the start of the code server (`is_start`) every unannounced run is dead, also one that had
+    not yet started: its process was a child of the code server before. In an instance that other
+    homes or deployments may use, unannounced runs are never judged: only Dagster knows what starts
+    a run there.
     """
     # The records first: a run that ends in between is no longer in progress, and one that starts
     # in between is too young to be dead.
@@ -85,8 +91,9 @@ def find_dead_runs(
             and is_own
             and run.run_id not in seen.alive | seen.ended
             and run.tags.get(REPOSITORY_TAG) == REPOSITORY
-            and run.status.value == "STARTED"
-            and now - changed_at > ANNOUNCED_WITHIN
+            and (
+                is_start or (run.status.value == "STARTED" and now - changed_at > ANNOUNCED_WITHIN)
+            )
         )
         if run.run_id in seen.ended or is_unannounced:
             dead.append(DeadRun(run.run_id, run.job_name, changed_at))
@@ -94,10 +101,14 @@ def find_dead_runs(
 
 
 def fail_dead_runs(
-    home: Home, instance: "dg.DagsterInstance", now: datetime | None = None
+    home: Home,
+    instance: "dg.DagsterInstance",
+    now: datetime | None = None,
+    *,
+    is_start: bool = False,
 ) -> list[DeadRun]:
     """Mark dead runs as failed, and return them."""
-    dead = find_dead_runs(home, instance, now)
+    dead = find_dead_runs(home, instance, now, is_start=is_start)
     for found in dead:
         run = instance.get_run_by_id(found.run_id)
         if run is not None and not run.is_finished:

@@ -370,6 +370,17 @@ class TestDeadRuns:
             store.execute("UPDATE runs SET status = 'STARTING'")
         assert dead(home, utc_now() + 10 * ANNOUNCED_WITHIN) == []
 
+    def test_a_run_that_was_starting_is_failed_when_the_programs_start_again(
+        self, home: Home, almanac: Almanac
+    ) -> None:
+        run_id, living = run_of(home), run_of(home)
+        announce(home, living)
+        with sqlite3.connect(home.dagster / RUNS) as store:
+            store.execute("UPDATE runs SET status = 'STARTING'")
+        assert run_id in almanac("dagster", "prepare").output
+        assert status_of(home, run_id) == "FAILURE"
+        assert status_of(home, living) == "STARTING"
+
     def test_doctor_never_fails_a_run_that_nobody_announced(
         self, home: Home, almanac: Almanac
     ) -> None:
@@ -421,6 +432,9 @@ class TestDeadRuns:
             monkeypatch.setattr(plan, interrupted)
         with instance_of(home) as instance, pytest.raises(KeyboardInterrupt):
             run_day(home, job, utc_now().date(), instance, RunSummary())
+        with instance_of(home) as instance:
+            (ended,) = instance.get_runs()
+        assert ended.status is dg.DagsterRunStatus.CANCELED
 
     def test_doctor_names_a_dead_run_and_doctor_fix_marks_it_failed(self, home: Home) -> None:
         run_id = run_of(home)
