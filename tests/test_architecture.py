@@ -87,7 +87,7 @@ FLOORS = {
         "calendar",
         "changes",
         "published",
-        "report",
+        "missing_records",
     ),
     "pipeline": (
         "capacity console runs",

@@ -406,7 +406,7 @@ def report(
     """
     settings, home = read_settings(), locate_existing_home()
     # Imported here, since importing Dagster takes longer than most commands.
-    from assets.report import unrecorded
+    from assets.missing_records import find_missing_records
     from pipeline.build import layout_of
     from pipeline.instance import instance_of
 
@@ -414,7 +414,7 @@ def report(
     layout = layout_of(settings, home, utc_now())
     # Two reports at once, or a run beside it, would record the same twice.
     with home.run_lock(), instance_of(home) as instance:
-        for event in unrecorded(layout, home, instance):
+        for event in find_missing_records(layout, home, instance):
             if not dry_run:
                 instance.report_runless_asset_event(event)
             recorded[event.asset_key.to_user_string()] += 1

@@ -11,8 +11,8 @@ import yaml
 from pydantic import SecretStr
 
 from assets.layout import Layout
+from assets.missing_records import find_missing_records
 from assets.published import PUBLISHED
-from assets.report import unrecorded
 from pipeline.build import build_definitions, build_resources
 from pipeline.instance import config, instance_of, make_stores, write_config
 from pipeline.ui.programs import LOCATION, MODULE
@@ -177,7 +177,7 @@ def test_a_run_with_prefixes_records_every_table_below_them(tmp_path: Path) -> N
         run_sandbox_days(settings, instance, days=1)
         recorded = set(instance.all_asset_keys())
         # What runs record is all that there is to report.
-        assert list(unrecorded(layout, Home(tmp_path), instance)) == []
+        assert list(find_missing_records(layout, Home(tmp_path), instance)) == []
     assert {layout.key(table.name) for table in PUBLISHED} <= recorded
     assert layout.key("event_changes") in recorded
     assert {tuple(key.path[:-1]) for key in recorded} == {("market", "events")}

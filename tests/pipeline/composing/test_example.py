@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from assets.layout import Layout
-from assets.report import unrecorded
+from assets.missing_records import find_missing_records
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
 from tests.pipeline.homes_in_days import settings_of
@@ -65,7 +65,7 @@ def test_an_eager_table_is_requested_once_for_each_change_and_not_otherwise(
     cursor = None
     requested: list[int] = []
     with instance_of(small.home) as instance:
-        for found in unrecorded(Layout(key_prefix=("almanac",)), small.home, instance):
+        for found in find_missing_records(Layout(key_prefix=("almanac",)), small.home, instance):
             instance.report_runless_asset_event(found)
         stories = (
             *((), ()),

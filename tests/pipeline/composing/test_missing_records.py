@@ -1,4 +1,4 @@
-"""`almanac dagster report`: what a home holds, recorded in an instance that is new."""
+"""`almanac dagster report` records the data of a home in a new instance."""
 
 import json
 from datetime import date
@@ -9,8 +9,8 @@ import pytest
 
 from assets.landed import LANDED
 from assets.layout import Layout
+from assets.missing_records import find_missing_records
 from assets.published import PUBLISHED
-from assets.report import unrecorded
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
 from tests.pipeline.conftest import Almanac
@@ -59,7 +59,7 @@ def test_a_table_that_did_not_change_since_is_not_materialised_again(small: Smal
         settings_of(small.home.root, key_prefix=("market",)), layout=layout
     )
     with instance_of(small.home) as instance:
-        for event in unrecorded(layout, small.home, instance):
+        for event in find_missing_records(layout, small.home, instance):
             instance.report_runless_asset_event(event)
         job = definitions.resolve_job_def("merge")
         done = job.execute_in_process(instance=instance, raise_on_error=False)
@@ -71,6 +71,6 @@ def test_a_home_without_a_publication_gets_its_landed_days(tmp_path: Path) -> No
     small = SmallHome(tmp_path)
     small.land("events")
     with instance_of(Home(tmp_path)) as instance:
-        found = list(unrecorded(Layout(), small.home, instance))
+        found = list(find_missing_records(Layout(), small.home, instance))
     assert {event.partition for event in found} == {"2026-03-02"}
     assert {event.asset_key.to_user_string() for event in found} <= set(LANDED)

@@ -1,7 +1,6 @@
-"""The materialisations that a Dagster instance lacks of a home.
+"""The materialisations that a Dagster instance lacks of a home, for `almanac dagster report`.
 
-An instance that is new, or that lost its records, does not show what was landed before. Recorded
-events are left out, so a second report records nothing.
+An instance that is new, or that lost its records, does not show data landed before.
 """
 
 from collections.abc import Iterator
@@ -28,10 +27,10 @@ from warehouse.publish.published_file import read_published
 from warehouse.queries import connected
 
 
-def unrecorded(
+def find_missing_records(
     layout: Layout, home: Home, instance: dg.DagsterInstance
 ) -> Iterator[dg.AssetMaterialization]:
-    """Yield what is landed, merged and published, and not recorded in the instance.
+    """Yield landed, merged and published data that the instance has not recorded.
 
     Raises:
         WarehouseError: lake or published file can't be read.
