@@ -202,11 +202,17 @@ def three_days(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str
     folder = tmp_path_factory.mktemp("played")
     tools = folder / ".venv" / "bin"
     tools.mkdir(parents=True)
-    (tools / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m pipeline "$@"\n')
+    script = f"#!{sys.executable}\nfrom almanac.command_line import main\n\nmain()\n"
+    (tools / "almanac").write_text(script)
     (tools / "almanac").chmod(0o755)
     output = run(f"{OF_SOME_COINS} run --days 3 --json 2>&1", folder)
-    assert output.count("\n") == 1, "one line of JSON and nothing else"
-    return folder, json.loads(output)
+    (line,) = without_opening(output)
+    return folder, json.loads(line)
+
+
+def without_opening(output: str) -> list[str]:
+    """Return the lines without the one of an opening that takes long, as on a busy machine."""
+    return [line for line in output.splitlines() if not line.startswith("Opening ")]
 
 
 def test_a_run_of_three_days_prints_its_summary_in_one_line(
@@ -286,10 +292,11 @@ def rows_of(command: str, home: Home) -> list[tuple[Any, ...]]:
 def test_a_second_run_resumes_without_a_warning(three_days: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = three_days
     output = run(f"{OF_SOME_COINS} run --days 3 2>errors", folder)
-    assert "Try: almanac sql" in output
+    assert "Try: .venv/bin/almanac sql" in output
+    assert "     .venv/bin/almanac ui" in output
     assert "1 pull " in output
     assert "WARNING" not in output
-    assert (folder / "errors").read_text() == ""
+    assert without_opening((folder / "errors").read_text()) == []
 
 
 def test_the_settings_page_equals_its_generated_text() -> None:

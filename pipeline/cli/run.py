@@ -4,6 +4,9 @@ Exit codes: 0 also when the quota is used up or the service asks to wait (receiv
 and the reason is printed); 1 for an error; 2 for unusable settings; 130 after Ctrl-C.
 """
 
+import shlex
+import shutil
+import sys
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -184,17 +187,31 @@ def _show(summary: dict[str, Any]) -> None:
         people.print(f"Note: {note}", soft_wrap=True)
     # On the first day nothing moved yet.
     moved = "rescheduled" in summary["changes"]
+    program = name_program(sys.argv[0])
     if summary["warehouse_bytes"]:
-        _answer(Path(summary["warehouse"]), _MOVED if moved else _UPCOMING)
-    people.print(f'\nTry: almanac sql "{_UPCOMING if moved else _COLUMNS}"', soft_wrap=True)
-    people.print("     almanac ui")
+        _answer(program, Path(summary["warehouse"]), _MOVED if moved else _UPCOMING)
+    people.print(f'\nTry: {program} sql "{_UPCOMING if moved else _COLUMNS}"', soft_wrap=True)
+    people.print(f"     {program} ui", soft_wrap=True)
 
 
-def _answer(warehouse: Path, query: str) -> None:
+def name_program(called: str) -> str:
+    """Return the words that start this program in the same shell: `almanac`, or its path as called.
+
+    An absolute path may come from a wrapper on the search path, which then is the one to call.
+    """
+    path, found = Path(called), shutil.which("almanac")
+    if path.name != "almanac":
+        return "almanac"
+    if found is not None and (path.is_absolute() or path.resolve() == Path(found).resolve()):
+        return "almanac"
+    return shlex.quote(called)
+
+
+def _answer(program: str, warehouse: Path, query: str) -> None:
     """Print a query, and its rows as `almanac sql` does."""
     with queries.connected(warehouse) as connection:
         answer = queries.run_sql(connection, query)
-    people.print(f'\nalmanac sql "{query}"', soft_wrap=True)
+    people.print(f'\n{program} sql "{query}"', soft_wrap=True)
     show_rows(answer.columns, answer.rows, vertical=None)
 
 

@@ -10,8 +10,10 @@ from time import monotonic, sleep
 from typing import Any
 
 import dagster as dg
+import pytest
 
 from catalog.sandbox.sandbox import Sandbox
+from pipeline.cli.run import name_program
 from pipeline.daily_run import RunTime, plan_run_times
 from pipeline.instance import instance_of
 from tests.test_cli import ALMANAC, environment
@@ -130,3 +132,23 @@ def test_a_run_resumes_on_the_day_after_the_last_one() -> None:
     assert days(today + timedelta(days=5)) == [today]
     assert len(days(date(2020, 1, 1))) == 7
     assert plan_run_times(1, now=NOW, last_day=None) == [RunTime(NOW, "day")]
+
+
+def test_hints_name_a_program_that_the_shell_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called, other = Path(".venv/bin/almanac"), Path("other/almanac")
+    monkeypatch.chdir(tmp_path)
+    for script in (called, other):
+        script.parent.mkdir(parents=True)
+        script.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert name_program(str(called)) == ".venv/bin/almanac"
+    assert name_program(str(tmp_path / called)) == str(tmp_path / called)
+    monkeypatch.setenv("PATH", str(tmp_path / other.parent))
+    assert name_program(str(called)) == ".venv/bin/almanac"
+    # As a wrapper on the search path calls it.
+    assert name_program(str(tmp_path / called)) == "almanac"
+    monkeypatch.setenv("PATH", str(tmp_path / called.parent))
+    assert name_program(str(called)) == "almanac"
+    assert name_program("/somewhere/pipeline/__main__.py") == "almanac"
