@@ -119,3 +119,8 @@ def test_the_application_imports_only_what_its_lock_has() -> None:
     for name in sorted(outside):
         distributions = {canonicalize_name(each) for each in of_module.get(name, [name])}
         assert distributions & versions(RUNTIME).keys(), f"{found[name]} imports {name}"
+
+
+def test_package_and_application_have_the_same_version() -> None:
+    application = tomllib.loads((ROOT / "application/pyproject.toml").read_text())
+    assert application["project"]["version"] == project()["project"]["version"]
