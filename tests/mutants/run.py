@@ -130,9 +130,10 @@ def main() -> int:
         for job in range(asked.jobs):
             copy_working_tree(tree := Path(folder) / str(job))
             trees.put(tree)
+        options = ("-n", str(asked.jobs), "--dist", "loadfile")
         targets = sorted({test for fault in faults for test in fault.tests})
         try:
-            if failure := find_failure(tree, ["-n", str(asked.jobs), *targets]):
+            if failure := find_failure(tree, [*options, *targets]):
                 sys.exit(f"error: {failure} fails without a fault; repair it first")
         except FaultError as error:
             sys.exit(f"error: without a fault, {error}")
