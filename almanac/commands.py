@@ -446,7 +446,7 @@ def changes(
     limit: Annotated[
         int | None,
         typer.Option(
-            help="Show at most this many events of a kind.", show_default="10; all of them for json"
+            help="Show at most this many events per kind.", show_default="10; all of them for json"
         ),
     ] = None,
     home: HomeOption = None,

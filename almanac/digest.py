@@ -39,7 +39,7 @@ _SQL = NamedStatements("almanac")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The changes of one kind of one event in the period, oldest first; each as a row.
+    """The changes of one kind to one event in the period: a row per change, oldest first.
 
     A row has the columns of `changes`, the date, source and status of the version, and how far a
     date moved, in days.

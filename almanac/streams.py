@@ -191,7 +191,7 @@ def _of_path(path: Path) -> Stream | None:
         raise InvalidArgument(f"{path}: no Parquet file is there")
     if others := [file for file in files if file.suffix.lower() not in PARQUET]:
         raise InvalidArgument(
-            f"{path} also means {others[0]}; expected Parquet files only, such as bars/*.parquet"
+            f"{path} also matches {others[0]}; expected only Parquet files, such as bars/*.parquet"
         )
     # One file may lack values, and so the type of a column, that another has.
     names = [str(file) for file in sorted(files)]

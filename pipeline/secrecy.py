@@ -84,7 +84,7 @@ def close_files(settings: Settings) -> int:
 
 
 def shareable(settings: Settings, text: str) -> str:
-    """Return a text of an error without the secrets of the settings and folders of this machine.
+    """Return an error text without the settings' secrets and this machine's folders.
 
     Errors of Almanac have no secret in them. Those of libraries, which repeat what they were
     given, might.

@@ -60,7 +60,8 @@ def universe_rule(reader: Reader, given: Mapping[str, Any]) -> UniverseRule:
     every = duration(given["every"], "every") if given.get("every") is not None else None
     if every is not None and (is_lead or not every):
         raise InvalidArgument(
-            "universe: every is the time between decisions, such as '1d', beside within"
+            "universe: every, the time between decisions, must be longer than 0, such as '1d', and "
+            "is allowed only with within"
         )
     name = "lead" if is_lead else "within"
     values = {
@@ -242,7 +243,7 @@ def run_audit(
     It is 1 if the audit is not clean, and is strict or has a limit or a required field.
     """
     if signals.suffix.lower() == ".html":
-        raise InvalidArgument(f"{signals} is a page; the rows to audit are CSV or Parquet")
+        raise InvalidArgument(f"{signals} is an HTML file; expected a CSV or Parquet file")
     if html is not None and not html.parent.is_dir():
         raise InvalidArgument(f"--html {html}: there is no folder {html.parent}")
     most_unjudged = None if max_unjudged is None else _unjudged(max_unjudged)

@@ -77,10 +77,10 @@ def coin_columns(columns: Iterable[Any]) -> list[Any]:
 
 
 def frame_of_rows(given: Any, name: str) -> pd.DataFrame | None:
-    """Return lists of numbers, as ccxt and exchanges give bars, as a frame; None if it is not a
-    list.
+    """Return a frame made from lists of numbers, the bars of ccxt and exchanges.
 
-    A row is ts, open, high, low, close, and maybe volume and more.
+    None if the argument has another layout. A row is ts, open, high, low, close, and maybe volume
+    and more.
     """
     if isinstance(given, Mapping) and isinstance(given.get("prices"), list):
         return pd.DataFrame(given["prices"], columns=["ts", "price"])  # CoinGecko.
@@ -165,16 +165,16 @@ def _one_or_wide(
     is_named = close is not None and [str(close)] == [str(c) for c in others]
     if not is_named and (close not in fields or (others and not has_bars)):
         raise InvalidArgument(
-            f"{name} has columns with the names of price fields: {_some(fields)}. If they are "
-            f"coins, say which: coins={{{str(fields[0])!r}: 'its-slug', …}}; otherwise leave them "
-            "out"
+            f"{name} has columns with the names of price fields: {_some(fields)}. If they "
+            f"are coins, name them: coins={{{str(fields[0])!r}: 'its-slug', …}}; otherwise drop "
+            "these columns"
         )
     if only is None:
         raise InvalidArgument(
-            f"{name} has the columns {_some(values.columns)}: bars of one coin, and does not say "
-            "of which. Name it: coins='slug:bitcoin'; or add a column 'coin'; or give the bars of "
-            "several coins as {'slug:bitcoin': frame, …}. If the columns are coins themselves, say "
-            f"which: coins={{{str(fields[0])!r}: 'its-slug', …}}"
+            f"{name} has the columns {_some(values.columns)}: bars of one coin, but the coin is "
+            "not named. Give coins='slug:bitcoin'; or add a column 'coin'; or give the bars of "
+            "several coins as {'slug:bitcoin': frame, …}. If the columns are coins themselves, "
+            f"name them: coins={{{str(fields[0])!r}: 'its-slug', …}}"
         )
     opened = find_column([c for c in fields if c != close], ("open",))
     return PriceColumns(

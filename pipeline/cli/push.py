@@ -45,8 +45,8 @@ from warehouse.queries import read_rejected_deliveries
 log = logging.getLogger(__name__)
 
 State = Literal["waiting", "landed", "dead", "replayed", "dismissed"]
-"""Landed with the next landing; in landing; a dead letter that nobody settled; a dead letter that
-was landed later; a dead letter that is never landed."""
+"""Landed with the next landing; in landing; a dead letter not replayed or dismissed yet; a dead
+letter that was landed later; a dead letter that is never landed."""
 
 
 class NotChosen(Exception):
@@ -109,14 +109,14 @@ class InboxView:
         return self._stated(self.reader.of_unknown_kinds(limit))
 
     def dead(self, limit: int | None = None) -> list[StatedDelivery]:
-        """Return the newest dead letters that nobody settled, the newest first."""
+        """Return the newest dead letters not replayed or dismissed yet, the newest first."""
         in_trouble = self.reader.count_in_trouble()
         most = in_trouble if limit is None else min(in_trouble, limit + len(self.settled))
         stated = self._stated(self.reader.in_trouble(most))
         return [letter for letter in stated if letter.state == "dead"][:limit]
 
     def count_dead(self) -> int:
-        """Return how many dead letters nobody settled."""
+        """Return the number of dead letters not replayed or dismissed yet."""
         return self.reader.count_in_trouble() - len(self.settled)
 
     def named(self, name: str) -> list[StatedDelivery]:
@@ -275,7 +275,7 @@ _SHOWN_REASONS = 10
 @inbox_app.command(name="list")
 def list_deliveries(
     dead: Annotated[
-        bool, typer.Option("--dead", help="Only dead letters that nobody settled.")
+        bool, typer.Option("--dead", help="Only dead letters not replayed or dismissed yet.")
     ] = False,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Only deliveries of a type that this version ignores.")
@@ -493,7 +493,7 @@ def receive(
     stop_by_signals(stop.set)
     with ExitStack() as opened:
         writer = opened.enter_context(InboxWriter.open(home, clock))
-        # Refuses files that are not of one inbox, before anything is acknowledged.
+        # Refuses files that do not belong together, before anything is acknowledged.
         waiting_deliveries(home)
         merging = None
         if merge:

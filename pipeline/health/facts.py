@@ -318,7 +318,7 @@ def _find_first(batches: Iterable[BatchFacts]) -> datetime | None:
 
 
 def _read_publication(home: Home) -> tuple[PublishedFile | None, str]:
-    """Return what the published file says of itself, and why it can't be read or an empty text."""
+    """Return the published file's metadata, and why it can't be read or an empty text."""
     try:
         return read_published(home.warehouse), ""
     except (duckdb.Error, OSError) as error:

@@ -67,7 +67,7 @@ def waiting_deliveries(home: Home) -> WaitingDeliveries:
     """Return what waits in the inbox of a home. Reads one row of each file.
 
     Raises:
-        InboxUnusable: one of the files can't be read, or they are not of one inbox.
+        InboxUnusable: one of the files can't be read, or they do not belong together.
     """
     # In this order: what is received and landed in between must not look like a lost file.
     progress = read_progress(home)

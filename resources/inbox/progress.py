@@ -218,10 +218,11 @@ def check_one_inbox(home: Home, progress: LandingProgress, last_seq: int) -> Non
     """
     if progress.landed_to > last_seq:
         raise InboxUnusable(
-            f"the files in {inbox_folder(home)} are not of one inbox: deliveries up to number "
-            f"{progress.landed_to} are landed, and the last one received is {last_seq}. New ones "
-            "would count as landed, so nothing is received or landed. Restore both files from one "
-            "backup; or stop the receiver and move the folder away, and a new inbox begins."
+            f"the files in {inbox_folder(home)} do not belong together: deliveries up to "
+            f"number {progress.landed_to} are landed, but the last delivery received has number "
+            f"{last_seq}. New deliveries would count as already landed, so nothing is received or "
+            "landed. Restore both files from the same backup. Or stop the receiver and move the "
+            "folder away; then Almanac starts a new inbox."
         )
 
 

@@ -226,7 +226,7 @@ def read_validators(manifest: Manifest) -> Validators | None:
 
 
 def kept_validator(text: str | None) -> str | None:
-    """Return a header of a response as it may be sent back, None if it may not."""
+    """Return an `ETag` or `Last-Modified` value; None if it is not fit for a request header."""
     if text is None or not text.isascii() or not text.isprintable():
         return None
     return text if 0 < len(text) <= _CHARS else None

@@ -119,7 +119,7 @@ class _PageInMemory:
 
 
 class PagesInMemory:
-    """Pages of a list that is landed in parts. `fresh` of them are not in a batch yet."""
+    """Pages of a list that is landed in parts. `fresh` counts the pages not in a batch yet."""
 
     def __init__(self, feed: Feed) -> None:
         self._sorted_by = PAGED[feed].sorted_by

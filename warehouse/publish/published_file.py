@@ -201,7 +201,7 @@ class PublishedFile:
 
 
 def read_published(warehouse: Path) -> PublishedFile | None:
-    """Return what a published file says of itself; None if there is no file.
+    """Return the metadata stored in a published file; None if there is no file.
 
     Raises:
         duckdb.Error: it can't be read.

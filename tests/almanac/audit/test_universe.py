@@ -252,7 +252,7 @@ def test_a_difference_says_what_changed_later(tmp_path: Path) -> None:
         ({"within": "7d", "lead": "1d"}, "either within"),
         ({"within": "soon"}, "not a duration"),
         ({"within": "7d", "rank": 10}, "'rank' is not a filter; expected within, lead"),
-        ({"lead": "7d", "every": "1d"}, "every is the time between decisions"),
+        ({"lead": "7d", "every": "1d"}, "every, the time between decisions, must be"),
         ({"within": "7d", "status": "gone"}, "expected scheduled"),
     ],
     ids=str,

@@ -122,7 +122,7 @@ class TestBarsOfOneCoin:
             np.testing.assert_allclose(found.open[:, 0], OPEN)
 
     def test_several_coins_do_not_say_whose_bars_they_are(self, layout: str) -> None:
-        with pytest.raises(InvalidArgument, match="does not say of which"):
+        with pytest.raises(InvalidArgument, match="the coin is not named"):
             read_prices(LAYOUTS[layout], coins=["BTC", "HIGH"])
 
 

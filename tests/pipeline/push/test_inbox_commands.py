@@ -246,7 +246,7 @@ def test_a_receiver_refuses_files_that_are_not_of_one_inbox(
     land_deliveries(home, clock.now)
     inbox_path(home).unlink()
     monkeypatch.setenv("ALMANAC_WEBHOOK_SECRETS", "a secret for the tests of the inbox")
-    assert "not of one inbox" in almanac("receive", "--port", "0", code=1).stderr
+    assert "do not belong together" in almanac("receive", "--port", "0", code=1).stderr
 
 
 def test_a_merge_beside_an_inbox_that_cannot_be_used_merges_what_is_landed_and_fails(

@@ -215,7 +215,7 @@ def test_an_older_file_of_deliveries_beside_the_progress_is_refused(
         if restored is not None:
             inbox_path(home).write_bytes(restored)
         for used in (waiting_deliveries, lambda home: land_deliveries(home, clock.now)):
-            with pytest.raises(InboxUnusable, match=r"not of one inbox: .* 2 are landed"):
+            with pytest.raises(InboxUnusable, match=r"do not belong together: .* 2 are landed"):
                 used(home)
 
 
