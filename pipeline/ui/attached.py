@@ -29,7 +29,10 @@ def main() -> None:
     except SystemExit as ended:
         code = ended.code or 0
         if isinstance(code, str):
-            sys.stderr.write(f"{code}\n")
+            # Imported here: rich takes memory, and the programs print nothing else.
+            from pipeline.console import warnings
+
+            warnings.print(code, soft_wrap=True, markup=False)
     except BaseException:  # noqa: BLE001 - printed as the interpreter does
         traceback.print_exc()
         code = 1

@@ -225,9 +225,19 @@ def _prepare(home: Home) -> None:
         Exit: it can't be used; the reason is printed.
     """
     program = [sys.executable, "-P", "-m", "pipeline", "dagster", "prepare"]
-    done = subprocess.run(["env", f"ALMANAC_HOME={home.root}", *program], check=False)
+    done = subprocess.run(
+        ["env", f"ALMANAC_HOME={home.root}", "PYTHONIOENCODING=utf-8:backslashreplace", *program],
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        check=False,
+    )
+    reason = done.stderr.strip().removeprefix("almanac: ")
     if done.returncode:
-        fail("Dagster was not started: its reason is above")
+        fail(
+            reason or f"Dagster was not started: `almanac dagster prepare` ended {done.returncode}"
+        )
+    if reason:
+        warnings.print(reason, soft_wrap=True, markup=False)
 
 
 def code_server_arguments(path: Path) -> list[str]:

@@ -242,7 +242,7 @@ class TestWhatThereIs:
         assert rows[0] == {
             "column": "event_id",
             "type": "VARCHAR",
-            "description": "Identifier that the service gave the event.",
+            "description": "Identifier of the event.",
         }
         assert all(row["description"] for row in rows)
         with pytest.raises(almanac.UnknownName, match="Similar: event_versions"):

@@ -89,7 +89,7 @@ def test_ctrl_c_is_one_line_and_what_was_landed_stands(tmp_path: Path) -> None:
         start_new_session=True,
     )
     try:
-        deadline = monotonic() + 60
+        deadline = monotonic() + 180
         while not Home(home).landing.batch_ids() and monotonic() < deadline:
             sleep(0.05)
         # To all of its processes, as a terminal does.
