@@ -30,7 +30,7 @@ def main() -> None:
         code = ended.code or 0
         if isinstance(code, str):
             # Imported here: rich takes memory, and the programs print nothing else.
-            from pipeline.console import warnings
+            from almanac.console import warnings
 
             warnings.print(code, soft_wrap=True, markup=False)
     except BaseException:  # noqa: BLE001 - printed as the interpreter does
