@@ -12,9 +12,10 @@ import pytest
 
 from almanac.events import KINDS
 from assets.calendar import EVENT_MONTHS
-from assets.changes import check_days
+from assets.changes import CHANGES, ONE_ROW_PER_VERSION, check_days
 from assets.feed_day import pull_or_reuse
 from assets.layout import Layout
+from assets.published import check_specs
 from assets.table_columns import CHANGES_COLUMNS
 from pipeline.daily_run import RunSummary
 from pipeline.instance import instance_of
@@ -189,20 +190,12 @@ def test_deliveries_of_another_day_mean_that_none_arrived_on_this_one(tmp_path: 
 
 def test_all_checks_of_the_published_file_passed(two_days: TwoDayHome) -> None:
     assert run_assets(two_days.settings, two_days.instance, "events", clock=lambda: NOW).success
-    shown = [
-        ("event_changes", "one_row_per_version"),
-        ("events", "no_new_fields"),
-        ("events", "one_current_version"),
-        ("event_versions", "all_of_the_lake"),
-        ("coverage", "recently_looked"),
-        ("batches", "none_quarantined"),
-    ]
-    for asset, name in shown:
-        key = dg.AssetCheckKey(dg.AssetKey(asset), name)
+    of_changes = dg.AssetCheckKey(dg.AssetKey(CHANGES), ONE_ROW_PER_VERSION)
+    for key in [of_changes, *(spec.key for spec in check_specs(Layout()))]:
         (record,) = two_days.instance.event_log_storage.get_asset_check_execution_history(
             key, limit=1
         )
-        assert record.status.value == "SUCCEEDED", (asset, name)
+        assert record.status.value == "SUCCEEDED", key
 
 
 def test_the_declared_columns_of_the_change_log_are_those_of_its_files(

@@ -1,0 +1,85 @@
+"""Each asset check of the published tables passes for a sound file, and fails for a damaged one."""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+import dagster as dg
+import duckdb
+import pytest
+
+from assets.changes import CHANGES, ONE_ROW_PER_VERSION
+from assets.layout import Layout
+from assets.published import check_results, check_specs
+from resources.session import LazySession
+from tests.pipeline.small_home import DAY, NOW, SmallHome
+from warehouse.history.merge import merge
+from warehouse.home import Home
+
+ROOT: Final = Path(__file__).parents[2]
+SPECS: Final = {
+    f"{spec.asset_key.to_user_string()}.{spec.name}": spec for spec in check_specs(Layout())
+}
+DAMAGE: Final = {
+    "events.one_current_version": "UPDATE events SET version = version + 1",
+    "events.unique_events": "INSERT INTO events FROM events",
+    "event_versions.spans_run_forward": (
+        "UPDATE event_versions SET known_to = known_from - INTERVAL 1 DAY"
+    ),
+    "event_versions.unique_versions": "INSERT INTO event_versions FROM event_versions",
+    "event_versions.all_of_the_lake": "DELETE FROM _almanac.published",
+    "events.no_new_fields": (
+        """UPDATE event_versions SET extra = '{"venue": "Lisbon"}' WHERE event_id = 'b'"""
+    ),
+    "batches.none_quarantined": "UPDATE batches SET status = 'quarantined'",
+    "rejects.few_rejects": "UPDATE batches SET rejected = arrived",
+    "coverage.recently_looked": (
+        "UPDATE coverage SET observed_at = observed_at - INTERVAL 37 HOUR"
+    ),
+}
+"""SQL that makes each check fail, by table and check."""
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with two days: event a is known from the first, event b from the second."""
+    small = SmallHome(tmp_path_factory.mktemp("sound"))
+    events = [
+        f'{{"id": "{name}", "title": "Listing", "date": "2026-04-01T00:00:00Z"}}' for name in "ab"
+    ]
+    for at, shown in ((NOW - DAY, events[:1]), (NOW, events)):
+        small.land("events", at=at, body=f'{{"data": [{", ".join(shown)}]}}'.encode())
+    merge(small.home)
+    return small.home.root
+
+
+def test_every_check_has_a_row_in_the_documentation() -> None:
+    page = (ROOT / "docs/warnings.md").read_text()
+    for name in (*SPECS, f"{CHANGES}.{ONE_ROW_PER_VERSION}"):
+        asset, check = name.split(".")
+        assert f"\n| {asset} | `{check}` | " in page
+
+
+def run_check(home: Home, spec: dg.AssetCheckSpec) -> dg.AssetCheckResult:
+    def open_no_session() -> None:
+        raise AssertionError("a check sends no request")
+
+    with LazySession(open_no_session, clock=lambda: NOW) as session:  # type: ignore[arg-type]
+        (result,) = check_results(Layout(), [spec.key], session, home)
+    return result
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_check_passes_for_a_sound_file_and_fails_for_a_damaged_one(
+    sound: Path, tmp_path: Path, name: str
+) -> None:
+    spec = SPECS[name]
+    assert run_check(Home(sound), spec).passed
+    shutil.copytree(sound, tmp_path / "home")
+    home = Home(tmp_path / "home")
+    with duckdb.connect(str(home.warehouse)) as connection:
+        connection.execute(DAMAGE[name])
+    result = run_check(home, spec)
+    assert not result.passed, result.metadata
+    blocks = result.severity is dg.AssetCheckSeverity.ERROR
+    assert blocks == spec.blocking
