@@ -173,7 +173,7 @@ def _ended_runs(
         record
         for record in instance.get_run_records(dg.RunsFilter(statuses=statuses))
         if record.dagster_run.tags.get(OWNER_TAG, tags[OWNER_TAG]) == tags[OWNER_TAG]
-        and _location_of(record.dagster_run.tags) in (LOCATION, "")
+        and _location_of(record.dagster_run.tags_for_storage()) in (LOCATION, "")
     ]
 
 

@@ -90,7 +90,7 @@ def find_dead_runs(
             now is not None
             and is_own
             and run.run_id not in seen.alive | seen.ended
-            and run.tags.get(REPOSITORY_TAG) == REPOSITORY
+            and run.tags_for_storage().get(REPOSITORY_TAG) == REPOSITORY
             and (
                 is_start or (run.status.value == "STARTED" and now - changed_at > ANNOUNCED_WITHIN)
             )

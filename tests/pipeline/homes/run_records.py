@@ -12,11 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import dagster as dg
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 
 from pipeline.instance import instance_of
 from pipeline.retention import OWNER_TAG
 from pipeline.runs.dead_runs import announce
-from pipeline.runs.place import LOCATION, REPOSITORY_TAG
+from pipeline.runs.place import LOCATION
 from warehouse.home import Home
 
 
@@ -60,14 +61,16 @@ def copied(made: Path, target: Path) -> Home:
 
 def run_of(home: Home, *, job: str = "daily", location: str = LOCATION, part: str = "") -> str:
     """Add a started run of a code location to the records, for a partition; return its id."""
-    tags = {REPOSITORY_TAG: f"__repository__@{location}"}
-    if location == LOCATION:
-        tags[OWNER_TAG] = "almanac"
+    tags = {OWNER_TAG: "almanac"} if location == LOCATION else {}
+    # As of a run that Dagster launched: the tag of its repository is made from this when it is
+    # stored, and is not among the tags of the run.
+    repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location), "__repository__")
     with instance_of(home) as instance:
         run = dg.DagsterRun(
             job_name=job,
             status=dg.DagsterRunStatus.STARTED,
             tags={**tags, "dagster/partition": part} if part else tags,
+            remote_job_origin=repository.get_job_origin(job),
         )
         instance.run_storage.add_run(run)
         return run.run_id
