@@ -96,7 +96,7 @@ def serve_dagster(
     home.dagster.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:
         lock = held.enter_context(_hold_lock(home))
-        _prepare(home)
+        prepare(home)
         path = held.enter_context(socket_path(home))
         programs = DagsterPrograms(home, lock, stopped)
         held.callback(programs.stop)
@@ -218,7 +218,7 @@ def _hold_lock(home: Home) -> Iterator[IO[bytes]]:
         yield lock
 
 
-def _prepare(home: Home) -> None:
+def prepare(home: Home) -> None:
     """Make the Dagster instance, in a process of its own: Dagster takes much memory.
 
     Raises:
@@ -227,11 +227,13 @@ def _prepare(home: Home) -> None:
     program = [sys.executable, "-P", "-m", "pipeline", "dagster", "prepare"]
     done = subprocess.run(
         ["env", f"ALMANAC_HOME={home.root}", "PYTHONIOENCODING=utf-8:backslashreplace", *program],
-        stderr=subprocess.PIPE,
+        # Standard output is for the address.
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         encoding="utf-8",
         check=False,
     )
-    reason = done.stderr.strip().removeprefix("almanac: ")
+    reason = done.stdout.strip().removeprefix("almanac: ")
     if done.returncode:
         fail(
             reason or f"Dagster was not started: `almanac dagster prepare` ended {done.returncode}"

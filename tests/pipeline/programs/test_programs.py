@@ -12,8 +12,9 @@ import pytest
 import typer
 
 from pipeline.ui import programs as ui_programs
-from pipeline.ui.programs import LOCK, DagsterPrograms, WebAddress, _hold_lock
+from pipeline.ui.programs import LOCK, DagsterPrograms, WebAddress, _hold_lock, prepare
 from tests.pipeline.automation.daemon import wait_for
+from tests.pipeline.homes.run_records import run_of
 from tests.test_cli import ROOT
 from warehouse.errors import LockHeld
 from warehouse.home import Home
@@ -177,3 +178,13 @@ def test_the_address_of_a_host_is_one_that_a_browser_reads(host: str, address: s
 )
 def test_an_address_that_others_reach_is_known_as_one(host: str, is_local: bool) -> None:
     assert WebAddress(host=host, port=3000).is_local is is_local
+
+
+def test_the_killed_runs_of_a_start_are_reported_on_standard_error_alone(
+    home: Home, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run_id = run_of(home)
+    prepare(home)
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert f"Run {run_id} was killed; it is marked failed." in shown.err
