@@ -263,7 +263,7 @@ def test_a_store_spills_only_what_is_too_much_for_memory() -> None:
         ("gone.csv", "there is no file"),
         ("cut.parquet", "is cut or damaged"),
         ("empty", "no Parquet file is there"),
-        ("*.txt", "Parquet files only"),
+        ("*.txt", "expected only Parquet files"),
     ],
 )
 def test_files_that_can_t_be_read_are_named(
