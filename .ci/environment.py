@@ -1,8 +1,9 @@
 """Makes and repairs `.venv`: `python .ci/environment.py requirements.lock`, or more locks.
 
-`make` runs this with the Python for the environment and the standard library. What is installed
-already costs a look at some hashes, and no network. An environment that is half changed (by a kill,
-or a full disk), was moved, or has another Python is made anew. Of two processes the second waits.
+`make` runs this with the Python that the environment will have; it needs only the standard library.
+Packages that are already installed are recognised by hashes, without a network. An environment that
+is half changed (by a kill or a full disk), was moved, or has another Python is made again. If two
+processes run this, the second waits.
 """
 
 import fcntl
@@ -54,7 +55,7 @@ def bring_up_to_date(locks: Iterable[str]) -> None:
 
 
 def read_record() -> dict[str, str] | None:
-    """Return what is installed, or None if the environment has to be made anew."""
+    """Return what is installed, or None if the environment must be made again."""
     try:
         record: dict[str, str] = dict(json.loads(RECORD.read_text()))
         # A failure before the packages changed leaves them trusted.
@@ -70,7 +71,8 @@ def make_anew() -> dict[str, str]:
     """Make an environment that has the installer alone; return its record."""
     if find_spec("ensurepip") is None:
         raise SetUpFailed(
-            f"{sys.executable} has no ensurepip. On Debian and Ubuntu: apt-get install python3-venv"
+            f"{sys.executable} has no ensurepip, which makes .venv. On Debian and Ubuntu, run "
+            "`apt-get install python3-venv`"
         )
     say("Setting up .venv; the first time fetches about 150 MB ...")
     if VENV.is_dir() and not VENV.is_symlink():
@@ -85,11 +87,11 @@ def make_anew() -> dict[str, str]:
 
 
 def read_settings_for_uv() -> dict[str, str]:
-    """Return pip's index, proxy and certificates as uv's, for what is not set for uv."""
+    """Return the index, proxy and certificates of pip, as variables of uv that are not set yet."""
     asked = subprocess.run([PYTHON, "-m", "pip", "config", "list"], capture_output=True, text=True)
     if asked.returncode:  # Without them uv would ask another index. The output may have a password.
         raise SetUpFailed(
-            "`pip config list` failed; run it to see what is wrong with pip's settings"
+            "`pip config list` failed, so the index and proxy are not known; run it to see why"
         )
     set_for_pip = re.findall(r"(?::env:|global|install)\.([\w-]+)='(.*)'", asked.stdout)
     given = {name.replace("-", "_"): value for name, value in set_for_pip}
@@ -165,7 +167,7 @@ def main(locks: Iterable[str]) -> int:
         lock_folder()
         bring_up_to_date(locks)
     except SetUpFailed as error:
-        say(f"\n.venv is not complete: {error}.\nRun make again: it goes on from what is whole.")
+        say(f"\n.venv is not complete: {error}.\nRun make again: it keeps what is installed.")
         return 1
     except KeyboardInterrupt:
         say("Interrupted; run make again to finish .venv.")

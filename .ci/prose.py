@@ -13,8 +13,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-PRODUCT = ("catalog/", "deploy/", "resources/")
-"""Packages whose docstrings and messages are checked; a package is added once it has no fault."""
+PRODUCT = (
+    *("almanac/", "assets/", "catalog/", "deploy/", "pipeline/", "resources/", "warehouse/"),
+)
+"""The folders whose docstrings and messages are checked, besides all Markdown."""
 WORDS_MAX = 40
 PARTS = "body|clock|file|folder|limiter|lock|name|path|size"
 WHOLES = "column|command|export|file|home|machine|response|service|setting|table|warehouse"

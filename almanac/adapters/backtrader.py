@@ -67,7 +67,7 @@ def with_lines(
     if taken:  # backtrader finds the columns of lines by name, in any case.
         raise InvalidArgument(f"prices has a column {min(taken)!r} already; rename or drop it")
     named: LabelledCoins = {0: coin_of_pair(db, coin) if isinstance(coin, str) else coin}
-    # What is known at a close that dates a bar is known at the timestamp itself.
+    # With dated_by="close" the timestamp of a row is the close of its bar.
     as_of = "bar_close" if dated_by == "open" else "bar_open"
     known = features_of(db, prices.index, bar, named, as_of=as_of, **wanted)[0]
     lines = {line: known[name].astype("float64") for line, name in NUMBERS.items()}

@@ -1,6 +1,6 @@
 """The look-ahead audit: its steps, the comparison with a universe rule, and its command.
 
-A table may be filtered by what is known today. Each of its rows can be clean; only the missing
+A table may be filtered with information of today. Each of its rows can be clean; only the missing
 events show the filter. `compare_universe` finds them.
 """
 

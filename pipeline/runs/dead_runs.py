@@ -74,8 +74,8 @@ def find_dead_runs(
 ) -> list[DeadRun]:
     """Return the runs that no longer have a process; unannounced ones only with the time.
 
-    At the start of the code server (`is_start`) every unannounced run is dead, also one that had
-    not yet started: its process was a child of the code server before. In an instance that other
+    At the start of the code server (`is_start`) every unannounced run is dead, even before its
+    first step: its process was a child of the previous code server. In an instance that other
     homes or deployments may use, unannounced runs are never judged: only Dagster knows what starts
     a run there.
     """
