@@ -15,10 +15,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The figures that a child printed, and its peak memory, in MB (10^6 bytes)."""
+    """The figures that a child printed, its peak memory in MB (10^6 bytes), and its processor time
+    in seconds, of all threads, including its start."""
 
     figures: dict[str, Any]
     peak_mb: float
+    cpu_s: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -49,7 +51,8 @@ def measure(module: str, *words: str) -> Measured:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise ChildFailed(f"{module} {' '.join(words)} ended with {process.returncode}")
-    return Measured(json.loads(output.strip().splitlines()[-1]), usage.ru_maxrss * 1024 / 1e6)
+    figures = json.loads(output.strip().splitlines()[-1])
+    return Measured(figures, usage.ru_maxrss * 1024 / 1e6, usage.ru_utime + usage.ru_stime)
 
 
 class Stopwatch:

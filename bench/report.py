@@ -32,14 +32,16 @@ def show(
     console = Console(highlight=False)
     load = os.getloadavg()[0]
     console.print(f"{title}   DuckDB {duckdb.__version__}, load average {load:.2f} at the end")
-    table = Table("", "seconds", "ours is x times that", "peak MB", "figures")
+    table = Table("", "seconds", "ours is x times that", "cpu s", "peak MB", "figures")
     mine = measured[ours].seconds
     for name, child in measured.items():
         ratio = "" if name == ours else f"{mine / child.seconds:.2f}"
         figures = ", ".join(
             f"{key} {_short(v)}" for key, v in child.figures.items() if key != "seconds"
         )
-        table.add_row(name, f"{child.seconds:.2f}", ratio, f"{child.peak_mb:,.0f}", figures)
+        cpu = f"{child.cpu_s:.2f}" if child.cpu_s else ""
+        peak = f"{child.peak_mb:,.0f}"
+        table.add_row(name, f"{child.seconds:.2f}", ratio, cpu, peak, figures)
     console.print(table)
     for what, text in bars.items():
         console.print(f"{what}: {text}")
@@ -49,7 +51,8 @@ def show(
 
 def _record(title: str, measured: dict[str, Measured], bars: dict[str, str]) -> dict[str, Any]:
     figures = {
-        name: {**child.figures, "peak_mb": child.peak_mb} for name, child in measured.items()
+        name: {**child.figures, "process_cpu": child.cpu_s, "peak_mb": child.peak_mb}
+        for name, child in measured.items()
     }
     machine = {"python": sys.version.split()[0], "machine": platform.machine()}
     return {"title": title, "figures": figures, "bars": bars, **machine}

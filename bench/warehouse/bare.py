@@ -2,18 +2,17 @@
 
 It writes the same outputs as ours, synced to the disk like ours: change log, checkpoint, events by
 month, warehouse. It omits the landed body, rejects, staleness, unknown fields, canonical text,
-chain and crash safety. Run as a child: it prints its seconds.
+chain and crash safety. Run as a child: it prints its seconds, by the clock and of the processor.
 """
 
 import argparse
 import shutil
-import time
 from pathlib import Path
 from typing import Final
 
 import duckdb
 
-from bench.children import print_figures
+from bench.children import Stopwatch, print_figures
 from warehouse.files.storage import sync
 
 _TYPED: Final = """
@@ -80,8 +79,8 @@ _DIFF: Final = (
 )
 
 
-def load(export: Path, folder: Path) -> float:
-    """Write everything from one export; return the seconds."""
+def load(export: Path, folder: Path) -> dict[str, float]:
+    """Write everything from one export; return the times."""
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
@@ -91,7 +90,7 @@ def load(export: Path, folder: Path) -> float:
         "checkpoint": folder / "checkpoint.parquet",
         "months": folder / "months",
     }
-    began = time.perf_counter()
+    watch = Stopwatch()
     with _connected() as connection:
         connection.execute(f"ATTACH '{folder / 'warehouse.duckdb'}' AS out")
         for statement in _LOAD:
@@ -99,23 +98,23 @@ def load(export: Path, folder: Path) -> float:
             connection.execute(statement, values)
     for path in sorted(folder.rglob("*")):
         sync(path)
-    return time.perf_counter() - began
+    return watch.figures()
 
 
-def diff(before: Path, after: Path) -> float:
-    """Read two exports and join them in full; return the seconds."""
-    began = time.perf_counter()
+def diff(before: Path, after: Path) -> dict[str, float]:
+    """Read two exports and join them in full; return the times."""
+    watch = Stopwatch()
     with _connected() as connection:
         for statement in _DIFF:
             named = {"before": before, "file": after}
             values = {name: str(path) for name, path in named.items() if f"${name}" in statement}
             connection.execute(statement, values)
-    return time.perf_counter() - began
+    return watch.figures()
 
 
-def diffs(folder: Path) -> float:
+def diffs(folder: Path) -> dict[str, float]:
     """Read the exports of a folder in turn, each joined with the previous one."""
-    began = time.perf_counter()
+    watch = Stopwatch()
     with _connected() as connection:
         before: Path | None = None
         for path in sorted(folder.glob("*.csv")):
@@ -125,19 +124,19 @@ def diffs(folder: Path) -> float:
                 values = {n: str(value) for n, value in named.items() if f"${n}" in statement}
                 connection.execute(statement, values)
             before = path
-    return time.perf_counter() - began
+    return watch.figures()
 
 
-def copy(published: Path, target: Path) -> float:
-    """Copy a published file, write one row to it and sync it; return the seconds."""
-    began = time.perf_counter()
+def copy(published: Path, target: Path) -> dict[str, float]:
+    """Copy a published file, write one row to it and sync it; return the times."""
+    watch = Stopwatch()
     shutil.copyfile(published, target)
     with _connected() as connection:
         connection.execute(f"ATTACH '{target}' AS out")
         connection.execute("CREATE TABLE out.one AS SELECT 1 AS one")
         connection.execute("DETACH out")
     sync(target)
-    return time.perf_counter() - began
+    return watch.figures()
 
 
 _NEXT: Final = (
@@ -161,14 +160,14 @@ def main() -> None:
     arguments = parser.parse_args()
     match arguments.what:
         case "load":
-            seconds = load(*arguments.paths)
+            times = load(*arguments.paths)
         case "diff":
-            seconds = diff(*arguments.paths)
+            times = diff(*arguments.paths)
         case "copy":
-            seconds = copy(*arguments.paths)
+            times = copy(*arguments.paths)
         case _:
-            seconds = diffs(*arguments.paths)
-    print_figures(seconds=seconds)
+            times = diffs(*arguments.paths)
+    print_figures(**times)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from bench.children import Measured, measure
 from bench.report import parse_arguments, show
 from bench.warehouse.exports import write_export
 
-BAR = 2.0
+BAR = 1.5
 
 
 def main() -> None:
@@ -33,11 +33,11 @@ def main() -> None:
             for name, run in runs.items():
                 if name not in best or run.seconds < best[name].seconds:
                     best[name] = run
-        bare, fold = best["bare diff"].seconds, best["almanac"].figures["fold"]
+        bare, ours = best["bare diff"].seconds, best["almanac"]
         wrong = measure("bench.warehouse.ours", "verify", str(home)).figures["wrong"]
         bars = {
-            f"merge (fold and commit) at most {BAR} x bare": f"{fold / bare:.2f}",
-            "with publication": f"{best['almanac'].seconds / bare:.2f} x bare, no bar",
+            f"with publication at most {BAR} x bare": f"{ours.seconds / bare:.2f}",
+            "merge (fold and commit) alone": f"{ours.figures['fold'] / bare:.2f} x bare, no bar",
             "the output passes verify": "yes" if not wrong else f"NO: {wrong}",
         }
         show(f"daily: {size.events:,} events, 0.7 % changed", best, "almanac", bars, size.json)

@@ -11,8 +11,8 @@ from bench.children import Measured, measure
 from bench.report import parse_arguments, show
 from bench.warehouse.exports import write_export
 
-BAR = 2.0
-BAR_MB = 2_000
+BAR = 1.3
+BAR_MB = 1_500
 
 
 def main() -> None:

@@ -1,13 +1,15 @@
-"""Almanac doing the measured work. Run as a child: it prints its seconds by phase."""
+"""Almanac doing the measured work. Run as a child: it prints its seconds by phase.
+
+`seconds` are by the clock, `cpu` of the processor (all threads).
+"""
 
 import argparse
-import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from bench.children import print_figures
+from bench.children import Stopwatch, print_figures
 from bench.warehouse.exports import content_at
 from warehouse.history.merge import MergeReport, merge, replay
 from warehouse.history.verify import verify
@@ -37,50 +39,48 @@ def land(home: Home, export: Path, day: int) -> Manifest:
 
 def load(home: Home, exports: list[Path]) -> None:
     """Land, merge and publish one export."""
-    began = time.perf_counter()
+    watch = Stopwatch()
     land(home, exports[0], 0)
-    landed = time.perf_counter()
+    landed = watch.figures()["seconds"]
     report = merge(home)
-    ended = time.perf_counter()
-    print_figures(seconds=ended - began, land=landed - began, **_phases(report))
+    print_figures(**watch.figures(), land=landed, **_phases(report))
 
 
 def daily(home: Home, exports: list[Path]) -> None:
     """Merge the second of two exports; the first was merged before."""
     land(home, exports[1], 1)
-    began = time.perf_counter()
+    watch = Stopwatch()
     report = merge(home)
-    seconds = time.perf_counter() - began
-    print_figures(seconds=seconds, versions=report.versions, **_phases(report))
+    print_figures(**watch.figures(), versions=report.versions, **_phases(report))
 
 
 def replayed(home: Home, exports: list[Path]) -> None:
     """Replay a landing; what was folded before is rebuilt."""
-    began = time.perf_counter()
+    watch = Stopwatch()
     report = replay(home)
-    print_figures(seconds=time.perf_counter() - began, days=len(report.days), **_phases(report))
+    print_figures(**watch.figures(), days=len(report.days), **_phases(report))
 
 
 def landed(home: Home, exports: list[Path]) -> None:
     """Land exports, a day each, without merging."""
-    began = time.perf_counter()
+    watch = Stopwatch()
     for day, export in enumerate(exports):
         land(home, export, day)
-    print_figures(seconds=time.perf_counter() - began)
+    print_figures(**watch.figures())
 
 
 def verified(home: Home, exports: list[Path]) -> None:
     """Verify the output; print each check that failed."""
-    began = time.perf_counter()
+    watch = Stopwatch()
     wrong = [f"{check.check}: {why}" for check in verify(home) for why in check.wrong]
-    print_figures(seconds=time.perf_counter() - began, wrong=wrong)
+    print_figures(**watch.figures(), wrong=wrong)
 
 
 def merged(home: Home, exports: list[Path]) -> None:
     """Merge all unmerged batches, and publish."""
-    began = time.perf_counter()
+    watch = Stopwatch()
     report = merge(home)
-    print_figures(seconds=time.perf_counter() - began, versions=report.versions, **_phases(report))
+    print_figures(**watch.figures(), versions=report.versions, **_phases(report))
 
 
 WORK: dict[str, Callable[[Home, list[Path]], None]] = {

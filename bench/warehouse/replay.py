@@ -12,7 +12,7 @@ from bench.children import measure
 from bench.report import parse_arguments, show
 from bench.warehouse.exports import write_export
 
-BAR = 2.0
+BAR = 1.2
 _SAME_EVERY = 10
 
 

@@ -24,7 +24,7 @@ from warehouse.history.day import State
 from warehouse.home import Home
 from warehouse.landing.batches import Pull, Scope
 
-BAR_S = 5.0
+BAR_S = 0.5
 BAR_GB = 10.0
 
 
