@@ -277,7 +277,6 @@ def _record_table(records: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]
 _PREVIEW_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "events": ("title", "displayed_date", "coins", "status", "version"),
     "event_versions": ("event_id", "version", "known_from", "known_basis", "change_kinds"),
-    "event_claims": ("event_id", "version", "known_from", "known_to", "change_kinds"),
     "coins": ("slug", "symbol", "name", "rank", "upcoming_count"),
     "coin_snapshots": ("observed_date", "coin", "rank", "upcoming_count"),
     "cancellations": ("event_id", "cancelled_at", "first_seen_at"),
@@ -288,7 +287,6 @@ _PREVIEW_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 _NEWEST_BY: Final[Mapping[str, str]] = {
     "events": "changed_at",
     "event_versions": "known_from",
-    "event_claims": "known_from",
     "cancellations": "first_seen_at",
     "batches": "observed_at",
     "coverage": "observed_at",

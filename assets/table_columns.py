@@ -61,7 +61,7 @@ _DERIVED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Columns of the tables of events that follow from columns of other names."""
 _EVENT_FEEDS: Final = ("landed_export", "landed_events", "landed_calendar", "landed_deliveries")
-_EVENT_TABLES: Final = (tables.EVENTS, tables.EVENT_VERSIONS, tables.EVENT_CLAIMS)
+_EVENT_TABLES: Final = (tables.EVENTS, tables.EVENT_VERSIONS)
 _TABLES_OF_FEEDS: Final = {
     "coins": "landed_coins",
     "coin_snapshots": "landed_coins",

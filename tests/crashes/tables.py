@@ -14,6 +14,7 @@ from warehouse import queries
 from warehouse.history.verify import verify
 from warehouse.home import Home
 from warehouse.schema.tables import REQUESTS, TABLES, USAGE
+from warehouse.schema.views import EVENT_CLAIMS
 
 Digests = dict[str, tuple[int, str | None]]
 """Rows of each table, and a digest of them all."""
@@ -36,7 +37,7 @@ def published(
     """
     digests: Digests = {}
     with queries.connected(warehouse) as connection:
-        for table in TABLES:
+        for table in (*TABLES, EVENT_CLAIMS):
             if table not in (REQUESTS, USAGE) and table.name not in without:
                 kept = [name for name in table.names if name not in _OF_LANDING_ALONE | columns]
                 rows = f'SELECT {", ".join(kept)} FROM "{table.name}"'

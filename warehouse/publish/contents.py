@@ -26,7 +26,6 @@ from warehouse.schema.columns import GROUPS, NAMES
 from warehouse.schema.tables import (
     BATCHES,
     EVENT_CATEGORIES,
-    EVENT_CLAIMS,
     EVENT_COINS,
     EVENT_VERSIONS,
     EVENTS,
@@ -156,8 +155,6 @@ def fill_tables(staged: StagedFile, inputs: Inputs, local: LocalState) -> None:
                 _fill_versions(staged, values)
         else:
             staged.run(ddl.insert(table, fill_query(table, values)), values)
-        if table is EVENT_CLAIMS:
-            staged.commit_so_far()
 
 
 def declare(staged: StagedFile) -> None:
@@ -270,8 +267,6 @@ def _apply_days(staged: StagedFile, values: Values) -> set[str]:
     staged.run(_SQL["find_changed_batches"])
     staged.run(_SQL["clear_version_spans"])
     for table in (*_following("batches"), *_following("days"), *_following("chain")):
-        if table is EVENT_CLAIMS and not staged.run(_SQL["find_first_versions"]):
-            continue  # Claims follow from first versions, which were compared before them.
         if table is not BATCHES:
             differed |= _apply(staged, table, values)
     return differed

@@ -76,9 +76,6 @@ def check(staged: StagedFile, inputs: Inputs, *, everything: bool) -> None:
         rows = (zip(names, row, strict=True) for row in wrong)
         events = "; ".join(", ".join(f"{name} {value}" for name, value in row) for row in rows)
         raise _disagreement(f"events and their versions disagree: {events}")
-    if wrong := staged.run(_SQL["check_claims"], scope):
-        events = ", ".join(str(event_id) for event_id, *_ in wrong)
-        raise _disagreement(f"the claimed versions do not end at the first version of {events}")
     if wrong := staged.run(_SQL["check_absences"]):
         events = ", ".join(str(event_id) for (event_id,) in wrong)
         raise _disagreement(f"the logged absences of {events} do not end with its `missing_since`")

@@ -99,8 +99,8 @@ EVENTS: Final = Table(
     # content replaces the row.
     in_place=("last_seen_at", "missing_since", "content_at"),
 )
-_KNOWN_BASIS: Final = text("known_basis", "observed in event_versions, claimed in event_claims.")
-_CHANGE_KINDS: Final = Column("change_kinds", TEXTS, "Kinds of change, e.g. rescheduled.")
+KNOWN_BASIS: Final = text("known_basis", "observed in event_versions, claimed in event_claims.")
+CHANGE_KINDS: Final = Column("change_kinds", TEXTS, "Kinds of change, e.g. rescheduled.")
 _CHANGED_FIELDS: Final = Column(
     "changed_fields", TEXTS, "Columns that differ from the previous version."
 )
@@ -116,32 +116,13 @@ EVENT_VERSIONS: Final = Table(
             "End of this version, exclusive; NULL for the current one. Equal to known_from if "
             "another version replaced it at the same time.",
         ),
-        *(_KNOWN_BASIS, _CHANGE_KINDS, _CHANGED_FIELDS),
+        *(KNOWN_BASIS, CHANGE_KINDS, _CHANGED_FIELDS),
         *(BATCH_ID, FEED, PLAN, CONTENT_AT),
     ),
     inputs=("changes", "current"),
     delta="batches",
     # They depend on other versions of the event, and are computed at the end.
     in_place=("known_to", "first_seen_at"),
-)
-EVENT_CLAIMS: Final = Table(
-    "event_claims",
-    "one row per claimed version from the time before an event's first observation",
-    ("event_id", "version"),
-    (
-        *(EVENT_ID, *CONTENT, *DATING, *UNKNOWN),
-        instant("first_seen_at", "Always NULL."),
-        VERSION,
-        instant(
-            "known_from", "A time that the first observation names: created, updated or cancelled."
-        ),
-        instant("known_to", "Start of the next version, exclusive."),
-        *(_KNOWN_BASIS, _CHANGE_KINDS),
-        Column("changed_fields", TEXTS, "Always empty."),
-        *(BATCH_ID, FEED, PLAN, CONTENT_AT),
-    ),
-    inputs=("changes",),
-    delta="batches",
 )
 EVENT_ABSENCES: Final = Table(
     "event_absences",
@@ -317,7 +298,7 @@ USAGE: Final = Table(
 )
 
 TABLES: Final = (
-    *(EVENTS, EVENT_VERSIONS, EVENT_CLAIMS, EVENT_ABSENCES, EVENT_COINS, EVENT_CATEGORIES),
+    *(EVENTS, EVENT_VERSIONS, EVENT_ABSENCES, EVENT_COINS, EVENT_CATEGORIES),
     *(COINS, COIN_SNAPSHOTS, CATEGORIES, CANCELLATIONS),
     *(REJECTS, BATCHES, COVERAGE, REQUESTS, USAGE),
 )
@@ -355,7 +336,7 @@ FIRST_OBSERVED: Final = Table(
 INTERNAL: Final = (PUBLISHED, FACTS, FIRST_OBSERVED)
 """For internal use: they may change without notice."""
 FILLED: Final = (
-    *(BATCHES, COINS, CATEGORIES, CANCELLATIONS, EVENTS, EVENT_VERSIONS, EVENT_CLAIMS, COVERAGE),
+    *(BATCHES, COINS, CATEGORIES, CANCELLATIONS, EVENTS, EVENT_VERSIONS, COVERAGE),
     *(EVENT_ABSENCES, EVENT_COINS, EVENT_CATEGORIES, REJECTS, COIN_SNAPSHOTS),
     *(REQUESTS, USAGE, PUBLISHED, FIRST_OBSERVED),
 )

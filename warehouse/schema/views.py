@@ -11,11 +11,13 @@ timestamp before the first pull or in the future.
 from typing import Final
 
 from warehouse.schema.columns import (
+    BATCH_ID,
     CHANGED_AT,
     COIN,
     COIN_COUNTERS,
     COIN_NAME,
     CONTENT,
+    CONTENT_AT,
     CONTENT_NAMED,
     DATE_EXACT,
     DATE_PRECISION,
@@ -45,7 +47,7 @@ from warehouse.schema.columns import (
     instant,
     text,
 )
-from warehouse.schema.tables import COVERAGE, INTERNAL_SCHEMA, Table
+from warehouse.schema.tables import CHANGE_KINDS, COVERAGE, INTERNAL_SCHEMA, KNOWN_BASIS, Table
 
 _CATEGORY: Final = (
     text("category_id", "As in categories; NULL for an unknown name."),
@@ -59,6 +61,23 @@ _DUE: Final = count(
     "due", "Of watched, those whose first known date was over by the last complete pull of events."
 )
 
+EVENT_CLAIMS: Final = Table(
+    "event_claims",
+    "one row per claimed version from the time before an event's first observation",
+    ("event_id", "version"),
+    (
+        *(EVENT_ID, *CONTENT, *DATING, *UNKNOWN),
+        instant("first_seen_at", "Always NULL."),
+        VERSION,
+        instant(
+            "known_from", "A time that the first observation names: created, updated or cancelled."
+        ),
+        instant("known_to", "Start of the next version, exclusive."),
+        *(KNOWN_BASIS, CHANGE_KINDS),
+        Column("changed_fields", TEXTS, "Always empty."),
+        *(BATCH_ID, FEED, PLAN, CONTENT_AT),
+    ),
+)
 RESCHEDULES: Final = Table(
     "reschedules",
     "one row per version with another date, end or period than the previous version",
@@ -377,6 +396,7 @@ DETECTION_LATENCY: Final = Table(
 )
 
 VIEWS: Final = (
+    EVENT_CLAIMS,
     *(UPCOMING_EVENTS, RESCHEDULES, CATEGORY_STATS, COIN_CALENDAR),
     *(CANCELLATION_STATS, ANNOUNCEMENT_LEAD_TIMES),
     *(CHANGES, MISSING_EVENTS, TODAY, UNDER_WAY, CLUSTERS, SCORE_HISTORY, DETECTION_LATENCY),

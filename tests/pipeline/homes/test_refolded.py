@@ -92,7 +92,7 @@ def test_verify_passes_a_home_that_an_older_almanac_folded(home: Home, almanac: 
     assert "2 days were folded by another version" in " ".join(output.split())
     home.warehouse.chmod(0o600)
     with duckdb.connect(str(home.warehouse)) as connection:
-        connection.execute("DROP TABLE event_claims")
+        connection.execute("DROP TABLE event_absences")
     assert [found.check for found in verify(home) if not found.holds] == []
     almanac("merge")
     assert all(not check.notes and check.holds for check in verify(home, deep=True))

@@ -74,7 +74,6 @@ def test_the_first_publication_is_a_full_build_and_a_second_does_nothing(
     assert (report.mode, report.why_full) == ("full", "there is no warehouse yet")
     assert report.rows["events"] == 3
     assert report.rows["event_versions"] == 6
-    assert report.rows["event_claims"] == 2
     assert report.bytes == lake.warehouse.stat().st_size
     inode = lake.warehouse.stat().st_ino
     assert lake.publish().mode == "none"

@@ -78,7 +78,7 @@ def test_unknown_braces_are_an_error(text: str, why: str) -> None:
 
 
 def test_the_error_names_package_and_statement() -> None:
-    with pytest.raises(ValueError, match=r"warehouse\.schema, statement .*: no group content"):
+    with pytest.raises(ValueError, match=r"warehouse\.schema, statement .*: no group \w+"):
         _ = Statements("warehouse.schema").texts
 
 

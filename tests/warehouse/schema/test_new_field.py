@@ -23,7 +23,7 @@ from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.schema.columns import FIELDS, NAMES
 from warehouse.schema.tables import TABLES
-from warehouse.schema.views import MACROS
+from warehouse.schema.views import MACROS, VIEWS
 
 ROOT: Final = Path(__file__).parents[3]
 DECLARED: Final = """\
@@ -157,7 +157,7 @@ def test_the_file_and_the_dictionary_describe_a_new_field(reported: dict[str, An
     meaning = "Where it takes place."
     tables = ("event_claims", "event_versions", "events")
     assert reported["columns"] == [[table, meaning] for table in tables]
-    showing = [table for table in (*TABLES, *MACROS) if {*NAMES} <= {*table.names}]
+    showing = [table for table in (*TABLES, *MACROS, *VIEWS) if {*NAMES} <= {*table.names}]
     assert {"events", "events_as_of"} < {table.name for table in showing}
     described, *listed = reported["dictionary"]
     assert described == f"| `x_venue` | VARCHAR |  | {meaning} |"

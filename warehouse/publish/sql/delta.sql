@@ -1,12 +1,10 @@
 -- The rows that a delta touches, and the updates of links to coins and categories.
 --
---     find_unknown_fields → find_changed_batches → find_first_versions
+--     find_unknown_fields → find_changed_batches
 --     → find_touched | clear_touched (in full) → update_coin_names, update_category_ids
 
 -- name: find_unknown_fields
 -- Grain: one row per set of known fields among versions and events, with the names of the others.
--- Claims are made from first versions: either only their creation is known, or all but when they
--- were last verified.
 -- Parameters: $files, where they are; $names, the fields in the order of their bits.
 -- Run twice: made again.
 CREATE OR REPLACE TEMP TABLE unknown_fields AS
@@ -15,15 +13,8 @@ SELECT
     list_filter($names, lambda name, place: (known & (1::BIGINT << (place - 1))) = 0)
         AS unknown_fields
 FROM (
-    SELECT DISTINCT unnest([
-        known,
-        known & (1::BIGINT << (list_position($names, 'created_at') - 1)),
-        known & ~(1::BIGINT << (list_position($names, 'last_verified_at') - 1))
-    ]) AS known
-    FROM (
-        SELECT DISTINCT known
-        FROM read_parquet($files, union_by_name = true, hive_partitioning = false)
-    )
+    SELECT DISTINCT known
+    FROM read_parquet($files, union_by_name = true, hive_partitioning = false)
 )
 
 -- name: find_changed_batches
@@ -34,17 +25,8 @@ SELECT batch_id FROM have_batches
 UNION
 SELECT batch_id FROM want_batches
 
--- name: find_first_versions
--- Grain: one row, if a first version differs from what was published: claims are made from them.
--- Parameters: none. Run twice: the same row.
-SELECT event_id FROM gone_event_versions WHERE version = 1
-UNION
-SELECT event_id FROM new_event_versions WHERE version = 1
-LIMIT 1
-
 -- name: find_touched
--- Grain: one row per event whose state or versions differ from what was published. Claims need no
--- place here: they differ only if a first version does.
+-- Grain: one row per event whose state or versions differ from what was published.
 -- Parameters: none. Run twice: made again.
 CREATE OR REPLACE TEMP TABLE touched AS
 SELECT event_id FROM gone_events
