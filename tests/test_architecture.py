@@ -51,7 +51,8 @@ FLOORS = {
     ),
     "catalog.server": (
         "accounts docs_page hosting request_guard store",
-        "exchange gating memory_view",
+        "exchange memory_view",
+        "gating",
         "routes webhooks",
         "app state_dir",
     ),

@@ -8,7 +8,7 @@ requests.
 import asyncio
 import ipaddress
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any, NamedTuple
@@ -124,13 +124,13 @@ class SandboxLayer:
                 )
             )
 
-        async def send_recorded(message: Message) -> None:
+        def send_recorded(message: Message) -> Awaitable[None]:
             # Before the response leaves: a caller that has its response finds its request recorded.
             nonlocal started
             if message["type"] == "http.response.start" and not started:
                 started = True
                 record(message["status"])
-            await send(message)
+            return send(message)
 
         try:
             names = self._prepare(scope)

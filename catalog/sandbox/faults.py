@@ -11,7 +11,7 @@ import asyncio
 import csv
 import io
 import re
-from collections.abc import Callable, Container
+from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass
 from random import Random
 from threading import Lock
@@ -320,8 +320,13 @@ class DelayLayer:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        faults: dict[str, Fault] = scope.get(_SCOPE_KEY, {})
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if _SCOPE_KEY in scope:
+            return self._delay(scope, receive, send)
+        return self._app(scope, receive, send)
+
+    async def _delay(self, scope: Scope, receive: Receive, send: Send) -> None:
+        faults: dict[str, Fault] = scope[_SCOPE_KEY]
         if "slow" in faults:
             await asyncio.sleep(faults["slow"].number)
         if "error" in faults:
@@ -339,8 +344,13 @@ class FaultLayer:
         self._time_limit_s = time_limit_s
         self._memory = PageMemory()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        faults: dict[str, Fault] = scope.get(_SCOPE_KEY, {})
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if _SCOPE_KEY in scope:
+            return self._fail(scope, receive, send)
+        return self._app(scope, receive, send)
+
+    async def _fail(self, scope: Scope, receive: Receive, send: Send) -> None:
+        faults: dict[str, Fault] = scope[_SCOPE_KEY]
         if faults.keys() & _INSTEAD:
             status, headers, body = await self._instead(scope, faults)
             await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -11,16 +11,31 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+import types
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 from math import ceil
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -34,7 +49,7 @@ from catalog.contract.errors import ApiError
 from catalog.contract.records import instant_text
 from catalog.contract.token_bucket import TokenBucket
 from catalog.server.accounts import Grant, KeyRing, UsageBook, quota_period
-from catalog.server.exchange import Exchange, attach, dated, error_answer, get_exchange
+from catalog.server.exchange import Exchange, Header, attach, dated, error_answer, get_exchange
 from catalog.server.routes import CatalogRoutes, CursorSigner, ExportRoute
 from catalog.server.store import CatalogStore
 
@@ -121,12 +136,12 @@ class Gateway:
             return
         began = False
 
-        async def send_noting_start(message: Message) -> None:
+        def send_noting_start(message: Message) -> Awaitable[None]:
             nonlocal began
             if message["type"] == "http.response.start":
                 began = True
                 message["headers"] = [*message["headers"], *self._quota_headers(scope)]
-            await send(message)
+            return send(message)
 
         try:
             self._admit(scope)
@@ -154,13 +169,16 @@ class Gateway:
             raise errors.UriTooLong(f"The path is longer than {constants.PATH_LENGTH_MAX}")
         if len(scope["query_string"]) > constants.QUERY_LENGTH_MAX:
             raise errors.UriTooLong(f"The query is longer than {constants.QUERY_LENGTH_MAX}")
-        if sum(len(k) + len(v) for k, v in scope["headers"]) > constants.HEADERS_BYTES_MAX:
+        size = 0
+        for name, value in scope["headers"]:
+            size += len(name) + len(value)
+        if size > constants.HEADERS_BYTES_MAX:
             raise errors.HeadersTooLarge(
                 f"The headers are larger than {constants.HEADERS_BYTES_MAX} bytes"
             )
         if path in OPEN_PATHS:
             return
-        if _RETIRED.fullmatch(path):
+        if not path.startswith("/v2/") and _RETIRED.fullmatch(path):
             raise errors.VersionRetired()
         exchange = get_exchange(scope)
         grant = self._keys.find(presented_key(scope))
@@ -186,7 +204,7 @@ class Gateway:
             self._exports.passed(grant, now_ns)
         self._usage.charge(grant, exchange.now)
 
-    def _quota_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+    def _quota_headers(self, scope: Scope) -> list[Header]:
         """Return what is left of the month, for a response to a valid key (decisions)."""
         exchange = get_exchange(scope)
         if exchange.grant is None:
@@ -213,20 +231,44 @@ class Gateway:
     async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the routes; the time limit applies until the first byte of the response."""
         loop = asyncio.get_running_loop()
+        late_at: float | None = loop.time() + self._time_limit_s
+        limit: asyncio.Timeout | None = None
+
+        def send_in_time(message: Message) -> Awaitable[None]:
+            nonlocal late_at
+            if message["type"] == "http.response.start" and late_at is not None:
+                # Work that never awaits can't be interrupted, but it is late too.
+                if loop.time() > late_at:
+                    raise TimeoutError
+                late_at = None
+                if limit is not None:
+                    limit.reschedule(None)
+            return send(message)
+
         try:
-            async with asyncio.timeout(self._time_limit_s) as limit:
-
-                async def send_in_time(message: Message) -> None:
-                    if message["type"] == "http.response.start":
-                        # Work that never awaits can't be interrupted, but it is late too.
-                        if loop.time() > (limit.when() or 0):
-                            raise TimeoutError
-                        limit.reschedule(None)
-                    await send(message)
-
-                await self._app(scope, receive, send_in_time)
+            steps = self._app(scope, receive, send_in_time).__await__()
+            # Most requests never wait, and a timer would take longer than they do.
+            with suppress(StopIteration):
+                waits_for = next(steps)
+                async with asyncio.timeout_at(late_at) as limit:
+                    await _resume(steps, waits_for)
         except TimeoutError as error:
             raise errors.RequestTimeout() from error
+
+
+@types.coroutine
+def _resume(steps: Generator[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    """Continue a call that waits for something, to its end."""
+    try:
+        while True:
+            try:
+                found = yield waits_for
+            except BaseException as error:  # noqa: BLE001 - raised in the call, as await does
+                waits_for = steps.throw(error)
+            else:
+                waits_for = steps.send(found)
+    except StopIteration:
+        return
 
 
 @lru_cache(maxsize=64)
@@ -307,34 +349,50 @@ class GzipWhereAccepted:
         self._plain = app
         self._gzip = GZipMiddleware(app, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        accepted = scope["type"] == "http" and any(
-            name == b"accept-encoding" and b"gzip" in value for name, value in scope["headers"]
-        )
-        await (self._gzip if accepted else self._plain)(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "http":
+            for name, value in scope["headers"]:
+                if name == b"accept-encoding" and b"gzip" in value:
+                    return self._gzip(scope, receive, send)
+        return self._plain(scope, receive, send)
 
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30)
+_BUCKETS = (*map(str, _SECONDS), "+Inf")
 
 
-class Metrics:
+class Metrics(Collector):
     """Counters of one server; labels are the route's name, the plan and the status."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "almanac_requests",
-            "Requests answered.",
-            ("route", "plan", "status"),
-            registry=self.registry,
+        self.registry.register(self)
+        self._requests: defaultdict[tuple[str, str, int], int] = defaultdict(int)
+        self._buckets: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(_BUCKETS))
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def add(self, route: str, plan: str, status: int, seconds: float) -> None:
+        """Count one request and the time to the end of its response."""
+        self._requests[route, plan, status] += 1
+        self._buckets[route][bisect_left(_SECONDS, seconds)] += 1
+        self._seconds[route] += seconds
+
+    def collect(self) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
+        requests = CounterMetricFamily(
+            "almanac_requests", "Requests answered.", labels=("route", "plan", "status")
         )
-        self.seconds = Histogram(
+        for (route, plan, status), count in self._requests.items():
+            requests.add_metric((route, plan, str(status)), count)
+        yield requests
+        seconds = HistogramMetricFamily(
             "almanac_request_seconds",
             "Seconds from the request to the end of its response.",
-            ("route",),
-            buckets=_SECONDS,
-            registry=self.registry,
+            labels=("route",),
         )
+        for route, counts in self._buckets.items():
+            buckets = list(zip(_BUCKETS, accumulate(counts), strict=True))
+            seconds.add_metric((route,), buckets, self._seconds[route])
+        yield seconds
 
     def routes(self) -> list[Route]:
         return [
@@ -357,8 +415,7 @@ class MetricsLayer:
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
-        self._count = lru_cache(maxsize=1_024)(metrics.requests.labels)
-        self._time = lru_cache(maxsize=64)(metrics.seconds.labels)
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -367,19 +424,18 @@ class MetricsLayer:
         began = time.perf_counter()
         status = 0
 
-        async def send_noting_status(message: Message) -> None:
+        def send_noting_status(message: Message) -> Awaitable[None]:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-            await send(message)
+            return send(message)
 
         try:
             await self._app(scope, receive, send_noting_status)
         finally:
             exchange = get_exchange(scope)
             plan = "none" if exchange.grant is None else exchange.grant.plan.name
-            self._count(exchange.route, plan, str(status)).inc()
-            self._time(exchange.route).observe(time.perf_counter() - began)
+            self._metrics.add(exchange.route, plan, status, time.perf_counter() - began)
 
 
 _FLUSH_EVERY_S = 1.0
@@ -467,12 +523,11 @@ class EntryLayer:
         self._instant_of = instant_of
         self._headers = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
         attach(scope, Exchange(now=self._instant_of(scope)))
-        await self._app(scope, receive, dated(scope, send, self._headers))
+        return self._app(scope, receive, dated(scope, send, self._headers))
 
 
 def _lifespan(parts: ServerParts) -> Lifespan:

@@ -6,28 +6,25 @@ form of errors. Does not: the content of a response (routes).
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import formatdate
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
-from msgspec import Raw
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import Message, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from catalog.contract.errors import ApiError
 from catalog.contract.plans import Plan
-from catalog.contract.records import Record
+from catalog.contract.records import PaginationMeta, Record
 from catalog.server.accounts import Grant
 
 _SCOPE_KEY = "almanac.exchange"
-
-
-def new_request_id() -> str:
-    return f"req_{secrets.token_hex(12)}"
+Header = tuple[bytes, bytes]
 
 
 @dataclass(slots=True)
@@ -38,8 +35,14 @@ class Exchange:
     """The service's time, the same for the whole request."""
     grant: Grant | None = None
     route: str = "other"
-    request_id: str = field(default_factory=new_request_id)
-    """Names the request in the body of an error and in the server's log."""
+    _request_id: str = field(default="", init=False)
+
+    @property
+    def request_id(self) -> str:
+        """Return the name of the request in an error and in the server's log."""
+        # Made when it is needed first: most requests have no error.
+        self._request_id = self._request_id or f"req_{secrets.token_hex(12)}"
+        return self._request_id
 
     @property
     def plan(self) -> Plan:
@@ -61,45 +64,97 @@ VARY = "x-api-key, Authorization, Accept-Encoding"
 _encode = msgspec.json.Encoder().encode
 
 
-def http_date(scope: Scope) -> str:
-    """Return the service's time in the form of the Date header."""
-    return _http_date(int(get_exchange(scope).now.timestamp()))
-
-
 @lru_cache(maxsize=1_024)
-def _http_date(seconds: int) -> str:
-    return formatdate(seconds, usegmt=True)
+def _date_header(seconds: int) -> Header:
+    return b"date", formatdate(seconds, usegmt=True).encode()
 
 
-def dated(scope: Scope, send: Send, more: Sequence[tuple[bytes, bytes]] = ()) -> Send:
+def dated(scope: Scope, send: Send, more: Sequence[Header] = ()) -> Send:
     """Return a send that adds the service's Date and other headers to the response."""
-    headers = [(b"date", http_date(scope).encode()), *more]
+    date = _date_header(int(get_exchange(scope).now.timestamp()))
 
-    async def send_dated(message: Message) -> None:
+    def send_dated(message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
-            message["headers"] = [*message["headers"], *headers]
-        await send(message)
+            message["headers"] = [*message["headers"], date, *more]
+        return send(message)
 
     return send_dated
 
 
-def json_answer(scope: Scope, body: Record | Raw, *, max_age_s: int | None) -> Response:
-    """Return a 200 with the record, or a 304 when the client has it already.
+class EncodedJson(NamedTuple):
+    """A record as JSON, and a digest that identifies it."""
+
+    json: bytes
+    digest: bytes
+
+    @classmethod
+    def of(cls, record: Record) -> "EncodedJson":
+        data = _encode(record)
+        return cls(data, _digest(data))
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=12).digest()
+
+
+class JsonAnswer:
+    """A response with prepared headers; Starlette's encodes and checks all headers each time."""
+
+    __slots__ = ("_body", "_headers", "_status")
+
+    def __init__(self, status: int, headers: list[Header], body: bytes = b"") -> None:
+        self._status = status
+        self._headers = headers
+        self._body = body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send(
+            {"type": "http.response.start", "status": self._status, "headers": self._headers}
+        )
+        await send({"type": "http.response.body", "body": self._body})
+
+
+_JSON: Header = (b"content-type", b"application/json")
+_NO_STORE: Header = (b"cache-control", b"no-store")
+_VARY: Header = (b"vary", VARY.encode())
+
+
+def page_answer(
+    scope: Scope, rows: Sequence[EncodedJson], meta: PaginationMeta, *, max_age_s: int
+) -> JsonAnswer:
+    """Return the page of these rows, or a 304 when the client has it already."""
+    ending = _encode(meta)
+    body = b'{"data":[%b],"meta":%b}' % (b",".join([row.json for row in rows]), ending)
+    # Equal rows and an equal ending are an equal body, and much shorter to hash.
+    digest = _digest(b"".join([row.digest for row in rows]) + ending)
+    return tagged_answer(scope, EncodedJson(body, digest), max_age_s=max_age_s)
+
+
+def json_answer(scope: Scope, record: Record, *, max_age_s: int | None) -> JsonAnswer:
+    """Return the record, or a 304 when the client has it already.
 
     `max_age_s` None is for answers that must not be cached.
     """
-    data = _encode(body)
-    if max_age_s is None:
-        return Response(data, media_type="application/json", headers={"Cache-Control": "no-store"})
-    headers = {
-        # Weak, since gzip changes the bytes and not the meaning.
-        "ETag": f'W/"{hashlib.sha256(data).hexdigest()[:24]}"',
-        "Cache-Control": f"private, max-age={max_age_s}",
-        "Vary": VARY,
-    }
-    if client_has(scope, headers["ETag"]):
-        return Response(status_code=304, headers=headers)
-    return Response(data, media_type="application/json", headers=headers)
+    if max_age_s is not None:
+        return tagged_answer(scope, EncodedJson.of(record), max_age_s=max_age_s)
+    data = _encode(record)
+    return JsonAnswer(200, [_NO_STORE, (b"content-length", b"%d" % len(data)), _JSON], data)
+
+
+def tagged_answer(scope: Scope, body: EncodedJson, *, max_age_s: int) -> JsonAnswer:
+    """Return the body with its tag, or a 304 when the client has it already."""
+    # Weak, since gzip changes the bytes and not the meaning.
+    tag = f'W/"{body.digest.hex()}"'
+    headers = [(b"etag", tag.encode()), _max_age_header(max_age_s), _VARY]
+    if client_has(scope, tag):
+        return JsonAnswer(304, headers)
+    headers += [(b"content-length", b"%d" % len(body.json)), _JSON]
+    return JsonAnswer(200, headers, body.json)
+
+
+@lru_cache
+def _max_age_header(seconds: int) -> Header:
+    return b"cache-control", f"private, max-age={seconds}".encode()
 
 
 def client_has(scope: Scope, etag: str) -> bool:

@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, UnsetType
 
 from catalog.contract.errors import PlanRequired
 from catalog.contract.parameters import EventsRequest
@@ -24,6 +23,7 @@ from catalog.contract.plans import (
     requested_window,
 )
 from catalog.contract.records import CancelledEvent, Coin, Event, EventCoin
+from catalog.server.exchange import EncodedJson
 from catalog.server.store import (
     CatalogChange,
     CatalogView,
@@ -183,8 +183,6 @@ _VIEWS_MAX = 4
 _ROWS_MAX = 100_000
 """Events of each plan, about 90 MB. When there are more, all are encoded again."""
 
-_encode = msgspec.json.Encoder().encode
-
 
 class RowCache:
     """The encoded rows of one view."""
@@ -192,30 +190,28 @@ class RowCache:
     def __init__(self, view: CatalogView) -> None:
         self.view = view
         self._names = ViewNames(view, view.categories())
-        self._events: dict[str, dict[str, Raw]] = {}
-        self._coins: dict[tuple[str, Window], dict[str, Raw]] = {}
+        self._events: dict[str, dict[str, EncodedJson]] = {}
+        self._coins: dict[tuple[str, Window], dict[str, EncodedJson]] = {}
 
-    def events(self, events: Iterable[StoredEvent], plan: Plan) -> tuple[Raw, ...]:
+    def events(self, events: Iterable[StoredEvent], plan: Plan) -> list[EncodedJson]:
         known = self._events.setdefault(plan.name, {})
         if len(known) >= _ROWS_MAX:
             known.clear()
-        return tuple(
-            [known.get(event.id) or self._make_event(event, plan, known) for event in events]
-        )
+        return [known.get(event.id) or self._make_event(event, plan, known) for event in events]
 
-    def coins(self, coins: Iterable[StoredCoin], plan: Plan, upcoming: Window) -> tuple[Raw, ...]:
+    def coins(self, coins: Iterable[StoredCoin], plan: Plan, upcoming: Window) -> list[EncodedJson]:
         """Return the coins with the counters of their events in the window."""
         known = self._coins.setdefault((plan.name, upcoming), {})
-        return tuple(
-            [known.get(coin.slug) or self._make_coin(coin, plan, upcoming) for coin in coins]
-        )
+        return [known.get(coin.slug) or self._make_coin(coin, plan, upcoming) for coin in coins]
 
-    def _make_event(self, event: StoredEvent, plan: Plan, known: dict[str, Raw]) -> Raw:
-        row = known[event.id] = Raw(_encode(shown_event(event, plan, self._names)))
+    def _make_event(
+        self, event: StoredEvent, plan: Plan, known: dict[str, EncodedJson]
+    ) -> EncodedJson:
+        row = known[event.id] = EncodedJson.of(shown_event(event, plan, self._names))
         return row
 
-    def _make_coin(self, coin: StoredCoin, plan: Plan, upcoming: Window) -> Raw:
-        row = Raw(_encode(shown_coin(coin, plan, self.view, upcoming)))
+    def _make_coin(self, coin: StoredCoin, plan: Plan, upcoming: Window) -> EncodedJson:
+        row = EncodedJson.of(shown_coin(coin, plan, self.view, upcoming))
         self._coins[(plan.name, upcoming)][coin.slug] = row
         return row
 

@@ -13,7 +13,7 @@ import threading
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 HEADER_TIMEOUT_S = 5.0
 _BUFFER_BYTES = 64 * 1024
@@ -95,7 +95,7 @@ class HostedApp:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._server = Server(
-            self._announcing,
+            self._app,
             address=self._host,
             port=self._port,
             interface=Interfaces.ASGI,
@@ -123,9 +123,6 @@ class HostedApp:
             writer.close()
             self._ready.set()
             return
-
-    async def _announcing(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
 
 
 def free_port(host: str, port: int) -> int:

@@ -40,7 +40,16 @@ from catalog.contract.records import (
 )
 from catalog.server.accounts import UsageBook
 from catalog.server.docs_page import docs_html
-from catalog.server.exchange import VARY, Exchange, client_has, get_exchange, json_answer
+from catalog.server.exchange import (
+    VARY,
+    Exchange,
+    JsonAnswer,
+    client_has,
+    get_exchange,
+    json_answer,
+    page_answer,
+    tagged_answer,
+)
 from catalog.server.gating import (
     ViewNames,
     ViewRows,
@@ -251,7 +260,7 @@ class CatalogRoutes:
             Route("/", to_docs),
         ]
 
-    async def list_coins(self, request: Request) -> Response:
+    async def list_coins(self, request: Request) -> JsonAnswer:
         exchange, view = self._open_view(request, "coins")
         requested = read_coins_request(_query(request))
         filters = (requested.q, requested.tracked)
@@ -268,20 +277,20 @@ class CatalogRoutes:
             cursor = self._cursors.seal("coins", filters, coin_key(found.coins[-1]))
         made, upcoming = self._rows.of(view), upcoming_window(exchange.plan, exchange.now)
         rows = made.coins(found.coins, exchange.plan, upcoming)
-        page = _page(rows, total=found.total, limit=requested.limit, cursor=cursor)
-        return json_answer(request.scope, page, max_age_s=constants.LIST_MAX_AGE_S)
+        meta = PaginationMeta(total=found.total, limit=requested.limit, cursor=cursor)
+        return page_answer(request.scope, rows, meta, max_age_s=constants.LIST_MAX_AGE_S)
 
-    async def get_coin(self, request: Request) -> Response:
+    async def get_coin(self, request: Request) -> JsonAnswer:
         exchange, view = self._open_view(request, "coin")
         coin = view.coin(request.path_params["slug"])
         if coin is None:
             raise errors.NotFound("No coin has this slug")
         require_coverage(coin, exchange.plan)
         upcoming = upcoming_window(exchange.plan, exchange.now)
-        (record,) = self._rows.of(view).coins((coin,), exchange.plan, upcoming)
-        return json_answer(request.scope, record, max_age_s=constants.LIST_MAX_AGE_S)
+        (row,) = self._rows.of(view).coins((coin,), exchange.plan, upcoming)
+        return tagged_answer(request.scope, row, max_age_s=constants.LIST_MAX_AGE_S)
 
-    async def list_events(self, request: Request) -> Response:
+    async def list_events(self, request: Request) -> JsonAnswer:
         exchange, view = self._open_view(request, "events")
         requested = read_events_request(_query(request))
         query = event_query(requested, exchange.plan, exchange.now)
@@ -304,10 +313,10 @@ class CatalogRoutes:
             key = (impact_key if by_impact else date_key)(found.events[-1])
             cursor = self._cursors.seal("events", filters, key)
         rows = self._rows.of(view).events(found.events, exchange.plan)
-        page = _page(rows, total=found.total, limit=requested.limit, cursor=cursor)
-        return json_answer(request.scope, page, max_age_s=constants.LIST_MAX_AGE_S)
+        meta = PaginationMeta(total=found.total, limit=requested.limit, cursor=cursor)
+        return page_answer(request.scope, rows, meta, max_age_s=constants.LIST_MAX_AGE_S)
 
-    async def get_event(self, request: Request) -> Response:
+    async def get_event(self, request: Request) -> JsonAnswer:
         exchange, view = self._open_view(request, "event")
         event_id: str = request.path_params["id"]
         event = view.event(event_id)
@@ -319,10 +328,10 @@ class CatalogRoutes:
             raise errors.EventCancelled(beside=msgspec.to_builtins(body))
         if not event_visible(event, exchange.plan, view, exchange.now):
             raise errors.NotFound("No event has this id")
-        (record,) = self._rows.of(view).events((event,), exchange.plan)
-        return json_answer(request.scope, record, max_age_s=constants.LIST_MAX_AGE_S)
+        (row,) = self._rows.of(view).events((event,), exchange.plan)
+        return tagged_answer(request.scope, row, max_age_s=constants.LIST_MAX_AGE_S)
 
-    async def list_cancellations(self, request: Request) -> Response:
+    async def list_cancellations(self, request: Request) -> JsonAnswer:
         exchange, view = self._open_view(request, "cancellations")
         requested = read_cancellations_request(_query(request))
         since = requested.since
@@ -345,13 +354,13 @@ class CatalogRoutes:
         page = _page(rows, total=found.total, limit=requested.limit, cursor=cursor)
         return json_answer(request.scope, page, max_age_s=constants.LIST_MAX_AGE_S)
 
-    async def list_categories(self, request: Request) -> Response:
+    async def list_categories(self, request: Request) -> JsonAnswer:
         _, view = self._open_view(request, "categories")
         rows = tuple(Category(id=found.id, name=found.name) for found in view.categories())
         page = _page(rows, total=len(rows), limit=max(1, len(rows)), cursor=None)
         return json_answer(request.scope, page, max_age_s=constants.CATEGORIES_MAX_AGE_S)
 
-    async def get_usage(self, request: Request) -> Response:
+    async def get_usage(self, request: Request) -> JsonAnswer:
         exchange = get_exchange(request.scope)
         exchange.route = "usage"
         if exchange.grant is None:
