@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from almanac.coins import slugs_of
 from almanac.errors import InvalidArgument
-from almanac.events import Coins, Names, coverage_at, impact_values, known_at, listed
+from almanac.events import Coins, Names, find_pulls, impact_values, known_at, listed
 from almanac.forms import (
     cut_line,
     json_text,
@@ -140,9 +140,9 @@ class Digest:
 
 def last_known(reader: Reader) -> datetime | None:
     """Return the timestamp of the last pull whose changes are published; None if there was none."""
-    (row,) = reader.query(_SQL["last_known"]).to_pylist()
+    (row,) = reader.rows(_SQL["last_known"])
     found: datetime | None = row["last_known"]
-    return None if found is None else found.astimezone(UTC)
+    return found
 
 
 def digest_of(
@@ -176,12 +176,12 @@ def digest_of(
             "apart": named is None or set(named) >= _TO_A_PRECISION,
             **impact_values(min_impact),
         }
-        counts = reader.query(_SQL["digest_counts"], values).to_pylist()
+        counts = reader.rows(_SQL["digest_counts"], values)
         events = {row["kind"]: row["events"] for row in counts}
         with_revealed = "revealed" in (named or ()) or events.get("revealed", 0) <= _FLOOD
         values |= {"limit": limit, "revealed": with_revealed}
-        rows = reader.query(_SQL["digest_rows"], values).to_pylist()
-        pulled = coverage_at(reader, before)
+        rows = reader.rows(_SQL["digest_rows"], values)
+        first_pull_at, last_pull_at = find_pulls(reader, before)
     entries: dict[str, list[Entry]] = {kind: [] for kind in IN_ORDER}
     for (kind, _), of_event in groupby(rows, key=lambda row: (row["kind"], row.pop("place"))):
         entries[kind].append(Entry(list(of_event)))
@@ -193,8 +193,8 @@ def digest_of(
     return Digest(
         since=after,
         until=before,
-        first_pull_at=pulled.first_pull_at,
-        last_pull_at=pulled.last_pull_at,
+        first_pull_at=first_pull_at,
+        last_pull_at=last_pull_at,
         sections=sections,
         min_impact=values["min_impact"],
         unscored=sum(row["unscored"] for row in counts),

@@ -227,7 +227,7 @@ def check_observed(
     reader: Reader, at: datetime, name: str, given: Instant | None, advice: str = ""
 ) -> None:
     """Check that anything was pulled at or before the timestamp of a question."""
-    first = reader.query(_SQL["first_pull"]).to_pylist()[0]["first_at"]
+    first = reader.rows(_SQL["first_pull"])[0]["first_at"]
     if first is None:
         raise QueryRefused(
             "no pull of events was merged yet, so nothing is known. `almanac run` of the "
@@ -236,7 +236,7 @@ def check_observed(
     if at < first:
         raise QueryRefused(
             f"{name}={given!r} is before the first pull of events, at "
-            f"{first.astimezone(UTC).isoformat()}: nothing was known then. Give a later "
+            f"{first.isoformat()}: nothing was known then. Give a later "
             f"instant{advice}."
         )
 
@@ -273,7 +273,7 @@ def category_names(reader: Reader, categories: Names | None) -> list[str] | None
     if categories is None:
         return None
     given = _words(categories)
-    rows = reader.query(_SQL["category_names"]).to_pylist()
+    rows = reader.rows(_SQL["category_names"])
     known = {row["category"].lower(): row["category"] for row in rows}
     for name in given:
         if name.strip().lower() not in known:
@@ -369,13 +369,14 @@ def coverage_at(reader: Reader, at: Instant | None) -> Coverage:
                 f"at={at!r} is still to come: the time is {now.isoformat()}. Nobody knows yet what "
                 "will have been pulled then."
             )
-        values = {"at": moment}
-        (pulls,) = reader.query(_SQL["pulls_of_events"], values).to_pylist()
-        first, last = (
-            None if found is None else found.astimezone(UTC)
-            for found in (pulls["first_pull_at"], pulls["last_pull_at"])
-        )
+        first, last = find_pulls(reader, moment)
         # The macro refuses a timestamp before the first pull; no window was covered then.
         name = "no_coverage" if first is None else "coverage_at"
-        windows = reader.result(_SQL[name], values if first else {})
+        windows = reader.result(_SQL[name], {"at": moment} if first else {})
     return Coverage(moment, first, last, windows, reader.tz)
+
+
+def find_pulls(reader: Reader, at: datetime) -> tuple[datetime | None, datetime | None]:
+    """Return the first and the last pull of events by a timestamp; None if there was none."""
+    (pulls,) = reader.rows(_SQL["pulls_of_events"], {"at": at})
+    return pulls["first_pull_at"], pulls["last_pull_at"]

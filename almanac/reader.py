@@ -8,14 +8,14 @@ from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import duckdb
 
 from almanac.errors import InvalidArgument, QueryRefused, WarehouseError
 from almanac.reading.attached_file import connect, explained
 from almanac.reading.connections import close_within
-from almanac.reading.named_sql import NamedStatements, reading_relation
+from almanac.reading.named_sql import NamedStatements, quoted, reading_relation
 from almanac.reading.query_limits import QueryHooks, QueryLimits, QueryWatch
 from almanac.results import Result
 from almanac.user_files import local_path
@@ -98,6 +98,7 @@ def _refuse_same(columns: Sequence[Any], name: str) -> None:
 CoinTexts = Literal["any", "slug"]
 """The meaning of coin texts: slugs, tickers or names, or slugs alone."""
 _SQL = NamedStatements("almanac")
+_Rows = TypeVar("_Rows")
 FILE: Final = "warehouse.duckdb"
 _EVENT_DATES: Final = frozenset(
     (
@@ -107,6 +108,7 @@ _EVENT_DATES: Final = frozenset(
 )
 """Columns that stay in UTC in every zone: a day that is moved to a zone may be another day."""
 _ZONELESS: Final = re.compile(r"TIMESTAMP(_(S|MS|NS))?")
+_ZONED: Final = "TIMESTAMP WITH TIME ZONE"
 _PROGRAM: Final = QueryHooks()
 _CLOSED: Final = "the database is closed; open it again with almanac.open()"
 _NO_TABLE: Final = re.compile(r'Catalog Error: Table with name "?(.+?)"? does not exist')
@@ -283,17 +285,56 @@ class Reader:
         Raises:
             QueryRefused: it is refused, takes too long, or fails; the message says how.
         """
+
+        def fetch(connection: duckdb.DuckDBPyConnection) -> "pa.Table":
+            if own:
+                relation = connection.sql(sql, params=dict(values) or None)
+            else:
+                relation = reading_relation(connection, sql, values)
+            return self._finished(relation.to_arrow_table(), own=own)
+
+        return self._run(fetch, frames if own else {**self._frames, **frames}, own=own)
+
+    def rows(self, sql: str, values: Mapping[str, Any] = _NO_VALUES) -> list[dict[str, Any]]:
+        """Run one statement of the package; return its rows as Python values, in UTC.
+
+        For a few rows: the import of Arrow takes longer.
+
+        Raises: as `query`.
+        """
+
+        def fetch(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+            found = connection.sql(sql, params=dict(values) or None)
+            zoned = [str(kind) == _ZONED for kind in found.types]
+            # Without a zone, since DuckDB needs pytz for timestamps with one.
+            shown = ", ".join(
+                f"{quoted(name)}::TIMESTAMP AS {quoted(name)}" if is_zoned else quoted(name)
+                for name, is_zoned in zip(found.columns, zoned, strict=True)
+            )
+            return [
+                {
+                    name: value.replace(tzinfo=UTC) if is_zoned and value is not None else value
+                    for name, value, is_zoned in zip(found.columns, row, zoned, strict=True)
+                }
+                for row in found.project(shown).fetchall()
+            ]
+
+        return self._run(fetch, _NO_FRAMES, own=True)
+
+    def _run(
+        self,
+        fetch: Callable[[duckdb.DuckDBPyConnection], _Rows],
+        frames: Mapping[str, Any],
+        *,
+        own: bool,
+    ) -> _Rows:
+        """Fetch rows within the limits, with frames as tables of this statement alone."""
         with self.connection() as connection:
-            shown = frames if own else {**self._frames, **frames}
             try:
-                for name, frame in shown.items():
+                for name, frame in frames.items():
                     connection.register(name, frame)
                 with explained(QueryWatch(connection, self._limits, _PROGRAM)):
-                    if own:
-                        relation = connection.sql(sql, params=dict(values) or None)
-                    else:
-                        relation = reading_relation(connection, sql, values)
-                    return self._finished(relation.to_arrow_table(), own=own)
+                    return fetch(connection)
             except QueryRefused as error:
                 if own and isinstance(error.__cause__, _MISSING):
                     why = str(error).splitlines()[0]
@@ -306,7 +347,7 @@ class Reader:
                     raise QueryRefused(advice) from error
                 raise
             finally:
-                for name in shown:
+                for name in frames:
                     connection.unregister(name)
 
     def result(self, sql: str, values: Mapping[str, Any] = _NO_VALUES, **options: Any) -> Result:
@@ -318,10 +359,10 @@ class Reader:
 
         The service's clock may be ahead of this machine's.
         """
-        rows = self.query(_SQL["last_pull"]).to_pylist()
+        rows = self.rows(_SQL["last_pull"])
         last = rows[0]["last_pull_at"] if rows else None
         at = self.clock()
-        return at if last is None else max(at, last.astimezone(UTC))
+        return at if last is None else max(at, last)
 
     def _advice(self, connection: duckdb.DuckDBPyConnection, message: str) -> str | None:
         """Return what to do about a table or file that SQL can't reach; None of another error."""

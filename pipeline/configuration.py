@@ -7,7 +7,7 @@ import re
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -15,11 +15,11 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ByteSize,
+    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
 )
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from almanac.user_files import local_path
 from catalog.contract import constants
@@ -28,7 +28,9 @@ from catalog.contract.plans import PLANS
 from pipeline.capacity import cores, memory_bytes
 from resources.service_clock import MAX_SKEW
 from warehouse.files.locks import WAIT_S
-from warehouse.sql import USUAL_LIMITS, MakingLimits
+
+if TYPE_CHECKING:
+    from warehouse.sql import MakingLimits
 
 LEAST_POLL_INTERVAL_S: Final = 900
 """The default least interval between two polls."""
@@ -184,13 +186,13 @@ def _known_owners(owners: tuple[str, ...]) -> tuple[str, ...]:
     return owners
 
 
-SignatureForms = Annotated[tuple[AcceptedForm, ...], NoDecode, BeforeValidator(_signature_forms)]
-CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+SignatureForms = Annotated[tuple[AcceptedForm, ...], BeforeValidator(_signature_forms)]
+CommaList = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Owners = Annotated[CommaList, AfterValidator(_known_owners)]
 Place = Annotated[Path, AfterValidator(_expanded)]
 ProxyAddress = Annotated[SecretStr, AfterValidator(checked_proxy)]
 Hook = Annotated[SecretStr, AfterValidator(checked_hook)]
-KeyPrefix = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_key_parts)]
+KeyPrefix = Annotated[tuple[str, ...], BeforeValidator(_key_parts)]
 NamePrefix = Annotated[str, AfterValidator(_name_prefix)]
 PlanName = Annotated[str, AfterValidator(_known_plan)]
 
@@ -321,12 +323,10 @@ class NetworkSettings(BaseModel):
     )
 
 
-class NetworkEnvironment(BaseSettings):
+class NetworkEnvironment(BaseModel):
     """The variables that most programs read. They are taken from the environment alone."""
 
-    model_config = SettingsConfigDict(
-        case_sensitive=True, extra="ignore", hide_input_in_errors=True, populate_by_name=False
-    )
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
     http_proxy: SecretStr | None = Field(default=None, validation_alias=_either("http_proxy"))
     https_proxy: SecretStr | None = Field(default=None, validation_alias=_either("https_proxy"))
@@ -483,13 +483,13 @@ class DeploymentSettings(BaseModel):
         return EVERYTHING_ON in self.automation or name in self.automation
 
 
-class DagsterEnvironment(BaseSettings):
+class DagsterEnvironment(BaseModel):
     """Variables that Dagster reads from the environment, and never from a `.env` of ours: a
     `dagster.yaml` names code to execute."""
 
-    model_config = SettingsConfigDict(env_prefix="DAGSTER_", extra="ignore")
+    model_config = ConfigDict(extra="ignore")
 
-    home: Place | None = None
+    home: Place | None = Field(default=None, validation_alias="DAGSTER_HOME")
 
     @property
     def folder(self) -> Path | None:
@@ -536,8 +536,11 @@ class MachineSettings(BaseModel):
     )
 
     @property
-    def making_limits(self) -> MakingLimits:
+    def making_limits(self) -> "MakingLimits":
         """DuckDB's limits while it makes lake or warehouse."""
+        # Imported here, since it imports DuckDB.
+        from warehouse.sql import USUAL_LIMITS, MakingLimits
+
         memory = self.duckdb_memory
         if memory is None:
             share = max(int(memory_bytes() * _SHARE), _LEAST_BYTES)

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn
 from rich.text import Text
@@ -29,6 +28,9 @@ def folded(*lines: object) -> Text:
 
 def print_json(value: Any) -> None:
     """Write one JSON value on a line, and flush it."""
+    # Imported here, since every command imports this module.
+    import msgspec
+
     sys.stdout.write(escaped_in_json(msgspec.json.encode(value).decode()) + "\n")
     sys.stdout.flush()
 

@@ -16,14 +16,12 @@ from pydantic import SecretStr
 
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.http.redaction import LEAST_CHARS, redactor_for
-from warehouse.errors import HomeRefused
 from warehouse.files.storage import (
     close_to_others,
     keep_private,
     open_to_others,
     readable_by_others,
 )
-from warehouse.home import Home
 
 _SHOWN: Final = 3
 _FOLDERS: Final = re.compile(r"(?<![\w:/.])/(?:[^\s/'\":,;()]+/)+")
@@ -109,6 +107,10 @@ def _secrets(settings: Settings) -> Iterator[SecretStr]:
 
 def _open_files(settings: Settings) -> list[Path]:
     """Return the paths that others can read, of the state and of a home with a stamp."""
+    # Imported here, since every command imports this module.
+    from warehouse.errors import HomeRefused
+    from warehouse.home import Home
+
     home, roots = Home(settings.home), [settings.state]
     with suppress(HomeRefused):  # The folder is then no home of ours.
         if home.stamp() is not None:

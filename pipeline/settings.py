@@ -5,24 +5,20 @@ send the user's key elsewhere. `python -m pipeline.settings` prints docs/setting
 the settings and their validation. Does not: their use.
 """
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import (
+    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
     ValidationError,
     ValidationInfo,
     field_validator,
-)
-from pydantic_settings import (
-    BaseSettings,
-    DotEnvSettingsSource,
-    EnvSettingsSource,
-    SettingsConfigDict,
 )
 
 from pipeline.configuration import (
@@ -63,13 +59,10 @@ class Settings(
     DeploymentSettings,
     NetworkSettings,
     ServiceSettings,
-    BaseSettings,
 ):
     """Every setting, each with the prefix `ALMANAC_`. The groups have most of the fields."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_file=ENV_FILE, extra="ignore", hide_input_in_errors=True
-    )
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True, validate_default=True)
 
     home: Place = Field(
         default=Path("data"), description="The home: the folder of landing, lake and warehouse."
@@ -324,41 +317,55 @@ def read_settings() -> Settings:
     Raises:
         SettingsError: a setting can't be used; the text names it and shows no value.
     """
+    environment = _find_settings(os.environ)
+    from_file = {
+        name: value
+        for name, value in _read_env_file().items()
+        if environment.get(name, value) == value
+    }
     try:
-        settings = Settings()
-        settings._from_file = _given_in_file()
-        settings._dagster_home = DagsterEnvironment().folder
-        settings._network = NetworkEnvironment()
+        settings = Settings.model_validate({**from_file, **environment})
+        settings._from_file = frozenset(from_file)
+        settings._dagster_home = DagsterEnvironment.model_validate(dict(os.environ)).folder
+        settings._network = NetworkEnvironment.model_validate(dict(os.environ))
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        name = PREFIX + str(first["loc"][0]).upper()
+        name = str(first["loc"][0])
+        name = name if name.isupper() else PREFIX + name.upper()
         message = first["msg"].removeprefix("Value error, ")
         raise SettingsError(f"{name}: {message}") from None
     return settings
 
 
-def _given_in_file() -> frozenset[str]:
-    """Return the settings whose value is the one in `.env`.
+def _find_settings(variables: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the value of each setting that variables have, in capitals or small letters."""
+    found = {
+        name.lower().removeprefix(PREFIX.lower()): value
+        for name, value in variables.items()
+        if value is not None and name.upper().startswith(PREFIX)
+    }
+    return {name: value for name, value in found.items() if name in Settings.model_fields}
+
+
+def _read_env_file() -> dict[str, str]:
+    """Return the values of settings in `.env`.
 
     Raises:
         SettingsError: `.env` has settings, and other users may write to it.
     """
-    in_file = DotEnvSettingsSource(Settings)()
-    elsewhere = EnvSettingsSource(Settings)()
-    found = {
-        name
-        for name, value in in_file.items()
-        if name in Settings.model_fields and elsewhere.get(name, value) == value
-    }
-    if not found:
-        return frozenset()
-    if others_may_write(ENV_FILE.stat()):
+    if not ENV_FILE.is_file():
+        return {}
+    # Imported here, since few folders have such a file.
+    from dotenv import dotenv_values
+
+    found = _find_settings(dotenv_values(ENV_FILE))
+    if found and others_may_write(ENV_FILE.stat()):
         raise SettingsError(
             f"{ENV_FILE.absolute()} contains settings, and other users may write to it. Nothing "
             "was read from it; take ownership of it (chown, chmod 600), or start almanac in "
             "another folder."
         )
-    return frozenset(found)
+    return found
 
 
 def _lies_in(path: Path, folder: Path) -> bool:

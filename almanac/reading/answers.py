@@ -245,7 +245,7 @@ _RUN: Final = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 _MARK: Final = "'"
 """Spreadsheets read a cell that begins with this mark as text; most don't show it."""
 _TEXTS: Final = ("VARCHAR", "ENUM", "BLOB", "UNION", "VARIANT")
-_TEXT: Final = duckdb.type("VARCHAR")
+_TEXT: Final = "VARCHAR"
 
 
 def without_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import yaml
-
 from warehouse.errors import RunRecordsUnusable
 from warehouse.files.storage import Storage
 from warehouse.home import Home
@@ -100,6 +98,9 @@ def _databases(folder: Path) -> Path | None:
         raise RunRecordsUnusable(f"{path} can't be read: {error}. Nothing was changed.") from error
     if _is_generated(text):
         return folder
+    # Imported here, since most homes have the generated file.
+    import yaml
+
     try:
         config: Any = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:

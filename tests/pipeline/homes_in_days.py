@@ -26,7 +26,7 @@ QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 def settings_of(home: Path, **given: Any) -> Settings:
     given.setdefault("coins", ("bitcoin", "ethereum", "solana"))
     given.setdefault("state", home / "machine")
-    return Settings(_env_file=None, home=home, **given)  # type: ignore[call-arg]
+    return Settings(home=home, **given)
 
 
 def address_of(base_url: str, key: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ YESTERDAY: Final = timedelta(days=1)
 
 def make_home(folder: Path) -> Home:
     """Make the home in a folder that does not exist or is empty."""
-    settings = Settings(_env_file=None, home=folder, state=folder / "machine", sandbox_seed=1)  # type: ignore[call-arg]
+    settings = Settings(home=folder, state=folder / "machine", sandbox_seed=1)
     with open_service(settings, now=FIRST) as service:
         for number in range(DAYS):
             _pull_day(service, number)

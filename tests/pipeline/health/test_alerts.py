@@ -292,10 +292,10 @@ class TestSetting:
         with pytest.raises(SettingsError, match="ALMANAC_ALERT_URL_FILE") as caught:
             of_file(file).alert_address()
         assert CANARY not in str(caught.value)
-        assert Settings(_env_file=None).alert_address() is None  # type: ignore[call-arg]
+        assert Settings().alert_address() is None
 
 
 def of_file(file: Path) -> Settings:
-    settings = Settings(_env_file=None, alert_url_file=file)  # type: ignore[call-arg]
+    settings = Settings(alert_url_file=file)
     assert settings.alerts
     return settings
