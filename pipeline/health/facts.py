@@ -40,6 +40,7 @@ from warehouse.history.change_log import ChangeLog, read_records
 from warehouse.home import Home
 from warehouse.news import quiet_batches
 from warehouse.publish.published_file import PublishedFile, published_batches, read_published
+from warehouse.publish.spare_file import spare_path
 
 HISTORY_DAYS: Final = 100
 """The days of history that are read: cancellations are listed for 90 days and then lost."""
@@ -231,6 +232,8 @@ def read_sizes(home: Home) -> dict[str, int]:
     sizes = {part: _add_sizes(home.root / part) for part in ("landing", "lake", "dagster")}
     with suppress(FileNotFoundError):
         sizes[home.warehouse.name] = home.warehouse.stat().st_size
+    with suppress(FileNotFoundError):
+        sizes["spare file"] = spare_path(home.warehouse).stat().st_size
     return sizes
 
 

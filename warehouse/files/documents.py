@@ -4,7 +4,7 @@
     in the files of the change log          the sha256 of the previous day, and of the day's files
     at the end of landing/batches/…/….json  a seal: the sha256 of the rest of the document
     lake/events/_sha256.json                the sha256 of the events of each month
-    state/published.json                    the sha256 of the published file
+    state/published.json                    the sha256 of the blocks of the published file
     state/….json                            notes: small sealed documents that outlast a process
 
 A hash is written with its file, or before the record that names the file. A process that is killed

@@ -45,7 +45,8 @@ from warehouse.history.merge import replay
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import MARKER, MARKERS
-from warehouse.publish.published_file import NOTE, read_published_hashes
+from warehouse.publish.block_hashes import NOTE, PublishedHashes
+from warehouse.publish.spare_file import spare_path
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal
@@ -347,15 +348,19 @@ def _check_published(home: Home) -> Finding:
     """Check that the published file has the bytes that were published."""
     wrong: list[str] = []
     notes: list[str] = []
-    is_there, hashes = home.warehouse.is_file(), read_published_hashes(home.state_storage)
-    if is_there and not hashes and home.state_storage.exists(NOTE):
+    is_there, hashes = home.warehouse.is_file(), PublishedHashes(home.state_storage)
+    is_noted = hashes.is_noted()
+    if is_there and not is_noted and home.state_storage.exists(NOTE):
         wrong = [f"state/{NOTE} was changed since it was written; `almanac replay` rebuilds it"]
-    elif is_there and not hashes:
+    elif is_there and not is_noted:
         notes = ["its hash is not recorded; the next publication records it"]
     elif is_there:
         try:
-            if hash_file(home.warehouse) not in hashes:
+            if not hashes.match(home.warehouse):
                 wrong = ["it was changed since it was published; `almanac replay` rebuilds it"]
+            spare = spare_path(home.warehouse)
+            if spare.is_file() and not hashes.match(spare):
+                wrong.append(f"{spare.name} beside it was changed; remove it: nothing is lost")
         except OSError as error:
             wrong = [f"it can't be read: {error.strerror}; `almanac replay` rebuilds it"]
     return Finding("the published file is unchanged", int(is_there), wrong, notes)
@@ -392,7 +397,7 @@ def _check_tables(
         return
     lake = home.lake
     # If the warehouse is as it was published, the next merge publishes what it lacks.
-    is_behind = hash_file(home.warehouse) in read_published_hashes(home.state_storage)
+    is_behind = PublishedHashes(home.state_storage).match(home.warehouse)
     yield _check_published_days(connection, days, is_behind=is_behind)
     changes = [literal(day.path) for day in days]
     names = (lake_paths.absences_name(day.day) for day in days)

@@ -20,7 +20,7 @@ from typing import Final
 
 from warehouse.phases import report_phase
 from warehouse.publish.lake_files import Inputs, LocalState
-from warehouse.publish.published_file import StagedFile, Values, parameters
+from warehouse.publish.published_file import StagedFile, Values, open_making, parameters
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS, NAMES
 from warehouse.schema.tables import (
@@ -119,7 +119,7 @@ def begin_file(path: Path, limits: MakingLimits) -> StagedFile:
     They are made once in a process and copied from then on: the 560 statements take half as long
     as a small build. Not the file is copied, or a `.wal` of one publication would fit another.
     """
-    staged = StagedFile(path, limits)
+    staged = StagedFile(path, open_making(path, limits, warehouse=path))
     try:
         if _declared:
             staged.copy_declarations(_declared[0])
@@ -130,7 +130,7 @@ def begin_file(path: Path, limits: MakingLimits) -> StagedFile:
         _declared.append(path.read_bytes())
         staged.begin()
     except BaseException:
-        staged.abandon()
+        staged.close()
         raise
     return staged
 

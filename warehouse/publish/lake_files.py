@@ -179,15 +179,24 @@ def changed_months(staged: StagedFile) -> set[str]:
     return {month for (month,) in staged.run(_SQL["find_changed_months"])}
 
 
-def write_events(staged: StagedFile, lake: Storage, months: set[str] | None) -> int:
-    """Rewrite some months, or all, and return their number; a month without events is removed.
+@dataclass(frozen=True, slots=True)
+class RewrittenMonths:
+    """The months that were rewritten; `differing` are those whose events may have changed."""
+
+    months: frozenset[str]
+    differing: frozenset[str]
+
+
+def write_events(staged: StagedFile, lake: Storage, months: set[str] | None) -> RewrittenMonths:
+    """Rewrite some months, or all; a month without events is removed.
 
     The staged data must be committed.
     """
+    unsettled = unsettled_months(lake)
     if months is not None:
-        months = months | unsettled_months(lake)
+        months = months | unsettled
         if not months:
-            return 0
+            return RewrittenMonths(frozenset(), frozenset())
     try:
         known = read_hashes(lake)
     except LakeDamaged:
@@ -203,7 +212,8 @@ def write_events(staged: StagedFile, lake: Storage, months: set[str] | None) -> 
     kept = {month: sha256 for month, sha256 in known.items() if month not in touched}
     months_now = dict(sorted({**kept, **written}.items()))
     lake.put(lake_paths.EVENTS_HASHES, seal(format_document(_MonthHashes(months=months_now))))
-    return len(touched)
+    same = {month for month, sha256 in written.items() if known.get(month) == sha256} - unsettled
+    return RewrittenMonths(frozenset(touched), frozenset(touched - same))
 
 
 def read_hashes(lake: Storage) -> dict[str, str]:

@@ -1,13 +1,21 @@
 """Publish: build the tables from the lake into a new file that replaces the old in one rename.
 
 Readers keep the file they opened; they never wait, and nothing waits for them. If the published
-file has the same earlier history, a copy of it is updated; else everything is built from the lake.
-Checks run before readers see the new file.
+file has the same earlier history, the spare file or a copy is updated; else everything is built
+from the lake. Checks run before readers see the new file.
+
+The spare file is one publication behind, so a publication applies two deltas to it. The events by
+month in the lake belong to the published file. A month may have changed in the publication before
+and not since the spare file, if a refold took a change back, so the published file lists the months
+that differ from the file before.
 """
 
 import hashlib
+import logging
 import shutil
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cache
@@ -18,11 +26,14 @@ from typing import Final, Literal
 
 import duckdb
 
+from almanac.reading.attached_file import attach_published
+from almanac.reading.connections import open_memory
 from warehouse.clock import utc_now
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.phases import Step
 from warehouse.publish import lake_files
+from warehouse.publish.block_hashes import BaseHashes, PublishedHashes
 from warehouse.publish.contents import (
     DoesNotFit,
     apply_changes,
@@ -42,20 +53,26 @@ from warehouse.publish.lake_files import (
 )
 from warehouse.publish.published_file import (
     FACT,
+    MONTHS,
+    PUBLICATION,
     PUBLISHED_AT,
+    REPLACED,
     StagedFile,
-    note_published,
+    open_making,
     put_in_place,
     read_contents,
+    remove_unfinished,
     staging,
 )
+from warehouse.publish.spare_file import take_spare
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import INTERNAL, TABLES
 from warehouse.schema.views import MACROS, VIEWS
-from warehouse.sql import USUAL_LIMITS, MakingLimits, Statements
+from warehouse.sql import USUAL_LIMITS, MakingLimits, Statements, parse
 
 _SQL = Statements(__package__, GROUPS)
+_log = logging.getLogger(__name__)
 _FILE: Final = "file:"
 """Begins the names of the facts with the hashes of the checkpoint's files."""
 BLOAT_MAX: Final = 1.6
@@ -145,7 +162,7 @@ def publish(
         tuple(chain),
         find_local_state(state_folder),
         step,
-        None if state_folder is None else Storage(state_folder),
+        None if state_folder is None else PublishedHashes(Storage(state_folder)),
         now,
         limits,
     )
@@ -173,13 +190,12 @@ class _Publication:
     chain: tuple[LakeDay, ...]
     local: LocalState
     step: Step
-    notes: Storage | None
-    """The state folder, which has the hash of the published file."""
+    hashes: PublishedHashes | None
     now: Callable[[], datetime]
     limits: MakingLimits
 
     def bring_up_to_date(self) -> PublishReport:
-        """Apply the differences to a copy of the published file.
+        """Apply the differences to the spare file, or to a copy of the published file.
 
         Raises:
             DoesNotFit: the file has another history or form, or too much differs.
@@ -187,22 +203,69 @@ class _Publication:
         if not self.warehouse.exists():
             raise DoesNotFit("there is no warehouse yet")
         with staging(self.warehouse) as path:
+            with closing(open_making(path, self.limits, warehouse=self.warehouse)) as connection:
+                published = self._read_published(connection, path)
+                if isinstance(published, PublishReport):
+                    return published
+                is_spare = not path.exists() and take_spare(self.warehouse, path)
+                if not path.exists():
+                    shutil.copyfile(self.warehouse, path)
+                try:
+                    return self._apply(path, connection, published, is_spare=is_spare)
+                except LakeDamaged:
+                    raise
+                except (DoesNotFit, WarehouseError, duckdb.Error, LookupError) as reason:
+                    if not is_spare:
+                        raise
+                    _log.info("The spare file is removed, and a copy is made: %s", reason)
+            remove_unfinished(self.warehouse.parent)
             shutil.copyfile(self.warehouse, path)
-            staged = StagedFile(path, self.limits)
-            try:
-                return self._apply(staged)
-            finally:
-                staged.abandon()
+            with closing(open_making(path, self.limits, warehouse=self.warehouse)) as connection:
+                return self._apply(path, connection, published, is_spare=False)
+
+    def _read_published(
+        self, connection: duckdb.DuckDBPyConnection, staged: Path
+    ) -> dict[str, str] | PublishReport:
+        """Return the facts of the published file, or the report if it is up to date.
+
+        A published file that another program has locked is copied to the staged path.
+        """
+        try:
+            attach_published(connection, self.warehouse, "published")
+        except duckdb.IOException:
+            shutil.copyfile(self.warehouse, staged)
+            attach_published(connection, staged, "published")
+        connection.execute(ddl.use("published"))
+        try:
+            facts = _facts(connection)
+            self._refuse_misfit(facts, self.warehouse)
+            published = connection.execute(_SQL["list_published_chain"]).fetchall()
+            if (
+                _first_changed(published, self.chain) is None
+                and facts["local"] == self.local.fingerprint
+                and not lake_files.unsettled_months(self.lake)
+            ):
+                return PublishReport("none", rows=_rows(connection), contents=read_contents(facts))
+        finally:
+            for text in ("USE memory", "DETACH published"):
+                connection.execute(text)
+        return facts
+
+    def _find_publication(self) -> str:
+        """Return the id of the published file, empty if it is not known."""
+        with suppress(duckdb.Error, DoesNotFit), closing(open_memory()) as connection:
+            if self.warehouse.exists():
+                attach_published(connection, self.warehouse, "published")
+                connection.execute(ddl.use("published"))
+                return str(_facts(connection).get(PUBLICATION, ""))
+        return ""
 
     def build_full(self, why: str) -> PublishReport:
         """Build everything from the lake."""
         with staging(self.warehouse) as path:
             try:
-                staged = begin_file(path, self.limits)
-                try:
+                with closing(begin_file(path, self.limits)) as staged:
                     return self._fill(staged, why)
-                finally:
-                    staged.abandon()
             except duckdb.Error as error:
                 raise WarehouseError(
                     f"the lake can't be published: {error}. The old warehouse is kept. If a file "
@@ -217,19 +280,27 @@ class _Publication:
         facts = {"signature": hash_form(), "local": self.local.fingerprint}
         return self._put(staged, report, None, {**facts, **_made_from(inputs)})
 
-    def _apply(self, staged: StagedFile) -> PublishReport:
-        try:
-            facts = _facts(staged)
-        except duckdb.CatalogException:  # It has none, or in another schema.
-            raise DoesNotFit("another version of Almanac or DuckDB made it") from None
-        self._refuse_misfit(facts)
-        first_day = _first_changed(staged.run(_SQL["list_published_chain"]), self.chain)
-        same = first_day is None and facts["local"] == self.local.fingerprint
-        if same and not lake_files.unsettled_months(self.lake):
-            return PublishReport("none", rows=_rows(staged), contents=read_contents(facts))
-        months: set[str] = set()
+    def _apply(
+        self,
+        path: Path,
+        connection: duckdb.DuckDBPyConnection,
+        published: Mapping[str, str],
+        *,
+        is_spare: bool,
+    ) -> PublishReport:
+        """Apply the differences to the spare file, or to a copy of the file with these facts."""
+        publication = published[REPLACED if is_spare else PUBLICATION]
+        base = self._read_base(path, publication)
+        staged = StagedFile(path, connection)
+        facts = _facts(connection)
+        self._refuse_misfit(facts, path)
+        if facts[PUBLICATION] != publication:
+            raise DoesNotFit("it is not the file that the published one replaced")
+        # The lake has the months of the published file.
+        months = {*published[MONTHS].split()} if is_spare else set[str]()
         contents = read_contents(facts)
         new_facts = dict[str, str]()
+        first_day = _first_changed(staged.run(_SQL["list_published_chain"]), self.chain)
         if first_day is not None:
             days = [day_file for day_file in self.chain if day_file.day >= first_day]
             inputs = find_inputs(self.lake, self.chain, days)
@@ -239,19 +310,28 @@ class _Publication:
             differed = apply_changes(staged, inputs, first_day, same_state)
             check(staged, inputs, everything=False)
             contents = update_contents(staged, contents, differed)
-            months = lake_files.changed_months(staged)
+            months |= lake_files.changed_months(staged)
             new_facts |= _made_from(inputs)
         if facts["local"] != self.local.fingerprint:
             replace_local_tables(staged, self.local)
             new_facts["local"] = self.local.fingerprint
-        return self._put(staged, PublishReport("delta", contents=contents), months, new_facts)
+        new_facts[REPLACED] = published[PUBLICATION]
+        return self._put(staged, PublishReport("delta", contents=contents), months, new_facts, base)
 
-    def _refuse_misfit(self, facts: dict[str, str]) -> None:
+    def _read_base(self, path: Path, publication: str) -> BaseHashes | None:
+        if self.hashes is None:
+            return None
+        try:
+            return self.hashes.read_base(path, publication)
+        except ValueError as error:
+            raise DoesNotFit(str(error)) from error
+
+    def _refuse_misfit(self, facts: dict[str, str], path: Path) -> None:
         if facts["signature"] != hash_form():
             raise DoesNotFit("another version of Almanac or DuckDB made it")
         if not self.chain:
             raise DoesNotFit("the lake is empty")
-        size = self.warehouse.stat().st_size
+        size = path.stat().st_size
         if size > max(SMALL_BYTES, BLOAT_MAX * int(facts["full_bytes"])):
             raise DoesNotFit(f"it has grown to {size} bytes from {facts['full_bytes']}")
 
@@ -261,24 +341,29 @@ class _Publication:
         report: PublishReport,
         months: set[str] | None,
         facts: dict[str, str],
+        base: BaseHashes | None = None,
     ) -> PublishReport:
         """Note facts of the file, write the lake's events, then rename the file."""
         self.step("publish:built")
-        report.rows = _rows(staged)
+        report.rows = _rows(staged.connection)
         contents = {FACT + name: content for name, content in report.contents.items()}
-        _note(staged, {**facts, **contents})
+        publication = uuid.uuid4().hex
+        _note(staged, {REPLACED: "", **facts, **contents, PUBLICATION: publication})
         staged.commit()
-        report.months = lake_files.write_events(staged, self.lake, months)
+        rewritten = lake_files.write_events(staged, self.lake, months)
+        report.months = len(rewritten.months)
         self.step("publish:lake_events_written")
-        last = {PUBLISHED_AT: self.now().isoformat()}
+        last = {PUBLISHED_AT: self.now().isoformat(), MONTHS: " ".join(sorted(rewritten.differing))}
         if report.mode == "full":
             staged.checkpoint()
             last["full_bytes"] = str(staged.path.stat().st_size)
         _note(staged, last)
-        staged.close()
+        staged.finish()
         self.step("publish:finished")
-        note_published(self.notes, staged.path, self.warehouse)
-        put_in_place(staged.path, self.warehouse)
+        if self.hashes is not None:
+            replaced = facts.get(REPLACED) or self._find_publication()
+            self.hashes.note(staged.path, publication, replaced, base)
+        put_in_place(staged.path, self.warehouse, keeping=report.mode == "delta")
         self.step("publish:renamed")
         lake_files.settle(self.lake)
         return report
@@ -293,8 +378,16 @@ def _first_changed(published: Sequence[tuple[date, str]], chain: Sequence[LakeDa
     return None
 
 
-def _facts(staged: StagedFile) -> dict[str, str]:
-    return dict(staged.run(_SQL["list_facts"]))
+def _facts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Return the facts of the file in use.
+
+    Raises:
+        DoesNotFit: it has none, or in another schema.
+    """
+    try:
+        return dict(connection.execute(_SQL["list_facts"]).fetchall())
+    except duckdb.CatalogException:
+        raise DoesNotFit("another version of Almanac or DuckDB made it") from None
 
 
 def _note(staged: StagedFile, facts: dict[str, str]) -> None:
@@ -307,8 +400,9 @@ def _made_from(inputs: Inputs) -> dict[str, str]:
     return {_FILE + name: inputs.hashes.get(name, "") for name in STATE}
 
 
-def _rows(staged: StagedFile) -> dict[str, int]:
-    return {str(name): int(rows) for name, rows in staged.run(ddl.counts(TABLES))}
+def _rows(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    counts = connection.execute(parse(ddl.counts(TABLES))).fetchall()
+    return {str(name): int(rows) for name, rows in counts}
 
 
 @cache

@@ -1,10 +1,6 @@
 """The published file: under construction, put in place, and read for its own facts.
 
-It takes the published name in one synced rename, or is removed. Its sha256 is recorded in another
-file before the rename, together with the hash of the previous file, so the published file is known
-whichever of the two a crash leaves. If the record is lost, the next publication writes it again.
-
-    state/published.json
+It takes the published name in one synced rename, or is removed.
 """
 
 import os
@@ -20,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
-import msgspec
 
 from almanac.reading.attached_file import (
     attach_published,
@@ -28,13 +23,12 @@ from almanac.reading.attached_file import (
     set_aside_foreign_wal,
 )
 from almanac.reading.connections import open_memory
-from warehouse.files.documents import format_document, hash_file, read_sealed, seal
-from warehouse.files.storage import Storage, close_for_writing, make_folders, sync
+from warehouse.files.storage import close_for_writing, make_folders, sync
+from warehouse.publish.spare_file import drop_spare, keep_spare
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import MakingLimits, Statements, open_spilling, parse
 
-NOTE: Final = "published.json"
 _UNFINISHED: Final = ".unfinished-warehouse-"
 _PARAMETER: Final = re.compile(r"\$([a-z_]+)")
 Values = Mapping[str, Any]
@@ -42,44 +36,20 @@ _SQL: Final = Statements(__package__, GROUPS)
 FACT: Final = "content:"
 """Begins the names of these facts."""
 PUBLISHED_AT: Final = "published_at"
-
-
-class _Note(msgspec.Struct, frozen=True, kw_only=True):
-    sha256: str
-    before: str | None
-
-
-def note_published(state: Storage | None, staged: Path, warehouse: Path) -> None:
-    """Record the hash of a file before it is published, and the hash of the file it replaces."""
-    if state is None:
-        return
-    before = _read(state)
-    is_of_it = before is not None and warehouse.exists()
-    note = _Note(sha256=hash_file(staged), before=before.sha256 if before and is_of_it else None)
-    state.put(NOTE, seal(format_document(note)))
-
-
-def read_published_hashes(state: Storage) -> tuple[str, ...]:
-    """Return the hashes that the published file may have; none if they are not known."""
-    note = _read(state)
-    return () if note is None else tuple(digest for digest in (note.sha256, note.before) if digest)
-
-
-def _read(state: Storage) -> _Note | None:
-    try:
-        return read_sealed(state.read(NOTE), _Note)
-    except (OSError, ValueError):
-        return None
+PUBLICATION: Final = "publication"
+"""The random id of a publication."""
+REPLACED: Final = "replaced"
+"""The id of the publication before it; empty after a full build."""
+MONTHS: Final = "months"
+"""The months whose events in the lake differ from those of the publication before it."""
 
 
 class StagedFile:
     """A connection with the staged file attached and in use, in a transaction until `commit`."""
 
-    def __init__(self, path: Path, limits: MakingLimits) -> None:
+    def __init__(self, path: Path, connection: duckdb.DuckDBPyConnection) -> None:
         self.path = path
-        self.connection = open_spilling(
-            path.with_name(f"{path.name}-spill"), limits, warehouse=path
-        )
+        self.connection = connection
         self.connection.execute(ddl.attach(path, "staged", read_only=False))
         self.connection.execute("USE staged")
         self.begin()
@@ -126,13 +96,20 @@ class StagedFile:
         """Write all committed data to the file, so that it needs no `.wal`."""
         self.connection.execute("CHECKPOINT staged")
 
-    def close(self) -> None:
+    def finish(self) -> None:
+        """Write everything to the file, and close it."""
         for text in ("CHECKPOINT staged", "USE memory", "DETACH staged"):
             self.connection.execute(text)
+
+    def close(self) -> None:
         self.connection.close()
 
-    def abandon(self) -> None:
-        self.connection.close()
+
+def open_making(
+    staged: Path, limits: MakingLimits, *, warehouse: Path
+) -> duckdb.DuckDBPyConnection:
+    """Open a connection for a staged file; `warehouse` is a file of about the same size."""
+    return open_spilling(staged.with_name(f"{staged.name}-spill"), limits, warehouse=warehouse)
 
 
 @contextmanager
@@ -143,22 +120,27 @@ def staging(warehouse: Path) -> Iterator[Path]:
     lock.
     """
     make_folders(warehouse.parent)
-    _remove_unfinished(warehouse.parent)
+    remove_unfinished(warehouse.parent)
     remove_abandoned_links(warehouse.parent)
     try:
         yield warehouse.with_name(f"{_UNFINISHED}{os.getpid()}-{uuid.uuid4().hex}")
     finally:
-        _remove_unfinished(warehouse.parent)
+        remove_unfinished(warehouse.parent)
 
 
-def put_in_place(staged: Path, warehouse: Path) -> None:
+def put_in_place(staged: Path, warehouse: Path, *, keeping: bool) -> None:
     """Rename a finished file to the published name and sync; it is read-only from then on.
 
     A `.wal` that another program left belongs to the old file, and must not apply to the new one.
+    `keeping` keeps the old file as the spare file.
     """
     close_for_writing(staged)
     sync(staged)
     set_aside_foreign_wal(warehouse)
+    if keeping:
+        keep_spare(warehouse)
+    else:
+        drop_spare(warehouse)
     staged.replace(warehouse)
     sync(warehouse.parent)
 
@@ -175,7 +157,8 @@ def _named(sql: str, values: Values) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in names}
 
 
-def _remove_unfinished(folder: Path) -> None:
+def remove_unfinished(folder: Path) -> None:
+    """Remove unfinished files; only while no other process publishes."""
     for path in folder.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
