@@ -16,6 +16,7 @@ from tests.crashes.pulls import land_again, pull_days
 from tests.crashes.tables import Digests, published, whole
 from warehouse.history.merge import merge
 from warehouse.home import Home
+from warehouse.publish.spare_file import spare_path
 
 ROOT = Path(__file__).parent.parent.parent
 Kill = Callable[..., Death]
@@ -29,6 +30,8 @@ LATE = ("20260226", ("events", "deliveries"))
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """Homes with unmerged batches, and their tables before and after the merge.
+
+    Homes that were merged have a spare file, which the next publication takes.
 
     anew    nothing is merged
     append  the later batches of the last day are not merged
@@ -74,8 +77,11 @@ def prepare(root: Path) -> Prepared:
         ("done", []),
     ):
         home = Home(root / name)
-        land_again(landed, home.landing, [batch_id for batch_id in ids if batch_id not in withheld])
-        merge(home)
+        before = [batch_id for batch_id in ids if batch_id not in withheld]
+        for batches in (before[:-1], before[-1:]):
+            land_again(landed, home.landing, batches)
+            merge(home)
+        assert spare_path(home.warehouse).exists()
         land_again(landed, home.landing, withheld)
     done = Home(root / "done")
     land_again(

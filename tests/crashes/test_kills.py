@@ -26,6 +26,7 @@ from tests.crashes.conftest import Kill, Prepared, prepare
 from tests.crashes.pulls import land_again, landing_of
 from warehouse.history.merge import merge
 from warehouse.home import Home
+from warehouse.publish.spare_file import spare_path
 
 HITS = 20
 """Kills that must fall in each phase."""
@@ -172,6 +173,7 @@ def test_a_merge_survives_kills_at_random_moments(
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 HITS_EACH = 40
+KILLS = 200
 WORKS = (("append", "merge"), ("rewind", "merge"), ("anew", "merge"), ("done", "replay"))
 CHAIN = 4
 """Kills in a row before a merge may end."""
@@ -228,6 +230,21 @@ def test_landing_of_a_whole_catalog_survives_kills_at_random_moments(
         land_again(landing_of(source), home.landing, all_ids)
         assert_repaired(home, full)
     sys.stdout.write(hits.summary())
+
+
+def test_a_warehouse_survives_200_kills_while_the_spare_file_is_changed(
+    prepared: Prepared, killer: Kill, tmp_path: Path
+) -> None:
+    hits = seed = 0
+    while hits < KILLS:
+        home = prepared.copy("append", tmp_path / "home")
+        merge(home, publishing=False)
+        seed += 1
+        within_s = SECONDS["publish"]
+        is_hit = kill_at_random(home, killer, "merge", "publish", within_s=within_s, seed=seed)
+        readable(home, *prepared.states("append"))
+        hits += is_hit and not spare_path(home.warehouse).exists()
+        assert_repaired(home, prepared)
 
 
 @pytest.mark.parametrize(("name", "work"), WORKS)

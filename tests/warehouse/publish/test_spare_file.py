@@ -1,14 +1,21 @@
 """The spare file: changed by the next publication if nobody has it, and dropped otherwise."""
 
+import errno
 import os
+import resource
 import shutil
+import signal
+from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.publish.test_delta import check_against_full, lake_events_differ
+from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.publish import spare_file
 from warehouse.publish.block_hashes import NOTE, PublishedHashes, hash_blocks
@@ -204,3 +211,70 @@ def test_a_damaged_block_of_the_spare_file_is_found_in_the_next_publication(
     damaged = lake.warehouse.read_bytes()[at + 262_000] != ours[at + 262_000]
     hashes = PublishedHashes(Storage(lake.home / "state"))
     assert hashes.match(lake.warehouse) != damaged
+
+
+def publish_within(home: Path, bytes_max: int) -> None:
+    """Publish the next day in a process whose files can't grow over a size."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, bytes_max))
+    lake = SmallLake(home)
+    lake.set_plans(history(3))
+    with suppress(OSError, WarehouseError, duckdb.Error):
+        lake.publish()
+
+
+@pytest.mark.parametrize("step", ["copy", "delta", "hashes", "link", "rename"])
+def test_a_full_disk_leaves_a_whole_published_file(
+    lake: SmallLake, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = lake.warehouse.read_bytes()
+    if step == "delta":
+        for size in (16_384, 300_000, len(before) - 262_144, len(before)):
+            child = get_context("spawn").Process(target=publish_within, args=(lake.home, size))
+            child.start()
+            child.join()
+            assert PublishedHashes(Storage(lake.home / "state")).match(lake.warehouse)
+            assert versions(lake.warehouse) in (3, 4)
+    else:
+        refuse_at(step, lake, monkeypatch)
+        lake.set_plans(history(3))
+        if step == "link":
+            lake.publish()
+            assert not spare_path(lake.warehouse).exists()
+        else:
+            with pytest.raises(OSError, match="No space left"):
+                lake.publish()
+            assert lake.warehouse.read_bytes() == before
+    monkeypatch.undo()
+    assert not list(lake.home.glob(".unfinished*"))
+    for day in (4, 5):
+        publish_day(lake, day)
+    assert is_whole(lake)
+    assert lake_events_differ(lake) == 0
+    check_against_full(lake, lake.home / "delta.duckdb")
+
+
+def refuse_at(step: str, lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the disk be full at one step."""
+    calls: dict[str, tuple[object, str]] = {
+        "copy": (shutil, "copyfile"),
+        "hashes": (Storage, "adopt"),
+        "link": (os, "link"),
+        "rename": (Path, "replace"),
+    }
+    owner, name = calls[step]
+    call = getattr(owner, name)
+
+    def refuse(*args: Any, **options: Any) -> Any:
+        is_meant = {
+            "hashes": lambda: args[-1] == NOTE,
+            "rename": lambda: args[-1] == lake.warehouse,
+            "link": lambda: Path(args[-1]) == spare_path(lake.warehouse),
+        }
+        if is_meant.get(step, lambda: True)():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return call(*args, **options)
+
+    monkeypatch.setattr(owner, name, refuse)
+    if step == "copy":
+        spare_path(lake.warehouse).unlink()
