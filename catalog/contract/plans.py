@@ -6,6 +6,7 @@
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from catalog.contract import constants
@@ -20,9 +21,12 @@ class ImpactView(StrEnum):
     PRECISE = "precise"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """One row of the tables 8.1 and 8.3. Days and seconds as named; None means no bound."""
+    """One row of the tables 8.1 and 8.3. Days and seconds as named; None means no bound.
+
+    There is one object of each plan, compared by identity.
+    """
 
     name: str
     rank: int
@@ -194,15 +198,21 @@ def day_end(day: date) -> datetime:
 
 def plan_window(plan: Plan, now: datetime) -> Window:
     """Return all that the plan shows: its past, today, its horizon."""
-    today = day_start(now)
-    lower = _CATALOG_STARTS_AT if plan.past_days is None else today - timedelta(days=plan.past_days)
-    return Window(lower, _horizon(plan, today))
+    return _windows(plan, now.date())[0]
 
 
 def upcoming_window(plan: Plan, now: datetime) -> Window:
     """Return the default range of the events list, which the counters of a coin also use."""
-    today = day_start(now)
-    return Window(today, _horizon(plan, today))
+    return _windows(plan, now.date())[1]
+
+
+@lru_cache(maxsize=128)
+def _windows(plan: Plan, day: date) -> tuple[Window, Window]:
+    """Return the whole window and the upcoming one. Each request needs them."""
+    today = datetime.combine(day, time(tzinfo=UTC))
+    lower = _CATALOG_STARTS_AT if plan.past_days is None else today - timedelta(days=plan.past_days)
+    horizon = _horizon(plan, today)
+    return Window(lower, horizon), Window(today, horizon)
 
 
 def requested_window(

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract import errors
 from catalog.server.accounts import quota_period
-from catalog.server.exchange import error_answer, get_exchange
+from catalog.server.exchange import Exchange, Handler, Reply, error_answer, get_exchange
 
 _REMEMBERED = 10_000
 _DRIFTING = {"title": "headline", "name": "label"}
@@ -311,21 +311,18 @@ class ConnectionBroken(ConnectionError):
     """The fault `drop`: raised inside the body to close the connection."""
 
 
-class DelayLayer:
-    """ASGI layer of the faults of the routes: slowness, and errors after it.
+def delayed(handler: Handler) -> Handler:
+    """Return a handler with the faults of the routes: slowness, and errors after it.
 
     Within the gateway, so that they count, and the time limit covers them (interface section 7).
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    def answer(scope: Scope, exchange: Exchange) -> Awaitable[Reply]:
         if _SCOPE_KEY in scope:
-            return self._delay(scope, receive, send)
-        return self._app(scope, receive, send)
+            return answer_late(scope, exchange)
+        return handler(scope, exchange)
 
-    async def _delay(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer_late(scope: Scope, exchange: Exchange) -> Reply:
         faults: dict[str, Fault] = scope[_SCOPE_KEY]
         if "slow" in faults:
             await asyncio.sleep(faults["slow"].number)
@@ -333,7 +330,9 @@ class DelayLayer:
             delay_s = faults["error"].number
             await asyncio.sleep(delay_s)
             raise errors.RequestTimeout() if delay_s else errors.InternalError()
-        await self._app(scope, receive, send)
+        return await handler(scope, exchange)
+
+    return answer
 
 
 class FaultLayer:

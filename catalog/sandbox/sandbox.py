@@ -26,7 +26,7 @@ from starlette.types import ASGIApp
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import ELITE, PLANS
 from catalog.sandbox.control import RequestsSeen, SandboxLayer, SeenRequest, instant_of_request
-from catalog.sandbox.faults import DelayLayer, FaultBoard, FaultLayer
+from catalog.sandbox.faults import FaultBoard, FaultLayer, delayed
 from catalog.sandbox.sandbox_clock import EARLIEST, SandboxClock
 from catalog.sandbox.world.world import World
 from catalog.sandbox.world_process import WorldProcess
@@ -350,7 +350,7 @@ class Sandbox:
             options=self._options,
             background=(self._pusher.run,),
             around=lambda app: FaultLayer(app, time_limit_s=self._options.time_limit_s),
-            inside=DelayLayer,
+            inside=delayed,
         )
         return SandboxLayer(
             build_app(parts),

@@ -1,10 +1,10 @@
 """The ASGI application: its layers from the outside in, then the routes, and its metrics.
 
-    entry (time and headers of every response) → metrics → CORS → gateway → gzip → routes
+    entry (time and headers of every response) → CORS → gzip → gateway → dispatcher → handler
 
-The gateway checks sizes, retired paths, key, quota, rate and time limit. Each request that passes
-counts once against the quota. A request that the gateway refuses does not (interface 5, 7, 8.1;
-decisions on keys, limits and what counts).
+The gateway checks sizes, retired paths, key, quota, rate and time limit, and counts the response in
+the metrics. Each request that passes counts once against the quota. A request that the gateway
+refuses does not (interface 5, 7, 8.1; decisions on keys, limits and what counts).
 """
 
 import asyncio
@@ -31,25 +31,32 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
-from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.routing import Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from catalog.contract import constants, errors
 from catalog.contract.errors import ApiError
 from catalog.contract.records import instant_text
 from catalog.contract.token_bucket import TokenBucket
 from catalog.server.accounts import Grant, KeyRing, UsageBook, quota_period
-from catalog.server.exchange import Exchange, Header, attach, dated, error_answer, get_exchange
+from catalog.server.exchange import (
+    Exchange,
+    Handler,
+    Header,
+    Reply,
+    attach,
+    dated,
+    error_answer,
+    get_exchange,
+)
 from catalog.server.routes import CatalogRoutes, CursorSigner, ExportRoute
 from catalog.server.store import CatalogStore
 
@@ -107,63 +114,60 @@ OPEN_PATHS = frozenset({"/", constants.OPENAPI_PATH, "/docs", "/healthz", "/metr
 """Paths that need no key and count against no quota."""
 _RETIRED = re.compile(r"/v1(/.*)?|/(events|coins|categories)(/.*)?", re.DOTALL)
 _BEARER = "bearer "
+_FAILED = "%s %s failed: request=%s"
 
 
 class Gateway:
-    """ASGI layer that passes a request on or answers it with an error."""
+    """Admits a request, has its handler answer it within the time limit, and counts it."""
 
     def __init__(
         self,
-        app: ASGIApp,
+        handler: Handler,
         *,
         keys: KeyRing,
         usage: UsageBook,
+        metrics: "Metrics",
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
         time_limit_s: float = constants.REQUEST_TIMEOUT_S,
         export_interval_s: float = constants.EXPORT_INTERVAL_S,
     ) -> None:
-        self._app = app
+        self._handler = handler
         self._keys = keys
         self._usage = usage
+        self._metrics = metrics
         self._monotonic_ns = monotonic_ns
         self._time_limit_s = time_limit_s
         self._exports = ExportLimiter(interval_s=export_interval_s)
         self._limiters: dict[str, tuple[tuple[float, int], RateLimiter]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began = False
-
-        def send_noting_start(message: Message) -> Awaitable[None]:
-            nonlocal began
-            if message["type"] == "http.response.start":
-                began = True
-                message["headers"] = [*message["headers"], *self._quota_headers(scope)]
-            return send(message)
-
+        began = time.perf_counter()
+        exchange = get_exchange(scope)
+        status = 0
         try:
-            self._admit(scope)
-            await self._within_time(scope, receive, send_noting_start)
-        except ApiError as error:
-            failure = error
-        except HTTPException as error:
-            failure = _as_api_error(error)
-        except Exception:
-            exchange = get_exchange(scope)
-            log.exception(
-                "%s %s failed: request=%s", scope["method"], exchange.route, exchange.request_id
-            )
-            failure = errors.InternalError()
-        else:
-            return
-        if began:
-            # Part of the body is sent: only a broken connection shows the client the failure.
-            raise ConnectionAbortedError("the response failed after it had started") from failure
-        await error_answer(failure, scope)(scope, receive, send_noting_start)
+            reply = await self._reply(scope, exchange)
+            reply.raw_headers += self._quota_headers(exchange)
+            status = reply.status_code
+            await reply(scope, receive, send)
+        except Exception as error:
+            log.exception(_FAILED, scope["method"], exchange.route, exchange.request_id)
+            # Part of the body may be sent: only a broken connection shows the client the failure.
+            raise ConnectionAbortedError("the response failed after it had started") from error
+        finally:
+            plan = "none" if exchange.grant is None else exchange.grant.plan.name
+            self._metrics.add(exchange.route, plan, status, time.perf_counter() - began)
 
-    def _admit(self, scope: Scope) -> None:
+    async def _reply(self, scope: Scope, exchange: Exchange) -> Reply:
+        try:
+            self._admit(scope, exchange)
+            return await self._within_time(scope, exchange)
+        except ApiError as error:
+            return error_answer(error, scope)
+        except Exception:
+            log.exception(_FAILED, scope["method"], exchange.route, exchange.request_id)
+            return error_answer(errors.InternalError(), scope)
+
+    def _admit(self, scope: Scope, exchange: Exchange) -> None:
         path: str = scope["path"]
         if len(path) > constants.PATH_LENGTH_MAX:
             raise errors.UriTooLong(f"The path is longer than {constants.PATH_LENGTH_MAX}")
@@ -180,7 +184,6 @@ class Gateway:
             return
         if not path.startswith("/v2/") and _RETIRED.fullmatch(path):
             raise errors.VersionRetired()
-        exchange = get_exchange(scope)
         grant = self._keys.find(presented_key(scope))
         if grant is None:
             raise errors.Forbidden()
@@ -204,9 +207,8 @@ class Gateway:
             self._exports.passed(grant, now_ns)
         self._usage.charge(grant, exchange.now)
 
-    def _quota_headers(self, scope: Scope) -> list[Header]:
+    def _quota_headers(self, exchange: Exchange) -> list[Header]:
         """Return what is left of the month, for a response to a valid key (decisions)."""
-        exchange = get_exchange(scope)
         if exchange.grant is None:
             return []
         grant, now = exchange.grant, exchange.now
@@ -228,37 +230,29 @@ class Gateway:
             known = self._limiters[grant.meter_id] = (limits, limiter)
         return known[1]
 
-    async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the routes; the time limit applies until the first byte of the response."""
-        loop = asyncio.get_running_loop()
-        late_at: float | None = loop.time() + self._time_limit_s
-        limit: asyncio.Timeout | None = None
-
-        def send_in_time(message: Message) -> Awaitable[None]:
-            nonlocal late_at
-            if message["type"] == "http.response.start" and late_at is not None:
-                # Work that never awaits can't be interrupted, but it is late too.
-                if loop.time() > late_at:
-                    raise TimeoutError
-                late_at = None
-                if limit is not None:
-                    limit.reschedule(None)
-            return send(message)
-
+    async def _within_time(self, scope: Scope, exchange: Exchange) -> Reply:
+        late_at = asyncio.get_running_loop().time() + self._time_limit_s
         try:
-            steps = self._app(scope, receive, send_in_time).__await__()
-            # Most requests never wait, and a timer would take longer than they do.
-            with suppress(StopIteration):
+            steps = self._handler(scope, exchange).__await__()
+            # Most handlers never wait, and to set a timer would take longer than they do.
+            try:
                 waits_for = next(steps)
-                async with asyncio.timeout_at(late_at) as limit:
-                    await _resume(steps, waits_for)
+            except StopIteration as done:
+                reply: Reply = done.value
+            else:
+                async with asyncio.timeout_at(late_at):
+                    reply = await _resume(steps, waits_for)
+            # Work that never awaits can't be interrupted, but it is late too.
+            if asyncio.get_running_loop().time() > late_at:
+                raise TimeoutError
         except TimeoutError as error:
             raise errors.RequestTimeout() from error
+        return reply
 
 
 @types.coroutine
-def _resume(steps: Generator[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
-    """Continue a call that waits for something, to its end."""
+def _resume(steps: Generator[Any, Any, Reply], waits_for: Any) -> Generator[Any, Any, Reply]:
+    """Continue a call that waits for something, and return its reply."""
     try:
         while True:
             try:
@@ -267,8 +261,9 @@ def _resume(steps: Generator[Any, Any, None], waits_for: Any) -> Generator[Any, 
                 waits_for = steps.throw(error)
             else:
                 waits_for = steps.send(found)
-    except StopIteration:
-        return
+    except StopIteration as done:
+        reply: Reply = done.value
+        return reply
 
 
 @lru_cache(maxsize=64)
@@ -296,50 +291,34 @@ def presented_key(scope: Scope) -> str:
     return found.pop()
 
 
-def _as_api_error(error: HTTPException) -> ApiError:
-    headers = dict(error.headers or {})
-    if error.status_code == 405:
-        return errors.MethodNotAllowed(headers=headers)
-    return errors.NotFound("No such path", headers=headers)
+_METHODS = ("GET", "HEAD")
+
+
+class Dispatcher:
+    """The handler of all paths: finds the one of a path in two dicts."""
+
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        self._exact = {path: handler for path, handler in handlers.items() if "{" not in path}
+        # `/v2/events/{id}`: by the part before the last slash.
+        self._below = {
+            path.rpartition("/")[0]: handler for path, handler in handlers.items() if "{" in path
+        }
+
+    def __call__(self, scope: Scope, exchange: Exchange) -> Awaitable[Reply]:
+        path: str = scope["path"]
+        handler = self._exact.get(path)
+        if handler is None:
+            above, _, exchange.name = path.rpartition("/")
+            handler = self._below.get(above) if exchange.name else None
+        if handler is None:
+            raise errors.NotFound("No such path")
+        if scope["method"] not in _METHODS:
+            raise errors.MethodNotAllowed(headers={"Allow": ", ".join(_METHODS)})
+        return handler(scope, exchange)
 
 
 _GZIP_LEVEL = 5
 _GZIP_FROM_BYTES = 1_000
-
-
-class Dispatcher:
-    """Finds the handler of a GET in two dicts; the router does the rest.
-
-    The router tries one pattern after the other, which costs as much as a small answer.
-    """
-
-    def __init__(self, router: Router, routes: Sequence[Route]) -> None:
-        self._router = router
-        self._exact = {route.path: route.endpoint for route in routes if "{" not in route.path}
-        # `/v2/events/{id}`: by the part before the last slash, with the parameter's name.
-        self._below = {
-            route.path.rpartition("/")[0]: (route.endpoint, route.path.rpartition("{")[2][:-1])
-            for route in routes
-            if "{" in route.path
-        }
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "GET":
-            path: str = scope["path"]
-            handler = self._exact.get(path)
-            if handler is None:
-                above, _, value = path.rpartition("/")
-                below = self._below.get(above)
-                if below is not None and value:
-                    handler, name = below
-                    scope["path_params"] = {name: value}
-            if handler is not None:
-                response = await handler(Request(scope, receive))
-                await response(scope, receive, send)
-                return
-        # Inside an application the router raises 404 and 405, and the gateway makes the response.
-        scope.setdefault("app", self._router)
-        await self._router(scope, receive, send)
 
 
 class GzipWhereAccepted:
@@ -350,10 +329,9 @@ class GzipWhereAccepted:
         self._gzip = GZipMiddleware(app, minimum_size=_GZIP_FROM_BYTES, compresslevel=_GZIP_LEVEL)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["type"] == "http":
-            for name, value in scope["headers"]:
-                if name == b"accept-encoding" and b"gzip" in value:
-                    return self._gzip(scope, receive, send)
+        for name, value in scope["headers"]:
+            if name == b"accept-encoding" and b"gzip" in value:
+                return self._gzip(scope, receive, send)
         return self._plain(scope, receive, send)
 
 
@@ -394,48 +372,17 @@ class Metrics(Collector):
             seconds.add_metric((route,), buckets, self._seconds[route])
         yield seconds
 
-    def routes(self) -> list[Route]:
-        return [
-            Route("/metrics", self.get_metrics),
-            Route("/healthz", self.get_health),
-        ]
+    def handlers(self) -> dict[str, Handler]:
+        return {"/metrics": self.get_metrics, "/healthz": self.get_health}
 
-    async def get_metrics(self, request: Request) -> Response:
-        get_exchange(request.scope).route = "metrics"
+    async def get_metrics(self, scope: Scope, exchange: Exchange) -> Response:
+        exchange.route = "metrics"
         body = generate_latest(self.registry)
         return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def get_health(self, request: Request) -> Response:
-        get_exchange(request.scope).route = "healthz"
+    async def get_health(self, scope: Scope, exchange: Exchange) -> Response:
+        exchange.route = "healthz"
         return JSONResponse({"status": "ok"})
-
-
-class MetricsLayer:
-    """ASGI layer that counts every response, also errors of the gateway."""
-
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began = time.perf_counter()
-        status = 0
-
-        def send_noting_status(message: Message) -> Awaitable[None]:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            return send(message)
-
-        try:
-            await self._app(scope, receive, send_noting_status)
-        finally:
-            exchange = get_exchange(scope)
-            plan = "none" if exchange.grant is None else exchange.grant.plan.name
-            self._metrics.add(exchange.route, plan, status, time.perf_counter() - began)
 
 
 _FLUSH_EVERY_S = 1.0
@@ -461,8 +408,11 @@ class ServerOptions:
         return {name: value for name, value in named.items() if value is not None}
 
 
-def _no_layer(app: ASGIApp) -> ASGIApp:
-    return app
+PartT = TypeVar("PartT")
+
+
+def _unchanged(part: PartT) -> PartT:
+    return part
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,27 +429,27 @@ class ServerParts:
     monotonic_ns: Callable[[], int] = time.monotonic_ns
     background: Sequence[Background] = ()
     """Tasks that run as long as the server, such as the webhook sender."""
-    around: Callable[[ASGIApp], ASGIApp] = _no_layer
+    around: Callable[[ASGIApp], ASGIApp] = _unchanged
     """A layer around everything but the time of the request; a sandbox's faults."""
-    inside: Callable[[ASGIApp], ASGIApp] = _no_layer
-    """A layer within the gateway, under its time limit; a sandbox's delays."""
+    inside: Callable[[Handler], Handler] = _unchanged
+    """A handler around all others, under the time limit; a sandbox's delays."""
 
 
 def build_app(parts: ServerParts) -> ASGIApp:
     """Return the application that serves the interface over a store."""
     catalog = CatalogRoutes(parts.store, cursors=parts.cursors, usage=parts.usage)
-    # The export is first: otherwise its path would be read as an event's id.
-    routes = [ExportRoute(parts.store).route(), *catalog.routes(), *parts.metrics.routes()]
-    router = Router(routes, redirect_slashes=False, lifespan=_lifespan(parts))
-    app = parts.inside(GzipWhereAccepted(Dispatcher(router, routes)))
-    app = Gateway(
-        app,
+    export = ExportRoute(parts.store)
+    dispatcher = Dispatcher({**catalog.handlers(), **export.handlers(), **parts.metrics.handlers()})
+    gateway = Gateway(
+        parts.inside(dispatcher),
         keys=parts.keys,
         usage=parts.usage,
+        metrics=parts.metrics,
         monotonic_ns=parts.monotonic_ns,
         time_limit_s=parts.options.time_limit_s,
         export_interval_s=parts.options.export_interval_s,
     )
+    app: ASGIApp = GzipWhereAccepted(gateway)
     if parts.options.cors_origins:
         app = CORSMiddleware(
             app,
@@ -511,21 +461,33 @@ def build_app(parts: ServerParts) -> ASGIApp:
                 *("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"),
             ),
         )
-    app = parts.around(MetricsLayer(app, metrics=parts.metrics))
-    return EntryLayer(app, instant_of=parts.instant_of, headers=parts.options.headers())
+    return EntryLayer(
+        parts.around(app),
+        lifespan=Router(lifespan=_lifespan(parts)),
+        instant_of=parts.instant_of,
+        headers=parts.options.headers(),
+    )
 
 
 class EntryLayer:
     """Sets the time of the request, and adds Date and fixed headers to every response."""
 
-    def __init__(self, app: ASGIApp, *, instant_of: InstantOf, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        lifespan: ASGIApp,
+        instant_of: InstantOf,
+        headers: Mapping[str, str],
+    ) -> None:
         self._app = app
+        self._lifespan = lifespan
         self._instant_of = instant_of
         self._headers = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http":
-            return self._app(scope, receive, send)
+            return self._lifespan(scope, receive, send)
         attach(scope, Exchange(now=self._instant_of(scope)))
         return self._app(scope, receive, dated(scope, send, self._headers))
 

@@ -6,7 +6,7 @@ form of errors. Does not: the content of a response (routes).
 
 import hashlib
 import secrets
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import formatdate
@@ -35,6 +35,8 @@ class Exchange:
     """The service's time, the same for the whole request."""
     grant: Grant | None = None
     route: str = "other"
+    name: str = ""
+    """The last part of the path, where a route takes it as a parameter."""
     _request_id: str = field(default="", init=False)
 
     @property
@@ -100,19 +102,27 @@ def _digest(data: bytes) -> bytes:
 class JsonAnswer:
     """A response with prepared headers; Starlette's encodes and checks all headers each time."""
 
-    __slots__ = ("_body", "_headers", "_status")
+    __slots__ = ("_body", "raw_headers", "status_code")
 
     def __init__(self, status: int, headers: list[Header], body: bytes = b"") -> None:
-        self._status = status
-        self._headers = headers
+        self.status_code = status
+        self.raw_headers = headers
         self._body = body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send(
-            {"type": "http.response.start", "status": self._status, "headers": self._headers}
+            {
+                "type": "http.response.start",
+                "status": self.status_code,
+                "headers": self.raw_headers,
+            }
         )
         await send({"type": "http.response.body", "body": self._body})
 
+
+Reply = Response | JsonAnswer
+Handler = Callable[[Scope, Exchange], Awaitable[Reply]]
+"""Answers a request. A handler may wrap another one; the layers around them are ASGI."""
 
 _JSON: Header = (b"content-type", b"application/json")
 _NO_STORE: Header = (b"cache-control", b"no-store")

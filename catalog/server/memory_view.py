@@ -7,14 +7,13 @@ An event on `[date, dateEnd]` matches a window that it overlaps, also if it bega
 Such events are few: a list of their own is scanned for them. Bisection finds the others.
 """
 
-from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from itertools import accumulate, chain, islice
+from itertools import chain, pairwise
 from operator import itemgetter
 
 from catalog.contract.constants import IMPACT_MAJOR
@@ -40,7 +39,27 @@ from catalog.server.store import (
 )
 
 _BETWEEN = "\n"
-"""Prevents a search from matching across the end of a name or of a coin."""
+"""Prevents a search from matching across the end of a name."""
+
+
+class TextIndex:
+    """Finds the texts that contain a text, among those with its rarest pair of letters."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, text in enumerate(texts):
+            for part in {*text, *map("".join, pairwise(text))}:
+                self._places[part].append(place)
+
+    def search(self, q: str) -> list[int]:
+        """Return the places of the texts that contain `q`, ascending."""
+        pairs = map("".join, pairwise(q)) if len(q) > 1 else (q,)
+        candidates = min((self._places.get(pair, []) for pair in pairs), key=len)
+        if len(q) <= 2:
+            return candidates
+        texts = self._texts
+        return [place for place in candidates if q in texts[place]]
 
 
 class CoinBook:
@@ -53,13 +72,8 @@ class CoinBook:
         self._tops: dict[int, frozenset[str]] = {}
 
     @cached_property
-    def _text(self) -> tuple[str, list[int], Sequence[int]]:
-        """All names and symbols as one text, the start of each coin, the coin of each letter."""
-        texts = [f"{coin.name}{_BETWEEN}{coin.symbol}{_BETWEEN}".casefold() for coin in self.coins]
-        owners = array("I")
-        for place, text in enumerate(texts):
-            owners.extend([place] * len(text))
-        return "".join(texts), [0, *accumulate(map(len, texts))], owners
+    def _texts(self) -> TextIndex:
+        return TextIndex([f"{coin.name}{_BETWEEN}{coin.symbol}".casefold() for coin in self.coins])
 
     def get(self, slug: str) -> StoredCoin | None:
         return self._by_slug.get(slug)
@@ -84,26 +98,16 @@ class CoinBook:
         page = [self.coins[place] for place in found[start : start + limit]]
         return CoinSlice(page, more=len(found) > start + limit, total=len(found))
 
-    def _search(self, query: CoinQuery, last: int) -> list[int]:
+    def _search(self, query: CoinQuery, last: int) -> Sequence[int]:
+        """Return the places of the coins of a query among the first `last`."""
         coins, tracked = self.coins, query.tracked
-        found = range(last) if query.q is None else self._mentioning(query.q, last)
+        found: Sequence[int] = range(last)
+        if query.q is not None:
+            found = [] if _BETWEEN in query.q else self._texts.search(query.q)
+            found = found[: bisect_left(found, last)]
         if tracked is None:
-            return list(found)
+            return found
         return [place for place in found if coins[place].tracked is tracked]
-
-    def _mentioning(self, q: str, last: int) -> list[int]:
-        """Go from hit to hit, and from a hit to the next coin: most coins are skipped."""
-        if _BETWEEN in q:
-            return []
-        text, starts, owners = self._text
-        found: list[int] = []
-        find, end = text.find, starts[last]
-        hit = find(q, 0, end)
-        while hit >= 0:
-            place = owners[hit]
-            found.append(place)
-            hit = find(q, starts[place + 1], end)
-        return found
 
 
 _AFTER_ANY_ID = "\U0010ffff"
@@ -133,7 +137,7 @@ class KeyRun:
         return len(self._head) + self._last - self._first
 
     def __iter__(self) -> Iterator[DateKey]:
-        return chain(self._head, islice(self._keys, self._first, self._last))
+        return chain(self._head, self._keys[self._first : self._last])
 
     def after(self, key: DateKey | None, limit: int) -> list[DateKey]:
         """Return at most `limit` keys strictly after `key`."""

@@ -17,9 +17,8 @@ from itertools import islice
 from typing import TypeVar
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.types import Scope
 
 from catalog.contract import constants, errors, records
 from catalog.contract.errors import InvalidCursor
@@ -43,9 +42,9 @@ from catalog.server.docs_page import docs_html
 from catalog.server.exchange import (
     VARY,
     Exchange,
+    Handler,
     JsonAnswer,
     client_has,
-    get_exchange,
     json_answer,
     page_answer,
     tagged_answer,
@@ -141,16 +140,14 @@ class ExportRoute:
         self._store = store
         self._rows = _EncodedRows()
 
-    def route(self) -> Route:
-        return Route(constants.EXPORT_PATH, self.get_export, name="export")
+    def handlers(self) -> dict[str, Handler]:
+        return {constants.EXPORT_PATH: self.get_export}
 
-    async def get_export(self, request: Request) -> Response:
-        exchange = get_exchange(request.scope)
+    async def get_export(self, scope: Scope, exchange: Exchange) -> Response:
         exchange.route = "export"
         if not exchange.plan.export:
             raise errors.PlanRequired(f"The export needs the plan {ELITE.name.title()} or above")
-        query_string: bytes = request.scope["query_string"]
-        requested = read_export_request(query_string.decode("utf-8", "replace"))
+        requested = read_export_request(_query(scope))
         query = export_query(requested, exchange.plan, exchange.now)
         taken_at = snapshot_at(exchange.now, exchange.plan)
         headers = {
@@ -160,10 +157,10 @@ class ExportRoute:
             "Vary": VARY,
             "Content-Disposition": f'attachment; filename="events-{taken_at.date()}.csv"',
         }
-        if client_has(request.scope, headers["ETag"]):
+        if client_has(scope, headers["ETag"]):
             return Response(status_code=304, headers=headers)
         view = self._store.at(taken_at)
-        if request.method == "HEAD":
+        if scope["method"] == "HEAD":
             return Response(media_type="text/csv", headers=headers)
         chunks = self._chunks(view, view.iter_events(query), exchange.plan)
         return StreamingResponse(chunks, media_type="text/csv", headers=headers)
@@ -228,8 +225,8 @@ def _etag(identity: str, taken_at: datetime, query: EventQuery, plan: Plan) -> s
 Row = TypeVar("Row")
 
 
-def _query(request: Request) -> str:
-    query: bytes = request.scope["query_string"]
+def _query(scope: Scope) -> str:
+    query: bytes = scope["query_string"]
     return query.decode("utf-8", "replace")
 
 
@@ -246,23 +243,24 @@ class CatalogRoutes:
         self._usage = usage
         self._rows = ViewRows()
 
-    def routes(self) -> list[Route]:
-        return [
-            Route(constants.EVENTS_PATH, self.list_events),
-            Route(constants.CANCELLATIONS_PATH, self.list_cancellations),
-            Route(constants.EVENTS_PATH + "/{id}", self.get_event),
-            Route(constants.COINS_PATH, self.list_coins),
-            Route(constants.COINS_PATH + "/{slug}", self.get_coin),
-            Route(constants.CATEGORIES_PATH, self.list_categories),
-            Route(constants.USAGE_PATH, self.get_usage),
-            Route(constants.OPENAPI_PATH, get_openapi),
-            Route("/docs", get_docs),
-            Route("/", to_docs),
-        ]
+    def handlers(self) -> dict[str, Handler]:
+        """Return the handlers by path; a name in braces stands for the last part of the path."""
+        return {
+            constants.EVENTS_PATH: self.list_events,
+            constants.CANCELLATIONS_PATH: self.list_cancellations,
+            constants.EVENTS_PATH + "/{id}": self.get_event,
+            constants.COINS_PATH: self.list_coins,
+            constants.COINS_PATH + "/{slug}": self.get_coin,
+            constants.CATEGORIES_PATH: self.list_categories,
+            constants.USAGE_PATH: self.get_usage,
+            constants.OPENAPI_PATH: get_openapi,
+            "/docs": get_docs,
+            "/": to_docs,
+        }
 
-    async def list_coins(self, request: Request) -> JsonAnswer:
-        exchange, view = self._open_view(request, "coins")
-        requested = read_coins_request(_query(request))
+    async def list_coins(self, scope: Scope, exchange: Exchange) -> JsonAnswer:
+        view = self._open_view(exchange, "coins")
+        requested = read_coins_request(_query(scope))
         filters = (requested.q, requested.tracked)
         after: CoinKey | None = None
         if requested.cursor is not None:
@@ -278,21 +276,21 @@ class CatalogRoutes:
         made, upcoming = self._rows.of(view), upcoming_window(exchange.plan, exchange.now)
         rows = made.coins(found.coins, exchange.plan, upcoming)
         meta = PaginationMeta(total=found.total, limit=requested.limit, cursor=cursor)
-        return page_answer(request.scope, rows, meta, max_age_s=constants.LIST_MAX_AGE_S)
+        return page_answer(scope, rows, meta, max_age_s=constants.LIST_MAX_AGE_S)
 
-    async def get_coin(self, request: Request) -> JsonAnswer:
-        exchange, view = self._open_view(request, "coin")
-        coin = view.coin(request.path_params["slug"])
+    async def get_coin(self, scope: Scope, exchange: Exchange) -> JsonAnswer:
+        view = self._open_view(exchange, "coin")
+        coin = view.coin(exchange.name)
         if coin is None:
             raise errors.NotFound("No coin has this slug")
         require_coverage(coin, exchange.plan)
         upcoming = upcoming_window(exchange.plan, exchange.now)
         (row,) = self._rows.of(view).coins((coin,), exchange.plan, upcoming)
-        return tagged_answer(request.scope, row, max_age_s=constants.LIST_MAX_AGE_S)
+        return tagged_answer(scope, row, max_age_s=constants.LIST_MAX_AGE_S)
 
-    async def list_events(self, request: Request) -> JsonAnswer:
-        exchange, view = self._open_view(request, "events")
-        requested = read_events_request(_query(request))
+    async def list_events(self, scope: Scope, exchange: Exchange) -> JsonAnswer:
+        view = self._open_view(exchange, "events")
+        requested = read_events_request(_query(scope))
         query = event_query(requested, exchange.plan, exchange.now)
         by_impact = requested.sort_by == "impact_desc"
         filters = (
@@ -314,11 +312,11 @@ class CatalogRoutes:
             cursor = self._cursors.seal("events", filters, key)
         rows = self._rows.of(view).events(found.events, exchange.plan)
         meta = PaginationMeta(total=found.total, limit=requested.limit, cursor=cursor)
-        return page_answer(request.scope, rows, meta, max_age_s=constants.LIST_MAX_AGE_S)
+        return page_answer(scope, rows, meta, max_age_s=constants.LIST_MAX_AGE_S)
 
-    async def get_event(self, request: Request) -> JsonAnswer:
-        exchange, view = self._open_view(request, "event")
-        event_id: str = request.path_params["id"]
+    async def get_event(self, scope: Scope, exchange: Exchange) -> JsonAnswer:
+        view = self._open_view(exchange, "event")
+        event_id = exchange.name
         event = view.event(event_id)
         if event is None:
             cancelled_at = view.cancelled_at(event_id)
@@ -329,11 +327,11 @@ class CatalogRoutes:
         if not event_visible(event, exchange.plan, view, exchange.now):
             raise errors.NotFound("No event has this id")
         (row,) = self._rows.of(view).events((event,), exchange.plan)
-        return tagged_answer(request.scope, row, max_age_s=constants.LIST_MAX_AGE_S)
+        return tagged_answer(scope, row, max_age_s=constants.LIST_MAX_AGE_S)
 
-    async def list_cancellations(self, request: Request) -> JsonAnswer:
-        exchange, view = self._open_view(request, "cancellations")
-        requested = read_cancellations_request(_query(request))
+    async def list_cancellations(self, scope: Scope, exchange: Exchange) -> JsonAnswer:
+        view = self._open_view(exchange, "cancellations")
+        requested = read_cancellations_request(_query(scope))
         since = requested.since
         if since is None:
             since = exchange.now - timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
@@ -352,41 +350,38 @@ class CatalogRoutes:
             Cancellation(id=entry.id, cancelled_at=entry.cancelled_at) for entry in found.entries
         )
         page = _page(rows, total=found.total, limit=requested.limit, cursor=cursor)
-        return json_answer(request.scope, page, max_age_s=constants.LIST_MAX_AGE_S)
+        return json_answer(scope, page, max_age_s=constants.LIST_MAX_AGE_S)
 
-    async def list_categories(self, request: Request) -> JsonAnswer:
-        _, view = self._open_view(request, "categories")
+    async def list_categories(self, scope: Scope, exchange: Exchange) -> JsonAnswer:
+        view = self._open_view(exchange, "categories")
         rows = tuple(Category(id=found.id, name=found.name) for found in view.categories())
         page = _page(rows, total=len(rows), limit=max(1, len(rows)), cursor=None)
-        return json_answer(request.scope, page, max_age_s=constants.CATEGORIES_MAX_AGE_S)
+        return json_answer(scope, page, max_age_s=constants.CATEGORIES_MAX_AGE_S)
 
-    async def get_usage(self, request: Request) -> JsonAnswer:
-        exchange = get_exchange(request.scope)
+    async def get_usage(self, scope: Scope, exchange: Exchange) -> JsonAnswer:
         exchange.route = "usage"
         if exchange.grant is None:
             raise errors.Forbidden()
         record = self._usage.read_out(exchange.grant, exchange.now)
-        return json_answer(request.scope, record, max_age_s=None)
+        return json_answer(scope, record, max_age_s=None)
 
-    def _open_view(self, request: Request, route: str) -> tuple[Exchange, CatalogView]:
-        exchange = get_exchange(request.scope)
+    def _open_view(self, exchange: Exchange, route: str) -> CatalogView:
         exchange.route = route
-        lag = timedelta(seconds=exchange.plan.freshness_s)
-        return exchange, self._store.at(exchange.now - lag)
+        return self._store.at(exchange.now - timedelta(seconds=exchange.plan.freshness_s))
 
 
-async def to_docs(request: Request) -> Response:
-    get_exchange(request.scope).route = "root"
+async def to_docs(scope: Scope, exchange: Exchange) -> Response:
+    exchange.route = "root"
     return RedirectResponse("/docs", status_code=307)
 
 
-async def get_openapi(request: Request) -> Response:
-    get_exchange(request.scope).route = "openapi"
+async def get_openapi(scope: Scope, exchange: Exchange) -> Response:
+    exchange.route = "openapi"
     return Response(openapi_json(), media_type="application/json")
 
 
-async def get_docs(request: Request) -> Response:
-    get_exchange(request.scope).route = "docs"
+async def get_docs(scope: Scope, exchange: Exchange) -> Response:
+    exchange.route = "docs"
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
     return Response(
         docs_html(), media_type="text/html", headers={"Content-Security-Policy": policy}
