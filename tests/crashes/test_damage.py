@@ -50,7 +50,8 @@ class TestCheckpoint:
         return prepared.copy(request.param, tmp_path / "home")
 
     @pytest.mark.parametrize(("part", "harm"), [
-        ("events.parquet", cut), pytest.param("state.json", nothing_left, marks=LONG),
+        ("seen.parquet", cut), pytest.param("content.parquet", cut, marks=LONG),
+        pytest.param("state.json", nothing_left, marks=LONG),
         pytest.param("coins.parquet", other_bytes, marks=LONG),
     ])  # fmt: skip
     def test_a_damaged_file_is_rebuilt(
@@ -82,7 +83,7 @@ class TestCheckpoint:
         self, prepared: Prepared, tmp_path: Path
     ) -> None:
         home = prepared.copy("append", tmp_path / "home")
-        for path in home.lake.path("checkpoints").glob("*/events.parquet"):
+        for path in home.lake.path("checkpoints").glob("*/seen.parquet"):
             other = path.with_suffix(".other")
             duckdb.sql(
                 f"COPY (SELECT * EXCLUDE (row_md5) FROM '{path}') TO '{other}' (FORMAT parquet)"

@@ -36,7 +36,7 @@ from warehouse.normalise.staging import BatchCounts, UnchangedRecords
 EXAMPLES, EXAMPLES_AT_LENGTH = 4, 400
 FILES = {
     "versions": "event_changes/*/changes.parquet",
-    "states": "checkpoints/*/events.parquet",
+    "seen": "checkpoints/*/seen.parquet",
     "rejects": "rejects/*/*.parquet",
 }
 

@@ -5,7 +5,7 @@ lake/event_changes/observed_date=YYYY-MM-DD/changes.parquet
 lake/event_absences/observed_date=YYYY-MM-DD/absences.parquet
 lake/coin_snapshots/observed_date=YYYY-MM-DD/coins.parquet
 lake/rejects/observed_date=YYYY-MM-DD/{batch id}.parquet
-lake/checkpoints/YYYY-MM-DD-{fold id}/{events,coins,…}.parquet, state.json
+lake/checkpoints/YYYY-MM-DD-{fold id}/{seen,content,coins,…}.parquet, state.json
 lake/events/event_month=YYYY-MM/events.parquet
 lake/events/_sha256.json, _rewriting.json
 """

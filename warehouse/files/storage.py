@@ -158,6 +158,15 @@ class Storage:
         return sorted(name for name in found if not name.startswith(_UNFINISHED))
 
 
+def link_file(source: Path, target: Path) -> None:
+    """Give a finished file another name, or copy it where the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+        sync(target)
+
+
 def sync(path: Path) -> None:
     """Wait until a file, or the entries of a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -1,11 +1,15 @@
 """One day of history: its observations are folded, its files written, the day's file last.
 
-    lake/checkpoints/YYYY-MM-DD-{fold id}/{events,coins,…}.parquet, state.json
+    lake/checkpoints/YYYY-MM-DD-{fold id}/{seen,content,coins,…}.parquet, state.json
 
 The day's file names the files that were written before it, and a later merge rewrites those that
 no file names; so a crash at any point leaves the old day or the new one. A checkpoint is the whole
 state after a day, so that a merge need not start from the first day. Its fold id identifies the
 folded batches, so a checkpoint belongs to one history only.
+
+The content of events is large and seldom changes. Successive checkpoints share one file of it, by a
+hard link, and each has a second file with the content that changed since. The shared file is
+written again when the second one has a fifth of the events.
 """
 
 import hashlib
@@ -14,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 import msgspec
@@ -23,19 +27,28 @@ from warehouse.errors import DamagedBatch, LakeDamaged
 from warehouse.files import lake_paths
 from warehouse.files.documents import find_damage, hash_file
 from warehouse.files.lake_paths import absences_name, changes_name, coins_name, rejects_name
-from warehouse.files.storage import Storage, sync
+from warehouse.files.storage import Storage, link_file, sync
 from warehouse.history.change_log import NORMALISER, ChangeLog, DayFile, Head
-from warehouse.history.fold import CancellationSpan, Fold, WatchedSpan, WatchedSpans
+from warehouse.history.fold import (
+    CancellationSpan,
+    ContentFile,
+    Fold,
+    WatchedSpan,
+    WatchedSpans,
+)
 from warehouse.history.observations import FoldKey, Outcome, first_key, order_observations
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
 from warehouse.normalise.csv_lists import ListSeparators
 from warehouse.phases import Step, report_phase
+from warehouse.publish.lake_files import name_state_files
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal
 
 _SQL = Statements(__package__, GROUPS)
 
+CHANGED_SHARE: Final = 0.2
+"""Share of the events; if the content of more changed, a checkpoint writes a new content file."""
 _TABLES = {
     "coins": "coins_state",
     "categories": "categories_state",
@@ -71,14 +84,6 @@ class Checkpoints:
     def has(self, name: str) -> bool:
         return self._lake.exists(lake_paths.checkpoint_state(name))
 
-    def files(self, name: str) -> list[str]:
-        """Return the names in the lake of the files of a checkpoint."""
-        tables = [lake_paths.checkpoint_table(name, table) for table in ("events", *_TABLES)]
-        return [*tables, lake_paths.checkpoint_state(name)]
-
-    def path(self, name: str) -> Path:
-        return self._lake.path(lake_paths.checkpoint_folder(name))
-
     def save(self, fold: Fold, day: date, fold_id: str) -> tuple[str, dict[str, str]]:
         """Write the state; return the checkpoint's name, and the sha256 of its files by name.
 
@@ -87,7 +92,8 @@ class Checkpoints:
         name = make_name(day, fold_id)
         rows: dict[str, int] = {}
         with self._lake.staged_folder(lake_paths.checkpoint_folder(name)) as folder:
-            rows["events"] = _write(fold.connection, _SQL["list_state_events"], folder / "events")
+            rows["events"] = _write(fold.connection, _SQL["save_seen"], folder / "seen")
+            kept = _save_content(fold, folder, rows["events"])
             for table, source in _TABLES.items():
                 query = _SQL[f"save_{source}"]
                 rows[table] = _write(fold.connection, query, folder / table)
@@ -101,9 +107,12 @@ class Checkpoints:
             (folder / lake_paths.CHECKPOINT_STATE).write_bytes(msgspec.json.encode(state))
             sync(folder / lake_paths.CHECKPOINT_STATE)
             hashes = {
-                f"{lake_paths.checkpoint_folder(name)}/{path.name}": hash_file(path)
+                f"{lake_paths.checkpoint_folder(name)}/{path.name}": kept.get(path.name)
+                or hash_file(path)
                 for path in sorted(folder.iterdir())
             }
+        content = lake_paths.checkpoint_table(name, "content")
+        fold.content_file = ContentFile(self._lake.path(content), hashes[content])
         return name, hashes
 
     def load(self, name: str, fold: Fold, fold_id: str, files: Mapping[str, str]) -> None:
@@ -112,15 +121,14 @@ class Checkpoints:
         Raises:
             LakeDamaged: it is missing, can't be read, or belongs to another history.
         """
-        folder = self.path(name)
-        for file in self.files(name):
+        tables = name_state_files(name, files)
+        state_file = lake_paths.checkpoint_state(name)
+        for file in {*tables.values(), state_file}:
             if (why := find_damage(self._lake, file, files)) is not None:
                 raise LakeDamaged(f"the checkpoint {name} can't be read: {why}")
         try:
-            state = msgspec.json.decode(
-                (folder / lake_paths.CHECKPOINT_STATE).read_bytes(), type=State
-            )
-            self._load_tables(folder, fold.connection)
+            state = msgspec.json.decode(self._lake.read(state_file), type=State)
+            self._load_tables(tables, fold.connection)
         except duckdb.OutOfMemoryException:
             raise
         except (OSError, ValueError, duckdb.Error) as error:
@@ -134,6 +142,8 @@ class Checkpoints:
         fold.watched = WatchedSpans(state.watch)
         fold.cancellations_seen = state.cancellations_seen
         fold.separators = state.separators
+        content = tables["content"]
+        fold.content_file = ContentFile(self._lake.path(content), files.get(content))
         fold.write_watched()
 
     def prune(self, keep: set[str]) -> None:
@@ -142,13 +152,34 @@ class Checkpoints:
             if name not in keep:
                 self._lake.remove_folder(lake_paths.checkpoint_folder(name))
 
-    def _load_tables(self, folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
-        events = {"file": literal(folder / "events.parquet")}
-        connection.execute(_SQL["load_current"], events)
-        connection.execute(_SQL["load_seen"], events)
+    def _load_tables(self, names: Mapping[str, str], connection: duckdb.DuckDBPyConnection) -> None:
+        files = {table: {"file": literal(self._lake.path(name))} for table, name in names.items()}
+        connection.execute(_SQL["load_seen"], files["seen"])
+        if names["content_changes"] != names["content"]:
+            connection.execute(_SQL["load_content_changes"], files["content_changes"])
+        connection.execute(_SQL["find_content_file"], files["content"])
+        connection.execute(_SQL["view_content"])
         for table, target in _TABLES.items():
-            file = {"file": literal(folder / f"{table}.parquet")}
-            connection.execute(_SQL[f"load_{target}"], file)
+            connection.execute(_SQL[f"load_{target}"], files[table])
+
+
+def _save_content(fold: Fold, folder: Path, events: int) -> dict[str, str]:
+    """Write the content that changed since the content file, or a new content file.
+
+    Returns the known hashes of the written files.
+    """
+    connection, file, known = fold.connection, fold.content_file, dict[str, str]()
+    ((changed,),) = connection.execute(_SQL["count_content_changes"]).fetchall()
+    if file is None or changed > CHANGED_SHARE * events:
+        _write(connection, _SQL["save_content"], folder / "content")
+        connection.execute(_SQL["note_saved"])
+    else:
+        target = folder / "content.parquet"
+        link_file(file.path, target)
+        if file.sha256 is not None:
+            known[target.name] = file.sha256
+    _write(connection, _SQL["save_content_changes"], folder / "content_changes")
+    return known
 
 
 def _write(connection: duckdb.DuckDBPyConnection, query: str, target: Path) -> int:

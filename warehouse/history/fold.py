@@ -10,7 +10,8 @@ first sighting is a revelation. Bounds are inclusive, aware UTC.
 
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import msgspec
@@ -115,6 +116,13 @@ def _after(upper: datetime) -> datetime:
     return END_OF_TIME if upper >= END_OF_TIME else upper + INSTANT_STEP
 
 
+class ContentFile(NamedTuple):
+    """A file of a checkpoint with the content of events, as it was when the file was written."""
+
+    path: Path
+    sha256: str | None
+
+
 class Fold:
     """The state, and the log of versions since it was last emptied."""
 
@@ -124,6 +132,7 @@ class Fold:
         self.cancellations_seen: tuple[CancellationSpan, ...] = ()
         self.separators = ListSeparators()
         """How the lists of exports are joined, as learnt from those that were folded."""
+        self.content_file: ContentFile | None = None
         self.failed: dict[str, str] = {}
         """Batches that can't be folded, with the reason: they are quarantined unread."""
         self.reset()
@@ -133,6 +142,7 @@ class Fold:
         self.watched = WatchedSpans()
         self.cancellations_seen = ()
         self.separators = ListSeparators()
+        self.content_file = None
         self._unchanged = UnchangedRecords(self.connection)
         for name in ("create_state", "define_macros"):
             self.connection.execute(_SQL[name])
@@ -294,6 +304,7 @@ class Fold:
         withdrawn = self._rows("count_withdrawn")[0][0]
         if withdrawn:
             stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
+            self._run("find_withdrawn")
             self._run("log_withdrawn", **times, **stamp)
             self._run("take_withdrawn_content", observed_at=manifest.observed_at)
             self._run("take_withdrawn_seen", content_at=manifest.content_at)

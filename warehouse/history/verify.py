@@ -46,9 +46,10 @@ from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import MARKER, MARKERS
 from warehouse.publish.block_hashes import NOTE, PublishedHashes
+from warehouse.publish.lake_files import name_state_files
 from warehouse.publish.spare_file import spare_path
 from warehouse.schema.columns import GROUPS
-from warehouse.schema.tables import TABLES
+from warehouse.schema.tables import EVENTS, TABLES
 from warehouse.sql import Statements, literal
 
 _SQL = Statements(__package__, GROUPS)
@@ -402,15 +403,16 @@ def _check_tables(
     changes = [literal(day.path) for day in days]
     names = (lake_paths.absences_name(day.day) for day in days)
     absences = [literal(lake.path(name)) for name in names if lake.exists(name)]
-    checkpoint = days[-1].head.checkpoint or "-"
-    events = lake.path(lake_paths.checkpoint_table(checkpoint, "events"))
+    state = name_state_files(days[-1].head.checkpoint or "-", days[-1].head.files)
+    of_events = {table: lake.path(state[table]) for table in EVENTS.inputs}
+    events = {table: literal(path) for table, path in of_events.items() if path.is_file()}
     for table, name, source, files in (
         ("event_versions", "compare_versions", "the change log", {"files": changes}),
         ("event_claims", "compare_claims", "the change log", {"files": changes}),
         ("event_absences", "compare_absences", "the lake", {"files": absences}),
-        ("events", "compare_events", "the checkpoint", {"file": literal(events)}),
+        ("events", "compare_events", "the checkpoint", events),
     ):
-        if files.get("files") or (name == "compare_events" and events.is_file()):
+        if files.get("files") or len(files) == len(of_events):
             yield _compare(connection, f"{table} matches {source}", _SQL[name], files)
     yield _check_months(home, connection, is_behind=is_behind)
 

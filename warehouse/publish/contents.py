@@ -197,7 +197,7 @@ def fill_query(table: Table, values: Values) -> str:
 
 
 def prepare_unknown_fields(staged: StagedFile, inputs: Inputs) -> None:
-    files = [*inputs.changes, inputs.state["events"]]
+    files = [*inputs.changes, inputs.state["seen"]]
     staged.run(_SQL["find_unknown_fields"], {"files": files, "names": list(NAMES)})
 
 

@@ -9,7 +9,7 @@ rewritten if an event in it differs from the published one. During the write a m
 months: after a crash the next publication rewrites them too, whatever the comparison finds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
@@ -27,8 +27,10 @@ from warehouse.publish.published_file import StagedFile
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal
 
-STATE = ("events", "coins", "categories", "cancellations", "labels")
-"""The files of a checkpoint that are read; also the parameters they are bound to."""
+_EVENTS: Final = ("seen", "content", "content_changes")
+"""When and how events were seen; the content file; the content that differs from that file."""
+STATE: Final = (*_EVENTS, "coins", "categories", "cancellations", "labels")
+"""The tables of a checkpoint; also the parameters that their files are bound to."""
 _SQL = Statements(__package__, GROUPS)
 SORTED_ABOVE: Final = 8
 """With more months than this, sorting all events once is cheaper than one scan per month."""
@@ -118,16 +120,26 @@ def _state(lake: Storage, newest: LakeDay) -> dict[str, str]:
             "after it is not known. The published warehouse is kept; run `almanac replay`."
         )
     files = newest.meta["files"]
-    return {
-        name: _checked_file(lake, lake_paths.checkpoint_table(checkpoint, name), files)
-        for name in STATE
-    }
+    names = name_state_files(checkpoint, files)
+    paths = {name: _checked_file(lake, name, files) for name in {*names.values()}}
+    return {table: paths[name] for table, name in names.items()}
 
 
 def _state_hashes(newest: LakeDay) -> dict[str, str]:
     recorded = newest.meta["files"]
-    names = {name: lake_paths.checkpoint_table(newest.meta["checkpoint"], name) for name in STATE}
-    return {name: recorded[file] for name, file in names.items() if file in recorded}
+    names = name_state_files(newest.meta["checkpoint"], recorded)
+    return {table: recorded[name] for table, name in names.items() if name in recorded}
+
+
+def name_state_files(checkpoint: str, recorded: Collection[str]) -> dict[str, str]:
+    """Return the file of each table of a checkpoint, from the names that its day recorded.
+
+    A home of 0.1 has the whole state of events in one file, which serves as each of the three.
+    """
+    names = {table: lake_paths.checkpoint_table(checkpoint, table) for table in STATE}
+    if names["seen"] not in recorded:
+        names |= dict.fromkeys(_EVENTS, lake_paths.checkpoint_table(checkpoint, "events"))
+    return names
 
 
 def _checked_file(lake: Storage, name: str, files: Mapping[str, str]) -> str:

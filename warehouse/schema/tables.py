@@ -93,7 +93,7 @@ EVENTS: Final = Table(
         *(EVENT_ID, *CONTENT, *DATING, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CHANGED_AT),
         *(CONTENT_AT, VERSION, *UNKNOWN),
     ),
-    inputs=("events",),
+    inputs=("seen", "content", "content_changes"),
     delta="state",
     # Every pull that shows the event changes these. Lists can't be updated in place, so a change of
     # content replaces the row.

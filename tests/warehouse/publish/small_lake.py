@@ -157,8 +157,12 @@ class SmallLake:
 
     def _write_state(self, connection: duckdb.DuckDBPyConnection, state: _State, name: str) -> None:
         at = observation_time(FIRST_DAY)
+        events = list(state.events.values())
         tables: dict[str, list[Row]] = {
-            "events": list(state.events.values()),
+            "seen": events,
+            # In the content file half of the events have another content, and some are lacking.
+            "content": [*events[::4], *({**row, "title": "as before"} for row in events[1::4])],
+            "content_changes": [row for place, row in enumerate(events) if place % 4],
             "coins": list(state.coins.values()),
             "categories": [
                 {"id": name, "name": "LISTING", "first_seen_at": at, "last_seen_at": at}

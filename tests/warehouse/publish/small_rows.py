@@ -1,17 +1,28 @@
 """The rows of a small lake: their Parquet schemas, and content generated from a seed."""
 
 import hashlib
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from warehouse.schema.columns import ALL, CONTENT, mask
+from warehouse.schema.columns import ALL, CONTENT, FIELDS, Column, mask
 
 CREATED = datetime(2025, 12, 1, tzinfo=UTC)
 FIRST_DATE = datetime(2026, 5, 1, tzinfo=UTC)
 Row = dict[str, Any]
 
-_CONTENT = ", ".join(
-    (*(f"{column.name} {column.type}" for column in CONTENT), "known BIGINT", "extra VARCHAR")
+UNCOMPARED = [column for column in FIELDS if column.change is None]
+COMPARED = [column for column in CONTENT if column not in UNCOMPARED]
+
+
+def _columns(columns: Iterable[Column]) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in columns)
+
+
+_CONTENT = f"{_columns(CONTENT)}, known BIGINT, extra VARCHAR"
+_SEEN = (
+    "last_seen_at TIMESTAMPTZ, missing_since TIMESTAMPTZ, content_at TIMESTAMPTZ, "
+    "content_md5 VARCHAR"
 )
 SHAPES = {
     "changes": (
@@ -23,6 +34,12 @@ SHAPES = {
         f"event_id VARCHAR, {_CONTENT}, first_seen_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, "
         "missing_since TIMESTAMPTZ, changed_at TIMESTAMPTZ, content_at TIMESTAMPTZ, "
         "version INTEGER, content_md5 VARCHAR"
+    ),
+    "seen": f"event_id VARCHAR, known BIGINT, {_columns(UNCOMPARED)}, extra VARCHAR, {_SEEN}",
+    **dict.fromkeys(
+        ("content", "content_changes"),
+        f"event_id VARCHAR, {_columns(COMPARED)}, first_seen_at TIMESTAMPTZ, "
+        "changed_at TIMESTAMPTZ, version INTEGER",
     ),
     "coins": (
         "slug VARCHAR, symbol VARCHAR, name VARCHAR, rank INTEGER, tracked BOOLEAN, "

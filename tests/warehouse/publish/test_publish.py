@@ -206,7 +206,7 @@ def test_a_wrong_publication_is_refused_and_the_old_file_is_kept(
     before = renewed.warehouse.read_bytes()
     renewed.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
     newest = renewed.chain[-1]
-    name = f"checkpoints/{newest.meta['checkpoint']}/events.parquet"
+    name = f"checkpoints/{newest.meta['checkpoint']}/content_changes.parquet"
     state = renewed.storage.path(name)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -223,7 +223,7 @@ def test_a_wrong_publication_is_refused_and_the_old_file_is_kept(
 def test_a_lake_that_lacks_a_file_is_refused_and_the_old_file_is_kept(renewed: SmallLake) -> None:
     before = renewed.warehouse.read_bytes()
     renewed.set_plans([*PLANS, Plan((Op(2, "change", 3),))])
-    renewed.storage.remove(f"checkpoints/{renewed.chain[-1].meta['checkpoint']}/events.parquet")
+    renewed.storage.remove(f"checkpoints/{renewed.chain[-1].meta['checkpoint']}/content.parquet")
     with pytest.raises(WarehouseError, match="is not in the lake"):
         renewed.publish()
     assert renewed.warehouse.read_bytes() == before

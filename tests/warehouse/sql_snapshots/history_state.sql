@@ -1,13 +1,14 @@
 -- name: create_state
-CREATE OR REPLACE TABLE event_current (
+CREATE OR REPLACE TABLE event_content (
     event_id VARCHAR,
     slug VARCHAR, title VARCHAR, description VARCHAR, displayed_date VARCHAR, date TIMESTAMPTZ,
     date_end TIMESTAMPTZ, date_type VARCHAR, is_estimated BOOLEAN, categories VARCHAR[],
     coins VARCHAR[], impact DOUBLE, impact_band VARCHAR, impact_summary VARCHAR,
     source_url VARCHAR, snapshot_url VARCHAR, created_at TIMESTAMPTZ,
     status VARCHAR, cancelled_at TIMESTAMPTZ,
-    first_seen_at TIMESTAMPTZ, changed_at TIMESTAMPTZ, version INTEGER
+    first_seen_at TIMESTAMPTZ, changed_at TIMESTAMPTZ, version INTEGER, is_saved BOOLEAN
 );
+CREATE OR REPLACE VIEW event_current AS FROM event_content;
 CREATE OR REPLACE TABLE event_seen (
     event_id VARCHAR, known BIGINT,
     last_verified_at TIMESTAMPTZ, updated_at TIMESTAMPTZ,

@@ -22,7 +22,7 @@ LEFT JOIN created AS n ON n.event_id = w.event_id;
 -- name: find_differences
 CREATE OR REPLACE TEMP TABLE changed_events AS
 SELECT
-    w.event_id, w.observed_at, w.content_at, w.shown, c.version + 1 AS version,
+    w.event_id, w.observed_at, w.content_at, w.shown, c.first_seen_at, c.version + 1 AS version,
     if(has(w.shown, 1), w.slug, c.slug) AS slug,
     if(has(w.shown, 2), w.title, c.title) AS title,
     if(has(w.shown, 4), w.description, c.description) AS description,
@@ -174,7 +174,8 @@ JOIN event_current AS c ON c.event_id = w.event_id
 WHERE event_seen.event_id = w.event_id;
 
 -- name: take_new_content
-UPDATE event_current SET
+MERGE INTO event_content AS c USING new_versions AS v ON c.event_id = v.event_id
+WHEN MATCHED THEN UPDATE SET
     slug = v.slug,
     title = v.title,
     description = v.description,
@@ -191,12 +192,15 @@ UPDATE event_current SET
     source_url = v.source_url,
     snapshot_url = v.snapshot_url,
     created_at = v.created_at,
-    status = v.status,
-    cancelled_at = v.cancelled_at,
-    version = v.version,
-    changed_at = v.observed_at
-FROM new_versions AS v
-WHERE event_current.event_id = v.event_id;
+    status = v.status, cancelled_at = v.cancelled_at, changed_at = v.observed_at,
+    version = v.version, is_saved = false
+WHEN NOT MATCHED THEN INSERT VALUES (
+    v.event_id,
+    v.slug, v.title, v.description, v.displayed_date, v.date, v.date_end, v.date_type,
+    v.is_estimated, v.categories, v.coins, v.impact, v.impact_band, v.impact_summary, v.source_url,
+    v.snapshot_url, v.created_at,
+    v.status, v.cancelled_at, v.first_seen_at, v.observed_at, v.version, false
+);
 
 -- name: log_first_versions
 INSERT INTO day_versions
@@ -212,12 +216,12 @@ SELECT
 FROM first_versions;
 
 -- name: take_first_content
-INSERT INTO event_current
+INSERT INTO event_content
 SELECT
     event_id,
     slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
     coins, impact, impact_band, impact_summary, source_url, snapshot_url, created_at,
-    status, cancelled_at, observed_at, observed_at, 1
+    status, cancelled_at, observed_at, observed_at, 1, false
 FROM first_versions;
 
 -- name: take_first_seen

@@ -8,13 +8,23 @@ SELECT
     c.extra::JSON AS extra
 FROM (
     SELECT
-        event_id,
-        slug, title, description, displayed_date, date, date_end, date_type, is_estimated,
-        categories, coins, impact, impact_band, impact_summary, source_url, snapshot_url,
-        last_verified_at, created_at, updated_at, status, cancelled_at,
-        _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
-        first_seen_at, last_seen_at, missing_since, changed_at, content_at, version, known, extra
-    FROM read_parquet($events, hive_partitioning = false)
+        s.event_id,
+        c.slug, c.title, c.description, c.displayed_date, c.date, c.date_end, c.date_type,
+        c.is_estimated, c.categories, c.coins, c.impact, c.impact_band, c.impact_summary,
+        c.source_url, c.snapshot_url, s.last_verified_at, c.created_at, s.updated_at, c.status,
+        c.cancelled_at,
+        _almanac.date_precision(c.date, c.date_type, c.is_estimated) AS date_precision,
+        c.first_seen_at, s.last_seen_at, s.missing_since, c.changed_at, s.content_at, c.version,
+        s.known, s.extra
+    FROM read_parquet($seen, hive_partitioning = false) AS s
+    JOIN (
+        SELECT * FROM read_parquet($content_changes, hive_partitioning = false)
+        UNION ALL BY NAME
+        SELECT f.*
+        FROM read_parquet($content, hive_partitioning = false) AS f
+        ANTI JOIN read_parquet($content_changes, hive_partitioning = false) AS n
+            ON n.event_id = f.event_id
+    ) AS c ON c.event_id = s.event_id
 ) AS c
 JOIN unknown_fields AS u ON u.known = c.known
 

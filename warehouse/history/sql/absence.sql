@@ -4,7 +4,7 @@
 --     count_rejected_of_anyone             nor does one with rejected rows of unknown events
 --     find_absent                          lists and exports
 --     touch_still_withdrawn → find_not_found   a single event's own address
---     log_absent → mark_missing → count_withdrawn → log_withdrawn
+--     log_absent → mark_missing → count_withdrawn → find_withdrawn → log_withdrawn
 --     → take_withdrawn_content, take_withdrawn_seen
 --
 -- Aliases: w rows of the observation (`seen`), c content in the state (`event_current`), s when and
@@ -104,6 +104,16 @@ WHERE event_seen.event_id = a.event_id;
 -- How many absent events are withdrawn. Grain: one row.
 SELECT count(*) FROM absent WHERE is_proven;
 
+-- name: find_withdrawn
+-- The content of withdrawn events before the withdrawal. Grain: event.
+CREATE OR REPLACE TEMP TABLE withdrawn AS
+SELECT
+    event_id,
+    {each compared: @name},
+    first_seen_at, version
+FROM event_current
+WHERE event_id IN (SELECT event_id FROM absent WHERE is_proven);
+
 -- name: log_withdrawn
 -- Versions of withdrawn events. Grain: event, version. Once per observation.
 INSERT INTO day_versions
@@ -112,18 +122,20 @@ SELECT
     $batch_id, $feed, $plan, $content_at,
     {each fields: @state.@name},
     'withdrawn', NULL, s.known, s.extra
-FROM absent AS a
-JOIN event_current AS c USING (event_id)
-JOIN event_seen AS s USING (event_id)
-WHERE a.is_proven;
+FROM withdrawn AS c
+JOIN event_seen AS s USING (event_id);
 
 -- name: take_withdrawn_content
--- Apply the withdrawals to the state. Grain: event. Once per observation.
-UPDATE event_current SET
-    status = 'withdrawn', cancelled_at = NULL, version = event_current.version + 1,
-    changed_at = $observed_at
-FROM absent AS a
-WHERE event_current.event_id = a.event_id AND a.is_proven;
+-- Apply the withdrawals to the state. Grain: event. Run twice: the same.
+MERGE INTO event_content AS c USING withdrawn AS w ON c.event_id = w.event_id
+WHEN MATCHED THEN UPDATE SET
+    status = 'withdrawn', cancelled_at = NULL, changed_at = $observed_at, version = w.version + 1,
+    is_saved = false
+WHEN NOT MATCHED THEN INSERT VALUES (
+    w.event_id,
+    {each compared: w.@name},
+    'withdrawn', NULL, w.first_seen_at, $observed_at, w.version + 1, false
+);
 
 -- name: take_withdrawn_seen
 -- Apply the withdrawals to the state. Grain: event. Run twice: the same.

@@ -1,19 +1,34 @@
 -- A checkpoint: writes the state of a fold after a day to files, and loads it into an empty state.
 --
---     list_state_events, save_… → write_checkpoint_file         load_…
+--     (if much changed: save_content → note_saved) → save_content_changes, save_… → write_checkpoint_file
+--     load_… → find_content_file → view_content
 --
--- Aliases: c content in the state (`event_current`), s when and how an event was seen (`event_seen`).
+-- Content is wide and seldom changes. The content file is kept from checkpoint to checkpoint, and
+-- each checkpoint writes only the content that differs from it.
 
--- name: list_state_events
--- The whole state of events, as a checkpoint stores it. Grain: event.
+-- name: save_seen
+-- When and how each event was seen. Grain: event.
+SELECT * FROM event_seen;
+
+-- name: count_content_changes
+-- How many events have content that is not in the content file. Grain: one row.
+SELECT count(*) FROM event_content WHERE NOT is_saved;
+
+-- name: save_content
+-- The content of all events. Grain: event.
 SELECT
-    c.event_id,
-    {each fields: @state.@name},
-    c.status, c.cancelled_at, s.known, s.extra, c.first_seen_at, s.last_seen_at,
-    s.missing_since, c.changed_at, s.content_at, s.shown_at, s.accepted_at, c.version, s.absent_at,
-    s.absent_export_at, s.absent_export_content_at, s.content_md5, s.row_md5
-FROM event_current AS c
-JOIN event_seen AS s USING (event_id);
+    event_id,
+    {each compared: @name},
+    status, cancelled_at, first_seen_at, changed_at, version
+FROM event_current;
+
+-- name: note_saved
+-- Record that the content file has all content. Run twice: the same.
+UPDATE event_content SET is_saved = true;
+
+-- name: save_content_changes
+-- The content that is not in the content file. Grain: event.
+SELECT * EXCLUDE (is_saved) FROM event_content WHERE NOT is_saved;
 
 -- name: save_cancellations_waiting
 -- The rows a checkpoint keeps, in a fixed order. Grain: event_id.
@@ -37,14 +52,27 @@ SELECT * FROM categories_state ORDER BY id;
 -- Placeholders: query.
 COPY ({query}) TO $file (FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2);
 
--- name: load_current
--- Load the content of a checkpoint's events into an empty state. Grain: event.
-INSERT INTO event_current BY NAME
+-- name: find_content_file
+-- Name the content file for view_content.
+SET VARIABLE content_file = $file;
+
+-- name: view_content
+-- The content of all events: in memory what differs from the content file or was loaded, the rest in
+-- the file. A statement reads the columns that it uses. Grain: event.
+CREATE OR REPLACE VIEW event_current AS
+SELECT * EXCLUDE (is_saved) FROM event_content
+UNION ALL
 SELECT
-    event_id,
-    {each compared: @name},
-    status, cancelled_at, first_seen_at, changed_at, version
-FROM read_parquet($file, hive_partitioning = false);
+    f.event_id,
+    {each compared: f.@name},
+    f.status, f.cancelled_at, f.first_seen_at, f.changed_at, f.version
+FROM read_parquet(getvariable('content_file'), hive_partitioning = false) AS f
+ANTI JOIN event_content AS c ON c.event_id = f.event_id;
+
+-- name: load_content_changes
+-- Load the content that the content file lacks into an empty state. Grain: event.
+INSERT INTO event_content BY NAME
+SELECT *, false AS is_saved FROM read_parquet($file, hive_partitioning = false);
 
 -- name: load_seen
 -- Load when a checkpoint's events were seen into an empty state. Grain: event.

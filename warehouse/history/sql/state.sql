@@ -5,18 +5,20 @@
 
 -- name: create_state
 -- The state of a fold. Grain: one row per event, coin, category or cancellation.
--- `event_current` has the content that versions record; `event_seen` changes with every
--- observation. Its `shown_at` is the content time of the last row of the event, and `accepted_at` when
+-- `event_content` has the content that versions record, `event_seen` what every observation changes.
+-- `is_saved`: the content is also in the newest content file. `event_current` is the content of all events.
+-- In `event_seen`, `shown_at` is the content time of the last row of the event, and `accepted_at` when
 -- that was observed; `content_at` is later if an absence proved a withdrawal since. Of a missing event,
 -- `absent_at` is the newest content time of its absences; `absent_export_at` and
 -- `absent_export_content_at` are those of the first export that counts for a withdrawal.
 -- Run twice: empty.
-CREATE OR REPLACE TABLE event_current (
+CREATE OR REPLACE TABLE event_content (
     event_id VARCHAR,
     {each compared: @name @type},
     status VARCHAR, cancelled_at TIMESTAMPTZ,
-    first_seen_at TIMESTAMPTZ, changed_at TIMESTAMPTZ, version INTEGER
+    first_seen_at TIMESTAMPTZ, changed_at TIMESTAMPTZ, version INTEGER, is_saved BOOLEAN
 );
+CREATE OR REPLACE VIEW event_current AS FROM event_content;
 CREATE OR REPLACE TABLE event_seen (
     event_id VARCHAR, known BIGINT,
     {each uncompared: @name @type},

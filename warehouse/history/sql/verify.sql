@@ -79,11 +79,19 @@ SELECT
 WITH
     lake AS (
         SELECT
-            event_id,
-            {each content: @name},
-            extra::VARCHAR AS extra,
-            first_seen_at, last_seen_at, missing_since, changed_at, content_at, version
-        FROM read_parquet($file, hive_partitioning = false)
+            s.event_id,
+            {each content: @state.@name},
+            s.extra,
+            c.first_seen_at, s.last_seen_at, s.missing_since, c.changed_at, s.content_at, c.version
+        FROM read_parquet($seen, hive_partitioning = false) AS s
+        JOIN (
+            SELECT * FROM read_parquet($content_changes, hive_partitioning = false)
+            UNION ALL BY NAME
+            SELECT f.*
+            FROM read_parquet($content, hive_partitioning = false) AS f
+            ANTI JOIN read_parquet($content_changes, hive_partitioning = false) AS n
+                ON n.event_id = f.event_id
+        ) AS c ON c.event_id = s.event_id
     ),
     published AS (
         SELECT

@@ -53,7 +53,7 @@ LEFT JOIN created AS n ON n.event_id = w.event_id;
 -- the score unknown.
 CREATE OR REPLACE TEMP TABLE changed_events AS
 SELECT
-    w.event_id, w.observed_at, w.content_at, w.shown, c.version + 1 AS version,
+    w.event_id, w.observed_at, w.content_at, w.shown, c.first_seen_at, c.version + 1 AS version,
     {each fields before impact:
         if(has(w.shown, @bit), w.@name, @state.@name) AS @name},
     CASE
@@ -198,15 +198,17 @@ JOIN event_current AS c ON c.event_id = w.event_id
 WHERE event_seen.event_id = w.event_id;
 
 -- name: take_new_content
--- Apply the content of new versions to the state. Grain: event. Once per observation.
-UPDATE event_current SET
+-- Apply the content of new versions to the state. Grain: event. Run twice: the same.
+MERGE INTO event_content AS c USING new_versions AS v ON c.event_id = v.event_id
+WHEN MATCHED THEN UPDATE SET
     {each compared: @name = v.@name},
-    status = v.status,
-    cancelled_at = v.cancelled_at,
-    version = v.version,
-    changed_at = v.observed_at
-FROM new_versions AS v
-WHERE event_current.event_id = v.event_id;
+    status = v.status, cancelled_at = v.cancelled_at, changed_at = v.observed_at,
+    version = v.version, is_saved = false
+WHEN NOT MATCHED THEN INSERT VALUES (
+    v.event_id,
+    {each compared: v.@name},
+    v.status, v.cancelled_at, v.first_seen_at, v.observed_at, v.version, false
+);
 
 -- name: count_change_kinds
 -- How many new versions have each kind, and `versions` of them in all. Grain: kind.
@@ -240,11 +242,11 @@ GROUP BY kind;
 
 -- name: take_first_content
 -- Add new events to the state. Grain: event. Once per observation.
-INSERT INTO event_current
+INSERT INTO event_content
 SELECT
     event_id,
     {each compared: @name},
-    status, cancelled_at, observed_at, observed_at, 1
+    status, cancelled_at, observed_at, observed_at, 1, false
 FROM first_versions;
 
 -- name: take_first_seen

@@ -64,7 +64,7 @@ FROM read_parquet($cancellations, hive_partitioning = false)
 
 -- name: select_events
 -- Grain: one row per event, from the newest checkpoint.
--- Parameters: $events, its file. Run twice: the same rows.
+-- Parameters: $seen, $content and $content_changes, its files. Run twice: the same rows.
 SELECT
     c.* EXCLUDE (extra, known),
     _almanac.earliest(date, date_precision, is_estimated) AS earliest,
@@ -74,11 +74,20 @@ SELECT
     c.extra::JSON AS extra
 FROM (
     SELECT
-        event_id,
-        {each content: @name},
-        _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
-        first_seen_at, last_seen_at, missing_since, changed_at, content_at, version, known, extra
-    FROM read_parquet($events, hive_partitioning = false)
+        s.event_id,
+        {each content: @state.@name},
+        _almanac.date_precision(c.date, c.date_type, c.is_estimated) AS date_precision,
+        c.first_seen_at, s.last_seen_at, s.missing_since, c.changed_at, s.content_at, c.version,
+        s.known, s.extra
+    FROM read_parquet($seen, hive_partitioning = false) AS s
+    JOIN (
+        SELECT * FROM read_parquet($content_changes, hive_partitioning = false)
+        UNION ALL BY NAME
+        SELECT f.*
+        FROM read_parquet($content, hive_partitioning = false) AS f
+        ANTI JOIN read_parquet($content_changes, hive_partitioning = false) AS n
+            ON n.event_id = f.event_id
+    ) AS c ON c.event_id = s.event_id
 ) AS c
 JOIN unknown_fields AS u ON u.known = c.known
 
