@@ -31,7 +31,8 @@ from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing, import_export
-from warehouse.normalise.staging import BatchCounts, UnchangedRecords
+from warehouse.normalise.export_records import RecordScan, UnchangedRecords
+from warehouse.normalise.staging import BatchCounts
 
 EXAMPLES, EXAMPLES_AT_LENGTH = 4, 400
 FILES = {
@@ -171,19 +172,21 @@ def test_a_record_is_unchanged_until_another_content_of_its_event_is_accepted(
     delivery = replace(export(3), feed="deliveries", shown=((1, other),))
     with counted() as found:
         _merged([export(1), export(2), delivery, export(4), export(5)], tmp_path)
-    assert found == [("in the file", 3), ("in the file", 2), ("by the hash of the body", 3)]
+    by_hash = ("by the hash of the body", 3)
+    assert found == [by_hash, ("in the file", 2), by_hash]
 
 
 @contextmanager
 def counted() -> Iterator[list[tuple[str, int]]]:
     """Record the number of unchanged records of each export, and how they were found."""
     counts: list[tuple[str, int]] = []
-    find, same_body_as_before = UnchangedRecords.find, UnchangedRecords.same_body_as_before
+    use, same_body_as_before = UnchangedRecords.use, UnchangedRecords.same_body_as_before
 
-    def find_counting(self: UnchangedRecords, query: str, values: dict[str, Any]) -> int | None:
-        records = find(self, query, values)
-        counts.append(("in the file", self.count))
-        return records
+    def use_counting(self: UnchangedRecords, scan: RecordScan, absent: set[str]) -> bool:
+        is_used = use(self, scan, absent)
+        if is_used and self.count:
+            counts.append(("in the file", self.count))
+        return is_used
 
     def finding_body(self: UnchangedRecords, manifest: Manifest) -> BatchCounts | None:
         counted_rows = same_body_as_before(self, manifest)
@@ -192,7 +195,7 @@ def counted() -> Iterator[list[tuple[str, int]]]:
         return counted_rows
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(UnchangedRecords, "find", find_counting)
+        patch.setattr(UnchangedRecords, "use", use_counting)
         patch.setattr(UnchangedRecords, "same_body_as_before", finding_body)
         yield counts
 
@@ -200,7 +203,7 @@ def counted() -> Iterator[list[tuple[str, int]]]:
 def assert_unchanged_equals_reading(batches: Sequence[HandmadeBatch]) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         unchanged = _merged(batches, Path(folder) / "unchanged")
-        patch.setattr(UnchangedRecords, "may_find", lambda self: False)
+        patch.setattr(UnchangedRecords, "list_accepted", lambda self: set())
         patch.setattr(UnchangedRecords, "same_body_as_before", lambda self, manifest: None)
         read = _merged(batches, Path(folder) / "read")
         assert_same(unchanged, read, "with unchanged records, against reading all,")

@@ -30,8 +30,9 @@ from warehouse.history.observations import (
 from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Manifest
 from warehouse.landing.landing import Landing
 from warehouse.normalise.csv_lists import KnownLists, ListSeparators
+from warehouse.normalise.export_records import UnchangedRecords
 from warehouse.normalise.normalise import NormalisedBatch, normalise
-from warehouse.normalise.staging import UnchangedRecords, empty_events
+from warehouse.normalise.staging import empty_events
 from warehouse.schema.columns import BIT, GROUPS, plan_named
 from warehouse.sql import Statements, parse
 

@@ -8,6 +8,7 @@ in any order, and the number of rows is compared with the bytes. `sql/` decides 
 import csv
 import hashlib
 import io
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,12 +18,19 @@ from typing import Any, Final
 
 import duckdb
 
+from almanac.reading.temporary import own_folder
 from catalog.contract.records import EVENT_FIELDS
 from warehouse import bounds
 from warehouse.codecs import RecordCounter
 from warehouse.normalise.csv_lists import LIST_COLUMNS, ListColumn, ListForm
+from warehouse.normalise.export_records import (
+    RecordScan,
+    UnchangedRecords,
+    UnsplittableBody,
+    write_new_records,
+)
 from warehouse.normalise.rows import BadRow, EventRows, clean, fold_name, match_columns, shows
-from warehouse.normalise.staging import BatchCounts, EventTables, Sink, UnchangedRecords
+from warehouse.normalise.staging import BatchCounts, EventTables, Sink
 from warehouse.schema.columns import BIT, GROUPS, NAMES
 from warehouse.sql import Statements, literal
 
@@ -33,6 +41,9 @@ _CELL_CHARS: Final = 2_000
 _CELLS_MAX: Final = 100_000
 """So many different cells of a column are searched for its separator, none longer."""
 _OTHER_TEXTS: Final = ("observed_text", "content_text", "cancelled_text")
+
+Values = dict[str, Any]
+"""Parameters of a statement by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,42 +190,37 @@ class Reading:
     visible: int
 
     @property
-    def fingerprint(self) -> str:
+    def fingerprint(self) -> bytes:
         """A hash that two readings share only if they read the same record in the same way."""
         key = (self.columns.names, self.lists, self.visible)
-        return hashlib.sha256(repr(key).encode()).hexdigest()
+        return hashlib.sha256(repr(key).encode()).digest()[:16]
 
 
-def _rows(source: CsvSource, reading: Reading) -> tuple[str, dict[str, Any]]:
+def _file_query(source: CsvSource, names: Iterable[str]) -> tuple[str, Values]:
     """Return the end of a SELECT that reads a file with DuckDB, and its parameters."""
-    places = range(len(reading.columns.names))
-    values = {
+    values: Values = {
         "path": literal(source.path),
         "compression": source.compression,
-        "columns": {f"c{place}": "VARCHAR" for place in places},
-        "reading": reading.fingerprint,
+        "columns": dict.fromkeys(names, "VARCHAR"),
     }
-    text = _SQL["csv_rows"].replace("{file}", _SQL["csv_file"])
-    return text.replace("{cells}", ", ".join(f"chr(0), c{place}" for place in places)), values
+    return _SQL["csv_file"], values
 
 
-def _unchanged_query(source: CsvSource, reading: Reading) -> tuple[str, dict[str, Any]]:
-    """Return the statement that finds the unchanged records of a file, and its parameters."""
-    rows, values = _rows(source, reading)
-    columns = reading.columns
-    cells = (f"if(is_unchanged, NULL, c{n}) AS c{n}" for n in range(len(columns.names)))
-    text = _SQL["find_unchanged_rows"].replace("{rows}", rows)
-    text = text.replace("{id}", f"c{columns.places['event_id']}")
-    return text.replace("{cells}", ",\n    ".join(cells)), values
+def _cell_names(columns: Columns) -> list[str]:
+    return [f"c{place}" for place in range(len(columns.names))]
 
 
-def _insert_query(reading: Reading, rows: str, position: str) -> tuple[str, dict[str, Any]]:
+def _insert_query(reading: Reading, file: str, position: str, digest: str) -> tuple[str, Values]:
     """Return the statement that makes events from records, and its own parameters."""
     columns, lists, visible = reading.columns, reading.lists, reading.visible
-    values: dict[str, Any] = {
+    values: Values = {
         "shown": sum(BIT[name] for name in columns.places if name in BIT and shows(visible, name))
     }
-    lines = [f"{position} AS place", "row_md5", f"{_clean(columns, 'event_id')} AS event_id"]
+    lines = [
+        f"{position} AS place",
+        f"{digest} AS row_md5",
+        f"{_clean(columns, 'event_id')} AS event_id",
+    ]
     lines += [f"NULL::VARCHAR AS {name}" for name in _OTHER_TEXTS]
     for name in NAMES:
         place = columns.places.get(name) if shows(visible, name) else None
@@ -235,44 +241,84 @@ def _insert_query(reading: Reading, rows: str, position: str) -> tuple[str, dict
         "NULL::STRUCT(slug VARCHAR, symbol VARCHAR, name VARCHAR)[] AS coin_names",
         "'scheduled' AS status",
     ]
-    select = "SELECT\n" + ",\n".join(lines) + "\n" + rows
+    select = "SELECT\n" + ",\n".join(lines) + "\n" + file
     return _SQL["insert_events"].replace("{arrived_rows}", select), values
 
 
 def read_quickly(
     tables: EventTables, source: CsvSource, reading: Reading, unchanged: UnchangedRecords
 ) -> int | str:
-    """Read a file with DuckDB; return the number of rows, or why DuckDB refused it."""
+    """Read a file with DuckDB, without unchanged records if they can be told from the others.
+
+    Returns the number of records that arrived, or why DuckDB refused the file.
+    """
     try:
-        found = None
-        if "event_id" in reading.columns.places and unchanged.may_find():
-            found = unchanged.find(*_unchanged_query(source, reading))
-        if found is None:
-            rows, values = _rows(source, reading)
-            query, more = _insert_query(reading, rows, "NULL::BIGINT")
-        else:
-            query, more = _insert_query(reading, _SQL["new_rows"], "rowid")
-            values = {}
-        inserted: int = tables.connection.execute(
-            query, {**tables.values(), **values, **more}
-        ).fetchall()[0][0]
-        if found is not None:
-            _find_unread_places(tables.connection, source, reading)
+        arrived = _read_new(tables, source, reading, unchanged)
+        return _read_all(tables, source, reading, unchanged) if arrived is None else arrived
     except (duckdb.InterruptException, duckdb.OutOfMemoryException):
         raise
     except duckdb.Error as error:
         return str(error).strip().splitlines()[0][:120]
-    return inserted if found is None else found
 
 
-def _find_unread_places(
-    connection: duckdb.DuckDBPyConnection, source: CsvSource, reading: Reading
-) -> None:
-    """Find the positions of unreadable rows, by a second read if there are any."""
-    if connection.execute(_SQL["has_unread"]).fetchall()[0][0]:
-        rows, values = _rows(source, reading)
-        text = _SQL["find_unread_places"].replace("{rows}", rows)
-        connection.execute(text, values)
+def _read_new(
+    tables: EventTables, source: CsvSource, reading: Reading, unchanged: UnchangedRecords
+) -> int | None:
+    """Read the records that are not unchanged; return how many arrived.
+
+    None if the body can't be split into records, or DuckDB finds others in it.
+    """
+    # If an event has several records, the second attempt reads all of them.
+    for accepted in (unchanged.list_accepted(), set[str]()):
+        scan = _insert_new(tables, source, reading, accepted)
+        if scan is None:
+            return None
+        if unchanged.use(scan, accepted):
+            return scan.records
+        tables.empty()
+    return None
+
+
+def _insert_new(
+    tables: EventTables, source: CsvSource, reading: Reading, accepted: set[str]
+) -> RecordScan | None:
+    """Insert the records whose digest is not in `accepted`; remove the other digests from it."""
+    with tempfile.NamedTemporaryFile(suffix=".csv", dir=own_folder()) as file:
+        try:
+            scan = write_new_records(source.chunks(), reading.fingerprint, accepted, file)
+        except UnsplittableBody:
+            return None
+        if not scan.new:
+            return scan
+        file.flush()
+        written = CsvSource(Path(file.name), "none", source.chunks)
+        text, values = _file_query(written, ["place", "digest", *_cell_names(reading.columns)])
+        query, more = _insert_query(reading, text, "place::BIGINT", "digest")
+        try:
+            inserted = _insert(tables, query, values | more)
+        except (duckdb.InvalidInputException, duckdb.ConversionException):
+            return None
+    return scan if inserted == scan.new else None
+
+
+def _read_all(
+    tables: EventTables, source: CsvSource, reading: Reading, unchanged: UnchangedRecords
+) -> int | str:
+    """Read all records of the file itself; return their number, or why they can't be read."""
+    unchanged.forget()
+    tables.empty()
+    if any(b"\0" in chunk for chunk in source.chunks()):
+        return "it contains NUL"
+    text, values = _file_query(source, _cell_names(reading.columns))
+    query, more = _insert_query(reading, text, "NULL::BIGINT", "NULL::VARCHAR")
+    inserted = _insert(tables, query, values | more)
+    arrived = count_records(source)
+    return inserted if inserted == arrived else f"{inserted} rows read of {arrived}"
+
+
+def _insert(tables: EventTables, query: str, values: Values) -> int:
+    inserted: int = tables.connection.execute(query, tables.values() | values).fetchall()[0][0]
+    return inserted
 
 
 def read_tolerantly(
@@ -308,17 +354,25 @@ def read_tolerantly(
 
 
 def list_cells(
-    connection: duckdb.DuckDBPyConnection, source: CsvSource, columns: Columns
+    connection: duckdb.DuckDBPyConnection,
+    source: CsvSource,
+    columns: Columns,
+    names: Iterable[ListColumn],
 ) -> dict[ListColumn, set[str]]:
-    """Return the different cells of the columns with lists, with DuckDB if it can read the file."""
-    places = {name: columns.places[name] for name in LIST_COLUMNS if name in columns.places}
+    """Return the different cells of columns with lists, with DuckDB if it can read the file."""
+    places = {name: columns.places[name] for name in names if name in columns.places}
+    if not places:
+        return {}
+    cells = (f"if(length(c{n}) <= $chars, c{n}, NULL) AS {name}" for name, n in places.items())
+    file, values = _file_query(source, _cell_names(columns))
+    text = _SQL["keep_list_cells"].replace("{cells}", ", ".join(cells)).replace("{file}", file)
     found: dict[ListColumn, set[str]] = {}
     try:
-        for column, place in places.items():
-            rows, values = _rows(source, Reading(columns, ListForm(), 0))
-            text = _SQL["list_cells"].replace("{rows}", rows).replace("{cell}", f"c{place}")
-            cells = connection.execute(text, {**values, "chars": _CELL_CHARS, "most": _CELLS_MAX})
-            found[column] = {cell for (cell,) in cells.fetchall()}
+        connection.execute(text, {**values, "chars": _CELL_CHARS})
+        for column in places:
+            query = _SQL["list_cells"].replace("{cell}", column)
+            rows = connection.execute(query, {"most": _CELLS_MAX}).fetchall()
+            found[column] = {cell for (cell,) in rows}
     except (duckdb.InterruptException, duckdb.OutOfMemoryException):
         raise
     except duckdb.Error:
@@ -396,7 +450,7 @@ def _clean(columns: Columns, name: str) -> str:
     return "NULL::VARCHAR" if place is None else f"almanac_clean(c{place})"
 
 
-def _extra(columns: Columns, values: dict[str, Any]) -> str:
+def _extra(columns: Columns, values: Values) -> str:
     if not columns.extras:
         return "NULL::VARCHAR"
     pairs = []

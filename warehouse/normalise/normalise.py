@@ -14,7 +14,6 @@ outside a transaction: if one reader fails, another is used.
 import codecs
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -30,7 +29,6 @@ from warehouse import bounds
 from warehouse.codecs import (
     GZIP_MAGIC,
     HtmlBody,
-    QuickCounter,
     UnreadableBody,
     detect_kind,
     gunzip,
@@ -39,7 +37,14 @@ from warehouse.codecs import (
 from warehouse.errors import LandingError
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
-from warehouse.normalise.csv_lists import KnownLists, ListForm, ListSeparators, make_form, weigh
+from warehouse.normalise.csv_lists import (
+    LIST_COLUMNS,
+    KnownLists,
+    ListForm,
+    ListSeparators,
+    make_form,
+    weigh,
+)
 from warehouse.normalise.csv_reader import (
     Columns,
     CsvSource,
@@ -50,6 +55,7 @@ from warehouse.normalise.csv_reader import (
     read_quickly,
     read_tolerantly,
 )
+from warehouse.normalise.export_records import UnchangedRecords
 from warehouse.normalise.json_feeds import (
     read_cancellations,
     read_deliveries,
@@ -57,7 +63,7 @@ from warehouse.normalise.json_feeds import (
     read_look_ups,
 )
 from warehouse.normalise.rows import CoinRows, EventRows, category_row
-from warehouse.normalise.staging import BatchCounts, EventTables, Sink, UnchangedRecords
+from warehouse.normalise.staging import BatchCounts, EventTables, Sink
 from warehouse.schema.columns import BIT, GROUPS, plan_named, shown_by
 from warehouse.sql import Statements
 
@@ -157,14 +163,17 @@ class _CsvExport:
     def _read(self, columns: Columns) -> tuple[str | None, ListForm]:
         """Read the file; return why the quick reader failed, and how its lists are read.
 
-        If the rows leave a doubt, all cells of the file are weighed, and it is read again if they
-        say otherwise. A column that contradicts what was learnt is not read at all.
+        If the rows leave a doubt about a column, all of its cells are weighed, and the file is read
+        again if they say otherwise. A column that contradicts what was learnt is not read at all.
         """
         used = make_form(self.known)
         why = self._read_once(columns, used, self.rows)
-        if not self.trusted and not self.tables.has_doubtful_lists(self.known.learnt):
+        doubtful = self.tables.doubtful_lists(self.known.learnt)
+        if self.trusted:
+            doubtful = list(LIST_COLUMNS)
+        if not doubtful:
             return why, used
-        cells = list_cells(self.tables.connection, self.source, columns)
+        cells = list_cells(self.tables.connection, self.source, columns, doubtful)
         evidence = weigh(cells, self.known, trusted=self.trusted)
         self.counts.learnt = evidence.learnt
         self.counts.flagged = evidence.flag()
@@ -183,9 +192,12 @@ class _CsvExport:
         self.tables.empty()
         why: str | None = "lists as JSON arrays"
         if not lists.json:
-            why = self._read_quickly(Reading(columns, lists, rows.visible))
-            if why is None:
+            reading = Reading(columns, lists, rows.visible)
+            read = read_quickly(self.tables, self.source, reading, self.unchanged)
+            if isinstance(read, int):
+                counts.arrived = read
                 return None
+            why = read
             self.tables.empty()
         self.unchanged.forget()
         counts.arrived = 0
@@ -193,29 +205,6 @@ class _CsvExport:
             arrived = read_tolerantly(self.source, columns, rows, lists, sink, counts)
         counts.arrived = arrived
         return why
-
-    def _read_quickly(self, reading: Reading) -> str | None:
-        """Read with DuckDB and count the records in parallel; return why that failed, or None."""
-        counts = self.counts
-        with ThreadPoolExecutor(1) as pool:
-            counting = pool.submit(_count_quickly, self.source)
-            read = read_quickly(self.tables, self.source, reading, self.unchanged)
-            counter = counting.result()
-        if isinstance(read, str):
-            return read
-        if counter.has_nul:
-            return "it contains NUL"
-        counts.arrived = max(0, counter.records - 1)
-        if read != counts.arrived:
-            counts.arrived = count_records(self.source)
-        return None if read == counts.arrived else f"{read} rows read of {counts.arrived}"
-
-
-def _count_quickly(source: CsvSource) -> QuickCounter:
-    counter = QuickCounter()
-    for chunk in source.chunks():
-        counter.feed(chunk)
-    return counter
 
 
 def _head(chunks: Iterator[bytes]) -> bytes:

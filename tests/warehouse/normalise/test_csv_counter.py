@@ -6,7 +6,7 @@ import io
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from warehouse.codecs import QuickCounter, RecordCounter
+from warehouse.codecs import RecordCounter
 
 TEXTS = st.text(alphabet='ab,"\n\r;é', max_size=40)
 CELLS = st.text(alphabet='ab,"\n\r;é', max_size=8)
@@ -76,31 +76,3 @@ def test_a_missing_final_line_end_and_a_short_last_record_are_detected() -> None
 def test_an_empty_input_has_no_records() -> None:
     assert counted(b"", 1).records == 0
     assert counted(b"\xef\xbb\xbf", 1).records == 0
-
-
-@given(
-    rows=st.lists(st.lists(CELLS, min_size=2, max_size=4), min_size=1, max_size=8),
-    step=st.integers(1, 50),
-    all_quoted=st.booleans(),
-)
-def test_the_quick_count_of_records_that_csv_writes_is_exact(
-    rows: list[list[str]], step: int, all_quoted: bool
-) -> None:
-    text = io.StringIO(newline="")
-    csv.writer(text, quoting=csv.QUOTE_ALL if all_quoted else 0).writerows(rows)
-    data = text.getvalue().encode()
-    for body in (data, data.removesuffix(b"\r\n")):
-        quick = QuickCounter()
-        for at in range(0, len(body), step):
-            quick.feed(body[at : at + step])
-        assert quick.records == len(rows)
-        assert not quick.has_nul
-
-
-def test_the_quick_count_detects_nul_and_empty_input() -> None:
-    quick = QuickCounter()
-    assert quick.records == 0
-    quick.feed(b"")
-    quick.feed(b'a,"\0"\n')
-    assert quick.has_nul
-    assert quick.records == 1

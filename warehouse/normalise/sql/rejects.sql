@@ -1,6 +1,6 @@
 -- Rows that can't be read, with the reason and the raw text.
 --
---     create_rejected → reject_rows (read in Python) | has_unread → reject_unread (read in SQL)
+--     create_rejected → reject_rows (read in Python) | reject_unread (read in SQL)
 
 -- name: create_rejected
 -- Grain: one row per row that could not be read, at its place in the batch.
@@ -23,10 +23,6 @@ FROM (
         from_json($rows, '[{"position": "BIGINT", "reason": "VARCHAR", "raw": "VARCHAR"}]')
     ) AS parsed
 )
-
--- name: has_unread
--- Grain: one row: whether a row can't be read.
-SELECT bool_or(reason IS NOT NULL) FROM normalised
 
 -- name: reject_unread
 -- Grain: one row per row of `normalised` that can't be read, into `rejected`.

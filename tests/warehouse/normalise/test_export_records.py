@@ -1,0 +1,230 @@
+"""Records of an export that did not change are told from the others by their bytes."""
+
+import csv
+import gzip
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from catalog.contract.records import EVENT_FIELDS
+from tests.warehouse.normalise.catalog_bodies import BatchReader, csv_body, plain, plains
+from warehouse.codecs import RecordCounter
+from warehouse.normalise.export_records import (
+    UnchangedRecords,
+    UnsplittableBody,
+    split_records,
+)
+from warehouse.normalise.normalise import NormalisedBatch, normalise
+
+
+@pytest.fixture(scope="module")
+def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BatchReader]:
+    with duckdb.connect() as connection:
+        yield BatchReader(tmp_path_factory.mktemp("landing"), connection)
+
+
+@given(
+    rows=st.lists(st.lists(st.text('ab,"\n\r;é', max_size=8), min_size=2, max_size=4), max_size=8),
+    step=st.integers(1, 50),
+    end=st.sampled_from(["\n", "\r\n"]),
+    all_quoted=st.booleans(),
+    has_last_end=st.booleans(),
+)
+def test_records_that_csv_writes_are_split_wherever_the_chunks_are_cut(
+    rows: list[list[str]], step: int, end: str, all_quoted: bool, has_last_end: bool
+) -> None:
+    names = [str(number) for number in range(4)]
+    body = csv_body(
+        [
+            {name: cell.replace("\r", end) for name, cell in zip(names, row, strict=False)}
+            for row in rows
+        ],
+        columns=names,
+        end=end,
+        quoting=csv.QUOTE_ALL if all_quoted else csv.QUOTE_MINIMAL,
+    )
+    if not has_last_end:
+        body = body.removesuffix(end.encode())
+    chunks = (body[start : start + step] for start in range(0, len(body), step))
+    records = [record for some in split_records(chunks) for record in some]
+    counter = RecordCounter()
+    counter.feed(body)
+    counter.finish()
+    assert len(records) == counter.records == len(rows) + 1
+    assert b"".join(records) == body
+
+
+@pytest.mark.parametrize("body", [b"a\0b\n", b'a,"b\n'], ids=["NUL", "an open quote"])
+def test_a_body_that_can_not_be_split_is_refused(body: bytes) -> None:
+    with pytest.raises(UnsplittableBody):
+        list(split_records([body]))
+
+
+CELL = st.text('ab ,"\n;é', max_size=6)
+ROW = st.builds(
+    plain,
+    id=st.sampled_from(["e1", "e2", "e3", "e4", ""]),
+    title=st.sampled_from(["Launch", "Halving", ""]),
+    description=CELL,
+    date=st.sampled_from(["2026-10-08T00:00:00Z", "2026-10-08T00:00:00Z", "soon"]),
+    updatedAt=st.sampled_from(["2026-02-02T10:00:00Z", "2026-02-03T10:00:00Z"]),
+)
+ODD = st.sampled_from([b"", b"x,y", b'5" disk,', b"," * 18, b'e9,"open', b"caf\xe9" + b"," * 17])
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of a whole file."""
+
+    end: str
+    quoting: int
+    bom: bool
+    last_end: bool
+    packed: bool
+
+    def body(self, records: list[dict[str, str] | bytes]) -> bytes:
+        end = self.end.encode()
+        lines = [csv_body([], end=self.end).removesuffix(end)]
+        for record in records:
+            if isinstance(record, bytes):
+                lines.append(record)
+                continue
+            cells = {name: cell.replace("\n", self.end) for name, cell in record.items()}
+            whole = csv_body([cells], end=self.end, quoting=self.quoting)
+            lines.append(whole.removeprefix(lines[0] + end).removesuffix(end))
+            if self.quoting == csv.QUOTE_ALL:
+                header = csv_body([], end=self.end, quoting=self.quoting)
+                lines[-1] = whole.removeprefix(header).removesuffix(end)
+        body = (b"\xef\xbb\xbf" if self.bom else b"") + end.join(lines)
+        body += end if self.last_end else b""
+        return gzip.compress(body, mtime=0) if self.packed else body
+
+
+FORM = st.builds(
+    Form,
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    bom=st.booleans(),
+    last_end=st.booleans(),
+    packed=st.booleans(),
+)
+RECORDS = st.lists(st.one_of(ROW, ROW, ROW, ODD), max_size=6)
+PLAIN_FORM = Form("\r\n", csv.QUOTE_MINIMAL, bom=False, last_end=True, packed=False)
+
+
+@st.composite
+def two_exports(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """Draw an export, and one that has some of its records and others in any order."""
+    before = draw(st.lists(st.one_of(ROW, ROW, ROW, ROW, ROW, ODD), min_size=1, max_size=6))
+    kept = draw(st.lists(st.sampled_from(before), max_size=8))
+    after = draw(st.permutations([*kept, *draw(RECORDS)]))
+    form = draw(FORM)
+    other = draw(st.one_of(st.just(form), st.just(form), FORM))
+    return form.body(before), other.body(list(after))
+
+
+@dataclass(frozen=True)
+class Read:
+    counts: NormalisedBatch
+    rows: list[dict[str, Any]]
+    rejected: list[tuple[int, str, str]]
+    unchanged: list[str]
+
+
+def read_export(
+    batches: BatchReader, body: bytes, unchanged: UnchangedRecords | None = None
+) -> Read:
+    batches.manifest = batches.land("export", body)
+    counts = normalise(batches.connection, batches.landing, batches.manifest, unchanged)
+    ids = batches.connection.execute("SELECT event_id FROM unchanged ORDER BY 1").fetchall()
+    return Read(counts, batches.seen(), batches.rejected(), [event_id for (event_id,) in ids])
+
+
+def accept_rows(connection: duckdb.DuckDBPyConnection) -> None:
+    """Keep the digest of the newest row of each event, as the fold does."""
+    connection.execute(
+        """
+        CREATE OR REPLACE TABLE event_seen AS
+        SELECT event_id, row_md5 FROM seen
+        QUALIFY row_number() OVER (
+            PARTITION BY event_id ORDER BY updated_at DESC NULLS LAST, position DESC
+        ) = 1
+        """
+    )
+
+
+def check_same(batches: BatchReader, before: bytes, after: bytes) -> Read:
+    """Check that an export is read the same with unchanged records as without."""
+    whole = read_export(batches, after)
+    read_export(batches, before)
+    accept_rows(batches.connection)
+    quick = read_export(batches, after, UnchangedRecords(batches.connection))
+    ours = quick.counts
+    assert (ours.arrived, ours.good, ours.rejected, ours.duplicates, ours.quarantine) == (
+        whole.counts.arrived,
+        whole.counts.good,
+        whole.counts.rejected,
+        whole.counts.duplicates,
+        whole.counts.quarantine,
+    )
+    assert quick.rejected == whole.rejected
+    assert quick.rows == [row for row in whole.rows if row["event_id"] not in quick.unchanged]
+    assert len(quick.rows) + len(quick.unchanged) == len(whole.rows)
+    return quick
+
+
+@settings(max_examples=30, deadline=None)
+@given(bodies=two_exports())
+@example(bodies=(PLAIN_FORM.body([plain(), plain()]), PLAIN_FORM.body([plain(), plain()])))
+@example(bodies=(PLAIN_FORM.body([plain()]), PLAIN_FORM.body([plain(), plain(title="Other")])))
+@example(bodies=(PLAIN_FORM.body([plain()]), PLAIN_FORM.body([b'5" disk,', plain(), b'5" x,'])))
+def test_an_export_with_unchanged_records_is_read_as_without(
+    batches: BatchReader, bodies: tuple[bytes, bytes]
+) -> None:
+    check_same(batches, *bodies)
+
+
+@pytest.mark.long
+@settings(max_examples=300, deadline=None)
+@given(bodies=two_exports())
+def test_many_exports_with_unchanged_records_are_read_as_without(
+    batches: BatchReader, bodies: tuple[bytes, bytes]
+) -> None:
+    check_same(batches, *bodies)
+
+
+def test_records_with_line_breaks_are_unchanged(batches: BatchReader) -> None:
+    text = 'He said "now",\nthen\r\nleft'
+    rows = [row | {"description": text} for row in plains(30)]
+    before, after = csv_body(rows), csv_body([*rows[1:], rows[0] | {"title": "Moved"}])
+    assert len(check_same(batches, before, after).unchanged) == 29
+
+
+def test_an_unreadable_record_is_never_unchanged(batches: BatchReader) -> None:
+    body = csv_body([plain(), plain(id="e2", date="soon"), plain(id="")])
+    quick = check_same(batches, body, body)
+    assert quick.unchanged == ["e1"]
+    assert [position for position, _, _ in quick.rejected] == [1, 2]
+
+
+def test_digests_of_another_kind_match_no_record(batches: BatchReader) -> None:
+    body = csv_body(plains(30))
+    whole = read_export(batches, body)
+    accept_rows(batches.connection)
+    batches.connection.execute("UPDATE event_seen SET row_md5 = md5(event_id)")
+    unchanged = UnchangedRecords(batches.connection)
+    quick = read_export(batches, body, unchanged)
+    assert (quick.unchanged, quick.rows, quick.counts) == ([], whole.rows, whole.counts)
+
+
+def test_records_below_another_header_are_new(batches: BatchReader) -> None:
+    body = csv_body(plains(3))
+    swapped = body.replace(b"slug,title", b"title,slug", 1)
+    assert body != swapped
+    assert EVENT_FIELDS[1:3] == ("slug", "title")
+    assert check_same(batches, body, swapped).unchanged == []
