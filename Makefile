@@ -53,6 +53,7 @@ bench: tools
 	$(BIN)/python -m bench.warehouse.daily
 	$(BIN)/python -m bench.warehouse.replay
 	$(BIN)/python -m bench.warehouse.year_five
+	$(BIN)/python -m bench.warehouse.as_of
 	$(BIN)/python -m bench.warehouse.steps
 	$(BIN)/python -m bench.start
 

@@ -23,11 +23,15 @@ FROM (
     FROM duckdb_views()
     WHERE database_name = current_database() AND schema_name = 'main' AND NOT internal
     UNION ALL
+    -- A macro with several forms has the comment at one of them; the form with all parameters counts.
     SELECT
-        function_name || '(' || array_to_string(parameters, ', ') || ')', 'macro',
-        coalesce(comment, description)
+        function_name || '('
+            || array_to_string(arg_max(parameters, len(parameters)), ', ') || ')',
+        'macro',
+        max(coalesce(comment, description))
     FROM duckdb_functions()
     WHERE database_name = current_database() AND schema_name = 'main' AND NOT internal
+    GROUP BY function_name
 )
 ORDER BY list_position(['table', 'view', 'macro'], kind), name
 

@@ -28,7 +28,7 @@ from warehouse.sql import Statements
 _LEADING: Final = re.compile(r"\A(?:\s*--[^\n]*\n)*\s*")
 _COMMENT: Final = re.compile(r"--[^\n]*")
 _FETCHES: Final = frozenset(
-    {"fetchall", "fetchone", "fetchmany", "fetchnumpy", "arrow", "fetch_arrow_table", "df"}
+    {"fetchall", "fetchone", "fetchmany", "fetchnumpy", "arrow", "to_arrow_table", "df"}
 )
 _WORDS: Final = 7
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tests.warehouse.answers.handmade import PUBLISHED, Absence, Handmade, Known
 from warehouse.publish.contents import declare
-from warehouse.publish.published_file import StagedFile
+from warehouse.publish.published_file import StagedFile, open_making
 from warehouse.schema import ddl
 from warehouse.schema.tables import INTERNAL, TABLES
 from warehouse.schema.views import EVENT_CLAIMS
@@ -77,11 +77,13 @@ def _declared() -> bytes:
     """Return a file with all declarations and no rows: making them takes longer than filling it."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "declared.duckdb"
-        staged = StagedFile(path, USUAL_LIMITS)
+        staged = StagedFile(path, open_making(path, USUAL_LIMITS, warehouse=path))
         declare(staged)
         # The claims of a test do not follow from its versions.
         staged.run("DROP VIEW event_claims")
         staged.run(ddl.create(EVENT_CLAIMS))
+        for text in ddl.comments(EVENT_CLAIMS, "TABLE"):
+            staged.run(text)
         staged.commit()
         staged.close()
         return path.read_bytes()

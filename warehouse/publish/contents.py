@@ -36,7 +36,7 @@ from warehouse.schema.tables import (
     DeltaRule,
     Table,
 )
-from warehouse.schema.views import INTERNAL_MACROS, MACROS, VIEWS
+from warehouse.schema.views import AS_OF_MACROS, INTERNAL_MACROS, MACROS, VIEWS
 from warehouse.sql import MakingLimits, Statements
 
 _STAMPS: Final = frozenset({"last_seen_at", "content_at", "updated_at", "last_verified_at"})
@@ -166,6 +166,8 @@ def declare(staged: StagedFile) -> None:
         staged.run(ddl.create(table))
     for view in VIEWS:
         staged.run(ddl.create_view(view))
+    for name in AS_OF_MACROS:
+        staged.run(ddl.create_macro(name))
     for macro in MACROS:
         staged.run(ddl.create_macro(macro.name))
         staged.run(ddl.comment_macro(macro))

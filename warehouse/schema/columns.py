@@ -275,7 +275,7 @@ def _group(columns: Iterable[Column]) -> tuple[dict[str, str], ...]:
 
 GROUPS: Final[Groups] = {
     "content": _group(CONTENT),
-    "dating": tuple({"name": column.name} for column in DATING),
+    "dating": _group(DATING),
     "fields": _group(FIELDS),
     "compared": _group(field for field in FIELDS if field.change is not None),
     "uncompared": _group(field for field in FIELDS if field.change is None),

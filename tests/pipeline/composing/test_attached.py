@@ -43,5 +43,5 @@ def test_without_the_path_views_work_and_the_macro_says_what_it_did_not_find(fil
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{file}' AS almanac (READ_ONLY)")
         connection.execute("SELECT count(*) FROM almanac.reschedules").fetchall()
-        with pytest.raises(duckdb.CatalogException, match="event_versions"):
+        with pytest.raises(duckdb.CatalogException, match="versions_as_of"):
             connection.execute("FROM almanac.events_as_of('2026-05-21')")

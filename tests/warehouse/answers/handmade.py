@@ -23,7 +23,7 @@ from warehouse.schema.tables import (
     INTERNAL_SCHEMA,
     TABLES,
 )
-from warehouse.schema.views import EVENT_CLAIMS, INTERNAL_MACROS, MACROS, VIEWS
+from warehouse.schema.views import AS_OF_MACROS, EVENT_CLAIMS, INTERNAL_MACROS, MACROS, VIEWS
 
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati")
 
@@ -209,6 +209,6 @@ def _declared() -> duckdb.DuckDBPyConnection:
     for view in VIEWS:
         if view is not EVENT_CLAIMS:  # The claims of a test do not follow from its versions.
             connection.execute(ddl.create_view(view))
-    for macro in MACROS:
-        connection.execute(ddl.create_macro(macro.name))
+    for name in (*AS_OF_MACROS, *(macro.name for macro in MACROS)):
+        connection.execute(ddl.create_macro(name))
     return connection

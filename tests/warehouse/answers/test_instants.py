@@ -13,7 +13,7 @@ from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.queries import QueryRefused, connect, run_sql
 from warehouse.schema import ddl
 from warehouse.schema.tables import COINS
-from warehouse.schema.views import INTERNAL_MACROS, MACROS
+from warehouse.schema.views import EVENTS_AS_OF, INTERNAL_MACROS, MACROS
 
 # Seed n dates an event 20 n days after the first of May, at 00:00; seeds 0, 3 and 6 estimate it.
 PLANS = [
@@ -86,6 +86,26 @@ def test_an_instant_without_an_answer_is_an_error_whatever_the_caller_selects(
     column = {"coins_as_of": "coin", "coverage_at": "feed"}.get(macro, "event_id")
     with pytest.raises(QueryRefused, match=why):
         rows(limited, caller.format(f"{macro}({at})", column))
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        *(
+            f"{column.name} IS {state}"
+            for column in EVENTS_AS_OF.columns
+            for state in ("NULL", "NOT NULL")
+        ),
+        *("event_id = 'x'", "event_id IN ('x', 'y')", "status = 'scheduled'", "version = 900"),
+        *("impact > 5", "date > TIMESTAMPTZ '2020-01-01 00:00:00Z'", "list_contains(coins, 'x')"),
+    ],
+)
+def test_no_condition_of_the_caller_skips_the_check_of_events_as_of(
+    limited: duckdb.DuckDBPyConnection, condition: str
+) -> None:
+    for parameters in ("'2026-03-01'", "NULL", "'x'", "now(), basis := 'x'", "NULL, 'claimed'"):
+        with pytest.raises(QueryRefused, match=r"events_as_of: "):
+            rows(limited, f"SELECT count(*) FROM events_as_of({parameters}) WHERE {condition}")
 
 
 @pytest.mark.parametrize("macro", TAKE_AN_INSTANT)

@@ -42,7 +42,7 @@ def rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...
 
 
 COPIED = (
-    *("event_coins", "event_categories", "event_versions", "event_claims"),
+    *("event_coins", "event_categories", "event_versions"),
     *("coins", "coverage", "cancellations"),
 )
 

@@ -9,7 +9,7 @@ from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.queries import connect
 from warehouse.schema.columns import AS_OF, CONTENT, GROUPS, NAMES
 from warehouse.schema.tables import EVENT_VERSIONS, EVENTS, INTERNAL, TABLES, Table
-from warehouse.schema.views import INTERNAL_MACROS, MACROS, VIEWS
+from warehouse.schema.views import AS_OF_MACROS, INTERNAL_MACROS, MACROS, VIEWS
 from warehouse.sql import Statements
 
 
@@ -64,7 +64,7 @@ def test_every_published_object_is_declared(
         "WHERE database_name = current_database()"
     )
     macros = {".".join(names) for names in connection.sql(sql).fetchall()}
-    assert macros == {*(macro.qualified for macro in MACROS), *INTERNAL_MACROS}
+    assert macros == {*(macro.qualified for macro in MACROS), *INTERNAL_MACROS, *AS_OF_MACROS}
 
 
 def test_show_tables_lists_no_internal_table(connection: duckdb.DuckDBPyConnection) -> None:

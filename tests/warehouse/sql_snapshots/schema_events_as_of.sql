@@ -1,5 +1,5 @@
--- name: macro_events_as_of
-CREATE MACRO events_as_of(ts, basis := 'observed') AS TABLE
+-- name: macro_versions_as_of
+CREATE MACRO _almanac.versions_as_of(ts) AS TABLE
 SELECT
     v.event_id,
     v.slug, v.title, v.description, v.displayed_date, v.date, v.date_end, v.date_type,
@@ -8,51 +8,16 @@ SELECT
     v.date_precision, v.earliest, v.latest, v.displayed_date_full,
     v.first_seen_at,
     a.missing_since,
-    v.changed_at, v.version, v.unknown_fields, v.extra,
-    (
-        SELECT max(observed_at)
-        FROM batches
-        WHERE status = 'merged'
-            AND feed IN ('export', 'events', 'event', 'deliveries')
-            AND observed_at <= _almanac.instant(ts)
-    ) AS last_pull_at
+    v.known_from AS changed_at, v.version, v.unknown_fields, v.extra,
+    _almanac.last_pull_at(ts) AS last_pull_at
 FROM (
-    SELECT
-        event_id,
-        slug, title, description, displayed_date, date, date_end, date_type, is_estimated,
-        categories, coins, impact, impact_band, impact_summary, source_url, snapshot_url,
-        last_verified_at, created_at, updated_at, status, cancelled_at,
-        date_precision, earliest, latest, displayed_date_full,
-        first_seen_at,
-        known_from AS changed_at, version, unknown_fields, extra
+    SELECT *
     FROM event_versions
-    WHERE known_from <= _almanac.instant(ts)
-        AND known_to > _almanac.instant(ts)
+    WHERE known_from <= _almanac.instant(ts) AND known_to > _almanac.instant(ts)
     UNION ALL
-    SELECT
-        event_id,
-        slug, title, description, displayed_date, date, date_end, date_type, is_estimated,
-        categories, coins, impact, impact_band, impact_summary, source_url, snapshot_url,
-        last_verified_at, created_at, updated_at, status, cancelled_at,
-        date_precision, earliest, latest, displayed_date_full,
-        first_seen_at,
-        known_from, version, unknown_fields, extra
+    SELECT *
     FROM event_versions
-    WHERE known_from <= _almanac.instant(ts)
-        AND known_to IS NULL
-    UNION ALL
-    SELECT
-        event_id,
-        slug, title, description, displayed_date, date, date_end, date_type, is_estimated,
-        categories, coins, impact, impact_band, impact_summary, source_url, snapshot_url,
-        last_verified_at, created_at, updated_at, status, cancelled_at,
-        date_precision, earliest, latest, displayed_date_full,
-        first_seen_at,
-        known_from, version, unknown_fields, extra
-    FROM event_claims
-    WHERE known_from <= _almanac.instant(ts)
-        AND known_to > _almanac.instant(ts)
-        AND basis = 'claimed'
+    WHERE known_from <= _almanac.instant(ts) AND known_to IS NULL
 ) AS v
 LEFT JOIN (
     SELECT event_id, arg_max_null(missing_since, changed_at) AS missing_since
@@ -60,30 +25,81 @@ LEFT JOIN (
     WHERE changed_at <= _almanac.instant(ts)
     GROUP BY event_id
 ) AS a ON a.event_id = v.event_id
-UNION ALL
+
+-- name: macro_refusal_as_of
+CREATE MACRO _almanac.refusal_as_of(ts, basis) AS TABLE
 SELECT
-    event_id,
-    slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
-    coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
-    created_at, updated_at, status, cancelled_at,
-    date_precision, earliest, latest, displayed_date_full,
-    first_seen_at,
-    CASE WHEN checked.is_wrong THEN known_from END,
-    known_from, version, unknown_fields, extra,
-    CASE WHEN checked.is_wrong THEN known_from END
-FROM event_versions,
-    (
-        SELECT CASE WHEN basis IN ('observed', 'claimed')
-            THEN _almanac.refused(
-                'events_as_of', 'events', ts,
-                CASE basis WHEN 'observed' THEN first_at ELSE '-infinity' END, last_at,
-                '. Use basis := ''claimed'' for what the service says about earlier times'
-            )
-            ELSE error(
-                'events_as_of: basis is ' || coalesce('''' || basis || '''', 'NULL')
-                || '; expected ''observed'' or ''claimed'''
-            )
-        END AS is_wrong
-        FROM _almanac.first_look
-    ) AS checked
-WHERE checked.is_wrong
+    refusal AS event_id,
+    TRY_CAST(refusal AS VARCHAR) AS slug,
+    TRY_CAST(refusal AS VARCHAR) AS title,
+    TRY_CAST(refusal AS VARCHAR) AS description,
+    TRY_CAST(refusal AS VARCHAR) AS displayed_date,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS date,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS date_end,
+    TRY_CAST(refusal AS VARCHAR) AS date_type,
+    TRY_CAST(refusal AS BOOLEAN) AS is_estimated,
+    TRY_CAST(refusal AS VARCHAR[]) AS categories,
+    TRY_CAST(refusal AS VARCHAR[]) AS coins,
+    TRY_CAST(refusal AS DOUBLE) AS impact,
+    TRY_CAST(refusal AS VARCHAR) AS impact_band,
+    TRY_CAST(refusal AS VARCHAR) AS impact_summary,
+    TRY_CAST(refusal AS VARCHAR) AS source_url,
+    TRY_CAST(refusal AS VARCHAR) AS snapshot_url,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS last_verified_at,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS created_at,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS updated_at,
+    TRY_CAST(refusal AS VARCHAR) AS status,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS cancelled_at,
+    TRY_CAST(refusal AS VARCHAR) AS date_precision,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS earliest,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS latest,
+    TRY_CAST(refusal AS VARCHAR) AS displayed_date_full,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS first_seen_at,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS missing_since,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS changed_at,
+    TRY_CAST(refusal AS INTEGER) AS version,
+    TRY_CAST(refusal AS VARCHAR[]) AS unknown_fields,
+    TRY_CAST(refusal AS JSON) AS extra,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS last_pull_at
+FROM (
+    SELECT md5(CASE
+        WHEN (basis IN ('observed', 'claimed')) IS NOT TRUE THEN error(
+            'events_as_of: basis is ' || coalesce('''' || basis || '''', 'NULL')
+            || '; expected ''observed'' or ''claimed'''
+        )
+        WHEN _almanac.refused(
+            'events_as_of', 'events', ts,
+            CASE basis WHEN 'observed' THEN first_at ELSE '-infinity' END, last_at,
+            '. Use basis := ''claimed'' for what the service says about earlier times'
+        )
+            THEN ''
+    END) AS refusal
+    FROM _almanac.first_look
+)
+WHERE refusal IS NOT NULL
+
+-- name: macro_events_as_of
+CREATE MACRO events_as_of(ts) AS TABLE (
+    SELECT * FROM _almanac.versions_as_of(ts)
+    UNION ALL
+    SELECT * FROM _almanac.refusal_as_of(ts, 'observed')
+), (ts, basis) AS TABLE (
+    SELECT * FROM _almanac.versions_as_of(ts)
+    UNION ALL
+    SELECT
+        event_id,
+        slug, title, description, displayed_date, date, date_end, date_type, is_estimated,
+        categories, coins, impact, impact_band, impact_summary, source_url, snapshot_url,
+        last_verified_at, created_at, updated_at, status, cancelled_at,
+        date_precision, earliest, latest, displayed_date_full,
+        first_seen_at,
+        NULL,
+        known_from, version, unknown_fields, extra,
+        _almanac.last_pull_at(ts)
+    FROM event_claims
+    WHERE known_from <= _almanac.instant(ts)
+        AND known_to > _almanac.instant(ts)
+        AND basis = 'claimed'
+    UNION ALL
+    SELECT * FROM _almanac.refusal_as_of(ts, basis)
+)

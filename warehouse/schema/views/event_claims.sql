@@ -8,29 +8,29 @@
 -- Parameters: none. Run twice: the same rows.
 SELECT
     event_id,
-    {each fields before last_verified_at: if(has_content, @name, NULL) AS @name},
-    if(has_content AND last_verified_at <= start, last_verified_at, NULL) AS last_verified_at,
+    {each fields before last_verified_at: CASE WHEN has_content THEN @name END AS @name},
+    CASE WHEN has_content AND last_verified_at <= start THEN last_verified_at END AS last_verified_at,
     created_at,
-    {each fields after created_at: if(has_content, @name, NULL) AS @name},
-    if(cancelled_at <= start, 'cancelled', 'scheduled') AS status,
-    if(cancelled_at <= start, cancelled_at, NULL) AS cancelled_at,
-    {each dating: if(has_content, @name, NULL) AS @name},
+    {each fields after created_at: CASE WHEN has_content THEN @name END AS @name},
+    CASE WHEN cancelled_at <= start THEN 'cancelled' ELSE 'scheduled' END AS status,
+    CASE WHEN cancelled_at <= start THEN cancelled_at END AS cancelled_at,
+    {each dating: CASE WHEN has_content THEN @name END AS @name},
     CASE
         WHEN has_content AND (last_verified_at > start) IS NOT TRUE THEN unknown_fields
         ELSE list_filter(
             [{each fields: '@name'}],
             lambda field: list_contains(unknown_fields, field)
-                OR if(has_content, field = 'last_verified_at', field <> 'created_at')
+                OR CASE WHEN has_content THEN field = 'last_verified_at' ELSE field <> 'created_at' END
         )
     END AS unknown_fields,
-    if(has_content, extra, NULL) AS extra,
+    CASE WHEN has_content THEN extra END AS extra,
     NULL::TIMESTAMPTZ AS first_seen_at,
     (place - len(starts))::INTEGER AS version,
     start AS known_from,
     coalesce(starts[place + 1], observed_from) AS known_to,
     'claimed' AS known_basis,
     list_filter([
-        if(start = created_at, 'created', NULL), if(start = cancelled_at, 'cancelled', NULL)
+        CASE WHEN start = created_at THEN 'created' END, CASE WHEN start = cancelled_at THEN 'cancelled' END
     ], lambda kind: kind IS NOT NULL) AS change_kinds,
     []::VARCHAR[] AS changed_fields,
     batch_id, feed, plan,
@@ -45,12 +45,12 @@ FROM (
         FROM (
             SELECT
                 * EXCLUDE (known_from) REPLACE (
-                    if(status = 'cancelled', cancelled_at, NULL) AS cancelled_at
+                    CASE WHEN status = 'cancelled' THEN cancelled_at END AS cancelled_at
                 ),
                 known_from AS observed_from,
                 -- A creation more than a day after the observation is not believed.
                 list_sort(list_distinct(list_filter(
-                    [created_at, updated_at, if(status = 'cancelled', cancelled_at, NULL)],
+                    [created_at, updated_at, CASE WHEN status = 'cancelled' THEN cancelled_at END],
                     lambda instant: instant < known_from
                         AND (created_at IS NULL
                             OR created_at > known_from + INTERVAL 24 HOURS

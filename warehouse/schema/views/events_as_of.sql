@@ -1,58 +1,45 @@
--- name: macro_events_as_of
--- Grain: one row per event known at the instant `ts`, as it was known then.
--- Parameters: ts, an instant, or a date, timestamp or text, which are read as UTC where they name
--- no zone (macro_instant); basis, 'observed' or 'claimed' (which also takes event_claims).
+-- Events as they were known at an instant.
+--
+--     versions_as_of ─┐
+--     event_claims ───┼─▶ events_as_of
+--     refusal_as_of ──┘
+
+-- name: macro_last_pull_at
+-- Grain: a macro of one value, the last pull of events at or before the instant `ts`; NULL if there
+-- was none.
+-- Parameters: ts, as in events_as_of.
 -- Run twice: fails, since the macro is there; it is made once in a new file.
--- The versions: those that ended after ts; current ones; claimed ones. Each branch compares columns
--- with constants alone, so that a scan can skip row groups. What was missing then is joined to them
--- from the few changes of it. The check of the parameters returns no row; it is a branch of its own
--- beside the join without a constant, so that no filter of the caller can skip it.
-CREATE MACRO events_as_of(ts, basis := 'observed') AS TABLE
+CREATE MACRO _almanac.last_pull_at(ts) AS (
+    SELECT max(observed_at)
+    FROM batches
+    WHERE status = 'merged'
+        AND feed IN ('export', 'events', 'event', 'deliveries')
+        AND observed_at <= _almanac.instant(ts)
+)
+
+-- name: macro_versions_as_of
+-- Grain: one row per event observed by the instant `ts`, as it was known then.
+-- Parameters: ts, as in events_as_of.
+-- Run twice: fails, since the macro is there; it is made once in a new file.
+-- Ended and current versions are apart, and columns are compared with constants alone, so that a scan
+-- can skip row groups. What was missing then is joined from the few changes of it.
+CREATE MACRO _almanac.versions_as_of(ts) AS TABLE
 SELECT
     v.event_id,
     {each content: v.@name},
     {each dating: v.@name},
     v.first_seen_at,
     a.missing_since,
-    v.changed_at, v.version, v.unknown_fields, v.extra,
-    (
-        SELECT max(observed_at)
-        FROM batches
-        WHERE status = 'merged'
-            AND feed IN ('export', 'events', 'event', 'deliveries')
-            AND observed_at <= _almanac.instant(ts)
-    ) AS last_pull_at
+    v.known_from AS changed_at, v.version, v.unknown_fields, v.extra,
+    _almanac.last_pull_at(ts) AS last_pull_at
 FROM (
-    SELECT
-        event_id,
-        {each content: @name},
-        {each dating: @name},
-        first_seen_at,
-        known_from AS changed_at, version, unknown_fields, extra
+    SELECT *
     FROM event_versions
-    WHERE known_from <= _almanac.instant(ts)
-        AND known_to > _almanac.instant(ts)
+    WHERE known_from <= _almanac.instant(ts) AND known_to > _almanac.instant(ts)
     UNION ALL
-    SELECT
-        event_id,
-        {each content: @name},
-        {each dating: @name},
-        first_seen_at,
-        known_from, version, unknown_fields, extra
+    SELECT *
     FROM event_versions
-    WHERE known_from <= _almanac.instant(ts)
-        AND known_to IS NULL
-    UNION ALL
-    SELECT
-        event_id,
-        {each content: @name},
-        {each dating: @name},
-        first_seen_at,
-        known_from, version, unknown_fields, extra
-    FROM event_claims
-    WHERE known_from <= _almanac.instant(ts)
-        AND known_to > _almanac.instant(ts)
-        AND basis = 'claimed'
+    WHERE known_from <= _almanac.instant(ts) AND known_to IS NULL
 ) AS v
 LEFT JOIN (
     SELECT event_id, arg_max_null(missing_since, changed_at) AS missing_since
@@ -60,28 +47,67 @@ LEFT JOIN (
     WHERE changed_at <= _almanac.instant(ts)
     GROUP BY event_id
 ) AS a ON a.event_id = v.event_id
-UNION ALL
+
+-- name: macro_refusal_as_of
+-- Grain: no row; an error for parameters of events_as_of that have no answer.
+-- Parameters: ts and basis, as in events_as_of.
+-- Run twice: fails, since the macro is there; it is made once in a new file.
+-- Each column is made from the check, so that no filter of the caller can skip it. The planner knows
+-- the values of a CASE, but not those of a hash.
+CREATE MACRO _almanac.refusal_as_of(ts, basis) AS TABLE
 SELECT
-    event_id,
-    {each content: @name},
-    {each dating: @name},
-    first_seen_at,
-    CASE WHEN checked.is_wrong THEN known_from END,
-    known_from, version, unknown_fields, extra,
-    CASE WHEN checked.is_wrong THEN known_from END
-FROM event_versions,
-    (
-        SELECT CASE WHEN basis IN ('observed', 'claimed')
-            THEN _almanac.refused(
-                'events_as_of', 'events', ts,
-                CASE basis WHEN 'observed' THEN first_at ELSE '-infinity' END, last_at,
-                '. Use basis := ''claimed'' for what the service says about earlier times'
-            )
-            ELSE error(
-                'events_as_of: basis is ' || coalesce('''' || basis || '''', 'NULL')
-                || '; expected ''observed'' or ''claimed'''
-            )
-        END AS is_wrong
-        FROM _almanac.first_look
-    ) AS checked
-WHERE checked.is_wrong
+    refusal AS event_id,
+    {each content: TRY_CAST(refusal AS @type) AS @name},
+    {each dating: TRY_CAST(refusal AS @type) AS @name},
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS first_seen_at,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS missing_since,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS changed_at,
+    TRY_CAST(refusal AS INTEGER) AS version,
+    TRY_CAST(refusal AS VARCHAR[]) AS unknown_fields,
+    TRY_CAST(refusal AS JSON) AS extra,
+    TRY_CAST(refusal AS TIMESTAMPTZ) AS last_pull_at
+FROM (
+    SELECT md5(CASE
+        WHEN (basis IN ('observed', 'claimed')) IS NOT TRUE THEN error(
+            'events_as_of: basis is ' || coalesce('''' || basis || '''', 'NULL')
+            || '; expected ''observed'' or ''claimed'''
+        )
+        WHEN _almanac.refused(
+            'events_as_of', 'events', ts,
+            CASE basis WHEN 'observed' THEN first_at ELSE '-infinity' END, last_at,
+            '. Use basis := ''claimed'' for what the service says about earlier times'
+        )
+            THEN ''
+    END) AS refusal
+    FROM _almanac.first_look
+)
+WHERE refusal IS NOT NULL
+
+-- name: macro_events_as_of
+-- Grain: one row per event known at the instant `ts`, as it was known then.
+-- Parameters: ts, an instant, or a date, timestamp or text, which are read as UTC where they name
+-- no zone (macro_instant); basis, 'observed' or 'claimed' (which also takes event_claims).
+-- Run twice: fails, since the macro is there; it is made once in a new file.
+-- The form with a basis is apart: to plan the view of claims takes longer than most questions.
+CREATE MACRO events_as_of(ts) AS TABLE (
+    SELECT * FROM _almanac.versions_as_of(ts)
+    UNION ALL
+    SELECT * FROM _almanac.refusal_as_of(ts, 'observed')
+), (ts, basis) AS TABLE (
+    SELECT * FROM _almanac.versions_as_of(ts)
+    UNION ALL
+    SELECT
+        event_id,
+        {each content: @name},
+        {each dating: @name},
+        first_seen_at,
+        NULL,
+        known_from, version, unknown_fields, extra,
+        _almanac.last_pull_at(ts)
+    FROM event_claims
+    WHERE known_from <= _almanac.instant(ts)
+        AND known_to > _almanac.instant(ts)
+        AND basis = 'claimed'
+    UNION ALL
+    SELECT * FROM _almanac.refusal_as_of(ts, basis)
+)

@@ -3,26 +3,30 @@
 -- the session. NULL if it can't be read, for which macro_refused has the error: an error in here
 -- would keep a scan from skipping row groups.
 -- Parameters: ts, an instant, or a date, timestamp or text.
--- A text is looked at first: cast to TIMESTAMP it loses the zone that it names, and cast to TIMESTAMPTZ
--- an abbreviation is one of ICU's short names: CST is Chicago there, and may be China to its author.
+-- A text has a form of its own, so that other values do not pay for planning it. It is looked at
+-- first: cast to TIMESTAMP it loses the zone that it names, and cast to TIMESTAMPTZ an abbreviation is
+-- one of ICU's short names: CST is Chicago there, and may be China to its author.
 -- Run twice: fails, since the macro is there; it is made once in a new file.
-CREATE MACRO _almanac.instant(ts) AS CASE
-    WHEN typeof(ts) LIKE '%WITH TIME ZONE' THEN ts::TIMESTAMPTZ
-    WHEN typeof(ts) LIKE 'TIMESTAMP%' OR regexp_full_match(
-        ts::VARCHAR, '\s*\d{4}[-/]\d\d?[-/]\d\d?([Tt ]+\d\d?:\d\d(:\d\d([.,]\d+)?)?(\s*([Zz]|(?i:UTC|GMT)|[+-]00(:?00)?))?)?\s*'
-    )
-        THEN _almanac.local_of(ts::VARCHAR) AT TIME ZONE 'UTC'
+CREATE MACRO _almanac.instant(ts VARCHAR) AS CASE
     WHEN regexp_full_match(
-        ts::VARCHAR,
+        ts, '\s*\d{4}[-/]\d\d?[-/]\d\d?([Tt ]+\d\d?:\d\d(:\d\d([.,]\d+)?)?(\s*([Zz]|(?i:UTC|GMT)|[+-]00(:?00)?))?)?\s*'
+    )
+        THEN _almanac.local_of(ts) AT TIME ZONE 'UTC'
+    WHEN regexp_full_match(
+        ts,
         '[^:]+:\d\d(:\d\d([.,]\d+)?)?(\s*[+-](0\d|1[0-5])(:?[0-5]\d)?|\s*[A-Za-z][\w+-]*(/[\w+-]+)+)\s*'
     )
         THEN _almanac.first_of(
-            _almanac.local_of(ts::VARCHAR),
+            _almanac.local_of(ts),
             regexp_replace(
-                ' ' || regexp_extract(ts::VARCHAR, ':[\d:.,]*\s*([^\s\d:.,]\S*)\s*$', 1),
+                ' ' || regexp_extract(ts, ':[\d:.,]*\s*([^\s\d:.,]\S*)\s*$', 1),
                 '^ ([+-])', '\1'
             )
         )
+END, (ts) AS CASE
+    WHEN typeof(ts) LIKE '%WITH TIME ZONE' THEN ts::TIMESTAMPTZ
+    WHEN typeof(ts) LIKE 'TIMESTAMP%' OR typeof(ts) = 'DATE'
+        THEN TRY_CAST(ts::VARCHAR AS TIMESTAMP) AT TIME ZONE 'UTC'
 END
 
 -- name: macro_local_of
@@ -37,14 +41,11 @@ CREATE MACRO _almanac.local_of(given) AS TRY_CAST(replace(regexp_extract(
 -- the last of two; of one that is skipped this is an hour earlier than DuckDB has it.
 -- Parameters: local, the time; zone, an offset or an IANA name.
 -- Run twice: fails; it is made once in a new file.
-CREATE MACRO _almanac.first_of(local, zone) AS CASE
-    WHEN contains(zone, '/') THEN least(
-        _almanac.zoned(local, zone),
-        _almanac.zoned(local - INTERVAL 60 MINUTES, zone) + INTERVAL 60 MINUTES,
-        _almanac.zoned(local + INTERVAL 60 MINUTES, zone) - INTERVAL 60 MINUTES
-    )
-    ELSE _almanac.zoned(local, zone)
-END
+CREATE MACRO _almanac.first_of(local, zone) AS least(
+    _almanac.zoned(local, zone),
+    _almanac.zoned(local - INTERVAL 60 MINUTES, zone) + INTERVAL 60 MINUTES,
+    _almanac.zoned(local + INTERVAL 60 MINUTES, zone) - INTERVAL 60 MINUTES
+)
 
 -- name: macro_zoned
 -- Grain: a macro of one value, the instant of a time in a zone as DuckDB reads it, NULL if there is no
