@@ -225,9 +225,8 @@ def test_the_world_imports_nothing_of_ours() -> None:
 
 
 def test_duckdb_is_opened_in_one_way() -> None:
-    """`warehouse.sql` only parses the text of statements there."""
     openers = {module_of(path) for path in sources() if "duckdb.connect(" in path.read_text()}
-    assert openers == {"almanac.reading.connections", "warehouse.sql"}
+    assert openers == {"almanac.reading.connections"}
 
 
 def test_the_files_of_a_lake_are_named_in_one_place() -> None:

@@ -168,15 +168,9 @@ def parse(text: str) -> duckdb.Statement:
     For a long statement on few rows, parsing takes a third of the time. Not for texts that differ
     from run to run: each is kept.
     """
-    with _parser().cursor() as connection:
+    with open_for_footers() as connection:
         (statement,) = connection.extract_statements(text)
     return statement
-
-
-@cache
-def _parser() -> duckdb.DuckDBPyConnection:
-    """Return a database that only parses: making one takes longer than parsing a statement."""
-    return duckdb.connect()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +197,7 @@ def _kept_open() -> duckdb.DuckDBPyConnection:
 
 
 def open_for_footers() -> duckdb.DuckDBPyConnection:
-    """Open another connection to the one database of this process that only reads footers.
+    """Open another connection to the database of this process that parses and reads footers.
 
     Making a database takes 12 ms, reading the metadata of a Parquet file less than one.
     """

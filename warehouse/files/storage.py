@@ -152,9 +152,11 @@ class Storage:
     def folders(self, under: str) -> list[str]:
         """Return the names of the folders directly in a folder, sorted."""
         folder = self.path(under)
-        if not folder.exists():
+        try:
+            with os.scandir(folder) as entries:
+                found = [entry.name for entry in entries if entry.is_dir()]
+        except FileNotFoundError:
             return []
-        found = (path.name for path in folder.iterdir() if path.is_dir())
         return sorted(name for name in found if not name.startswith(_UNFINISHED))
 
 

@@ -150,20 +150,32 @@ class ChangeLog:
         known = {} if by_reading else self._read_index()
         found: list[DayFile] = []
         damaged: list[LakeDamaged] = []
+        is_same = True
         for folder in self._lake.folders(lake_paths.EVENT_CHANGES):
+            if (day := lake_paths.parse_day(folder)) is None:
+                continue
             path = self._lake.path(lake_paths.changes_in(folder))
+            entry = known.pop(folder, None)
             try:
-                if path.exists() and (day := lake_paths.parse_day(folder)) is not None:
-                    found.append(DayFile(day, path, *_index(path, known.get(folder))))
+                day_file = DayFile(day, path, *_index(path, entry))
+            except FileNotFoundError:
+                is_same = False
             except LakeDamaged as error:
+                is_same = False
                 damaged.append(error)
-        fresh = {lake_paths.folder_of_day(day_file.day): day_file.indexed for day_file in found}
-        if fresh != known:
-            # It only saves reading: who may not write here, or has a full disk, reads the files.
-            with suppress(OSError):
-                self._index.parent.mkdir(parents=True, exist_ok=True)
-                Storage(self._index.parent).put(self._index.name, msgspec.json.encode(fresh))
+            else:
+                is_same = is_same and day_file.indexed is entry
+                found.append(day_file)
+        if known or not is_same:
+            self.write_index(found)
         return found, damaged
+
+    def write_index(self, days: Iterable[DayFile]) -> None:
+        """Write the index of some days, if the folder can be written: it only saves reading."""
+        entries = {lake_paths.folder_of_day(day_file.day): day_file.indexed for day_file in days}
+        with suppress(OSError):
+            self._index.parent.mkdir(parents=True, exist_ok=True)
+            Storage(self._index.parent).put(self._index.name, msgspec.json.encode(entries))
 
     def records_on(self, day: date) -> dict[str, dict[str, Any]]:
         """Return the records of the batches folded on a day, by id; none if it has no file.
@@ -244,7 +256,12 @@ def day_before(days: list[DayFile], day: date) -> DayFile | None:
 
 
 def _index(path: Path, known: IndexedFile | None) -> tuple[IndexedFile, str | None]:
-    """Return the index entry of a file, and its metadata if it had to be read."""
+    """Return the index entry of a file, and its metadata if it had to be read.
+
+    Raises:
+        FileNotFoundError: there is none.
+        LakeDamaged: it can't be read.
+    """
     try:
         stat = path.stat()
         stamp = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
@@ -252,6 +269,8 @@ def _index(path: Path, known: IndexedFile | None) -> tuple[IndexedFile, str | No
             return known, None
         sha256, text = hash_file(path), _read_account(path)
         head = msgspec.json.decode(text, type=Head)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError(path) from error
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from error
     if lake_paths.DAY + head.day != path.parent.name:

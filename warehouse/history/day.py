@@ -31,8 +31,8 @@ from warehouse.files.storage import Storage, link_file, sync
 from warehouse.history.change_log import NORMALISER, ChangeLog, DayFile, Head
 from warehouse.history.fold import (
     CancellationSpan,
-    ContentFile,
     Fold,
+    SavedTable,
     WatchedSpan,
     WatchedSpans,
 )
@@ -90,13 +90,15 @@ class Checkpoints:
         The checkpoint appears complete or not at all.
         """
         name = make_name(day, fold_id)
-        rows: dict[str, int] = {}
+        rows = _counts(fold.connection)
         with self._lake.staged_folder(lake_paths.checkpoint_folder(name)) as folder:
-            rows["events"] = _write(fold.connection, _SQL["save_seen"], folder / "seen")
-            kept = _save_content(fold, folder, rows["events"])
+            _write(fold.connection, _SQL["save_seen"], folder / "seen")
+            hashes = _save_content(fold, folder, rows["events"])
             for table, source in _TABLES.items():
-                query = _SQL[f"save_{source}"]
-                rows[table] = _write(fold.connection, query, folder / table)
+                if table in fold.saved:
+                    hashes |= _link(fold.saved[table], folder / f"{table}.parquet")
+                else:
+                    _write(fold.connection, _SQL[f"save_{source}"], folder / table)
             state = State(
                 fold_id=fold_id,
                 rows=rows,
@@ -106,14 +108,13 @@ class Checkpoints:
             )
             (folder / lake_paths.CHECKPOINT_STATE).write_bytes(msgspec.json.encode(state))
             sync(folder / lake_paths.CHECKPOINT_STATE)
-            hashes = {
-                f"{lake_paths.checkpoint_folder(name)}/{path.name}": kept.get(path.name)
+            named = {
+                f"{lake_paths.checkpoint_folder(name)}/{path.name}": hashes.get(path.name)
                 or hash_file(path)
                 for path in sorted(folder.iterdir())
             }
-        content = lake_paths.checkpoint_table(name, "content")
-        fold.content_file = ContentFile(self._lake.path(content), hashes[content])
-        return name, hashes
+        self._note_saved(fold, name_state_files(name, named), named)
+        return name, named
 
     def load(self, name: str, fold: Fold, fold_id: str, files: Mapping[str, str]) -> None:
         """Read a checkpoint into an empty fold. `files` has the sha256 of each of its files.
@@ -142,9 +143,14 @@ class Checkpoints:
         fold.watched = WatchedSpans(state.watch)
         fold.cancellations_seen = state.cancellations_seen
         fold.separators = state.separators
-        content = tables["content"]
-        fold.content_file = ContentFile(self._lake.path(content), files.get(content))
+        self._note_saved(fold, tables, files)
         fold.write_watched()
+
+    def _note_saved(self, fold: Fold, names: Mapping[str, str], files: Mapping[str, str]) -> None:
+        fold.saved = {
+            table: SavedTable(self._lake.path(names[table]), files.get(names[table]))
+            for table in ("content", *_TABLES)
+        }
 
     def prune(self, keep: set[str]) -> None:
         """Remove all checkpoints except those in `keep`."""
@@ -166,30 +172,32 @@ class Checkpoints:
 def _save_content(fold: Fold, folder: Path, events: int) -> dict[str, str]:
     """Write the content that changed since the content file, or a new content file.
 
-    Returns the known hashes of the written files.
+    Returns the hashes that are known, by file name.
     """
-    connection, file, known = fold.connection, fold.content_file, dict[str, str]()
+    connection, file, known = fold.connection, fold.saved.get("content"), dict[str, str]()
     ((changed,),) = connection.execute(_SQL["count_content_changes"]).fetchall()
     if file is None or changed > CHANGED_SHARE * events:
         _write(connection, _SQL["save_content"], folder / "content")
         connection.execute(_SQL["note_saved"])
     else:
-        target = folder / "content.parquet"
-        link_file(file.path, target)
-        if file.sha256 is not None:
-            known[target.name] = file.sha256
+        known = _link(file, folder / "content.parquet")
     _write(connection, _SQL["save_content_changes"], folder / "content_changes")
     return known
 
 
-def _write(connection: duckdb.DuckDBPyConnection, query: str, target: Path) -> int:
-    """Copy the rows of a query into a Parquet file, synced to disk; return their number."""
+def _link(table: SavedTable, target: Path) -> dict[str, str]:
+    """Link the file of an unchanged table; return its hash by file name, if it is known."""
+    link_file(table.path, target)
+    return {} if table.sha256 is None else {target.name: table.sha256}
+
+
+def _write(connection: duckdb.DuckDBPyConnection, query: str, target: Path) -> None:
+    """Copy the rows of a query into a Parquet file, synced to disk."""
     path = target.with_suffix(".parquet")
     copy = _SQL["write_checkpoint_file"].replace("{query}", query.rstrip().rstrip(";"))
     values: dict[str, Any] = {"file": str(path)}
-    (rows,) = connection.execute(copy, values).fetchall()[0]
+    connection.execute(copy, values)
     sync(path)
-    return int(rows)
 
 
 def _counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:

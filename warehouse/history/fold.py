@@ -117,8 +117,8 @@ def _after(upper: datetime) -> datetime:
     return END_OF_TIME if upper >= END_OF_TIME else upper + INSTANT_STEP
 
 
-class ContentFile(NamedTuple):
-    """A file of a checkpoint with the content of events, as it was when the file was written."""
+class SavedTable(NamedTuple):
+    """A table of the state as a file of a checkpoint."""
 
     path: Path
     sha256: str | None
@@ -133,7 +133,8 @@ class Fold:
         self.cancellations_seen: tuple[CancellationSpan, ...] = ()
         self.separators = ListSeparators()
         """How the lists of exports are joined, as learnt from those that were folded."""
-        self.content_file: ContentFile | None = None
+        self.saved: dict[str, SavedTable] = {}
+        """The newest file of each table; of `content`, as it was when the file was written."""
         self.failed: dict[str, str] = {}
         """Batches that can't be folded, with the reason: they are quarantined unread."""
         self.reset()
@@ -143,7 +144,7 @@ class Fold:
         self.watched = WatchedSpans()
         self.cancellations_seen = ()
         self.separators = ListSeparators()
-        self.content_file = None
+        self.saved = {}
         self._unchanged = UnchangedRecords(self.connection)
         for name in ("create_state", "define_macros"):
             self.connection.execute(_SQL[name])
@@ -195,7 +196,7 @@ class Fold:
         if manifest.feed == "coins":
             self._fold_coins(manifest, outcome)
         elif manifest.feed == "categories":
-            self._run("merge_categories", observed_at=manifest.observed_at)
+            self._change("categories", "merge_categories", observed_at=manifest.observed_at)
             self.write_watched()
         elif manifest.feed == "deliveries":
             self._fold_deliveries(observation, outcome)
@@ -261,9 +262,9 @@ class Fold:
             self._run("take_first_content")
             self._run("take_first_seen")
         if verdicts and manifest.feed in ("cancellations", "event", "deliveries"):
-            self._run("note_cancellations", batch_id=manifest.batch_id)
+            self._change("cancellations", "note_cancellations", batch_id=manifest.batch_id)
         if verdicts and manifest.feed in ("events", "event", "deliveries", "export"):
-            self._run("merge_labels")
+            self._change("labels", "merge_labels")
 
     def _fold_absent(self, manifest: Manifest, visible: VisibleScope, outcome: Outcome) -> None:
         filters = self._filters(visible)
@@ -313,13 +314,15 @@ class Fold:
 
     def _fold_coins(self, manifest: Manifest, outcome: Outcome) -> None:
         times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
-        self._run("merge_coins", **times)
+        self._change("coins", "merge_coins", **times)
         top = plan_named(manifest.plan).coverage_top
         if manifest.complete and (outcome.released or not self._flag_nameless(outcome, "slug")):
             if top is None:
-                self._run("mark_coins_missing", **times)
+                self._change("coins", "mark_coins_missing", **times)
             else:
-                self._run("mark_coins_outranked", content_at=manifest.content_at, top=top)
+                self._change(
+                    "coins", "mark_coins_outranked", content_at=manifest.content_at, top=top
+                )
         self._run("remove_from_snapshot")
         self._run("add_to_snapshot", observed_at=manifest.observed_at, batch_id=manifest.batch_id)
 
@@ -412,6 +415,11 @@ class Fold:
 
     def _run(self, name: str, **values: Any) -> None:
         self.connection.execute(parse(_SQL[name]), values)
+
+    def _change(self, table: str, name: str, **values: Any) -> None:
+        """Run a statement that changes a table of the state, of which a checkpoint has a file."""
+        if self._rows(name, **values)[0][0]:
+            self.saved.pop(table, None)
 
     def _rows(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(parse(_SQL[name]), values).fetchall()

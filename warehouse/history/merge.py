@@ -355,11 +355,14 @@ class _Merge:
         """Later days that no longer have a batch are removed."""
         self._is_doubtful = False
         """Whether the newest day can't be continued from."""
+        self.days_after: list[DayFile] = []
+        """The days of the lake, once this merge has written its last."""
         self._compared = Comparison(home, self._released)
 
     def run(self) -> MergeReport:
         """Merge; if a batch fails, continue without it from the last intact state."""
         self._days, report = self._read_days(), self._report
+        self.days_after = self._days
         if self._is_replay:
             self._set_aside_lost()
         pending = self._landing.pending()
@@ -398,11 +401,6 @@ class _Merge:
     def _read_days(self) -> list[DayFile]:
         """Return the existing days; a replay needs none, so it accepts unreadable ones."""
         return self._log.readable()[0] if self._is_replay else self._log.days()
-
-    @cached_property
-    def days_after(self) -> list[DayFile]:
-        """The days of the lake, once this merge has written its last."""
-        return self._log.days()
 
     @cached_property
     def _folded(self) -> set[str]:
@@ -535,11 +533,15 @@ class _Merge:
             )
             self._written[day] = before
             self._report.note(merged, refolded=day in old and so_far is None)
-        for day in old.keys() - self._written.keys():
+        after = self._written if self._is_replay else {**old, **self._written}
+        for day in after.keys() - self._written.keys():
             if day > self._removes_after:
                 self._log.remove(day)
+                del after[day]
         if self._is_replay:
-            self._log.keep(set(self._written))
+            self._log.keep(set(after))
+        self.days_after = [after[day] for day in sorted(after)]
+        self._log.write_index(self.days_after)
         write_head(self._home.lake, before, unfinished_from=None)
         named = {day_file.head.checkpoint for day_file in self.days_after if day_file.day in keep}
         self._checkpoints.prune({name for name in named if name is not None})
