@@ -4,7 +4,7 @@ Nothing here changes once it is made: `edited` returns the next view, which shar
 parts. So a page or an export in progress continues to read its own state.
 
 An event on `[date, dateEnd]` matches a window that it overlaps, also if it began before the window.
-Such events are few: a list of their own is scanned for them. Bisection finds the others.
+Such events are few: lists of their own are scanned for them. Bisection finds the others.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import chain, pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from catalog.contract.constants import IMPACT_MAJOR
 from catalog.contract.plans import Window
@@ -110,6 +110,9 @@ class CoinBook:
         return [place for place in found if coins[place].tracked is tracked]
 
 
+Names = Callable[[StoredEvent], tuple[str, ...]]
+_coins_of: Names = attrgetter("coins")
+_categories_of: Names = attrgetter("categories")
 _AFTER_ANY_ID = "\U0010ffff"
 LongKey = tuple[float, str, float]
 """Epoch seconds of the date, id, epoch seconds of the end: an event of several days."""
@@ -150,7 +153,32 @@ class KeyRun:
         return taken + self._keys[first : max(first, min(self._last, first + limit - len(taken)))]
 
 
+class KeyUnion:
+    """The union of several runs in order; an event in two of them is there once.
+
+    Only `shared` runs can have an event of another run, so only these are compared to count.
+    """
+
+    __slots__ = ("_runs", "_shared")
+
+    def __init__(self, runs: Sequence[KeyRun], shared: Sequence[KeyRun]) -> None:
+        self._runs = runs
+        self._shared = shared
+
+    def __len__(self) -> int:
+        repeated = sum(map(len, self._shared)) - len(set().union(*self._shared))
+        return sum(map(len, self._runs)) - repeated
+
+    def __iter__(self) -> Iterator[DateKey]:
+        return iter(sorted(set().union(*self._runs)))
+
+    def after(self, key: DateKey | None, limit: int) -> list[DateKey]:
+        """Return at most `limit` keys strictly after `key`."""
+        return sorted(set().union(*(run.after(key, limit) for run in self._runs)))[:limit]
+
+
 EMPTY_RUN = KeyRun([])
+_DAY_S = 86_400
 
 
 class TimelineBuilder:
@@ -160,50 +188,47 @@ class TimelineBuilder:
 
     def __init__(self) -> None:
         self._keys: list[DateKey] = []
-        self._long: list[LongKey] = []
+        self._long: dict[int, list[LongKey]] = {}
 
     def add(self, key: DateKey, long: LongKey | None) -> None:
         self._keys.append(key)
         if long is not None:
-            self._long.append(long)
+            self._long.setdefault(days_bound(long), []).append(long)
 
     def timeline(self) -> "Timeline":
         return Timeline(self._keys, self._long)
 
 
 class Timeline:
-    """Keys of events sorted by date and id; events of several days also in a list of their own."""
+    """Keys of events sorted by date and id; events of several days also in lists of their own.
 
-    __slots__ = ("_keys", "_long", "_longest_s")
+    The events of a list are shorter than its number of days, a power of four. So a search for the
+    events that began before a time passes few that have ended.
+    """
 
-    def __init__(
-        self, keys: list[DateKey], long: list[LongKey], *, longest_s: float | None = None
-    ) -> None:
+    __slots__ = ("_keys", "_long")
+
+    def __init__(self, keys: list[DateKey], long: dict[int, list[LongKey]]) -> None:
         self._keys = keys
         self._long = long
-        self._longest_s = (
-            max((end - start for start, _, end in long), default=0.0)
-            if longest_s is None
-            else longest_s
-        )
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def edited(self, *, removed: Iterable[StoredEvent], added: Iterable[StoredEvent]) -> "Timeline":
         """Return a timeline without some events and with some others."""
-        keys, long, longest_s = self._keys.copy(), self._long.copy(), self._longest_s
+        keys = self._keys.copy()
+        long = {days: entries.copy() for days, entries in self._long.items()}
         for event in removed:
             del keys[bisect_left(keys, date_key(event))]
             if event.date_end is not None:
-                del long[bisect_left(long, long_key(event))]
+                entries = long[days_bound(long_key(event))]
+                del entries[bisect_left(entries, long_key(event))]
         for event in added:
             insort(keys, date_key(event))
             if event.date_end is not None:
-                start, _, end = long_key(event)
-                longest_s = max(longest_s, end - start)
-                insort(long, long_key(event))
-        return Timeline(keys, long, longest_s=longest_s)
+                insort(long.setdefault(days_bound(long_key(event)), []), long_key(event))
+        return Timeline(keys, long)
 
     def span(self, window: Window) -> KeyRun:
         """Return the events that overlap the window, in order."""
@@ -214,21 +239,97 @@ class Timeline:
         last = None
         if window.upper is not None:
             last = bisect_right(self._keys, (window.upper.timestamp(), _AFTER_ANY_ID))
-        begun = self._long[
-            bisect_left(self._long, (lower - self._longest_s,)) : bisect_left(self._long, (lower,))
-        ]
-        head = [(start, event_id) for start, event_id, end in begun if end >= lower]
+        head: list[DateKey] = []
+        for days, entries in self._long.items():
+            begun = bisect_left(entries, (lower - days * _DAY_S,))
+            for start, event_id, end in entries[begun : bisect_left(entries, (lower,))]:
+                if end >= lower:
+                    head.append((start, event_id))
+        head.sort()
         return KeyRun(self._keys, first=first, last=last, head=head)
 
 
-def merged_run(spans: Iterable[KeyRun]) -> KeyRun:
-    """Return the union of several spans; an event in two of them is there once."""
-    return KeyRun(sorted({key for span in spans for key in span}))
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """Timelines by name, such as a coin; events with several names are also in `shared`."""
+
+    every: dict[str, Timeline]
+    shared: dict[str, Timeline]
+
+    @classmethod
+    def of(cls, keyed: Iterable[tuple[DateKey, StoredEvent]], names_of: Names) -> "Postings":
+        """Make the timelines of events, which are in the order of their keys."""
+        every: defaultdict[str, TimelineBuilder] = defaultdict(TimelineBuilder)
+        shared: defaultdict[str, TimelineBuilder] = defaultdict(TimelineBuilder)
+        for key, event in keyed:
+            names = names_of(event)
+            long = None if event.date_end is None else long_key(event)
+            for name in names:
+                every[name].add(key, long)
+                if len(names) > 1:
+                    shared[name].add(key, long)
+        return cls(
+            {name: builder.timeline() for name, builder in every.items()},
+            {name: builder.timeline() for name, builder in shared.items()},
+        )
+
+    def edited(
+        self, removed: Sequence[StoredEvent], added: Sequence[StoredEvent], names_of: Names
+    ) -> "Postings":
+        """Return the timelines without some events and with some others."""
+        return Postings(
+            _edited_timelines(self.every, removed, added, names_of),
+            _edited_timelines(
+                self.shared,
+                [event for event in removed if len(names_of(event)) > 1],
+                [event for event in added if len(names_of(event)) > 1],
+                names_of,
+            ),
+        )
+
+    def span(self, names: Iterable[str], window: Window) -> KeyRun | KeyUnion:
+        """Return the events in the window that have one of the names, in order."""
+        known = [name for name in names if name in self.every]
+        runs = [self.every[name].span(window) for name in known]
+        if len(runs) <= 1:
+            return runs[0] if runs else EMPTY_RUN
+        shared = [self.shared[name].span(window) for name in known if name in self.shared]
+        return KeyUnion(runs, shared)
+
+
+def _edited_timelines(
+    timelines: dict[str, Timeline],
+    removed: Iterable[StoredEvent],
+    added: Iterable[StoredEvent],
+    names_of: Names,
+) -> dict[str, Timeline]:
+    removed_by_name: defaultdict[str, list[StoredEvent]] = defaultdict(list)
+    added_by_name: defaultdict[str, list[StoredEvent]] = defaultdict(list)
+    for events, by_name in ((removed, removed_by_name), (added, added_by_name)):
+        for event in events:
+            for name in names_of(event):
+                by_name[name].append(event)
+    edited = timelines.copy()
+    for name in removed_by_name.keys() | added_by_name.keys():
+        timeline = edited.get(name) or Timeline([], {})
+        edited[name] = timeline.edited(
+            removed=removed_by_name.get(name, ()), added=added_by_name.get(name, ())
+        )
+    return edited
 
 
 def long_key(event: StoredEvent) -> LongKey:
     end = event.date if event.date_end is None else event.date_end
     return (event.date.timestamp(), event.id, end.timestamp())
+
+
+def days_bound(long: LongKey) -> int:
+    """Return a number of days that the event is shorter than, a power of four."""
+    start, _, end = long
+    days = 4
+    while end - start >= days * _DAY_S:
+        days *= 4
+    return days
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,30 +340,23 @@ class EventIndex:
     texts: dict[str, tuple[str, str]]
     """Title and description of each, casefolded."""
     by_date: Timeline
-    by_coin: dict[str, Timeline]
-    by_category: dict[str, Timeline]
+    by_coin: Postings
+    by_category: Postings
     by_impact: list[ImpactKey]
 
     @classmethod
     def of(cls, events: Iterable[StoredEvent]) -> "EventIndex":
         by_id = {event.id: event for event in events}
         whole = TimelineBuilder()
-        by_coin: defaultdict[str, TimelineBuilder] = defaultdict(TimelineBuilder)
-        by_category: defaultdict[str, TimelineBuilder] = defaultdict(TimelineBuilder)
         keyed = sorted(((date_key(event), event) for event in by_id.values()), key=itemgetter(0))
         for key, event in keyed:
-            long = None if event.date_end is None else long_key(event)
-            whole.add(key, long)
-            for slug in event.coins:
-                by_coin[slug].add(key, long)
-            for category in event.categories:
-                by_category[category].add(key, long)
+            whole.add(key, None if event.date_end is None else long_key(event))
         return cls(
             events=by_id,
             texts={event.id: _text(event) for event in by_id.values()},
             by_date=whole.timeline(),
-            by_coin={slug: linked.timeline() for slug, linked in by_coin.items()},
-            by_category={name: tagged.timeline() for name, tagged in by_category.items()},
+            by_coin=Postings.of(keyed, _coins_of),
+            by_category=Postings.of(keyed, _categories_of),
             by_impact=sorted(map(impact_key, by_id.values())),
         )
 
@@ -281,39 +375,14 @@ class EventIndex:
             events=events,
             texts=texts,
             by_date=self.by_date.edited(removed=removed, added=added),
-            by_coin=_edited_postings(self.by_coin, removed, added, lambda event: event.coins),
-            by_category=_edited_postings(
-                self.by_category, removed, added, lambda event: event.categories
-            ),
+            by_coin=self.by_coin.edited(removed, added, _coins_of),
+            by_category=self.by_category.edited(removed, added, _categories_of),
             by_impact=by_impact,
         )
 
 
 def _text(event: StoredEvent) -> tuple[str, str]:
     return event.title.casefold(), (event.description or "").casefold()
-
-
-def _edited_postings(
-    postings: dict[str, Timeline],
-    removed: list[StoredEvent],
-    added: list[StoredEvent],
-    names: Callable[[StoredEvent], tuple[str, ...]],
-) -> dict[str, Timeline]:
-    removed_by_name: dict[str, list[StoredEvent]] = {}
-    added_by_name: dict[str, list[StoredEvent]] = {}
-    for event in removed:
-        for name in names(event):
-            removed_by_name.setdefault(name, []).append(event)
-    for event in added:
-        for name in names(event):
-            added_by_name.setdefault(name, []).append(event)
-    edited = postings.copy()
-    for name in removed_by_name.keys() | added_by_name.keys():
-        timeline = edited.get(name) or Timeline([], [])
-        edited[name] = timeline.edited(
-            removed=removed_by_name.get(name, ()), added=added_by_name.get(name, ())
-        )
-    return edited
 
 
 EventFilter = Callable[[StoredEvent], bool]
@@ -420,19 +489,14 @@ class MemoryView:
             self._counters[(window, coverage_top)] = known
         return known.get(slug, _NO_COUNTERS)
 
-    def _span(self, query: EventQuery) -> KeyRun:
+    def _span(self, query: EventQuery) -> KeyRun | KeyUnion:
         """Return the shortest run that holds every match: by coins, categories, or all."""
         index = self._index
         if query.coins is not None:
-            postings, names = index.by_coin, query.coins
-        elif query.categories is not None:
-            postings, names = index.by_category, query.categories
-        else:
-            return index.by_date.span(query.window)
-        spans = [postings[name].span(query.window) for name in names if name in postings]
-        if len(spans) <= 1:
-            return spans[0] if spans else EMPTY_RUN
-        return merged_run(spans)
+            return index.by_coin.span(query.coins, query.window)
+        if query.categories is not None:
+            return index.by_category.span(query.categories, query.window)
+        return index.by_date.span(query.window)
 
     def _filter_of(self, query: EventQuery) -> EventFilter | None:
         """Return the test for the filters that the run does not apply, or None."""
@@ -466,7 +530,7 @@ class MemoryView:
     def _most_impact(
         self,
         query: EventQuery,
-        span: KeyRun,
+        span: KeyRun | KeyUnion,
         matches: EventFilter | None,
         after: DateKey | ImpactKey | None,
         limit: int,
