@@ -56,6 +56,7 @@ bench: tools
 	$(BIN)/python -m bench.warehouse.as_of
 	$(BIN)/python -m bench.warehouse.steps
 	$(BIN)/python -m bench.start
+	$(BIN)/python -m bench.second_day
 
 bench-analyst: tools
 	$(BIN)/python -m bench.analyst.joins

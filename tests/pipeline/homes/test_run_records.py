@@ -58,6 +58,18 @@ CHECK_EVERY_S = 5.0
 LONG = pytest.mark.long
 
 
+def test_databases_stay_open_during_a_block_and_are_whole_after_it(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.claim("sandbox:1")
+    with instance_of(home) as instance:
+        instance.get_runs_count()
+        instance.get_dynamic_partitions("days")
+        journals = {path.name for path in home.dagster.rglob("*-wal")}
+        assert journals >= {"runs.db-wal", "index.db-wal"}
+    assert list(home.dagster.rglob("*-wal")) == []
+    assert damages(home, thorough=True) == []
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stamped home with records of no run."""
