@@ -11,7 +11,7 @@ and a SELECT may have a COPY or an INSERT in its WITH.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any, Final
@@ -31,27 +31,25 @@ class NamedStatements:
 
     def __init__(self, package: str) -> None:
         self._package = package
+        self._ready: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> str:
         """Return the text of a statement."""
-        try:
-            return self.texts[name]
-        except KeyError:
-            raise KeyError(f"{self._package} has no statement {name}") from None
+        if name not in self._ready:
+            try:
+                text = _read_statements(self._package)[name]
+            except KeyError:
+                raise KeyError(f"{self._package} has no statement {name}") from None
+            try:
+                self._ready[name] = self._prepared(text)
+            except ValueError as error:
+                raise ValueError(f"{self._package}, statement {name}: {error}") from None
+        return self._ready[name]
 
-    @cached_property
+    @property
     def texts(self) -> dict[str, str]:
         """All statements by name, in the order of their files."""
-        found: dict[str, str] = {}
-        for file in _files(resources.files(self._package)):
-            for name, text in statements_in(file.read_text("utf-8")):
-                if name in found:
-                    raise ValueError(f"{self._package} has two statements {name}")
-                try:
-                    found[name] = self._prepared(text)
-                except ValueError as error:
-                    raise ValueError(f"{self._package}, statement {name}: {error}") from None
-        return found
+        return {name: self[name] for name in _read_statements(self._package)}
 
     def _prepared(self, text: str) -> str:
         return _SHARED.sub(lambda found: _shared_parts()[f"shared_{found[1]}"], text)
@@ -61,6 +59,17 @@ class NamedStatements:
 def _shared_parts() -> dict[str, str]:
     file = resources.files("almanac.reading") / "sql" / "shared.sql"
     return dict(statements_in(file.read_text("utf-8")))
+
+
+@cache
+def _read_statements(package: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in _files(resources.files(package)):
+        for name, text in statements_in(file.read_text("utf-8")):
+            if name in found:
+                raise ValueError(f"{package} has two statements {name}")
+            found[name] = text
+    return found
 
 
 def statements_in(text: str) -> list[tuple[str, str]]:

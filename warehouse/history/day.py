@@ -201,12 +201,8 @@ def _write(connection: duckdb.DuckDBPyConnection, query: str, target: Path) -> N
 
 
 def _counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    tables = {"events": "event_seen", **_TABLES}
-    counts: dict[str, int] = {}
-    for name, table in tables.items():
-        (count,) = connection.table(table).aggregate("count(*)").fetchall()[0]
-        counts[name] = int(count)
-    return counts
+    (counts,) = connection.execute(_SQL["count_state"]).fetchall()
+    return dict(zip(("events", *_TABLES), counts, strict=True))
 
 
 @dataclass(slots=True)

@@ -1,10 +1,19 @@
 -- A checkpoint: writes the state of a fold after a day to files, and loads it into an empty state.
 --
---     (if much changed: save_content → note_saved) → save_content_changes, save_… → write_checkpoint_file
---     load_… → find_content_file → view_content
+--     count_state → (if much changed: save_content → note_saved) → save_content_changes, save_… → write_checkpoint_file
+--     load_… → find_content_file → view_content → count_state
 --
 -- Content is wide and seldom changes. The content file is kept from checkpoint to checkpoint, and
 -- each checkpoint writes only the content that differs from it.
+
+-- name: count_state
+-- Numbers of rows in the tables of the state, in the order of `_TABLES` in day.py. Grain: one row.
+SELECT
+    (SELECT count(*) FROM event_seen),
+    (SELECT count(*) FROM coins_state),
+    (SELECT count(*) FROM categories_state),
+    (SELECT count(*) FROM cancellations_waiting),
+    (SELECT count(*) FROM coin_labels);
 
 -- name: save_seen
 -- When and how each event was seen. Grain: event.
