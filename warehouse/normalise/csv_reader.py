@@ -32,7 +32,7 @@ from warehouse.normalise.export_records import (
 from warehouse.normalise.rows import BadRow, EventRows, clean, fold_name, match_columns, shows
 from warehouse.normalise.staging import BatchCounts, EventTables, Sink
 from warehouse.schema.columns import BIT, GROUPS, NAMES
-from warehouse.sql import Statements, literal
+from warehouse.sql import Statements, literal, parse
 
 _WIRE_FOLDED: Final = {fold_name(name): place for place, name in enumerate(EVENT_FIELDS)}
 _SQL = Statements(__package__, GROUPS)
@@ -270,7 +270,7 @@ def _read_new(
     """
     # If an event has several records, the second attempt reads all of them.
     for accepted in (unchanged.list_accepted(), set[str]()):
-        scan = _insert_new(tables, source, reading, accepted)
+        scan = _insert_new(tables, source, reading, unchanged, accepted)
         if scan is None:
             return None
         if unchanged.use(scan, accepted):
@@ -280,12 +280,17 @@ def _read_new(
 
 
 def _insert_new(
-    tables: EventTables, source: CsvSource, reading: Reading, accepted: set[str]
+    tables: EventTables,
+    source: CsvSource,
+    reading: Reading,
+    unchanged: UnchangedRecords,
+    accepted: set[str],
 ) -> RecordScan | None:
     """Insert the records whose digest is not in `accepted`; remove the other digests from it."""
     with tempfile.NamedTemporaryFile(suffix=".csv", dir=own_folder()) as file:
         try:
-            scan = write_new_records(source.chunks(), reading.fingerprint, accepted, file)
+            known = unchanged.known_digests(reading.fingerprint)
+            scan = write_new_records(source.chunks(), reading.fingerprint, accepted, known, file)
         except UnsplittableBody:
             return None
         if not scan.new:
@@ -317,7 +322,9 @@ def _read_all(
 
 
 def _insert(tables: EventTables, query: str, values: Values) -> int:
-    inserted: int = tables.connection.execute(query, tables.values() | values).fetchall()[0][0]
+    inserted: int = tables.connection.execute(parse(query), tables.values() | values).fetchall()[0][
+        0
+    ]
     return inserted
 
 

@@ -7,7 +7,7 @@ its event is accepted. A record with such a digest is unchanged: it is counted a
 
 import codecs
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import IO, Final, NamedTuple
@@ -25,6 +25,8 @@ _DIGEST_BYTES: Final = 16
 _DIGEST_CHARS: Final = 2 * _DIGEST_BYTES
 _BLANK_BYTES: Final = 2
 """A line of at most so many bytes may be blank."""
+_KEPT_BYTES: Final = 64 << 20
+"""The records of a larger export are not kept in memory until the next export."""
 
 
 class UnsplittableBody(Exception):
@@ -33,12 +35,16 @@ class UnsplittableBody(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RecordScan:
-    """The number of records without the header, and of those that are not unchanged."""
+    """The records of an export without the header."""
 
+    reading: bytes
     records: int
     new: int
+    """Records that are not unchanged."""
     repeats: bool
     """Whether an unchanged record occurs twice."""
+    digests: dict[bytes, str]
+    """The digests by record; empty if the records need much memory."""
 
 
 def split_records(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -92,26 +98,35 @@ def _join_lines(lines: list[bytes]) -> tuple[list[bytes], bytes]:
 
 
 def write_new_records(
-    chunks: Iterable[bytes], reading: bytes, accepted: set[str], target: IO[bytes]
+    chunks: Iterable[bytes],
+    reading: bytes,
+    accepted: set[str],
+    known: Mapping[bytes, str],
+    target: IO[bytes],
 ) -> RecordScan:
     """Write the header, and the records that are not unchanged, as CSV: position, digest, cells.
 
     `reading` is a fingerprint of how records are read. `accepted` has the digests of the state;
-    those that arrive are removed from it.
+    those that arrive are removed from it. `known` has digests of records that were read so before.
 
     Raises:
         UnsplittableBody: the body can't be split into records.
     """
-    position, written, repeats, is_first = 0, 0, False, True
+    position, written, repeats, is_first, size = 0, 0, False, True, 0
+    kept: dict[bytes, str] = {}
     for records in split_records(chunks):
         if is_first and records:
             is_first = False
             # DuckDB takes the first line end of a file as that of all its records.
             target.write(b"place,digest," + records.pop(0).removeprefix(codecs.BOM_UTF8))
         digests = [
-            blake2b(record, digest_size=_DIGEST_BYTES, person=reading).hexdigest()
+            known.get(record)
+            or blake2b(record, digest_size=_DIGEST_BYTES, person=reading).hexdigest()
             for record in records
         ]
+        if size <= _KEPT_BYTES:
+            size += sum(map(len, records))
+            kept.update(zip(records, digests, strict=True))
         new = [
             b"%d,%s,%s" % (position + place, digests[place].encode(), record)
             for place, record in enumerate(records)
@@ -124,7 +139,7 @@ def write_new_records(
             repeats = repeats or before - len(accepted) != unchanged
         position += len(records)
         written += len(new)
-    return RecordScan(position, written, repeats)
+    return RecordScan(reading, position, written, repeats, kept if size <= _KEPT_BYTES else {})
 
 
 class _Body(NamedTuple):
@@ -143,6 +158,7 @@ class UnchangedRecords:
         self._body: _Body | None = None
         self._is_allowed = False
         self._is_on = False
+        self._last: RecordScan | None = None
         self.count = 0
         """Number of unchanged records in the current batch."""
 
@@ -167,6 +183,10 @@ class UnchangedRecords:
             joined[start : start + _DIGEST_CHARS] for start in range(0, len(joined), _DIGEST_CHARS)
         }
 
+    def known_digests(self, reading: bytes) -> Mapping[bytes, str]:
+        """Return digests of records of the export before, if it was read in the same way."""
+        return self._last.digests if self._last and self._last.reading == reading else {}
+
     def use(self, scan: RecordScan, absent: set[str]) -> bool:
         """Make the view of a scan; `absent` has the accepted digests that did not arrive.
 
@@ -175,6 +195,7 @@ class UnchangedRecords:
         """
         if not self._is_allowed:
             return True
+        self._last = scan
         unchanged = scan.records - scan.new
         # Without unchanged records the view is empty, and every digest is absent.
         self._connection.execute(

@@ -182,6 +182,7 @@ class _CsvExport:
         hidden = sum(BIT[column] for column in evidence.contradicted)
         # All rows are read in the form that was found, not only the new ones.
         self.unchanged.forget()
+        self.tables.empty()
         rows = EventRows(self.rows.visible & ~hidden) if hidden else self.rows
         return self._read_once(columns, evidence.form, rows), evidence.form
 
@@ -189,7 +190,6 @@ class _CsvExport:
         """Read the file; return why the quick reader failed, or None."""
         counts = self.counts
         counts.rejected = 0
-        self.tables.empty()
         why: str | None = "lists as JSON arrays"
         if not lists.json:
             reading = Reading(columns, lists, rows.visible)
