@@ -54,6 +54,7 @@ bench: tools
 	$(BIN)/python -m bench.warehouse.replay
 	$(BIN)/python -m bench.warehouse.year_five
 	$(BIN)/python -m bench.warehouse.as_of
+	$(BIN)/python -m bench.warehouse.growth
 	$(BIN)/python -m bench.warehouse.steps
 	$(BIN)/python -m bench.start
 	$(BIN)/python -m bench.second_day

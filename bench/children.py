@@ -9,7 +9,9 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any
 
 
@@ -42,17 +44,48 @@ def measure(module: str, *words: str) -> Measured:
     Raises:
         ChildFailed: the process ended with an error.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", module, *words], stdout=subprocess.PIPE, text=True
+    return measure_command(
+        [sys.executable, "-m", module, *words],
+        read=lambda output: json.loads(output.strip().splitlines()[-1]),
     )
+
+
+def measure_command(
+    command: list[str],
+    *,
+    read: Callable[[str], dict[str, Any]],
+    given: dict[str, str] | None = None,
+) -> Measured:
+    """Run a command and return the figures that `read` finds in its output.
+
+    `given` is its environment, that of this process if None.
+
+    Raises:
+        ChildFailed: the process ended with an error.
+    """
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=given)
     assert process.stdout is not None
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
-        raise ChildFailed(f"{module} {' '.join(words)} ended with {process.returncode}")
-    figures = json.loads(output.strip().splitlines()[-1])
-    return Measured(figures, usage.ru_maxrss * 1024 / 1e6, usage.ru_utime + usage.ru_stime)
+        raise ChildFailed(f"{' '.join(command[1:])} ended with {process.returncode}")
+    return Measured(read(output), usage.ru_maxrss * 1024 / 1e6, usage.ru_utime + usage.ru_stime)
+
+
+def run_apart(work: Callable[..., object], *values: Any, **named: Any) -> None:
+    """Run a function in another process, so that its memory does not count as that of a child.
+
+    Linux counts the memory of the process that starts another as the other's peak.
+
+    Raises:
+        ChildFailed: the process ended with an error.
+    """
+    process = get_context("spawn").Process(target=work, args=values, kwargs=named)
+    process.start()
+    process.join()
+    if process.exitcode != 0:
+        raise ChildFailed(f"{work.__name__} ended with {process.exitcode}")
 
 
 class Stopwatch:

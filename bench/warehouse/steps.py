@@ -15,7 +15,7 @@ import duckdb
 from rich.console import Console
 from rich.table import Table
 
-from bench.children import Measured, measure
+from bench.children import Measured, measure, run_apart
 from bench.report import parse_arguments
 from bench.warehouse.exports import write_export
 from bench.warehouse.year_five import deliver, make_home
@@ -29,12 +29,19 @@ def measure_merges(size: Any, folder: Path) -> dict[str, Measured]:
     """Measure each merge in a process of its own, on homes in a folder."""
     exports = [folder / f"{day}.csv" for day in range(2)]
     for day, export in enumerate(exports):
-        write_export(export, events=size.events, day=day)
+        run_apart(write_export, export, events=size.events, day=day)
     new, old = Home(folder / "new"), Home(folder / "old")
     measured = {"load": measure(_CHILD, str(new.root), str(exports[0]))}
     best = measured["daily step"] = _measure_daily(new, exports[1], size.rounds)
     shutil.rmtree(new.root)
-    make_home(old, events=size.old_events, versions=size.versions, coins=size.coins, days=size.days)
+    run_apart(
+        make_home,
+        old,
+        events=size.old_events,
+        versions=size.versions,
+        coins=size.coins,
+        days=size.days,
+    )
     deliver(old, 0)
     measure(_CHILD, str(old.root))
     for number in range(1, size.rounds + 1):

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 import msgspec
 
-from bench.children import Measured, measure
+from bench.children import Measured, measure, run_apart
 from bench.report import parse_arguments, show
 from bench.warehouse.homes import LAST_DAY, generate_lake
 from bench.warehouse.ours import SOURCE
@@ -92,7 +92,8 @@ def main() -> None:
     )
     with TemporaryDirectory(prefix="almanac-year-five-", dir=size.folder) as temporary:
         home = Home(Path(temporary) / "home")
-        make_home(
+        run_apart(
+            make_home,
             home,
             events=size.events,
             versions=size.versions,
