@@ -65,6 +65,14 @@ class CommandPlace:
             app.command()(found)
         made: Any = typer.main.get_command(app)
         made.name = command
+        run = made.invoke
+
+        def begin_and_run(context: Any) -> Any:
+            extension().begin(command)
+            return run(context)
+
+        # Not in a callback of the program, which also precedes help and wrong options.
+        made.invoke = begin_and_run
         return made
 
 
@@ -195,10 +203,8 @@ app = typer.Typer(
 
 
 @app.callback()
-def begin(context: typer.Context) -> None:
-    """Give Typer a group although no command is registered, and begin the command."""
-    if context.invoked_subcommand is not None:
-        extension().begin(context.invoked_subcommand)
+def make_group() -> None:
+    """Give Typer a group although no command is registered."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ import re
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -28,9 +28,7 @@ from catalog.contract.plans import PLANS
 from pipeline.capacity import cores, memory_bytes
 from resources.service_clock import MAX_SKEW
 from warehouse.files.locks import WAIT_S
-
-if TYPE_CHECKING:
-    from warehouse.sql import MakingLimits
+from warehouse.making_limits import USUAL_LIMITS, MakingLimits
 
 LEAST_POLL_INTERVAL_S: Final = 900
 """The default least interval between two polls."""
@@ -197,7 +195,13 @@ NamePrefix = Annotated[str, AfterValidator(_name_prefix)]
 PlanName = Annotated[str, AfterValidator(_known_plan)]
 
 
-class ServiceSettings(BaseModel):
+class SettingsGroup(BaseModel):
+    """A part of `Settings`. Pydantic builds the validators of the whole, and none of the parts."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class ServiceSettings(SettingsGroup):
     """The requests to the service, and their limits."""
 
     base_url: str | None = Field(
@@ -294,7 +298,7 @@ def _either(name: str) -> AliasChoices:
     return AliasChoices(name, name.upper())
 
 
-class NetworkSettings(BaseModel):
+class NetworkSettings(SettingsGroup):
     """How other machines are reached: the service, and the addresses of alerts and digests."""
 
     proxy: ProxyAddress | None = Field(
@@ -379,7 +383,7 @@ def secrets_in(name: str, given: SecretStr | None) -> tuple[SecretStr, ...]:
     return secrets
 
 
-class PushSettings(BaseModel):
+class PushSettings(SettingsGroup):
     """How webhooks are received (`almanac receive`)."""
 
     webhook_secrets: SecretStr | None = Field(
@@ -440,7 +444,7 @@ EVERYTHING_ON: Final = "all"
 NOTHING_ON: Final = "none"
 
 
-class DeploymentSettings(BaseModel):
+class DeploymentSettings(SettingsGroup):
     """How the definitions fit into a deployment that others share."""
 
     key_prefix: KeyPrefix = Field(
@@ -502,7 +506,7 @@ _SHARE: Final = 0.4
 _LEAST_BYTES: Final = 200_000_000
 
 
-class MachineSettings(BaseModel):
+class MachineSettings(SettingsGroup):
     """The capacity of a process on its machine or container."""
 
     wait_s: float = Field(
@@ -536,11 +540,8 @@ class MachineSettings(BaseModel):
     )
 
     @property
-    def making_limits(self) -> "MakingLimits":
+    def making_limits(self) -> MakingLimits:
         """DuckDB's limits while it makes lake or warehouse."""
-        # Imported here, since it imports DuckDB.
-        from warehouse.sql import USUAL_LIMITS, MakingLimits
-
         memory = self.duckdb_memory
         if memory is None:
             share = max(int(memory_bytes() * _SHARE), _LEAST_BYTES)
@@ -548,7 +549,7 @@ class MachineSettings(BaseModel):
         return MakingLimits(int(memory), self.duckdb_threads or cores())
 
 
-class RetentionSettings(BaseModel):
+class RetentionSettings(SettingsGroup):
     """The records that `almanac prune` and its nightly job keep."""
 
     keep_runs_days: int = Field(

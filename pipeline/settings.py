@@ -62,7 +62,9 @@ class Settings(
 ):
     """Every setting, each with the prefix `ALMANAC_`. The groups have most of the fields."""
 
-    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True, validate_default=True)
+    model_config = ConfigDict(
+        defer_build=False, extra="ignore", hide_input_in_errors=True, validate_default=True
+    )
 
     home: Place = Field(
         default=Path("data"), description="The home: the folder of landing, lake and warehouse."

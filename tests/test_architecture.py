@@ -63,7 +63,8 @@ FLOORS = {
         "pytest_plugin",
     ),
     "warehouse": (
-        "bounds clock errors phases sql",
+        "bounds clock errors making_limits phases",
+        "sql",
         "codecs",
         "files schema",
         "landing",

@@ -7,9 +7,8 @@ import os
 import re
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import msgspec
 
 from warehouse.errors import DamagedBatch, DamagedStamp, HomeRefused
@@ -17,7 +16,10 @@ from warehouse.files.documents import BrokenSeal, format_document, is_sealed, se
 from warehouse.files.locks import WAIT_S, hold_lock
 from warehouse.files.storage import Storage
 from warehouse.landing.landing import Landing
-from warehouse.sql import USUAL_LIMITS, MakingLimits, open_spilling
+from warehouse.making_limits import USUAL_LIMITS, MakingLimits
+
+if TYPE_CHECKING:
+    import duckdb
 
 FORMAT = 1
 _STAMP = "home.json"
@@ -237,8 +239,11 @@ class Home:
             self.state / name, what, wait_s=self.wait_s, wait_setting=self.wait_setting
         )
 
-    def connect(self) -> duckdb.DuckDBPyConnection:
+    def connect(self) -> "duckdb.DuckDBPyConnection":
         """Return a database in memory that spills into the home, on UTC."""
         spill = self.state / "spill" / str(os.getpid())
         spill.parent.mkdir(parents=True, exist_ok=True)
+        # Imported here: help and notes need no DuckDB, whose import takes a tenth of a second.
+        from warehouse.sql import open_spilling
+
         return open_spilling(spill, self.limits, warehouse=self.warehouse)

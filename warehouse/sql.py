@@ -14,7 +14,6 @@ Also here: connections of the programs that make lake and warehouse, with limite
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -23,6 +22,7 @@ import duckdb
 
 from almanac.reading.connections import open_memory
 from almanac.reading.named_sql import NamedStatements, statements_in
+from warehouse.making_limits import USUAL_LIMITS, MakingLimits
 
 __all__ = ["Groups", "Statements", "expand", "literal", "parse", "statements_in"]
 
@@ -171,21 +171,6 @@ def parse(text: str) -> duckdb.Statement:
     with open_for_footers() as connection:
         (statement,) = connection.extract_statements(text)
     return statement
-
-
-@dataclass(frozen=True, slots=True)
-class MakingLimits:
-    """DuckDB's limits while it makes lake or warehouse; the rest is spilled to disk.
-
-    `threads` None means one for each core.
-    """
-
-    memory_bytes: int = 1_600_000_000
-    threads: int | None = None
-
-
-USUAL_LIMITS: Final = MakingLimits()
-"""Together with Python and Dagster they fit on a machine with 4 GB."""
 
 
 @cache

@@ -29,7 +29,6 @@ from pipeline.console import Progress, print_json, progress, show_problems
 from pipeline.home_location import locate_home
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError, Defer
-from warehouse import queries
 from warehouse.clock import utc_now
 from warehouse.errors import RunRecordsUnusable, WarehouseError
 from warehouse.home import Home
@@ -209,8 +208,11 @@ def name_program(called: str) -> str:
 
 def _answer(program: str, warehouse: Path, query: str) -> None:
     """Print a query, and its rows as `almanac sql` does."""
-    with queries.connected(warehouse) as connection:
-        answer = queries.run_sql(connection, query)
+    # Imported here, since the help needs no DuckDB.
+    from warehouse.queries import connected, run_sql
+
+    with connected(warehouse) as connection:
+        answer = run_sql(connection, query)
     people.print(f'\n{program} sql "{query}"', soft_wrap=True)
     show_rows(answer.columns, answer.rows, vertical=None)
 

@@ -16,7 +16,6 @@ from resources.backfill.state import RequestedList
 from resources.request_log import RefusedFeed
 from resources.session import plan_lacks
 from warehouse.history.change_log import ChangeLog, read_records
-from warehouse.history.fold import END_OF_TIME
 from warehouse.home import Home
 from warehouse.landing.batches import FEEDS, Feed, Scope
 
@@ -30,6 +29,7 @@ AHEAD_DAYS: Final = 6
 """A pull covers a day if it has all events up to this many days later, as the lowest plan shows."""
 _LISTED_FOR: Final = timedelta(days=CANCELLATIONS_SINCE_DAYS)
 _START_OF_TIME: Final = datetime(1, 1, 1, tzinfo=UTC)
+_END_OF_TIME: Final = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,7 +255,7 @@ def _is_seen(day: date, complete_pulls: list[BatchFacts]) -> bool:
     spans: dict[object, list[tuple[datetime, datetime]]] = {}
     for pull in complete_pulls:
         scope = pull.scope
-        span = (scope.lower or _START_OF_TIME, scope.upper or END_OF_TIME)
+        span = (scope.lower or _START_OF_TIME, scope.upper or _END_OF_TIME)
         spans.setdefault((scope.coins, scope.categories), []).append(span)
     lower, upper = _midnight(day), day_end(day + timedelta(days=AHEAD_DAYS))
     return any(not _missing_spans(of_filter, lower, upper) for of_filter in spans.values())

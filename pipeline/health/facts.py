@@ -38,7 +38,6 @@ from resources.service_clock import NOTABLE, ServiceClock, read_deprecation, rea
 from warehouse.files.locks import holder, is_held
 from warehouse.history.change_log import ChangeLog, read_records
 from warehouse.home import Home
-from warehouse.news import quiet_batches
 from warehouse.publish.published_file import PublishedFile, published_batches, read_published
 from warehouse.publish.spare_file import spare_path
 
@@ -389,6 +388,11 @@ def _find_late_batches(home: Home, now: datetime) -> dict[str, datetime]:
             since = datetime.fromtimestamp(marker.stat().st_mtime, UTC)
         if now - since > STUCK_AFTER:
             waiting[batch.batch_id] = since
+    if not waiting:
+        return {}
+    # Imported here, since few homes have late batches.
+    from warehouse.news import quiet_batches
+
     quiet = quiet_batches(home, waiting)
     return {
         batch: since

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from pipeline.retention import owner_tags
 from pipeline.secrecy import shareable
 from pipeline.settings import Settings
 from warehouse.files.documents import put_note, read_note
@@ -83,6 +82,9 @@ def write_run_note(
 
     `automation` has the names of its schedules and sensors.
     """
+    # Imported here, since `almanac status` only reads the note.
+    from pipeline.retention import owner_tags
+
     tags = owner_tags(settings.key_prefix, settings.name_prefix)
     heartbeats = (beat.timestamp for beat in instance.get_daemon_heartbeats().values())
     reported = max(heartbeats, default=None)

@@ -18,6 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from warehouse.making_limits import MakingLimits
 from warehouse.phases import report_phase
 from warehouse.publish.lake_files import Inputs, LocalState
 from warehouse.publish.published_file import StagedFile, Values, open_making, parameters
@@ -37,7 +38,7 @@ from warehouse.schema.tables import (
     Table,
 )
 from warehouse.schema.views import AS_OF_MACROS, INTERNAL_MACROS, MACROS, VIEWS
-from warehouse.sql import MakingLimits, Statements
+from warehouse.sql import Statements
 
 _STAMPS: Final = frozenset({"last_seen_at", "content_at", "updated_at", "last_verified_at"})
 _HASHED: Final = tuple(table for table in TABLES if table.delta != "local")

@@ -31,6 +31,7 @@ from almanac.reading.connections import open_memory
 from warehouse.clock import utc_now
 from warehouse.errors import LakeDamaged, WarehouseError
 from warehouse.files.storage import Storage
+from warehouse.making_limits import USUAL_LIMITS, MakingLimits
 from warehouse.phases import Step
 from warehouse.publish import lake_files
 from warehouse.publish.block_hashes import BaseHashes, PublishedHashes
@@ -69,7 +70,7 @@ from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import INTERNAL, TABLES
 from warehouse.schema.views import MACROS, VIEWS
-from warehouse.sql import USUAL_LIMITS, MakingLimits, Statements, parse
+from warehouse.sql import Statements, parse
 
 _SQL = Statements(__package__, GROUPS)
 _log = logging.getLogger(__name__)

@@ -24,10 +24,11 @@ from almanac.reading.attached_file import (
 )
 from almanac.reading.connections import open_memory
 from warehouse.files.storage import close_for_writing, make_folders, sync
+from warehouse.making_limits import MakingLimits
 from warehouse.publish.spare_file import drop_spare, keep_spare
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
-from warehouse.sql import MakingLimits, Statements, open_spilling, parse
+from warehouse.sql import Statements, open_spilling, parse
 
 _UNFINISHED: Final = ".unfinished-warehouse-"
 _PARAMETER: Final = re.compile(r"\$([a-z_]+)")

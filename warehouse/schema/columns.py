@@ -6,10 +6,12 @@ n-th field, which is cheap on a million rows. Timestamps are UTC.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from catalog.contract.plans import PLANS, ImpactView, Plan
-from warehouse.sql import Groups
+
+if TYPE_CHECKING:
+    from warehouse.sql import Groups
 
 INSTANT: Final = "TIMESTAMP WITH TIME ZONE"
 TEXTS: Final = "VARCHAR[]"
@@ -273,7 +275,7 @@ def _group(columns: Iterable[Column]) -> tuple[dict[str, str], ...]:
     return tuple(_marks(column) for column in columns)
 
 
-GROUPS: Final[Groups] = {
+GROUPS: "Final[Groups]" = {
     "content": _group(CONTENT),
     "dating": _group(DATING),
     "fields": _group(FIELDS),

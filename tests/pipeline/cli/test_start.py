@@ -15,9 +15,12 @@ from tests.pipeline.small_home import SmallHome
 from tests.test_cli import environment
 from warehouse.history.merge import merge
 
-SLOW = ("dagster", "httpx", "catalog.sandbox", "catalog.server", "pandas", "pyarrow", "granian")
+SLOW = (
+    *("dagster", "httpx", "catalog.sandbox", "catalog.server", "pandas", "pyarrow", "granian"),
+    *("asyncio", "pydantic_settings"),
+)
 WITHOUT_THEM = (
-    *(("--help",), ("status",), ("sql", "SELECT 1"), ("budget",)),
+    *(("--help",), ("status",), ("sql", "SELECT 1"), ("changes",)),
     *(("batches", "list"), ("run", "--help"), ("backfill", "--help"), ("doctor", "--help")),
     *(("prune", "--help"), ("inbox", "list"), ("receive", "--help")),
 )
@@ -76,6 +79,13 @@ def test_no_quick_command_imports_dagster_the_server_or_the_http_client(home: Pa
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     found = json.loads(done.stdout.splitlines()[-1])
     assert found == {" ".join(words): [0, []] for words in WITHOUT_THEM}
+
+
+@pytest.mark.parametrize("name", ["run", "keys", "sandbox"])
+def test_a_help_reads_no_settings_and_imports_no_duckdb(home: Path, name: str) -> None:
+    program = SHOWING_MODULES.replace(repr(SLOW), "('duckdb', 'pipeline.secrecy')")
+    done = started(home, program, name, "--help", ALMANAC_PLAN="unknown")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_list_of_commands_imports_no_command_and_no_settings(home: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pipeline.capacity import cores, memory_bytes
 from pipeline.home_location import locate_home
 from tests.pipeline.homes_in_days import settings_of
-from warehouse.sql import USUAL_LIMITS
+from warehouse.making_limits import USUAL_LIMITS
 
 MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 MACHINE_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
