@@ -134,9 +134,10 @@ def page_answer(
 ) -> JsonAnswer:
     """Return the page of these rows, or a 304 when the client has it already."""
     ending = _encode(meta)
-    body = b'{"data":[%b],"meta":%b}' % (b",".join([row.json for row in rows]), ending)
+    bodies, digests = zip(*rows, strict=True) if rows else ((), ())
+    body = b'{"data":[%b],"meta":%b}' % (b",".join(bodies), ending)
     # Equal rows and an equal ending are an equal body, and much shorter to hash.
-    digest = _digest(b"".join([row.digest for row in rows]) + ending)
+    digest = _digest(b"".join(digests) + ending)
     return tagged_answer(scope, EncodedJson(body, digest), max_age_s=max_age_s)
 
 

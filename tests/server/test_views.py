@@ -6,16 +6,28 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
 import httpx
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catalog.contract.plans import Window
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.world.truth import Change
 from catalog.sandbox.world.world import World
 from catalog.sandbox.world_store import SandboxStore
-from catalog.server.memory_view import CoinBook, MemoryView
-from catalog.server.store import EventQuery
+from catalog.server.memory_view import CoinBook, MemoryView, TextIndex
+from catalog.server.store import EventQuery, StoredEvent
 from tests.hangs import HANGS_AFTER_S
-from tests.server.small_catalog import COINS, DAY, NOW, TimedStore, coin, event, serving, view
+from tests.server.small_catalog import (
+    COINS,
+    DAY,
+    NOW,
+    TODAY,
+    TimedStore,
+    coin,
+    event,
+    serving,
+    view,
+)
 from tests.server.test_hosting import exchange
 
 ALL_DATES = Window(datetime(2017, 1, 1, tzinfo=UTC), None)
@@ -130,3 +142,61 @@ def test_every_material_change_is_reported_once() -> None:
     assert unreported == {"revised", "verified"}
     assert len(edited) - len(reported) > 50 < len(reported)
     assert sorted(found) == sorted((c.at, c.event_id) for c in whole + reported)
+
+
+TEXTS = st.lists(st.text("ab ß\n", max_size=6), max_size=8)
+
+
+@given(TEXTS, st.text("ab ß", min_size=1, max_size=4))
+def test_a_search_by_pairs_of_letters_finds_what_a_scan_finds(texts: list[str], q: str) -> None:
+    scanned = [place for place, text in enumerate(texts) if q in text]
+    assert list(TextIndex(texts).search(q)) == scanned
+
+
+SOME = ("first", "hundredth", "next")
+EVENTS = st.lists(
+    st.builds(
+        lambda day, length, coins: (TODAY + day * DAY, length, coins),
+        st.integers(0, 99),
+        st.sampled_from([None, 0, 3, 4, 15, 16, 63, 64, 90]),
+        st.lists(st.sampled_from(SOME), min_size=1, unique=True).map(tuple),
+    ),
+    max_size=12,
+)
+
+
+@given(EVENTS, EVENTS, st.sets(st.sampled_from((*SOME, "unknown"))), st.integers(0, 99))
+def test_a_union_of_coins_counts_and_lists_each_event_once(
+    first: list[tuple[datetime, int | None, tuple[str, ...]]],
+    later: list[tuple[datetime, int | None, tuple[str, ...]]],
+    coins: set[str],
+    day: int,
+) -> None:
+    def make(rows: list[tuple[datetime, int | None, tuple[str, ...]]]) -> dict[str, StoredEvent]:
+        return {
+            f"e{place}": event(
+                f"e{place}",
+                date,
+                date_end=None if length is None else date + length * DAY,
+                coins=names,
+            )
+            for place, (date, length, names) in enumerate(rows)
+        }
+
+    changed: dict[str, StoredEvent | None] = {**dict.fromkeys(make(first)), **make(later)}
+    found = view([*make(first).values()]).edited(changed, coins=BOOK, cancelled={})
+    window = Window(TODAY + day * DAY, TODAY + (day + 5) * DAY)
+    expected = sorted(
+        (row.date, row.id)
+        for row in make(later).values()
+        if coins & set(row.coins) and window.overlaps(row.date, row.date_end)
+    )
+    ids_expected = [event_id for _, event_id in expected]
+    query = EventQuery(window, coins=frozenset(coins))
+    listed = found.events(query, after=None, limit=100)
+    assert ([row.id for row in listed.events], listed.total) == (ids_expected, len(expected))
+    assert [row.id for row in found.iter_events(query)] == ids_expected
+    for place, (date, event_id) in enumerate(expected):
+        following = found.events(query, after=(date.timestamp(), event_id), limit=1)
+        assert [row.id for row in following.events] == ids_expected[place + 1 : place + 2]
+        assert following.more == (place + 2 < len(expected))
