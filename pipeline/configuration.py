@@ -530,7 +530,7 @@ class MachineSettings(SettingsGroup):
         default=None,
         ge=100_000_000,
         description="Memory of DuckDB in a merge and a publication; beyond it they spill to disk. "
-        "Default: 40 % of the memory of the machine or container, at most 1.6 GB.",
+        "Default: 40 % of the memory of the machine or container, at most 1.3 GB.",
     )
     duckdb_threads: int | None = Field(
         default=None,

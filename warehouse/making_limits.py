@@ -11,7 +11,7 @@ class MakingLimits:
     `threads` None means one for each core.
     """
 
-    memory_bytes: int = 1_600_000_000
+    memory_bytes: int = 1_300_000_000
     threads: int | None = None
 
 

@@ -1,8 +1,9 @@
 """Bare DuckDB doing the work of a merge: one script, typed columns, no checks, no rules.
 
 It writes the same outputs as ours, synced to the disk like ours: change log, checkpoint, events by
-month, warehouse. It omits the landed body, rejects, staleness, unknown fields, canonical text,
-chain and crash safety. Run as a child: it prints its seconds, by the clock and of the processor.
+month, warehouse. Claims are a view, so it has none. It omits the landed body, rejects, staleness,
+unknown fields, canonical text, chain and crash safety. Run as a child: it prints its seconds, by
+the clock and of the processor.
 """
 
 import argparse
@@ -44,13 +45,6 @@ _LOAD: Final = (
     SELECT *, 'scheduled' AS status, now() AS first_seen_at FROM ({_TYPED})""",
     "CREATE TABLE versions AS SELECT *, 1 AS version, now() AS known_from FROM events",
     f"CREATE TABLE out.event_versions AS {_DATED} versions",
-    f"""CREATE TABLE out.event_claims AS
-    {_DATED} (SELECT *, 0 AS version, updated_at AS known_from, first_seen_at AS known_to
-              FROM events)
-    UNION ALL BY NAME
-    SELECT event_id, created_at, status, -1 AS version, created_at AS known_from,
-           updated_at AS known_to
-    FROM events WHERE created_at < updated_at""",
     "COPY versions TO $changes (FORMAT parquet, COMPRESSION zstd)",
     "COPY events TO $checkpoint (FORMAT parquet, COMPRESSION zstd)",
     f"CREATE TABLE out.events AS {_DATED} events",

@@ -193,6 +193,7 @@ class Fold:
             self.separators = read.learnt
         if not released:
             outcome.flagged = read.flagged
+        has_new = False
         if manifest.feed == "coins":
             self._fold_coins(manifest, outcome)
         elif manifest.feed == "categories":
@@ -204,9 +205,11 @@ class Fold:
             if read.duplicates:
                 self._run("pick_newest_rows")
             self._run("take_picked_rows" if read.duplicates else "take_all_rows")
-            self._fold_rows(manifest, outcome, released=released)
-        # The state has the rows now; those of a large batch would fill the remaining memory.
+            has_new = self._fold_rows(manifest, outcome, released=released)
+        # The log has the rows now; those of a large batch would fill the remaining memory.
         empty_events(self.connection)
+        if has_new:
+            self._run("take_first_content")
         return outcome
 
     def _fold_deliveries(self, observation: Observation, outcome: Outcome) -> None:
@@ -214,15 +217,17 @@ class Fold:
         for place in range(1, self._rows("count_places")[0][0] + 1):
             self._run("pick_deliveries", place=place)
             self._run("take_picked_rows")
-            self._fold_incoming(observation.manifest, outcome)
+            if self._fold_incoming(observation.manifest, outcome):
+                self._run("take_first_content")
 
-    def _fold_rows(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> None:
+    def _fold_rows(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> bool:
+        """Fold a batch of one row per event; return whether `take_first_content` must follow."""
         visible = visible_scope(manifest) if manifest.feed in ("events", "export") else None
         if visible is not None and manifest.feed == "export" and not released:
             outcome.flagged = outcome.flagged or self._too_few(manifest, visible)
-        self._fold_incoming(manifest, outcome)
+        has_new = self._fold_incoming(manifest, outcome)
         if not manifest.complete:
-            return  # A partial batch does not prove that an event is absent.
+            return has_new  # A partial batch does not prove that an event is absent.
         if manifest.feed == "event":
             self._fold_not_found(manifest, outcome)
         elif manifest.feed == "cancellations":
@@ -231,9 +236,13 @@ class Fold:
             if released or not self._flag_nameless(outcome, "id"):
                 self._fold_absent(manifest, visible, outcome)
             self._note_watched(manifest, visible)
+        return has_new
 
-    def _fold_incoming(self, manifest: Manifest, outcome: Outcome) -> None:
-        """Fold rows of different events: classify each, then write versions, then the state."""
+    def _fold_incoming(self, manifest: Manifest, outcome: Outcome) -> bool:
+        """Fold rows of different events: classify each, then write versions, then the state.
+
+        Returns whether any event is new; then `take_first_content` must follow.
+        """
         stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
         content_at = {"content_at": manifest.content_at}
         self._run("classify_rows", **content_at)
@@ -259,12 +268,12 @@ class Fold:
         if verdicts.get("new"):
             self._run("log_first_versions", **stamp)
             outcome.count(dict(self._rows("count_first_versions")))
-            self._run("take_first_content")
             self._run("take_first_seen")
         if verdicts and manifest.feed in ("cancellations", "event", "deliveries"):
             self._change("cancellations", "note_cancellations", batch_id=manifest.batch_id)
         if verdicts and manifest.feed in ("events", "event", "deliveries", "export"):
             self._change("labels", "merge_labels")
+        return bool(verdicts.get("new"))
 
     def _fold_absent(self, manifest: Manifest, visible: VisibleScope, outcome: Outcome) -> None:
         filters = self._filters(visible)

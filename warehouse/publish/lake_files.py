@@ -32,8 +32,6 @@ _EVENTS: Final = ("seen", "content", "content_changes")
 STATE: Final = (*_EVENTS, "coins", "categories", "cancellations", "labels")
 """The tables of a checkpoint; also the parameters that their files are bound to."""
 _SQL = Statements(__package__, GROUPS)
-SORTED_ABOVE: Final = 8
-"""With more months than this, sorting all events once is cheaper than one scan per month."""
 _SIDE_BY_SIDE: Final = 4
 """Months written in parallel: while one waits for the disk, others are compressed."""
 
@@ -263,8 +261,7 @@ def unsettled_months(lake: Storage) -> set[str]:
 
 def _write_months(staged: StagedFile, lake: Storage, months: list[str]) -> dict[str, str]:
     """Write some months; return the sha256 of each file."""
-    is_sorted = len(months) > SORTED_ABOVE
-    staged.run(_SQL["create_lake_events_by_date" if is_sorted else "create_lake_events"])
+    staged.run(_SQL["create_lake_events"])
 
     def write(month: str) -> str:
         with lake.writing(lake_paths.month_name(month)) as file:

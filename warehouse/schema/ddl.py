@@ -68,7 +68,8 @@ def comment_macro(macro: Table) -> str:
 
 def insert(table: Table, query: str) -> str:
     """Fill a table from a query; columns are matched by name."""
-    return "INSERT INTO " + _name(table) + " BY NAME\n" + query
+    rows = "FROM (\n" + query + "\n) ORDER BY " + quoted(table.order) if table.order else query
+    return "INSERT INTO " + _name(table) + " BY NAME\n" + rows
 
 
 def insert_new(table: Table) -> str:

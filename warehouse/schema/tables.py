@@ -63,6 +63,8 @@ class Table:
     delta: DeltaRule | None = field(default=None, kw_only=True, repr=False)
     """None if no statement fills the table."""
     schema: str = field(default="main", kw_only=True)
+    order: str = field(default="", kw_only=True)
+    """The column by which inserted rows are sorted; empty if they stay as they come."""
     in_place: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
     """Columns that a delta updates without replacing the row; if empty, a `state` table updates all
     columns but the key."""
@@ -95,6 +97,7 @@ EVENTS: Final = Table(
     ),
     inputs=("seen", "content", "content_changes"),
     delta="state",
+    order="date",
     # Every pull that shows the event changes these. Lists can't be updated in place, so a change of
     # content replaces the row.
     in_place=("last_seen_at", "missing_since", "content_at"),

@@ -103,10 +103,10 @@ def test_duckdb_takes_a_part_of_what_is_there(
     from pipeline import configuration
 
     settings = settings_of(tmp_path)
-    for there, expected in ((1000 * MIB, 400 * MIB), (MIB, 200_000_000), (1 << 40, 1_600_000_000)):
+    for there, expected in ((1000 * MIB, 400 * MIB), (MIB, 200_000_000), (1 << 40, 1_300_000_000)):
         monkeypatch.setattr(configuration, "memory_bytes", lambda there=there: there)
         assert settings.making_limits.memory_bytes == expected
-    assert USUAL_LIMITS.memory_bytes == 1_600_000_000
+    assert USUAL_LIMITS.memory_bytes == 1_300_000_000
 
 
 def test_the_settings_decide_and_reach_the_connection(tmp_path: Path) -> None:

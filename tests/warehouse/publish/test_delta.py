@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.publish import contents as publish_contents
-from warehouse.publish import lake_files
 from warehouse.schema import ddl
 from warehouse.schema.tables import FIRST_OBSERVED, PUBLISHED, TABLES, Table
 from warehouse.schema.views import EVENT_CLAIMS
@@ -79,7 +78,6 @@ histories = given(
     kept=st.integers(0, 4),
     after=st.lists(plans, min_size=1, max_size=3),
     whole_above=st.sampled_from([0, 10_000]),
-    sorted_above=st.sampled_from([0, 8]),
 )
 
 
@@ -91,10 +89,9 @@ def test_a_delta_equals_a_full_build_even_after_days_are_refolded(
     kept: int,
     after: list[Plan],
     whole_above: int,
-    sorted_above: int,
 ) -> None:
     home = tmp_path_factory.mktemp("home")
-    check_history(home, before, kept, after, whole_above, sorted_above)
+    check_history(home, before, kept, after, whole_above)
 
 
 @pytest.mark.long
@@ -107,10 +104,9 @@ def test_a_delta_equals_a_full_build_for_many_histories(
     kept: int,
     after: list[Plan],
     whole_above: int,
-    sorted_above: int,
 ) -> None:
     home = tmp_path_factory.mktemp("home")
-    check_history(home, before, kept, after, whole_above, sorted_above)
+    check_history(home, before, kept, after, whole_above)
 
 
 def check_history(
@@ -119,7 +115,6 @@ def check_history(
     kept: int,
     after: list[Plan],
     whole_above: int,
-    sorted_above: int,
 ) -> None:
     lake = SmallLake(home)
     lake.set_plans(before)
@@ -127,7 +122,6 @@ def check_history(
     lake.set_plans([*before[:kept], *after])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(publish_contents, "ROWS_ALWAYS", whole_above)
-        patched.setattr(lake_files, "SORTED_ABOVE", sorted_above)
         report = lake.publish()
     if whole_above and lake.chain:
         assert report.mode != "full"

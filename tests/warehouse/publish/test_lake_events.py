@@ -9,33 +9,22 @@ import pytest
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.publish.test_delta import lake_events_differ
 from warehouse.files.storage import Storage
-from warehouse.publish import lake_files
 from warehouse.schema.columns import AS_OF
 
 # Seed n (0 to 6) dates an event 20 n days after the first of May.
 HISTORY = [Plan((Op(0, seed=1), Op(1, seed=2), Op(2, seed=5)))]
 
 
-@pytest.fixture(scope="module", params=[0, 8], ids=["sorted before", "as they lie"])
-def sorted_above(request: pytest.FixtureRequest) -> int:
-    return int(request.param)
-
-
 @pytest.fixture(scope="module")
-def published(sorted_above: int, tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
+def published(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
     small = SmallLake(tmp_path_factory.mktemp("published"))
     small.set_plans(HISTORY)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lake_files, "SORTED_ABOVE", sorted_above)
-        small.publish()
+    small.publish()
     return small
 
 
 @pytest.fixture
-def lake(
-    published: SmallLake, sorted_above: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> SmallLake:
-    monkeypatch.setattr(lake_files, "SORTED_ABOVE", sorted_above)
+def lake(published: SmallLake, tmp_path: Path) -> SmallLake:
     return published.copied(tmp_path)
 
 
@@ -109,20 +98,6 @@ def test_events_without_a_date_have_a_file_of_their_own(lake: SmallLake) -> None
     assert lake.publish().months == 2
     assert set(months(lake)) == {month_of(1), month_of(2), "__HIVE_DEFAULT_PARTITION__"}
     assert lake_events_differ(lake) == 0
-
-
-def test_a_month_has_the_same_bytes_whether_its_events_were_sorted_before_or_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake = SmallLake(tmp_path)
-    lake.set_plans([Plan(tuple(Op(event, seed=event % 11) for event in range(30, 0, -1)))])
-    files: list[dict[str, bytes]] = []
-    for above in (0, 8):
-        monkeypatch.setattr(lake_files, "SORTED_ABOVE", above)
-        lake.publish(full=True)
-        files.append({name: lake.storage.read(name) for name in lake.storage.names("events")})
-    assert len(files[0]) > 4
-    assert files[0] == files[1]
 
 
 def test_a_month_that_cannot_be_written_fails_the_publication_and_the_next_writes_all_months(

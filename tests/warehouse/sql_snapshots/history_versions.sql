@@ -215,15 +215,6 @@ SELECT
     known, extra
 FROM first_versions;
 
--- name: take_first_content
-INSERT INTO event_content
-SELECT
-    event_id,
-    slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
-    coins, impact, impact_band, impact_summary, source_url, snapshot_url, created_at,
-    status, cancelled_at, observed_at, observed_at, 1, false
-FROM first_versions;
-
 -- name: take_first_seen
 INSERT INTO event_seen
 SELECT
@@ -232,3 +223,15 @@ SELECT
     if(is_cancelled_before, NULL, content_md5),
     if(is_cancelled_before, NULL, row_md5)
 FROM first_versions;
+
+-- name: take_first_content
+INSERT INTO event_content
+SELECT
+    v.event_id,
+    v.slug, v.title, v.description, v.displayed_date, v.date, v.date_end, v.date_type,
+    v.is_estimated, v.categories, v.coins, v.impact, v.impact_band, v.impact_summary, v.source_url,
+    v.snapshot_url, v.created_at,
+    v.status, v.cancelled_at, v.known_from, v.known_from, 1, false
+FROM day_versions AS v
+JOIN classified AS j ON j.event_id = v.event_id AND j.verdict = 'new'
+WHERE v.version = 1;

@@ -59,7 +59,9 @@ SELECT * FROM categories_state ORDER BY id;
 -- The rows of a query, another statement of this folder, as a Parquet file of a checkpoint, which only DuckDB reads:
 -- version 2 and level 1 are written faster.
 -- Placeholders: query.
-COPY ({query}) TO $file (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, PARQUET_VERSION v2);
+COPY ({query}) TO $file (
+    FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, PARQUET_VERSION v2
+);
 
 -- name: find_content_file
 -- Name the content file for view_content.

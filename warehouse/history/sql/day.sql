@@ -60,7 +60,9 @@ SELECT
 
 -- name: write_day
 -- Write the versions of a day and the records of its batches as its file. Grain: event, version.
-COPY day_versions TO $file (FORMAT parquet, COMPRESSION zstd, KV_METADATA {almanac: $meta});
+COPY day_versions TO $file (
+    FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, KV_METADATA {almanac: $meta}
+);
 
 -- name: read_day_metadata
 -- The metadata of a day's file. Grain: one row.

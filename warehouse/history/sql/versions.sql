@@ -6,7 +6,7 @@
 --     unchanged      touch_unchanged
 --     same, differs  touch_seen        (before take_new_content changes what it compares with)
 --     differs        take_new_content → count_change_kinds
---     new            log_first_versions → count_first_versions → take_first_content → take_first_seen
+--     new            log_first_versions → count_first_versions → take_first_seen → take_first_content
 --     any            note_cancellations
 --
 -- Aliases: w rows of the observation (`incoming`), j `classified`, c content in the state
@@ -240,15 +240,6 @@ SELECT
 FROM first_versions
 GROUP BY kind;
 
--- name: take_first_content
--- Add new events to the state. Grain: event. Once per observation.
-INSERT INTO event_content
-SELECT
-    event_id,
-    {each compared: @name},
-    status, cancelled_at, observed_at, observed_at, 1, false
-FROM first_versions;
-
 -- name: take_first_seen
 -- Add new events to the state. Grain: event. Once per observation.
 INSERT INTO event_seen
@@ -258,6 +249,18 @@ SELECT
     if(is_cancelled_before, NULL, content_md5),
     if(is_cancelled_before, NULL, row_md5)
 FROM first_versions;
+
+-- name: take_first_content
+-- Add the content of new events to the state. Grain: event. Once per observation.
+-- From the log, so that the rows of a large observation can be removed before.
+INSERT INTO event_content
+SELECT
+    v.event_id,
+    {each compared: v.@name},
+    v.status, v.cancelled_at, v.known_from, v.known_from, 1, false
+FROM day_versions AS v
+JOIN classified AS j ON j.event_id = v.event_id AND j.verdict = 'new'
+WHERE v.version = 1;
 
 -- name: note_cancellations
 -- Cancellations, seen with or without their event. Grain: event. Run twice: the same.

@@ -1,7 +1,8 @@
 -- The current events in the lake by event month, for engines that read Parquet.
 --
---     find_changed_months → create_lake_events | create_lake_events_by_date → list_months
---     → write_month
+--     find_changed_months → create_lake_events → list_months → write_month
+--
+-- A full build sorts the table of events by date, so a scan for a month skips most of the others.
 
 -- name: find_changed_months
 -- Grain: one row per event month in which an event differs from the published one. Columns that
@@ -22,15 +23,6 @@ CREATE OR REPLACE VIEW memory.main.lake_events AS
 SELECT * EXCLUDE (last_seen_at, missing_since, content_at) REPLACE (extra::VARCHAR AS extra)
 FROM staged.main.events
 
--- name: create_lake_events_by_date
--- Grain: one row per event, as the lake has it, sorted by month, so that one month can be read
--- without the others. The columns are those of create_lake_events, which it replaces.
--- Parameters: none. Run twice: fails; one connection writes the lake's events once.
-CREATE TABLE memory.main.lake_events AS
-SELECT * EXCLUDE (last_seen_at, missing_since, content_at) REPLACE (extra::VARCHAR AS extra)
-FROM staged.main.events
-ORDER BY date
-
 -- name: list_months
 -- Grain: one row per month that has an event; one for events without a date.
 -- Parameters: none. Run twice: the same rows.
@@ -50,4 +42,4 @@ COPY (
         )
         OR ($month = '__HIVE_DEFAULT_PARTITION__' AND date IS NULL)
     ORDER BY event_id
-) TO $file (FORMAT parquet, COMPRESSION zstd)
+) TO $file (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)
