@@ -46,10 +46,10 @@ from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import MARKER, MARKERS
 from warehouse.publish.block_hashes import NOTE, PublishedHashes
-from warehouse.publish.lake_files import name_state_files
+from warehouse.publish.lake_files import STATE_OF_EVENTS, name_state_files
 from warehouse.publish.spare_file import spare_path
 from warehouse.schema.columns import GROUPS
-from warehouse.schema.tables import EVENTS, TABLES
+from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal
 
 _SQL = Statements(__package__, GROUPS)
@@ -404,7 +404,7 @@ def _check_tables(
     names = (lake_paths.absences_name(day.day) for day in days)
     absences = [literal(lake.path(name)) for name in names if lake.exists(name)]
     state = name_state_files(days[-1].head.checkpoint or "-", days[-1].head.files)
-    of_events = {table: lake.path(state[table]) for table in EVENTS.inputs}
+    of_events = {table: lake.path(state[table]) for table in STATE_OF_EVENTS}
     events = {table: literal(path) for table, path in of_events.items() if path.is_file()}
     for table, name, source, files in (
         ("event_versions", "compare_versions", "the change log", {"files": changes}),

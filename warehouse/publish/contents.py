@@ -42,7 +42,7 @@ from warehouse.sql import Statements
 
 _STAMPS: Final = frozenset({"last_seen_at", "content_at", "updated_at", "last_verified_at"})
 _HASHED: Final = tuple(table for table in TABLES if table.delta != "local")
-_SUMMED: Final = frozenset[DeltaRule]({"batches", "days"})
+_SUMMED: Final = frozenset[DeltaRule]({"batches", "days", "seen"})
 """Rules whose tables may be too large to be read whole for each publication."""
 _SQL = Statements(__package__, GROUPS)
 _BEGINNING = "-infinity"
@@ -59,9 +59,9 @@ _CONDITIONS: Final[dict[DeltaRule, str]] = {
     "links": "event_id IN (SELECT event_id FROM touched)",
 }
 """Which rows of a table may differ."""
-_REWRITTEN: Final = frozenset({"state", "links"})
+_REWRITTEN: Final = frozenset({"state", "seen", "links"})
 """Rules whose tables may be rewritten if too many rows differ."""
-_READ_LATER: Final = (EVENTS, EVENT_VERSIONS)
+_READ_LATER: Final = (EVENT_VERSIONS,)
 """Tables whose `gone_…` and `new_…` later statements read, also where nothing differs."""
 
 
@@ -89,7 +89,7 @@ def update_contents(
 
 
 def _after(staged: StagedFile, table: Table, before: str) -> str:
-    if table.delta not in _SUMMED:
+    if table.delta not in _SUMMED or (table is EVENTS and _has_missing_changes(staged)):
         return _text(*_sum(staged, table))
     rows, total = map(int, before.split("-"))
     for prefix, sign in (("gone_", -1), ("new_", 1)):
@@ -98,15 +98,21 @@ def _after(staged: StagedFile, table: Table, before: str) -> str:
     return _text(rows, total)
 
 
+def _has_missing_changes(staged: StagedFile) -> bool:
+    """Whether events changed in place that are in neither `gone_events` nor `new_events`."""
+    ((changes,),) = staged.run(_SQL["count_missing_changes"])
+    return bool(changes)
+
+
 def _sum(staged: StagedFile, table: Table, prefix: str = "") -> tuple[int, int]:
     ((rows, total),) = staged.run(ddl.content(table, _columns(table), prefix))
     return int(rows), int(total)
 
 
 def _columns(table: Table) -> tuple[str, ...]:
-    """Return the columns whose values are the content: of a summed table, those that a delta
+    """Return the columns whose values are the content: of a summed table, some that a delta
     compares."""
-    left_out = table.in_place if table.delta in _SUMMED else _STAMPS
+    left_out = table.in_place if table.delta in ("batches", "days") else _STAMPS
     return tuple(name for name in table.names if name not in left_out)
 
 
@@ -145,7 +151,8 @@ def fill_tables(staged: StagedFile, inputs: Inputs, local: LocalState) -> None:
         "first_day": _BEGINNING,
         "everything": True,
     }
-    staged.run(_SQL["clear_touched"])
+    for name in ("clear_touched", "clear_version_starts"):
+        staged.run(_SQL[name])
     if inputs.days:
         prepare_unknown_fields(staged, inputs)
     for number, table in enumerate(FILLED):
@@ -245,7 +252,10 @@ def apply_changes(
     if inputs.state:
         prepare_unknown_fields(staged, inputs)
     differed = _apply_days(staged, values) | _apply_state(staged, values, same_state)
+    staged.run(_SQL["find_seen_differences"], values)
     ((touched,),) = staged.run(_SQL["find_touched"])
+    staged.run(_SQL["find_touched_starts"])
+    differed |= _apply_events(staged, values)
     if touched:
         differed |= _apply_touched(staged, values)
     differed |= _update_links(staged, values, same_state)
@@ -289,12 +299,32 @@ def _apply_state(staged: StagedFile, values: Values, same_state: frozenset[str])
     return differed
 
 
+def _apply_events(staged: StagedFile, values: Values) -> set[str]:
+    """Replace the touched events, and update the other events that were seen."""
+    query = fill_query(EVENTS, values)
+    ((gone,),) = staged.run(_SQL["find_gone_events"])
+    ((in_content,),) = staged.run(_SQL["count_in_content"], values)
+    changes = values["content_changes"]
+    # The content file is not opened if it has none of the rows: opening takes as long as all else.
+    read = values if in_content else {**values, "content": changes}
+    ((new,),) = staged.run(ddl.keep_new(EVENTS, query), read)
+    if _is_large(staged, EVENTS, gone):
+        _rewrite(staged, EVENTS, query, values)
+        return {EVENTS.name}
+    if gone:
+        staged.run(_SQL["delete_gone_events"])
+    if new:
+        staged.run(ddl.insert_new(EVENTS))
+    seen = _updated(staged, _SQL["update_seen"], values)
+    return {EVENTS.name} if gone or new or seen else set()
+
+
 def _apply_touched(staged: StagedFile, values: Values) -> set[str]:
     """Compare the links of touched events, and update the ends of their versions."""
     differed: set[str] = set()
     for table in _following("links"):
         differed |= _apply(staged, table, values)
-    for name in ("find_touched_starts", "find_version_spans", "update_version_spans"):
+    for name in ("find_version_spans", "update_version_spans"):
         staged.run(_SQL[name])
     return differed
 
@@ -332,17 +362,35 @@ def _apply(staged: StagedFile, table: Table, values: Values) -> set[str]:
     # The query is the slow part. Keys differ, so that as many rows, none gone, are the same rows.
     has_new = gone > 0 or wanted != there
     staged.run(ddl.new(table, query if has_new else ddl.no_rows(table)), values)
-    if gone > ROWS_ALWAYS and gone > SHARE_MAX * (total := staged.run(ddl.count(table))[0][0]):
-        if table.delta not in _REWRITTEN:
-            raise DoesNotFit(f"{gone} of {total} rows of {table.name} were removed")
-        staged.run(ddl.empty(table))
-        staged.run(ddl.insert(table, query), {**values, "everything": True})
+    if _is_large(staged, table, gone):
+        _rewrite(staged, table, query, values)
         return {table.name}
     if gone:
         staged.run(ddl.delete_gone(table))
     if has_new:
         staged.run(ddl.insert_new(table))
     return {table.name} if has_new else set()
+
+
+def _is_large(staged: StagedFile, table: Table, gone: int) -> bool:
+    """Whether writing a table anew is cheaper than removing so many rows.
+
+    Raises:
+        DoesNotFit: it is, and only a full build writes the table anew.
+    """
+    if gone <= ROWS_ALWAYS:
+        return False
+    ((total,),) = staged.run(ddl.count(table))
+    if gone <= SHARE_MAX * total:
+        return False
+    if table.delta not in _REWRITTEN:
+        raise DoesNotFit(f"{gone} of {total} rows of {table.name} were removed")
+    return True
+
+
+def _rewrite(staged: StagedFile, table: Table, query: str, values: Values) -> None:
+    staged.run(ddl.empty(table))
+    staged.run(ddl.insert(table, query), {**values, "everything": True})
 
 
 def _note_no_difference(staged: StagedFile, table: Table) -> None:
@@ -353,7 +401,7 @@ def _note_no_difference(staged: StagedFile, table: Table) -> None:
 
 def _in_place(table: Table) -> tuple[str, ...]:
     """Return the columns that are updated after the rows are inserted."""
-    if table.delta == "state" and not table.in_place:
+    if table.delta == "state":
         return tuple(name for name in table.names if name not in table.key)
     return tuple(name for name in table.names if name in table.in_place)
 

@@ -27,9 +27,9 @@ from warehouse.publish.published_file import StagedFile
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements, literal
 
-_EVENTS: Final = ("seen", "content", "content_changes")
+STATE_OF_EVENTS: Final = ("seen", "content", "content_changes")
 """When and how events were seen; the content file; the content that differs from that file."""
-STATE: Final = (*_EVENTS, "coins", "categories", "cancellations", "labels")
+STATE: Final = (*STATE_OF_EVENTS, "coins", "categories", "cancellations", "labels")
 """The tables of a checkpoint; also the parameters that their files are bound to."""
 _SQL = Statements(__package__, GROUPS)
 _SIDE_BY_SIDE: Final = 4
@@ -136,7 +136,7 @@ def name_state_files(checkpoint: str, recorded: Collection[str]) -> dict[str, st
     """
     names = {table: lake_paths.checkpoint_table(checkpoint, table) for table in STATE}
     if names["seen"] not in recorded:
-        names |= dict.fromkeys(_EVENTS, lake_paths.checkpoint_table(checkpoint, "events"))
+        names |= dict.fromkeys(STATE_OF_EVENTS, lake_paths.checkpoint_table(checkpoint, "events"))
     return names
 
 

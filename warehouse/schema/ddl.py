@@ -110,6 +110,11 @@ def new(table: Table, query: str) -> str:
     return _only(table, "new_", "(\n" + query + "\n)", ("want_", "have_"))
 
 
+def keep_new(table: Table, query: str) -> str:
+    """Store in `new_…` the rows of a query, without a comparison."""
+    return _keep(table, "new_") + query
+
+
 def delete_gone(table: Table) -> str:
     """Delete the rows of `gone_…`, found by the table's key."""
     name, other = _name(table), quoted("gone_" + table.name)

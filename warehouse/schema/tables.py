@@ -40,11 +40,11 @@ from warehouse.schema.columns import (
 
 INTERNAL_SCHEMA: Final = "_almanac"
 """The schema of internal tables: `SHOW TABLES` lists the tables of `main` alone."""
-DeltaRule = Literal["days", "chain", "batches", "state", "links", "replaced", "local"]
+DeltaRule = Literal["days", "chain", "batches", "state", "seen", "links", "replaced", "local"]
 """How a delta updates a table. It compares the rows of the changed days (`days`; by `day`,
-`chain`), of the batches of those days (`batches`), of the touched events (`links`), or all rows
-with the newest checkpoint (`state`). Or it builds the table anew, always (`replaced`) or if the
-logs of this machine changed (`local`)."""
+`chain`), of the batches of those days (`batches`), of the touched events (`seen`, `links`), or all
+rows with the newest checkpoint (`state`). Or it builds the table anew, always (`replaced`) or if
+the logs of this machine changed (`local`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Table:
     order: str = field(default="", kw_only=True)
     """The column by which inserted rows are sorted; empty if they stay as they come."""
     in_place: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
-    """Columns that a delta updates without replacing the row; if empty, a `state` table updates all
-    columns but the key."""
+    """Columns that a delta updates without replacing the row; a `state` table updates all columns
+    but the key, a `seen` table those that every pull changes."""
 
     @property
     def qualified(self) -> str:
@@ -95,12 +95,9 @@ EVENTS: Final = Table(
         *(EVENT_ID, *CONTENT, *DATING, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CHANGED_AT),
         *(CONTENT_AT, VERSION, *UNKNOWN),
     ),
-    inputs=("seen", "content", "content_changes"),
-    delta="state",
+    inputs=("everything", "seen", "content", "content_changes"),
+    delta="seen",
     order="date",
-    # Every pull that shows the event changes these. Lists can't be updated in place, so a change of
-    # content replaces the row.
-    in_place=("last_seen_at", "missing_since", "content_at"),
 )
 KNOWN_BASIS: Final = text("known_basis", "observed in event_versions, claimed in event_claims.")
 CHANGE_KINDS: Final = Column("change_kinds", TEXTS, "Kinds of change, e.g. rescheduled.")

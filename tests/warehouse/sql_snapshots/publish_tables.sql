@@ -16,7 +16,10 @@ FROM (
         _almanac.date_precision(c.date, c.date_type, c.is_estimated) AS date_precision,
         c.first_seen_at, s.last_seen_at, s.missing_since, c.changed_at, s.content_at, c.version,
         s.known, s.extra
-    FROM read_parquet($seen, hive_partitioning = false) AS s
+    FROM (
+        SELECT * FROM read_parquet($seen, hive_partitioning = false)
+        WHERE $everything OR event_id IN (SELECT event_id FROM touched)
+    ) AS s
     JOIN (
         SELECT * FROM read_parquet($content_changes, hive_partitioning = false)
         UNION ALL BY NAME

@@ -64,7 +64,8 @@ FROM read_parquet($cancellations, hive_partitioning = false)
 
 -- name: select_events
 -- Grain: one row per event, from the newest checkpoint.
--- Parameters: $seen, $content and $content_changes, its files. Run twice: the same rows.
+-- Parameters: $everything; else only the events in `touched`; $seen, $content and
+-- $content_changes, its files. Run twice: the same rows.
 SELECT
     c.* EXCLUDE (extra, known),
     _almanac.earliest(date, date_precision, is_estimated) AS earliest,
@@ -79,7 +80,10 @@ FROM (
         _almanac.date_precision(c.date, c.date_type, c.is_estimated) AS date_precision,
         c.first_seen_at, s.last_seen_at, s.missing_since, c.changed_at, s.content_at, c.version,
         s.known, s.extra
-    FROM read_parquet($seen, hive_partitioning = false) AS s
+    FROM (
+        SELECT * FROM read_parquet($seen, hive_partitioning = false)
+        WHERE $everything OR event_id IN (SELECT event_id FROM touched)
+    ) AS s
     JOIN (
         SELECT * FROM read_parquet($content_changes, hive_partitioning = false)
         UNION ALL BY NAME
