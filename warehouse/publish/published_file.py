@@ -42,7 +42,7 @@ PUBLICATION: Final = "publication"
 REPLACED: Final = "replaced"
 """The id of the publication before it; empty after a full build."""
 MONTHS: Final = "months"
-"""The months whose events in the lake differ from those of the publication before it."""
+"""The months whose events in the lake changed since the publication before it."""
 
 
 class StagedFile:
