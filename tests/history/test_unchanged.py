@@ -172,8 +172,13 @@ def test_a_record_is_unchanged_until_another_content_of_its_event_is_accepted(
     delivery = replace(export(3), feed="deliveries", shown=((1, other),))
     with counted() as found:
         _merged([export(1), export(2), delivery, export(4), export(5)], tmp_path)
-    by_hash = ("by the hash of the body", 3)
-    assert found == [by_hash, ("in the file", 2), by_hash]
+    assert found == [("in the file", 3), ("in the file", 2), ("by the hash of the body", 3)]
+
+
+def test_a_repeated_body_with_two_records_of_an_event_does_not_show_an_absent_event() -> None:
+    first = export(1)
+    repeated = replace(export(25), shown=(first.shown[0], first.shown[1], first.shown[1]))
+    assert_unchanged_equals_reading([first, repeated, replace(repeated, hour=49)])
 
 
 @contextmanager

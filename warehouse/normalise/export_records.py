@@ -210,8 +210,11 @@ class UnchangedRecords:
         return True
 
     def note(self, manifest: Manifest, counts: BatchCounts) -> None:
-        """Remember the body of the batch if its records were searched without a fault."""
-        if self._is_on and not counts.faults:
+        """Remember the body of the batch if some of its records were unchanged, without a fault.
+
+        Without unchanged records it is not known which digests of the state were absent.
+        """
+        if self._is_on and self.count and not counts.faults:
             kept = copy.deepcopy(counts)
             kept.learnt = None
             self._body = _Body(manifest.sha256, manifest.plan, kept)

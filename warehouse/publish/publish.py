@@ -65,7 +65,7 @@ from warehouse.publish.published_file import (
     remove_unfinished,
     staging,
 )
-from warehouse.publish.spare_file import take_spare
+from warehouse.publish.spare_file import drop_spare, take_spare
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import INTERNAL, TABLES
@@ -361,6 +361,8 @@ class _Publication:
         _note(staged, last)
         staged.finish()
         self.step("publish:finished")
+        if report.mode == "full":
+            drop_spare(self.warehouse)  # The hashes of this file are forgotten.
         if self.hashes is not None:
             replaced = facts.get(REPLACED) or self._find_publication()
             self.hashes.note(staged.path, publication, replaced, base)

@@ -14,8 +14,10 @@ elsewhere there is no spare file, and each publication copies the published file
 
 import fcntl
 import os
+import signal
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -35,10 +37,9 @@ def take_spare(warehouse: Path, staged: Path) -> bool:
 
     A spare file that another process holds loses its name.
     """
-    try:
-        spare_path(warehouse).rename(staged)
-    except FileNotFoundError:
+    if not spare_path(warehouse).is_file():
         return False
+    spare_path(warehouse).rename(staged)
     sync(staged.parent)  # After a power failure, a changed file must not have the spare's name.
     if not _is_free(staged):
         staged.unlink()
@@ -68,13 +69,25 @@ def _is_free(path: Path) -> bool:
     try:
         if os.fstat(descriptor).st_nlink != 1 or not _grants_leases(path.parent):
             return False
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        with _without_lease_signal():
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError:
         return False
     finally:
         os.close(descriptor)
     return True
+
+
+@contextmanager
+def _without_lease_signal() -> Iterator[None]:
+    """Discard the signal that tells the holder of a lease of another opener; it would end us."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
+    try:
+        yield
+    finally:
+        signal.sigtimedwait({signal.SIGIO}, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _grants_leases(folder: Path) -> bool:
