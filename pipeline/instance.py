@@ -8,7 +8,7 @@ import errno
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,8 @@ from warehouse.home import Home
 _TICK_DAYS: Final = {"skipped": 1, "started": 30, "failure": 30, "success": 30}
 _MAKING_S: Final = 120.0
 _JOURNAL: Final = "PRAGMA journal_mode"
+_SHARED: Final = frozenset({"runs", "index", "schedules"})
+"""The databases that all runs share; each run has another of its own."""
 
 
 def config() -> dict[str, Any]:
@@ -95,8 +97,8 @@ def _make_in(folder: Path) -> None:
 
 
 @contextmanager
-def instance_of(home: Home) -> Iterator[dg.DagsterInstance]:
-    """Open the instance in use.
+def instance_of(home: Home, *, keeps_open: bool = False) -> Iterator[dg.DagsterInstance]:
+    """Open the instance in use. With `keeps_open`, runs take fewer syncs; none may be deleted.
 
     Raises:
         OSError: its folder can't be written; SQLite's own error would be long.
@@ -116,22 +118,33 @@ def instance_of(home: Home) -> Iterator[dg.DagsterInstance]:
         if place.is_own:
             make_stores(home)
         check(home)
-        with _databases_kept_open(place), _opened(place) as instance:
+        keeping = _databases_kept_open(place) if keeps_open else nullcontext()
+        with keeping, _opened(place) as instance:
             yield instance
 
 
 @contextmanager
-def _databases_kept_open(place: InstancePlace) -> Iterator[None]:
-    """Keep each SQLite database open that Dagster opens, and sync it at the end.
+def _closing_synced(held: sqlite3.Connection) -> Iterator[None]:
+    """Write the journal into the database and sync both, also if another program has it open."""
+    with closing(held):
+        yield
+        held.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    Dagster opens and closes one for each event of a run, which takes up to seven syncs. After a
-    kill all records are there. After a power failure the last records of a run may be missing, as
-    after a power failure during the run; the databases are not damaged.
+
+@contextmanager
+def _databases_kept_open(place: InstancePlace) -> Iterator[None]:
+    """Keep the SQLite databases of all runs open, and the database of the newest run.
+
+    Dagster opens and closes one for each event of a run, which takes up to seven syncs. A database
+    is synced when it is closed: at the end, or when the next run begins. After a kill all records
+    are there. After a power failure the last records may be missing; the databases are not
+    damaged.
     """
     if place.databases is None:
         yield
         return
-    folder, kept = place.databases.resolve(), ExitStack()
+    folder, shared = place.databases.resolve(), ExitStack()
+    newest_run = ExitStack()
     seen: set[Path] = set()
 
     def keep(opened: sqlite3.Connection, record: object) -> None:
@@ -142,12 +155,15 @@ def _databases_kept_open(place: InstancePlace) -> Iterator[None]:
             return
         opened.execute("PRAGMA synchronous = NORMAL")
         if path not in seen:
+            is_of_run = path.stem not in _SHARED
+            if is_of_run:
+                newest_run.close()
             seen.add(path)
-            # Its last close writes the journal into the database, and syncs both.
-            held = kept.enter_context(closing(sqlite3.connect(path, check_same_thread=False)))
+            held = sqlite3.connect(path, check_same_thread=False)
+            (newest_run if is_of_run else shared).enter_context(_closing_synced(held))
             held.execute("PRAGMA schema_version").fetchall()
 
-    with kept:
+    with shared, newest_run:
         event.listen(Engine, "connect", keep)
         try:
             yield

@@ -353,14 +353,20 @@ def _read_env_file() -> dict[str, str]:
     """Return the values of settings in `.env`.
 
     Raises:
-        SettingsError: `.env` has settings, and other users may write to it.
+        SettingsError: `.env` has settings, and other users may write to it; or it is not UTF-8.
     """
     if not ENV_FILE.is_file():
         return {}
     # Imported here, since few folders have such a file.
     from dotenv import dotenv_values
 
-    found = _find_settings(dotenv_values(ENV_FILE))
+    try:
+        found = _find_settings(dotenv_values(ENV_FILE))
+    except UnicodeDecodeError:
+        raise SettingsError(
+            f"{ENV_FILE.absolute()} is not UTF-8. Nothing was read from it; save it as UTF-8, or "
+            "start almanac in another folder."
+        ) from None
     if found and others_may_write(ENV_FILE.stat()):
         raise SettingsError(
             f"{ENV_FILE.absolute()} contains settings, and other users may write to it. Nothing "

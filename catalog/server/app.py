@@ -336,7 +336,7 @@ class GzipWhereAccepted:
 
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30)
-_BUCKETS = (*map(str, _SECONDS), "+Inf")
+_BUCKETS = (*(str(float(seconds)) for seconds in _SECONDS), "+Inf")
 
 
 class Metrics(Collector):

@@ -110,7 +110,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
                     write_run_note(home, settings, instance, utc_now())
 
             # Before the session, so that the sandbox generates its catalog during Dagster's import.
-            instance = held.enter_context(instance_of(home))
+            instance = held.enter_context(instance_of(home, keeps_open=True))
             held.callback(note_failed_runs)
             for run in fail_dead_runs(home, instance):
                 warnings.print(f"Run {run.run_id} was killed; it is marked failed.", markup=False)

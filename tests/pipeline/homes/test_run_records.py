@@ -6,6 +6,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -44,6 +45,7 @@ from tests.pipeline.homes.run_records import (
     run_of,
     status_of,
 )
+from tests.pipeline.retention.history import run
 from tests.test_cli import ALMANAC, environment
 from warehouse.clock import utc_now
 from warehouse.errors import RunRecordsBusy, RunRecordsDamaged, RunRecordsInaccessible
@@ -61,13 +63,26 @@ LONG = pytest.mark.long
 def test_databases_stay_open_during_a_block_and_are_whole_after_it(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.claim("sandbox:1")
-    with instance_of(home) as instance:
+    with instance_of(home, keeps_open=True) as instance:
         instance.get_runs_count()
         instance.get_dynamic_partitions("days")
         journals = {path.name for path in home.dagster.rglob("*-wal")}
         assert journals >= {"runs.db-wal", "index.db-wal"}
     assert list(home.dagster.rglob("*-wal")) == []
     assert damages(home, thorough=True) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc lists the open files")
+def test_the_database_of_one_run_stays_open_at_a_time(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.claim("sandbox:1")
+    with instance_of(home, keeps_open=True) as instance:
+        for _ in range(3):
+            run_id = run(instance, "publish")
+        files = [file.readlink() for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+        open_databases = {file.name for file in files if file.suffix == ".db"}
+    shared = {"runs.db", "index.db", "schedules.db"}
+    assert open_databases - shared == {f"{run_id}.db"}
 
 
 @pytest.fixture(scope="module")

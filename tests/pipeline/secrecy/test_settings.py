@@ -204,6 +204,15 @@ def test_a_key_file_beside_a_env_file_is_of_the_same_place(
     assert read_settings().service_address() is not None
 
 
+def test_a_env_file_in_another_encoding_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place(monkeypatch, tmp_path, in_file=(URL, GIVEN), outside=())
+    Path(".env").write_bytes("ALMANAC_PLAN=élite\n".encode("latin-1"))
+    with pytest.raises(SettingsError, match="not UTF-8"):
+        read_settings()
+
+
 def test_a_env_file_that_others_may_write_to_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
