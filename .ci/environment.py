@@ -55,7 +55,7 @@ def bring_up_to_date(locks: Iterable[str]) -> None:
 
 
 def read_record() -> dict[str, str] | None:
-    """Return what is installed, or None if the environment must be made again."""
+    """Return the record of the installed locks; None if the environment must be made again."""
     try:
         record: dict[str, str] = dict(json.loads(RECORD.read_text()))
         # A failure before the packages changed leaves them trusted.
@@ -71,8 +71,8 @@ def make_anew() -> dict[str, str]:
     """Make an environment that has the installer alone; return its record."""
     if find_spec("ensurepip") is None:
         raise SetUpFailed(
-            f"{sys.executable} has no ensurepip, which makes .venv. On Debian and Ubuntu, run "
-            "`apt-get install python3-venv`"
+            f"{sys.executable} has no module ensurepip, which .venv needs. On Debian and "
+            "Ubuntu, run `apt-get install python3-venv`"
         )
     say("Setting up .venv; the first time fetches about 150 MB ...")
     if VENV.is_dir() and not VENV.is_symlink():
@@ -167,7 +167,7 @@ def main(locks: Iterable[str]) -> int:
         lock_folder()
         bring_up_to_date(locks)
     except SetUpFailed as error:
-        say(f"\n.venv is not complete: {error}.\nRun make again: it keeps what is installed.")
+        say(f"\n.venv is not complete: {error}.\nRun make again; installed packages are kept.")
         return 1
     except KeyboardInterrupt:
         say("Interrupted; run make again to finish .venv.")

@@ -74,9 +74,9 @@ def measure_command(
 
 
 def run_apart(work: Callable[..., object], *values: Any, **named: Any) -> None:
-    """Run a function in another process, so that its memory does not count as that of a child.
+    """Run a function in a process of its own, so that its memory does not count for later children.
 
-    Linux counts the memory of the process that starts another as the other's peak.
+    On Linux the peak memory of a new process starts at the memory of its parent.
 
     Raises:
         ChildFailed: the process ended with an error.

@@ -163,8 +163,9 @@ class _CsvExport:
     def _read(self, columns: Columns) -> tuple[str | None, ListForm]:
         """Read the file; return why the quick reader failed, and how its lists are read.
 
-        If the rows leave a doubt about a column, all of its cells are weighed, and the file is read
-        again if they say otherwise. A column that contradicts what was learnt is not read at all.
+        If the separator of a column is in doubt, all its cells are weighed; if they give another
+        separator, the file is read again. A column that contradicts the learnt separator is left
+        out.
         """
         used = make_form(self.known)
         why = self._read_once(columns, used, self.rows)

@@ -1,11 +1,12 @@
-"""The rows of the published tables: written in full, or as differences to a copy of the file.
+"""The rows of the published tables: written in full, or as differences to an earlier file.
 
 A full build fills the tables of an empty file in their declared order. A delta compares the
 expected rows of a table with its actual rows, by key and 64-bit hash, over the rows that may
-differ: those of changed days, of changed events, or all. Only rows that differ are written. A table
-of the checkpoint is not compared if it was made from the same file. Columns that change in nearly
-every row, such as the time of the last observation, are updated in place, so that the file keeps
-its size.
+differ: those of changed days, of touched events, or all. Only rows that differ are written. A row
+of `events` is replaced without a comparison if a version of the event or its narrow state differs.
+A table of the checkpoint is not compared if it was made from the same file. Columns that change in
+nearly every row, such as the time of the last observation, are updated in place, so that the file
+keeps its size.
 
 The content of each table is a short text that differs if and only if the rows differ. The published
 file stores it, so that a delta takes the sum of a large table and adds and subtracts the rows that

@@ -185,7 +185,7 @@ class PublishedFile:
 
 
 def read_published(warehouse: Path) -> PublishedFile | None:
-    """Return the metadata stored in a published file; None if there is no file.
+    """Return the metadata of a published file; None if the file does not exist.
 
     Raises:
         duckdb.Error: it can't be read.

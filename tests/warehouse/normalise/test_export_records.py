@@ -119,7 +119,7 @@ PLAIN_FORM = Form("\r\n", csv.QUOTE_MINIMAL, bom=False, last_end=True, packed=Fa
 
 @st.composite
 def two_exports(draw: st.DrawFn) -> tuple[bytes, bytes]:
-    """Draw an export, and one that has some of its records and others in any order."""
+    """Draw an export, and a second one with some of its records and with new ones, in any order."""
     before = draw(st.lists(st.one_of(ROW, ROW, ROW, ROW, ROW, ODD), min_size=1, max_size=6))
     kept = draw(st.lists(st.sampled_from(before), max_size=8))
     after = draw(st.permutations([*kept, *draw(RECORDS)]))

@@ -11,6 +11,7 @@
 -- that was observed; `content_at` is later if an absence proved a withdrawal since. Of a missing event,
 -- `absent_at` is the newest content time of its absences; `absent_export_at` and
 -- `absent_export_content_at` are those of the first export that counts for a withdrawal.
+-- `row_md5` is the digest of the record of an export, an md5 in earlier checkpoints.
 -- Run twice: empty.
 CREATE OR REPLACE TABLE event_content (
     event_id VARCHAR,
