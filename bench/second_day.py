@@ -3,10 +3,11 @@
     python -m bench.second_day [--events 50000] [--rounds 3] [--json FILE]
 
 The sandbox serves a catalog of about that many events in another process, on loopback. The first
-run makes a home; each round copies that home and runs the next day. `seconds` is the wall clock
-from the start of the process to its end, less `waiting`: the time that the process spent in
-`recv` of its sockets. `wall` is the whole, `cpu` the processor time of the process. The phases
-are those of the summary of `almanac run`, with waiting.
+run makes a home; each round copies that home, runs the next day and verifies the result. `seconds`
+is the wall clock from the start of the process to its end, less `waiting`: the time that the main
+thread spent in `recv` of its sockets. `waiting elsewhere` is the sum of the other threads; it is
+not subtracted, since the main thread may work meanwhile. `wall` is the whole, `cpu` the processor
+time of the process. The phases are those of the summary of `almanac run`, with waiting.
 """
 
 import csv
@@ -16,6 +17,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta
@@ -105,26 +107,39 @@ def run_day(home: Path, address: str) -> Measured:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise SystemExit(f"almanac run ended with {process.returncode}: {output}")
-    summary, waiting = map(json.loads, output.splitlines()[-2:])
+    summary, waits = map(json.loads, output.splitlines()[-2:])
+    waiting, elsewhere = waits
     cpu = usage.ru_utime + usage.ru_stime
     phases = {f"phase {name}": value for name, value in summary["seconds"].items()}
     counts = {"rows": summary["rows"], "requests": summary["requests"]}
     figures = {"seconds": wall - waiting, "wall": wall, "waiting": waiting, "cpu": cpu}
+    figures["waiting elsewhere"] = elsewhere
     return Measured({**figures, **counts, **phases}, usage.ru_maxrss * 1024 / 1e6)
 
 
+def passes_verify(place: Path) -> bool:
+    """Return whether the home of a round passes `almanac verify`."""
+    given = {"ALMANAC_HOME": str(place / "data"), "ALMANAC_STATE": str(place / "state")}
+    verified = subprocess.run(
+        [sys.executable, "-m", "pipeline", "verify"],
+        env={**environment_without_settings(), **given},
+        capture_output=True,
+    )
+    return verified.returncode == 0
+
+
 def run_inside() -> None:
-    """Run `almanac run --json`, then print the seconds that were spent in `recv`."""
-    waiting = 0.0
+    """Run `almanac run --json`, then print the seconds in `recv`: main thread, other threads."""
+    waiting = [0.0, 0.0]
     receive = socket.socket.recv
 
     def timed(self: socket.socket, *given: Any) -> bytes:
-        nonlocal waiting
         began = perf_counter()
         try:
             return receive(self, *given)
         finally:
-            waiting += perf_counter() - began
+            is_main = threading.current_thread() is threading.main_thread()
+            waiting[0 if is_main else 1] += perf_counter() - began
 
     socket.socket.recv = timed  # type: ignore[assignment,method-assign]
     from almanac.command_line import exit_without_teardown, interrupt_by_signals
@@ -146,20 +161,17 @@ def main() -> None:
             set_clock(client, day)
             first = run_day(place / "first" / "data", address)
             set_clock(client, day + timedelta(days=1))
-            rounds = []
+            rounds, is_verified = [], True
             for number in range(arguments.rounds):
                 copy = place / f"round{number}"
                 shutil.copytree(place / "first", copy, symlinks=True)
                 rounds.append(run_day(copy / "data", address))
+                is_verified = passes_verify(copy) and is_verified
+                shutil.rmtree(copy)
             best = min(rounds, key=lambda found: found.seconds)
-            check = [sys.executable, "-m", "pipeline", "verify"]
-            given = {"ALMANAC_HOME": str(copy / "data"), "ALMANAC_STATE": str(copy / "state")}
-            verified = subprocess.run(
-                check, env={**environment_without_settings(), **given}, capture_output=True
-            )
     bars = {
         f"second day at most {BAR} s, goal {GOAL} s": f"{best.seconds:.2f} s",
-        "the output passes verify": "yes" if verified.returncode == 0 else "NO",
+        "the output of each round passes verify": "yes" if is_verified else "NO",
     }
     measured = {"second day": best, "first day": first}
     title = f"almanac run, {arguments.events:,} events, best of {arguments.rounds}"
