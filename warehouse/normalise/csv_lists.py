@@ -175,7 +175,9 @@ def _votes(
     votes: Counter[str] = Counter()
     for separator in SEPARATORS:
         pattern = re.compile(_element(separator, whole))
-        votes[separator] += sum(_is_list(cell, pattern, is_known) for cell in joined)
+        votes[separator] += sum(
+            _is_list(cell, pattern, is_known) for cell in joined if separator in cell
+        )
     return +votes, has_json
 
 

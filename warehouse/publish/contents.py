@@ -156,6 +156,11 @@ def fill_tables(staged: StagedFile, inputs: Inputs, local: LocalState) -> None:
         staged.run(_SQL[name])
     if inputs.days:
         prepare_unknown_fields(staged, inputs)
+        ((changed,),) = staged.run(_SQL["count_content_changes"], values)
+        if not changed:
+            # The content file has all content. Bound so, no row of it passes the anti-join, for
+            # which DuckDB estimates too few rows and then builds a hash table of wide content.
+            values |= {"content_changes": values["content"], "content": values["content_changes"]}
     for number, table in enumerate(FILLED):
         report_phase("fill tables", number, len(FILLED))
         if table is EVENT_VERSIONS:

@@ -3,7 +3,7 @@
 --     find_unknown_fields → find_changed_batches
 --     → find_seen_differences → find_touched → find_gone_events → count_in_content
 --     → delete_gone_events → update_seen → count_missing_changes
---     | clear_touched (in full)
+--     | clear_touched → count_content_changes (in full)
 --     → update_coin_names, update_category_ids
 
 -- name: find_unknown_fields
@@ -88,6 +88,11 @@ LEFT JOIN (SELECT event_id, rowid AS place FROM events) AS e ON e.event_id = t.e
 SELECT count(*)
 FROM touched AS t
 ANTI JOIN read_parquet($content_changes, hive_partitioning = false) AS c ON c.event_id = t.event_id
+
+-- name: count_content_changes
+-- Grain: one row, the number of events whose content differs from the content file.
+-- Parameters: $content_changes, a file of the checkpoint. Run twice: the same row.
+SELECT count(*) FROM read_parquet($content_changes, hive_partitioning = false)
 
 -- name: find_gone_events
 -- Grain: one row per touched event, as published.
