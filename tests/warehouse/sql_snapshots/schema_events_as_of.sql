@@ -11,13 +11,9 @@ SELECT
     v.known_from AS changed_at, v.version, v.unknown_fields, v.extra,
     _almanac.last_pull_at(ts) AS last_pull_at
 FROM (
-    SELECT *
-    FROM event_versions
-    WHERE known_from <= _almanac.instant(ts) AND known_to > _almanac.instant(ts)
+    SELECT * FROM event_versions WHERE known_to > _almanac.instant(ts)
     UNION ALL
-    SELECT *
-    FROM event_versions
-    WHERE known_from <= _almanac.instant(ts) AND known_to IS NULL
+    SELECT * FROM event_versions WHERE known_to IS NULL
 ) AS v
 LEFT JOIN (
     SELECT event_id, arg_max_null(missing_since, changed_at) AS missing_since
@@ -25,6 +21,7 @@ LEFT JOIN (
     WHERE changed_at <= _almanac.instant(ts)
     GROUP BY event_id
 ) AS a ON a.event_id = v.event_id
+WHERE v.known_from <= _almanac.instant(ts)
 
 -- name: macro_refusal_as_of
 CREATE MACRO _almanac.refusal_as_of(ts, basis) AS TABLE
@@ -68,13 +65,13 @@ FROM (
             || '; expected ''observed'' or ''claimed'''
         )
         WHEN _almanac.refused(
-            'events_as_of', 'events', ts,
+            'events_as_of', 'events', ts, moment,
             CASE basis WHEN 'observed' THEN first_at ELSE '-infinity' END, last_at,
             '. Use basis := ''claimed'' for what the service says about earlier times'
         )
             THEN ''
     END) AS refusal
-    FROM _almanac.first_look
+    FROM (SELECT *, _almanac.instant(ts) AS moment FROM _almanac.first_look)
 )
 WHERE refusal IS NOT NULL
 

@@ -57,7 +57,7 @@ SELECT
     event_id, title, coins, version, known_from, feed, plan, feed, impact, impact_band
 FROM event_versions,
     (
-        SELECT _almanac.refused('changes_since', 'events', ts, first_at, last_at, '') AS is_wrong
-        FROM _almanac.first_look
+        SELECT _almanac.refused('changes_since', 'events', ts, moment, first_at, last_at, '') AS is_wrong
+        FROM (SELECT *, _almanac.instant(ts) AS moment FROM _almanac.first_look)
     ) AS checked
 WHERE checked.is_wrong

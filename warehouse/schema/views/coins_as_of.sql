@@ -20,11 +20,14 @@ SELECT
     coin, coin, coin, rank, tracked, upcoming_count, major_count, peak_impact, observed_at
 FROM coin_snapshots,
     (
-        SELECT _almanac.refused('coins_as_of', 'coins', ts, first_at, last_at, '') AS is_wrong
+        SELECT _almanac.refused('coins_as_of', 'coins', ts, moment, first_at, last_at, '') AS is_wrong
         FROM (
-            SELECT min(observed_at) AS first_at, max(observed_at) AS last_at
-            FROM batches
-            WHERE status = 'merged' AND feed = 'coins'
+            SELECT *, _almanac.instant(ts) AS moment
+            FROM (
+                SELECT min(observed_at) AS first_at, max(observed_at) AS last_at
+                FROM batches
+                WHERE status = 'merged' AND feed = 'coins'
+            )
         )
     ) AS checked
 WHERE checked.is_wrong

@@ -31,7 +31,7 @@ SELECT
     epoch_us(observed_at) / 1e6, rows, batch_id
 FROM coverage,
     (
-        SELECT _almanac.refused('coverage_at', 'events', ts, first_at, last_at, '') AS is_wrong
-        FROM _almanac.first_look
+        SELECT _almanac.refused('coverage_at', 'events', ts, moment, first_at, last_at, '') AS is_wrong
+        FROM (SELECT *, _almanac.instant(ts) AS moment FROM _almanac.first_look)
     ) AS checked
 WHERE checked.is_wrong

@@ -22,7 +22,8 @@ CREATE MACRO _almanac.last_pull_at(ts) AS (
 -- Parameters: ts, as in events_as_of.
 -- Run twice: fails, since the macro is there; it is made once in a new file.
 -- Ended and current versions are apart, and columns are compared with constants alone, so that a scan
--- can skip row groups. What was missing then is joined from the few changes of it.
+-- can skip row groups. What was missing then is joined from the few changes of it. Each use of the
+-- instant is planned anew, so both kinds of versions are compared with it in one condition.
 CREATE MACRO _almanac.versions_as_of(ts) AS TABLE
 SELECT
     v.event_id,
@@ -33,13 +34,9 @@ SELECT
     v.known_from AS changed_at, v.version, v.unknown_fields, v.extra,
     _almanac.last_pull_at(ts) AS last_pull_at
 FROM (
-    SELECT *
-    FROM event_versions
-    WHERE known_from <= _almanac.instant(ts) AND known_to > _almanac.instant(ts)
+    SELECT * FROM event_versions WHERE known_to > _almanac.instant(ts)
     UNION ALL
-    SELECT *
-    FROM event_versions
-    WHERE known_from <= _almanac.instant(ts) AND known_to IS NULL
+    SELECT * FROM event_versions WHERE known_to IS NULL
 ) AS v
 LEFT JOIN (
     SELECT event_id, arg_max_null(missing_since, changed_at) AS missing_since
@@ -47,6 +44,7 @@ LEFT JOIN (
     WHERE changed_at <= _almanac.instant(ts)
     GROUP BY event_id
 ) AS a ON a.event_id = v.event_id
+WHERE v.known_from <= _almanac.instant(ts)
 
 -- name: macro_refusal_as_of
 -- Grain: no row; an error for parameters of events_as_of that have no answer.
@@ -73,13 +71,13 @@ FROM (
             || '; expected ''observed'' or ''claimed'''
         )
         WHEN _almanac.refused(
-            'events_as_of', 'events', ts,
+            'events_as_of', 'events', ts, moment,
             CASE basis WHEN 'observed' THEN first_at ELSE '-infinity' END, last_at,
             '. Use basis := ''claimed'' for what the service says about earlier times'
         )
             THEN ''
     END) AS refusal
-    FROM _almanac.first_look
+    FROM (SELECT *, _almanac.instant(ts) AS moment FROM _almanac.first_look)
 )
 WHERE refusal IS NOT NULL
 

@@ -71,17 +71,18 @@ CREATE MACRO _almanac.unreadable(ts) AS
 -- name: macro_refused
 -- Grain: a macro of one value, false; an error for an instant without an answer, since nothing was
 -- pulled before it, or since it is still to come. By the clock of the service, the last pull is not.
--- Parameters: caller, the macro that was called; what, the rows that it gives; ts, its instant;
--- first_at and last_at, the pulls of these rows; advice, what to use for earlier times.
+-- Parameters: caller, the macro that was called; what, the rows that it gives; ts, its parameter, and
+-- moment, the instant of it; first_at and last_at, the pulls of these rows; advice, what to use for
+-- earlier times. The instant is a column, since each use of macro_instant is planned anew.
 -- Run twice: fails, since the macro is there; it is made once in a new file.
-CREATE MACRO _almanac.refused(caller, what, ts, first_at, last_at, advice) AS CASE
-    WHEN _almanac.instant(ts) BETWEEN first_at::TIMESTAMPTZ AND greatest(now(), last_at) THEN false
+CREATE MACRO _almanac.refused(caller, what, ts, moment, first_at, last_at, advice) AS CASE
+    WHEN moment BETWEEN first_at::TIMESTAMPTZ AND greatest(now(), last_at) THEN false
     ELSE error(caller || ': ' || CASE
         WHEN ts IS NULL THEN 'the timestamp is NULL'
-        WHEN _almanac.instant(ts) IS NULL THEN _almanac.unreadable(ts)
+        WHEN moment IS NULL THEN _almanac.unreadable(ts)
         WHEN first_at IS NULL
             THEN 'no pull of ' || what || ' was merged yet, so nothing was known at any time'
-        WHEN _almanac.instant(ts) < first_at::TIMESTAMPTZ
+        WHEN moment < first_at::TIMESTAMPTZ
             THEN ts::VARCHAR || ' is before the first observation at ' || _almanac.shown(first_at)
                 || '; nothing was observed before it' || advice
         ELSE ts::VARCHAR || ' is still to come: the time is ' || _almanac.shown(now())
