@@ -178,7 +178,7 @@ def check_same(batches: BatchReader, before: bytes, after: bytes) -> Read:
     return quick
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(bodies=two_exports())
 @example(bodies=(PLAIN_FORM.body([plain(), plain()]), PLAIN_FORM.body([plain(), plain()])))
 @example(bodies=(PLAIN_FORM.body([plain()]), PLAIN_FORM.body([plain(), plain(title="Other")])))
