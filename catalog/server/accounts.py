@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -42,12 +43,14 @@ class JsonFile(Generic[T]):
 
     def __init__(self, path: Path, kind: type[T]) -> None:
         self.path = path
+        self._name = str(path)
         self._kind = kind
 
     def version(self) -> tuple[int, int, int] | None:
         """Return a value that changes with every change of the file; None when there is no file."""
         try:
-            stat = self.path.stat()
+            # Half the time of `Path.stat`, and every request waits for it.
+            stat = os.stat(self._name)  # noqa: PTH116
         except FileNotFoundError:
             return None
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
@@ -391,14 +394,14 @@ class UsageBook:
         self._dirty = False
 
     def used(self, grant: Grant, now: datetime) -> int:
-        return self._used.get(grant.meter_id, {}).get(_month(now), 0)
+        return self._used.get(grant.meter_id, {}).get(_month(now.year, now.month), 0)
 
     def exhausted(self, grant: Grant, now: datetime) -> bool:
         return grant.monthly_quota is not None and self.used(grant, now) >= grant.monthly_quota
 
     def charge(self, grant: Grant, now: datetime, count: int = 1) -> None:
         months = self._used.setdefault(grant.meter_id, {})
-        month = _month(now)
+        month = _month(now.year, now.month)
         months[month] = months.get(month, 0) + count
         if len(months) > _MONTHS_MAX:
             # Never the month that is being charged: a sandbox may count in a past month.
@@ -445,5 +448,6 @@ class UsageBook:
             self.write(counts)
 
 
-def _month(now: datetime) -> str:
-    return f"{now.year:04d}-{now.month:02d}"
+@lru_cache(maxsize=64)
+def _month(year: int, month: int) -> str:
+    return f"{year:04d}-{month:02d}"

@@ -141,11 +141,11 @@ class Gateway:
         self._limiters: dict[str, tuple[tuple[float, int], RateLimiter]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began = time.perf_counter()
+        began = time.monotonic()
         exchange = get_exchange(scope)
         status = 0
         try:
-            reply = await self._reply(scope, exchange)
+            reply = await self._reply(scope, exchange, late_at=began + self._time_limit_s)
             reply.raw_headers += self._quota_headers(exchange)
             status = reply.status_code
             await reply(scope, receive, send)
@@ -155,12 +155,26 @@ class Gateway:
             raise ConnectionAbortedError("the response failed after it had started") from error
         finally:
             plan = "none" if exchange.grant is None else exchange.grant.plan.name
-            self._metrics.add(exchange.route, plan, status, time.perf_counter() - began)
+            self._metrics.add(exchange.route, plan, status, time.monotonic() - began)
 
-    async def _reply(self, scope: Scope, exchange: Exchange) -> Reply:
+    async def _reply(self, scope: Scope, exchange: Exchange, *, late_at: float) -> Reply:
         try:
             self._admit(scope, exchange)
-            return await self._within_time(scope, exchange)
+            steps = self._handler(scope, exchange).__await__()
+            # Most handlers never wait, and to set a timer would take longer than they do.
+            try:
+                waits_for = next(steps)
+            except StopIteration as done:
+                reply: Reply = done.value
+            else:
+                async with asyncio.timeout(late_at - time.monotonic()):
+                    reply = await _resume(steps, waits_for)
+            # Work that never awaits can't be interrupted, but it is late too.
+            if time.monotonic() > late_at:
+                raise TimeoutError
+            return reply
+        except TimeoutError:
+            return error_answer(errors.RequestTimeout(), scope)
         except ApiError as error:
             return error_answer(error, scope)
         except Exception:
@@ -229,25 +243,6 @@ class Gateway:
             limiter = RateLimiter(rate_per_s=grant.rate_per_s, burst=grant.burst)
             known = self._limiters[grant.meter_id] = (limits, limiter)
         return known[1]
-
-    async def _within_time(self, scope: Scope, exchange: Exchange) -> Reply:
-        late_at = asyncio.get_running_loop().time() + self._time_limit_s
-        try:
-            steps = self._handler(scope, exchange).__await__()
-            # Most handlers never wait, and to set a timer would take longer than they do.
-            try:
-                waits_for = next(steps)
-            except StopIteration as done:
-                reply: Reply = done.value
-            else:
-                async with asyncio.timeout_at(late_at):
-                    reply = await _resume(steps, waits_for)
-            # Work that never awaits can't be interrupted, but it is late too.
-            if asyncio.get_running_loop().time() > late_at:
-                raise TimeoutError
-        except TimeoutError as error:
-            raise errors.RequestTimeout() from error
-        return reply
 
 
 @types.coroutine
