@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import dagster as dg
 import yaml
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Dialect, Engine, event
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.runs.place import CONFIG, REPOSITORY, InstancePlace, generate, place_of
@@ -98,7 +98,7 @@ def _make_in(folder: Path) -> None:
 
 @contextmanager
 def instance_of(home: Home, *, keeps_open: bool = False) -> Iterator[dg.DagsterInstance]:
-    """Open the instance in use. With `keeps_open`, runs take fewer syncs; none may be deleted.
+    """Open the instance in use. With `keeps_open`, runs take less time; none may be deleted.
 
     Raises:
         OSError: its folder can't be written; SQLite's own error would be long.
@@ -163,12 +163,34 @@ def _databases_kept_open(place: InstancePlace) -> Iterator[None]:
             (newest_run if is_of_run else shared).enter_context(_closing_synced(held))
             held.execute("PRAGMA schema_version").fetchall()
 
-    with shared, newest_run:
+    with shared, newest_run, _statements_kept_compiled():
         event.listen(Engine, "connect", keep)
         try:
             yield
         finally:
             event.remove(Engine, "connect", keep)
+
+
+@contextmanager
+def _statements_kept_compiled() -> Iterator[None]:
+    """Compile each statement for SQLite once.
+
+    Dagster makes a new engine for each connection. An engine's dialect is part of the key of a
+    compiled statement, so all connections to SQLite get the dialect of the first.
+    """
+    compiled: dict[Any, Any] = {}
+    dialects: dict[type[Dialect], Dialect] = {}
+
+    def share(opened: Connection) -> None:
+        if opened.dialect.name == "sqlite":
+            opened.dialect = dialects.setdefault(type(opened.dialect), opened.dialect)
+            opened.execution_options(compiled_cache=compiled)
+
+    event.listen(Engine, "engine_connect", share)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "engine_connect", share)
 
 
 def link_run(instance: dg.DagsterInstance, run_id: str) -> None:

@@ -13,11 +13,12 @@ from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 import dagster as dg
 import pytest
 from dagster._core.storage import tags
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, event, text
 
 from assets.layout import Layout
 from pipeline import instance as instance_module
@@ -83,6 +84,30 @@ def test_the_database_of_one_run_stays_open_at_a_time(tmp_path: Path) -> None:
         open_databases = {file.name for file in files if file.suffix == ".db"}
     shared = {"runs.db", "index.db", "schedules.db"}
     assert open_databases - shared == {f"{run_id}.db"}
+
+
+def test_the_statements_of_a_second_run_are_not_compiled_again(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.claim("sandbox:1")
+    compiled: list[object] = []
+
+    def note(*given: Any) -> None:
+        statement, context = given[2], given[4]
+        if statement.startswith("INSERT INTO event_logs"):
+            compiled.append(context.compiled)
+
+    with instance_of(home, keeps_open=True) as instance:
+        run(instance, "publish")
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            run(instance, "publish")
+            first = [*compiled]
+            compiled.clear()
+            run(instance, "publish")
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+    assert compiled
+    assert {*map(id, compiled)} <= {*map(id, first)}
 
 
 @pytest.fixture(scope="module")
@@ -328,8 +353,8 @@ class TestSoundDatabases:
                     with engine.begin() as store:
                         store.execute(text("UPDATE kvs SET value = value"))
                 else:
-                    with closing(sqlite3.connect(path, timeout=0)) as store:
-                        store.execute("BEGIN IMMEDIATE")
+                    with closing(sqlite3.connect(path, timeout=0)) as direct:
+                        direct.execute("BEGIN IMMEDIATE")
         finally:
             killed_after(child, 0)
         opened(home)
