@@ -245,8 +245,11 @@ class Fold:
         """
         stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
         content_at = {"content_at": manifest.content_at}
-        self._run("classify_rows", **content_at)
-        verdicts = dict(self._rows("count_verdicts"))
+        self._run("classify_rows", **content_at, **_IMPACT_BITS)
+        counted = self._rows("count_verdicts")
+        verdicts = {verdict: rows for verdict, rows, *_ in counted}
+        accepted = [row for row in counted if row[0] in ("same", "differs", "unchanged")]
+        ends_absences = any(ends for _, _, ends, _ in accepted)
         outcome.stale += verdicts.get("stale", 0)
         if verdicts.get("new"):
             self._run("find_creations")
@@ -256,12 +259,16 @@ class Fold:
             self._run("name_change_kinds")
             self._run("log_new_versions", **stamp)
         observed_at = {"observed_at": manifest.observed_at}
-        if verdicts.keys() & {"same", "differs", "unchanged"}:
+        if ends_absences:
             self._run("log_found", **observed_at, batch_id=manifest.batch_id)
         if verdicts.get("unchanged"):
             self._run("touch_unchanged", **content_at, **observed_at)
         if verdicts.get("same") or verdicts.get("differs"):
-            self._run("touch_seen", **_IMPACT_BITS, updated_at_bit=BIT["updated_at"])
+            if any(has_bands for *_, has_bands in accepted):
+                self._run("forget_scores", **_IMPACT_BITS)
+            self._run("touch_seen", updated_at_bit=BIT["updated_at"])
+        if ends_absences:
+            self._run("end_absences")
         if verdicts.get("differs"):
             self._run("take_new_content")
             outcome.count(dict(self._rows("count_change_kinds")))

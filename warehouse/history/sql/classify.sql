@@ -57,8 +57,9 @@ SELECT * FROM seen WHERE status <> 'not_found';
 -- the cancellation that explains it.
 -- Unchanged: the same export record as last accepted, and nothing accepted since.
 -- `is_found`: the row ends an absence. One that is not newer than the absence shows an earlier state.
--- A cancellation explains the absence, also if it is older.
--- Parameters: $content_at of the observation.
+-- A cancellation explains the absence, also if it is older. `seen_row`: the row of `event_seen`.
+-- `is_band`: the row shows a band of the impact without the score.
+-- Parameters: $content_at of the observation; the bits $impact_bit and $impact_band_bit.
 CREATE OR REPLACE TEMP TABLE classified AS
 SELECT
     w.event_id,
@@ -70,16 +71,20 @@ SELECT
         WHEN w.content_md5 = s.content_md5 THEN 'same'
         ELSE 'differs'
     END AS verdict,
-    s.absent_at IS NULL OR w.content_at > s.absent_at OR w.status = 'cancelled' AS is_found
+    s.absent_at IS NULL OR w.content_at > s.absent_at OR w.status = 'cancelled' AS is_found,
+    s.missing_since IS NOT NULL AS is_missing, s.rowid AS seen_row,
+    has(w.shown, $impact_band_bit) AND NOT has(w.shown, $impact_bit) AS is_band
 FROM incoming AS w
 LEFT JOIN event_seen AS s USING (event_id)
 UNION ALL
 SELECT
     s.event_id, if($content_at < s.content_at, 'stale', 'unchanged'),
-    s.absent_at IS NULL OR $content_at > s.absent_at
-FROM event_seen AS s
-WHERE s.event_id IN (SELECT event_id FROM unchanged);
+    s.absent_at IS NULL OR $content_at > s.absent_at,
+    s.missing_since IS NOT NULL, s.seen_row, false
+FROM unchanged AS s;
 
 -- name: count_verdicts
--- How many rows of an observation have each verdict. Grain: verdict.
-SELECT verdict, count(*) FROM classified GROUP BY verdict;
+-- How many rows of an observation have each verdict, whether some of them end an absence, and
+-- whether some show a band without a score. Grain: verdict.
+SELECT verdict, count(*), bool_or(is_missing AND is_found), bool_or(is_band)
+FROM classified GROUP BY verdict;

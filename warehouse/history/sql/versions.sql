@@ -2,9 +2,10 @@
 --
 --     new            find_creations → find_first_versions
 --     differs        find_differences → name_change_kinds → log_new_versions
---     any but new    log_found
+--     any but new    log_found         (if a row ends an absence)
 --     unchanged      touch_unchanged
---     same, differs  touch_seen        (before take_new_content changes what it compares with)
+--     same, differs  forget_scores → touch_seen   (before take_new_content changes what they compare)
+--     any but new    end_absences      (if a row ends an absence)
 --     differs        take_new_content → count_change_kinds
 --     new            log_first_versions → count_first_versions → take_first_seen → take_first_content
 --     any            note_cancellations
@@ -136,8 +137,8 @@ SELECT
 FROM new_versions;
 
 -- name: log_found
--- Log which missing events were seen again. Grain: event. Once per observation, before touch_unchanged
--- and touch_seen. `place` is the order of the changes on a day, which may have equal instants.
+-- Log which missing events were seen again. Grain: event. Once per observation, before end_absences.
+-- `place` is the order of the changes on a day, which may have equal instants.
 INSERT INTO day_absences
 SELECT
     s.event_id, coalesce(w.observed_at, $observed_at), NULL, $batch_id,
@@ -155,24 +156,26 @@ UPDATE event_seen SET
     content_at = $content_at,
     shown_at = $content_at,
     accepted_at = $observed_at,
-    last_seen_at = if(j.is_found, $observed_at, event_seen.last_seen_at),
-    missing_since = if(j.is_found, NULL, event_seen.missing_since),
-    absent_at = if(j.is_found, NULL, event_seen.absent_at),
-    absent_export_at = if(j.is_found, NULL, event_seen.absent_export_at),
-    absent_export_content_at = if(j.is_found, NULL, event_seen.absent_export_content_at)
+    last_seen_at = if(j.is_found, $observed_at, event_seen.last_seen_at)
 FROM classified AS j
-WHERE event_seen.event_id = j.event_id AND j.verdict = 'unchanged';
+WHERE event_seen.rowid = j.seen_row AND j.verdict = 'unchanged';
+
+-- name: forget_scores
+-- A band that contradicts the known score makes the score unknown. Grain: event. Run twice: the same.
+-- Only for observations in which a row shows a band without a score.
+UPDATE event_seen SET known = event_seen.known & ~$impact_bit
+FROM incoming AS w
+JOIN classified AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
+JOIN event_current AS c ON c.event_id = w.event_id
+WHERE event_seen.event_id = w.event_id
+  AND has(w.shown, $impact_band_bit) AND NOT has(w.shown, $impact_bit)
+  AND w.impact_band IS DISTINCT FROM c.impact_band;
 
 -- name: touch_seen
 -- Record that accepted events were seen, changed or not. Grain: event. Once per observation.
 -- A row without content (a cancellation) does not show the event.
 UPDATE event_seen SET
-    known = CASE
-        WHEN has(w.shown, $impact_band_bit) AND NOT has(w.shown, $impact_bit)
-             AND w.impact_band IS DISTINCT FROM c.impact_band
-            THEN (event_seen.known | w.shown) & ~$impact_bit
-        ELSE event_seen.known | w.shown
-    END,
+    known = event_seen.known | w.shown,
     {each uncompared except updated_at:
         @name = if(has(w.shown, @bit), w.@name, event_seen.@name)},
     -- An instant that was not believed must stay so when a later row does not show it.
@@ -186,16 +189,19 @@ UPDATE event_seen SET
     shown_at = w.content_at,
     accepted_at = if(w.shown = 0, event_seen.accepted_at, w.observed_at),
     last_seen_at = if(w.shown = 0 OR NOT j.is_found, event_seen.last_seen_at, w.observed_at),
-    missing_since = if(j.is_found, NULL, event_seen.missing_since),
-    absent_at = if(j.is_found, NULL, event_seen.absent_at),
-    absent_export_at = if(j.is_found, NULL, event_seen.absent_export_at),
-    absent_export_content_at = if(j.is_found, NULL, event_seen.absent_export_content_at),
     content_md5 = w.content_md5,
     row_md5 = w.row_md5
 FROM incoming AS w
 JOIN classified AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
-JOIN event_current AS c ON c.event_id = w.event_id
 WHERE event_seen.event_id = w.event_id;
+
+-- name: end_absences
+-- Missing events that were seen again are no longer missing. Grain: event. Run twice: the same.
+UPDATE event_seen SET
+    missing_since = NULL, absent_at = NULL, absent_export_at = NULL, absent_export_content_at = NULL
+FROM classified AS j
+WHERE event_seen.event_id = j.event_id AND j.is_missing AND j.is_found
+  AND j.verdict IN ('same', 'differs', 'unchanged');
 
 -- name: take_new_content
 -- Apply the content of new versions to the state. Grain: event. Run twice: the same.
