@@ -145,12 +145,7 @@ FROM new_versions;
 
 -- name: touch_seen
 UPDATE event_seen SET
-    known = CASE
-        WHEN has(w.shown, $impact_band_bit) AND NOT has(w.shown, $impact_bit)
-             AND w.impact_band IS DISTINCT FROM c.impact_band
-            THEN (event_seen.known | w.shown) & ~$impact_bit
-        ELSE event_seen.known | w.shown
-    END,
+    known = event_seen.known | w.shown,
     last_verified_at = if(has(w.shown, 32768), w.last_verified_at, event_seen.last_verified_at),
     updated_at = CASE
         WHEN has(w.shown, $updated_at_bit) THEN w.updated_at
@@ -162,15 +157,10 @@ UPDATE event_seen SET
     shown_at = w.content_at,
     accepted_at = if(w.shown = 0, event_seen.accepted_at, w.observed_at),
     last_seen_at = if(w.shown = 0 OR NOT j.is_found, event_seen.last_seen_at, w.observed_at),
-    missing_since = if(j.is_found, NULL, event_seen.missing_since),
-    absent_at = if(j.is_found, NULL, event_seen.absent_at),
-    absent_export_at = if(j.is_found, NULL, event_seen.absent_export_at),
-    absent_export_content_at = if(j.is_found, NULL, event_seen.absent_export_content_at),
     content_md5 = w.content_md5,
     row_md5 = w.row_md5
 FROM incoming AS w
 JOIN classified AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
-JOIN event_current AS c ON c.event_id = w.event_id
 WHERE event_seen.event_id = w.event_id;
 
 -- name: take_new_content

@@ -80,8 +80,9 @@ UNION ALL
 SELECT
     s.event_id, if($content_at < s.content_at, 'stale', 'unchanged'),
     s.absent_at IS NULL OR $content_at > s.absent_at,
-    s.missing_since IS NOT NULL, s.seen_row, false
-FROM unchanged AS s;
+    s.missing_since IS NOT NULL, s.rowid, false
+FROM event_seen AS s
+WHERE s.rowid IN (SELECT seen_row FROM unchanged);
 
 -- name: count_verdicts
 -- How many rows of an observation have each verdict, whether some of them end an absence, and

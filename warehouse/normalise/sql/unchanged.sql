@@ -7,10 +7,7 @@
 -- Grain: one row per unchanged record: none at the beginning of a batch.
 -- Run twice: the same view.
 CREATE OR REPLACE TEMP VIEW unchanged AS
-SELECT
-    NULL::VARCHAR AS event_id, NULL::BIGINT AS seen_row, NULL::TIMESTAMPTZ AS content_at,
-    NULL::TIMESTAMPTZ AS absent_at, NULL::TIMESTAMPTZ AS missing_since
-WHERE false
+SELECT NULL::VARCHAR AS event_id, NULL::BIGINT AS seen_row WHERE false
 
 -- name: join_accepted
 -- Grain: one row: the digests of all records that the state last accepted, as one text, in any
@@ -27,7 +24,7 @@ CREATE OR REPLACE TEMP TABLE absent_records AS SELECT unnest($absent::VARCHAR[])
 -- Grain: one row per unchanged record of an export, as the row of its event in `event_seen`.
 -- Run twice: the same view.
 CREATE OR REPLACE TEMP VIEW unchanged AS
-SELECT event_id, event_seen.rowid AS seen_row, content_at, absent_at, missing_since
+SELECT event_id, event_seen.rowid AS seen_row
 FROM event_seen
 ANTI JOIN absent_records USING (row_md5)
 WHERE row_md5 IS NOT NULL
