@@ -85,18 +85,21 @@ def no_rows(table: Table) -> str:
 
 
 def have(table: Table, columns: tuple[str, ...], condition: str) -> str:
-    """Store in `have_…` the keys and hashes of the table's rows that may differ."""
-    return _marks(table, "have_", columns, _name(table) + " WHERE " + condition)
+    """Store in `have_…` the keys, hashes and places of the table's rows that may differ."""
+    source = _name(table) + " WHERE " + condition
+    return _keep(table, "have_") + _marks(table, columns, source, "rowid AS place")
 
 
 def want(table: Table, columns: tuple[str, ...], query: str) -> str:
     """Store in `want_…` the keys and hashes of the expected rows."""
-    return _marks(table, "want_", columns, "(\n" + query + "\n)")
+    return _keep(table, "want_") + _marks(table, columns, "(\n" + query + "\n)")
 
 
 def gone(table: Table) -> str:
     """Store in `gone_…` the rows that a table has and should not have."""
-    return _only(table, "gone_", _name(table), ("have_", "want_"))
+    places = "SELECT place FROM " + _only(table, "have_", "want_")
+    rows = "SELECT * FROM " + _name(table) + " WHERE rowid IN (" + places + ")"
+    return _keep(table, "gone_") + rows
 
 
 def differs_nowhere(table: Table) -> Iterator[str]:
@@ -107,7 +110,8 @@ def differs_nowhere(table: Table) -> Iterator[str]:
 
 def new(table: Table, query: str) -> str:
     """Store in `new_…` the rows that a table should have and does not have."""
-    return _only(table, "new_", "(\n" + query + "\n)", ("want_", "have_"))
+    keys = "(FROM " + _only(table, "want_", "have_") + ") USING (" + _list(table.key) + ")"
+    return _keep(table, "new_") + "SELECT * FROM (\n" + query + "\n) SEMI JOIN " + keys
 
 
 def keep_new(table: Table, query: str) -> str:
@@ -182,17 +186,15 @@ def _name(table: Table) -> str:
     return quoted(table.schema) + "." + quoted(table.name)
 
 
-def _marks(table: Table, prefix: str, columns: tuple[str, ...], source: str) -> str:
-    marked = _list(table.key) + ", hash(" + _list(columns) + ") AS mark"
-    return _keep(table, prefix) + "SELECT " + marked + " FROM " + source
+def _marks(table: Table, columns: tuple[str, ...], source: str, *more: str) -> str:
+    marks = (_list(table.key), "hash(" + _list(columns) + ") AS mark", *more)
+    return "SELECT " + ", ".join(marks) + " FROM " + source
 
 
-def _only(table: Table, prefix: str, source: str, sides: tuple[str, str]) -> str:
-    """Store the rows of a source whose key and hash are on the first side only."""
-    left, right = (quoted(side + table.name) for side in sides)
-    marks = "(FROM " + left + " EXCEPT FROM " + right + ")"
-    using = " USING (" + _list(table.key) + ")"
-    return _keep(table, prefix) + "SELECT * FROM " + source + " SEMI JOIN " + marks + using
+def _only(table: Table, side: str, other: str) -> str:
+    """Join the marks of which key or hash are on the first side only."""
+    left, right = quoted(side + table.name), quoted(other + table.name)
+    return left + " ANTI JOIN " + right + " USING (" + _list((*table.key, "mark")) + ")"
 
 
 def _keep(table: Table, prefix: str) -> str:

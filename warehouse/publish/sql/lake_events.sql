@@ -31,7 +31,7 @@ SELECT DISTINCT coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__')
 FROM (SELECT DISTINCT date FROM events)
 
 -- name: write_month
--- Grain: one row per event of a month, for engines that read Parquet; from create_lake_events.
+-- Grain: one row per event of a month, in the order of the table; from create_lake_events.
 -- Parameters: $month; $file, where to. Run twice: the same file.
 COPY (
     SELECT *
@@ -41,5 +41,4 @@ COPY (
             AND date < try_cast($month || '-01' AS TIMESTAMPTZ) + INTERVAL 1 MONTH
         )
         OR ($month = '__HIVE_DEFAULT_PARTITION__' AND date IS NULL)
-    ORDER BY event_id
 ) TO $file (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)
