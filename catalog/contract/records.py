@@ -32,7 +32,7 @@ class Event(Record, frozen=True, kw_only=True):
     """One dated event. When `is_estimated`, `date` is a deadline and is never shown to people."""
 
     id: str
-    slug: str
+    slug: str | None
     title: str
     description: str | None
     displayed_date: str
@@ -40,15 +40,15 @@ class Event(Record, frozen=True, kw_only=True):
     date_end: datetime | None
     date_type: str
     is_estimated: bool
-    categories: tuple[str, ...] | UnsetType = UNSET
+    categories: tuple[str, ...] | UnsetType | None = UNSET
     coins: tuple[EventCoin, ...] = ()
     impact: float | str | None = None
     impact_summary: str | None = None
     source_url: str | None = None
     snapshot_url: str | None = None
     last_verified_at: datetime | None = None
-    created_at: datetime
-    updated_at: datetime
+    created_at: datetime | None
+    updated_at: datetime | None
 
 
 class CancelledEvent(Event, frozen=True, kw_only=True):
@@ -150,7 +150,7 @@ def _optional(instant: datetime | None) -> str | None:
 
 
 def _row(event: Event) -> tuple[object, ...]:
-    categories = () if event.categories is UNSET else event.categories
+    categories = () if event.categories is UNSET else event.categories or ()
     return (
         event.id,
         event.slug,
@@ -168,8 +168,8 @@ def _row(event: Event) -> tuple[object, ...]:
         event.source_url,
         event.snapshot_url,
         _optional(event.last_verified_at),
-        instant_text(event.created_at),
-        instant_text(event.updated_at),
+        _optional(event.created_at),
+        _optional(event.updated_at),
     )
 
 

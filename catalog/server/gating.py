@@ -63,9 +63,10 @@ class ViewNames:
 def shown_event(event: StoredEvent, plan: Plan, names: ViewNames) -> Event:
     """Return the event as the plan shows it: hidden fields are null, Free has no `categories`."""
     shows = plan.event_fields
-    categories: tuple[str, ...] | UnsetType = UNSET
+    categories: tuple[str, ...] | UnsetType | None = UNSET
     if "categories" in shows:
-        categories = tuple([names.category_name(name) for name in event.categories])
+        known = event.categories
+        categories = None if known is None else tuple([names.category_name(id_) for id_ in known])
     return Event(
         id=event.id,
         slug=event.slug,
@@ -78,7 +79,7 @@ def shown_event(event: StoredEvent, plan: Plan, names: ViewNames) -> Event:
         is_estimated=event.is_estimated,
         categories=categories,
         coins=tuple([names.linked_coin(slug) for slug in event.coins]),
-        impact=_shown_impact(event.impact, plan),
+        impact=_shown_impact(event, plan),
         impact_summary=event.impact_summary if "impactSummary" in shows else None,
         source_url=event.source_url if "sourceUrl" in shows else None,
         snapshot_url=event.snapshot_url if "snapshotUrl" in shows else None,
@@ -167,10 +168,12 @@ def require_coverage(coin: StoredCoin, plan: Plan) -> None:
         )
 
 
-def _shown_impact(impact: float | None, plan: Plan) -> float | str | None:
-    if impact is None or plan.impact is ImpactView.NONE:
+def _shown_impact(event: StoredEvent, plan: Plan) -> float | str | None:
+    if plan.impact is ImpactView.NONE:
         return None
-    return impact_band(impact) if plan.impact is ImpactView.BANDED else impact
+    if event.impact is None:
+        return event.impact_band
+    return impact_band(event.impact) if plan.impact is ImpactView.BANDED else event.impact
 
 
 def _require(filter_name: str, plan: Plan, *, requested: bool) -> None:

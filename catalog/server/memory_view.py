@@ -16,7 +16,6 @@ from functools import cached_property
 from itertools import chain, pairwise
 from operator import attrgetter, itemgetter
 
-from catalog.contract.constants import IMPACT_MAJOR
 from catalog.contract.plans import Window
 from catalog.server.store import (
     CancellationKey,
@@ -112,7 +111,12 @@ class CoinBook:
 
 Names = Callable[[StoredEvent], tuple[str, ...]]
 _coins_of: Names = attrgetter("coins")
-_categories_of: Names = attrgetter("categories")
+
+
+def _categories_of(event: StoredEvent) -> tuple[str, ...]:
+    return event.categories or ()
+
+
 _AFTER_ANY_ID = "\U0010ffff"
 LongKey = tuple[float, str, float]
 """Epoch seconds of the date, id, epoch seconds of the end: an event of several days."""
@@ -503,7 +507,7 @@ class MemoryView:
         tests: list[EventFilter] = []
         if query.coins is not None and query.categories is not None:
             tagged = query.categories
-            tests.append(lambda event: not tagged.isdisjoint(event.categories))
+            tests.append(lambda event: not tagged.isdisjoint(_categories_of(event)))
         if query.coverage_top is not None:
             covered = self._coins.top(query.coverage_top)
             tests.append(lambda event: not covered.isdisjoint(event.coins))
@@ -556,13 +560,13 @@ class MemoryView:
 
 
 def _count_by_coin(events: Iterable[StoredEvent]) -> dict[str, Counters]:
-    scores: dict[str, list[float | None]] = {}
+    of_coin: dict[str, list[StoredEvent]] = {}
     for event in events:
         for slug in event.coins:
-            scores.setdefault(slug, []).append(event.impact)
+            of_coin.setdefault(slug, []).append(event)
     counters: dict[str, Counters] = {}
-    for slug, impacts in scores.items():
-        known = [impact for impact in impacts if impact is not None]
-        major = sum(impact >= IMPACT_MAJOR for impact in known)
-        counters[slug] = Counters(len(impacts), major, max(known, default=None))
+    for slug, linked in of_coin.items():
+        scores = (event.impact for event in linked if event.impact is not None)
+        major = sum(event.is_major for event in linked)
+        counters[slug] = Counters(len(linked), major, max(scores, default=None))
     return counters

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
+from catalog.contract.constants import IMPACT_BANDS, IMPACT_MAJOR
 from catalog.contract.parameters import SortBy
 from catalog.contract.plans import Window
 
@@ -42,13 +43,13 @@ class StoredCategory:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """All that is known of an event. Coins by slug, categories by id.
+    """All that is known of an event. Coins by slug, categories by id; None is unknown.
 
     Times are whole seconds: the interface has no finer ones (interface section 1).
     """
 
     id: str
-    slug: str
+    slug: str | None
     title: str
     description: str | None
     displayed_date: str
@@ -56,15 +57,24 @@ class StoredEvent:
     date_end: datetime | None
     date_type: str
     is_estimated: bool
-    categories: tuple[str, ...]
+    categories: tuple[str, ...] | None
     coins: tuple[str, ...]
     impact: float | None
     impact_summary: str | None
     source_url: str | None
     snapshot_url: str | None
     last_verified_at: datetime | None
-    created_at: datetime
-    updated_at: datetime
+    created_at: datetime | None
+    updated_at: datetime | None
+    impact_band: str | None = None
+    """Where the score itself is unknown."""
+
+    @property
+    def is_major(self) -> bool:
+        """Whether the score is 7.5 or more."""
+        if self.impact is None:
+            return self.impact_band == IMPACT_BANDS[-1][1]
+        return self.impact >= IMPACT_MAJOR
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,139 @@
+"""The store of the mirror: the published file as it is now, and views of it at past times.
+
+The events that are known now are in memory, up to a number of events; beyond it, and for past times,
+each request queries the file. A publication is followed: its view is made beside the one that is
+served, and replaces it at once. Requests in progress continue with the file that they began with.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from almanac.errors import WarehouseError
+from catalog.server.memory_view import CoinBook, EventIndex, MemoryView
+from catalog.server.store import CatalogChange, CatalogView
+from pipeline.mirror.past_view import PastView
+from pipeline.mirror.published_catalog import Bounds, PublishedCatalog
+
+log = logging.getLogger(__name__)
+EVENTS_IN_MEMORY: Final = 250_000
+"""About 500 MB."""
+_PAST_VIEWS_MAX: Final = 16
+
+
+class PublishedViews:
+    """The views of one published file."""
+
+    def __init__(self, path: Path, *, events_in_memory: int = EVENTS_IN_MEMORY) -> None:
+        self.signature = file_signature(path)
+        self.catalog = PublishedCatalog(path)
+        self.bounds: Bounds = self.catalog.bounds
+        self._past: dict[datetime, CatalogView] = {}
+        self._newest: CatalogView | None = None
+        last = self.bounds.last
+        if last is not None and self.bounds.events <= events_in_memory:
+            self._newest = memory_view(self.catalog, last)
+
+    def at(self, instant: datetime) -> CatalogView:
+        """Return the view of a time; from the last pull on, it is that of the last pull."""
+        last = self.bounds.last
+        if last is not None and instant >= last:
+            if self._newest is not None:
+                return self._newest
+            instant = last
+        known = self._past.get(instant)
+        if known is None:
+            while len(self._past) >= _PAST_VIEWS_MAX:
+                del self._past[next(iter(self._past))]
+            known = self._past[instant] = PastView(self.catalog, instant)
+        return known
+
+
+class MirrorStore:
+    """`CatalogStore` over a warehouse that is published again and again."""
+
+    def __init__(self, path: Path, *, events_in_memory: int = EVENTS_IN_MEMORY) -> None:
+        self._path = path
+        self._events_in_memory = events_in_memory
+        self._served = self._open()
+        self.trouble: str | None = None
+        """Why the newest publication is not served."""
+
+    @property
+    def identity(self) -> str:
+        return f"mirror {self._served.signature}"
+
+    @property
+    def bounds(self) -> Bounds:
+        return self._served.bounds
+
+    def at(self, instant: datetime) -> CatalogView:
+        return self._served.at(instant)
+
+    def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
+        return ()
+
+    def newer(self) -> PublishedViews | None:
+        """Return the views of the file if it was published again; for a thread, since it reads.
+
+        A file that can't be served is noted in `trouble`, and the old one stays.
+        """
+        try:
+            if file_signature(self._path) == self._served.signature:
+                self.trouble = None
+                return None
+            return self._open()
+        except WarehouseError as error:
+            if str(error) != self.trouble:
+                log.error("the new publication is not served, and the old one stays: %s", error)
+            self.trouble = str(error)
+            return None
+
+    def serve(self, views: PublishedViews) -> None:
+        """Serve other views from the next request on."""
+        self._served, self.trouble = views, None
+
+    def _open(self) -> PublishedViews:
+        return PublishedViews(self._path, events_in_memory=self._events_in_memory)
+
+
+def memory_view(catalog: PublishedCatalog, ts: datetime) -> MemoryView:
+    """Return a view in memory of all that a file shows at a time."""
+    return MemoryView(
+        EventIndex.of(catalog.events(ts)),
+        coins=CoinBook(catalog.coins(ts)),
+        categories=catalog.categories(ts),
+        cancelled={entry.id: entry.cancelled_at for entry in catalog.cancelled(ts)},
+    )
+
+
+def file_signature(path: Path) -> tuple[int, int, int]:
+    """Return what differs after each publication.
+
+    Raises:
+        WarehouseError: there is no file.
+    """
+    try:
+        stat = os.stat(path)
+    except OSError as error:
+        raise WarehouseError(
+            f"there is no warehouse at {path}: {error.strerror}; `almanac run` or `almanac merge` "
+            "makes it"
+        ) from error
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+class ServedClock:
+    """The wall clock, but never before the last pull: the service's clock may be ahead."""
+
+    def __init__(self, store: MirrorStore, wall: Callable[[], datetime]) -> None:
+        self._store = store
+        self._wall = wall
+
+    def now(self) -> datetime:
+        last = self._store.bounds.last
+        now = self._wall()
+        return now if last is None else max(now, last)

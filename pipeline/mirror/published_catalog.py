@@ -1,0 +1,198 @@
+"""One published file as a catalog: the events, coins, categories and cancellations known at a time.
+
+The file stays open, so that a publication leaves it unchanged. All methods may be called from
+several threads.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from almanac.errors import WarehouseError
+from almanac.reading.attached_file import attach_published
+from almanac.reading.connections import open_memory
+from catalog.contract.constants import IMPACT_BANDS, IMPACT_MAJOR
+from catalog.contract.plans import Window
+from catalog.server.store import (
+    CancelledEntry,
+    Counters,
+    StoredCategory,
+    StoredCoin,
+    StoredEvent,
+)
+from warehouse.sql import Statements
+
+_SQL: Final = Statements(__package__)
+_ALIAS: Final = "published"
+_MEMORY: Final = "1GB"
+_FETCHED: Final = 1_000
+_NO_SLUG: Final = re.compile(r"[^a-z0-9]+")
+_FIELDS: Final = len(fields(StoredEvent))
+_MAJOR_BAND: Final = IMPACT_BANDS[-1][1]
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The times that a file can answer for, and its number of events.
+
+    `first` is the first pull of events, None if there was none. `last` is the last pull of any
+    feed, and never before the last change.
+    """
+
+    first: datetime | None
+    last: datetime | None
+    events: int
+
+
+class PublishedCatalog:
+    """A published file that is open for reading.
+
+    Raises:
+        WarehouseError: there is no file, or it can't be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise WarehouseError(
+                f"there is no warehouse at {path} yet; `almanac run` or `almanac merge` makes it"
+            )
+        self.path = path
+        self._connection = open_memory()
+        try:
+            self._connection.execute(f"SET memory_limit = '{_MEMORY}'")
+            attach_published(self._connection, path, _ALIAS)
+            for name in ("make_known_at", "make_listed_at", "make_matching"):
+                self._connection.execute(_SQL[name])
+            first, last, changed, events = self._all("find_bounds")[0]
+        except duckdb.Error as error:
+            self._connection.close()
+            raise WarehouseError(
+                f"{path} can't be served: {str(error).rstrip('!.')}. If it is damaged, or another "
+                "version of Almanac made it, `almanac replay` rebuilds it."
+            ) from error
+        known = [instant for instant in (last, changed) if instant is not None]
+        self.bounds = Bounds(_utc(first), _utc(max(known, default=None)), events)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def events(self, ts: datetime) -> Iterator[StoredEvent]:
+        """Yield the events that the list shows at a time."""
+        return self._stored("list_all", {"ts": ts}, category_ids(self.categories(ts)))
+
+    def count(self, filters: Values) -> int:
+        """Return the number of events that match filters (`make_matching`)."""
+        found: int = self._all("count_matching", filters)[0][0]
+        return found
+
+    def page(self, statement: str, values: Values, ids: Mapping[str, str]) -> Iterator[StoredEvent]:
+        """Yield the events of `page_by_date` or `page_by_impact` in their order.
+
+        `ids` are the ids of the categories by name.
+        """
+        return self._stored(statement, values, ids)
+
+    def event(self, event_id: str, ts: datetime, ids: Mapping[str, str]) -> StoredEvent | None:
+        """Return an event that the list shows at a time."""
+        return next(self._stored("find_event", {"event_id": event_id, "ts": ts}, ids), None)
+
+    def counters(
+        self, ts: datetime, window: Window, top: Sequence[str] | None
+    ) -> dict[str, Counters]:
+        """Return the counters of every coin with events in the window."""
+        values = {
+            "ts": ts,
+            "least": window.lower,
+            "most": window.upper,
+            "top": top,
+            "major": IMPACT_MAJOR,
+            "major_band": _MAJOR_BAND,
+        }
+        return {
+            coin: Counters(upcoming, major, peak)
+            for coin, upcoming, major, peak in self._all("count_by_coin", values)
+        }
+
+    def cancelled(self, ts: datetime) -> list[CancelledEntry]:
+        """Return the cancellations in their order."""
+        return [
+            CancelledEntry(event_id, datetime.fromtimestamp(at, UTC))
+            for at, event_id in self._all("list_cancelled", {"ts": ts})
+        ]
+
+    def coins(self, ts: datetime) -> list[StoredCoin]:
+        return [StoredCoin(*row) for row in self._all("list_coins", {"ts": ts})]
+
+    def categories(self, ts: datetime) -> tuple[StoredCategory, ...]:
+        """Return the categories; one that only events name has an id made from its name."""
+        return tuple(
+            StoredCategory(_slug(name) if category_id is None else category_id, name)
+            for category_id, name in self._all("list_categories", {"ts": ts})
+        )
+
+    def _stored(
+        self, statement: str, values: Values, ids: Mapping[str, str]
+    ) -> Iterator[StoredEvent]:
+        return (stored_event(row, ids) for row in self._rows(statement, values))
+
+    def _rows(self, statement: str, values: Values) -> Iterator[tuple[Any, ...]]:
+        running = self._connection.cursor()
+        running.execute(_SQL[statement], dict(values))
+        while rows := running.fetchmany(_FETCHED):
+            yield from rows
+
+    def _all(self, statement: str, values: Values | None = None) -> list[tuple[Any, ...]]:
+        return self._connection.cursor().execute(_SQL[statement], dict(values or {})).fetchall()
+
+
+def category_ids(categories: Iterable[StoredCategory]) -> dict[str, str]:
+    """Return the ids of categories by name."""
+    return {category.name: category.id for category in categories}
+
+
+def stored_event(row: tuple[Any, ...], ids: Mapping[str, str]) -> StoredEvent:
+    """Return a row of `known_at` as the server stores an event."""
+    event_id, slug, title, description, displayed_date, date, date_end, date_type = row[:8]
+    is_estimated, categories, coins, impact, summary, source_url, snapshot_url = row[8:15]
+    verified_at, created_at, updated_at, impact_band = row[15:_FIELDS]
+    if categories is not None:
+        categories = tuple([ids.get(name, name) for name in categories])
+    return StoredEvent(
+        event_id,
+        slug,
+        title,
+        description,
+        displayed_date,
+        datetime.fromtimestamp(date, UTC),
+        _instant(date_end),
+        date_type,
+        is_estimated,
+        categories,
+        tuple(coins or ()),
+        impact,
+        summary,
+        source_url,
+        snapshot_url,
+        _instant(verified_at),
+        _instant(created_at),
+        _instant(updated_at),
+        impact_band,
+    )
+
+
+def _utc(instant: datetime | None) -> datetime | None:
+    return None if instant is None else instant.astimezone(UTC)
+
+
+def _instant(seconds: int | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def _slug(name: str) -> str:
+    return _NO_SLUG.sub("-", name.lower()).strip("-") or name

@@ -1,0 +1,175 @@
+-- The catalog of a published file as the service's interface shows it, as known at a time.
+--
+--     event_versions ─▶ known_at ─┬─▶ the events list, single events, the export
+--     coin_snapshots ─────────────┤   coins at that time
+--     cancellations ──────────────┘   cancellations at that time
+--
+-- The published file is attached as `published`; the macros are in memory.
+
+-- name: make_known_at
+-- Grain: a macro of one row per event known at `ts`, as it was known then. Once per file.
+-- Its first columns are the fields of StoredEvent in their order; times are in seconds.
+CREATE MACRO known_at(ts) AS TABLE
+SELECT
+    event_id,
+    slug,
+    coalesce(title, '') AS title,
+    description,
+    coalesce(displayed_date, '') AS displayed_date,
+    floor(epoch(date))::BIGINT AS date_s,
+    floor(epoch(date_end))::BIGINT AS date_end_s,
+    coalesce(date_type, '') AS date_type,
+    coalesce(is_estimated, false) AS is_estimated,
+    categories, coins, impact, impact_summary, source_url, snapshot_url,
+    floor(epoch(last_verified_at))::BIGINT AS last_verified_at_s,
+    floor(epoch(created_at))::BIGINT AS created_at_s,
+    floor(epoch(updated_at))::BIGINT AS updated_at_s,
+    impact_band,
+    date, date_end, status,
+    floor(epoch(cancelled_at))::BIGINT AS cancelled_at_s
+FROM (
+    SELECT *
+    FROM published.event_versions
+    WHERE known_from <= ts::TIMESTAMPTZ AND known_to > ts::TIMESTAMPTZ
+    UNION ALL
+    SELECT *
+    FROM published.event_versions
+    WHERE known_from <= ts::TIMESTAMPTZ AND known_to IS NULL
+)
+
+-- name: make_listed_at
+-- Grain: a macro of one row per event that the events list shows at `ts`. Once per file.
+CREATE MACRO listed_at(ts) AS TABLE
+SELECT *
+FROM known_at(ts)
+WHERE status = 'scheduled' AND date IS NOT NULL
+
+-- name: make_matching
+-- Grain: a macro of one row per listed event that matches the filters; NULL is no filter.
+-- Once per file.
+CREATE MACRO matching(ts, least, most, slugs, names, keyword, in_description, score, top) AS TABLE
+SELECT *
+FROM listed_at(ts)
+WHERE (most IS NULL OR date <= most::TIMESTAMPTZ)
+    AND coalesce(date_end, date) >= least::TIMESTAMPTZ
+    AND (slugs IS NULL OR list_has_any(coins, slugs::VARCHAR[]))
+    AND (names IS NULL OR list_has_any(categories, names::VARCHAR[]))
+    AND (score IS NULL OR impact >= score::DOUBLE)
+    AND (top IS NULL OR list_has_any(coins, top::VARCHAR[]))
+    AND (
+        keyword IS NULL
+        OR contains(lower(title), keyword)
+        OR (in_description AND contains(lower(description), keyword))
+    )
+
+-- name: count_matching
+-- Grain: one row, the number of matching events. Any number of times.
+SELECT count(*)
+FROM matching($ts, $least, $most, $slugs, $names, $keyword, $in_description, $score, $top)
+
+-- name: page_by_date
+-- Grain: one row per matching event after a key, in the order of the list. Any number of times.
+SELECT *
+FROM matching($ts, $least, $most, $slugs, $names, $keyword, $in_description, $score, $top)
+WHERE $after_date IS NULL
+    OR date_s > $after_date::BIGINT
+    OR (date_s = $after_date::BIGINT AND event_id > $after_id)
+ORDER BY date_s, event_id
+LIMIT $limit
+
+-- name: page_by_impact
+-- Grain: one row per matching event after a key, the highest score first. Any number of times.
+SELECT *
+FROM matching($ts, $least, $most, $slugs, $names, $keyword, $in_description, $score, $top)
+WHERE $after_score IS NULL
+    OR (coalesce(-impact, 1.0), date_s, event_id)
+        > ($after_score::DOUBLE, $after_date::BIGINT, $after_id)
+ORDER BY coalesce(-impact, 1.0), date_s, event_id
+LIMIT $limit
+
+-- name: list_all
+-- Grain: one row per listed event. Any number of times.
+SELECT *
+FROM listed_at($ts)
+
+-- name: find_event
+-- Grain: the event, if the list shows it. Any number of times.
+SELECT *
+FROM listed_at($ts)
+WHERE event_id = $event_id
+
+-- name: count_by_coin
+-- Grain: one row per coin with events in the window. Any number of times.
+SELECT
+    coin,
+    count(*)::INTEGER,
+    count_if(impact >= $major OR (impact IS NULL AND impact_band = $major_band))::INTEGER,
+    max(impact)
+FROM (
+    SELECT unnest(coins) AS coin, impact, impact_band
+    FROM matching($ts, $least, $most, NULL, NULL, NULL, false, NULL, $top)
+)
+GROUP BY coin
+
+-- name: list_cancelled
+-- Grain: one row per event that was known as cancelled. Any number of times.
+-- An event of the list of cancellations may not be known, or may be restored since.
+SELECT cancelled_at_s, event_id
+FROM known_at($ts)
+WHERE status = 'cancelled' AND cancelled_at_s IS NOT NULL
+UNION ALL
+SELECT floor(epoch(c.cancelled_at))::BIGINT, c.event_id
+FROM published.cancellations AS c
+ANTI JOIN (SELECT event_id FROM known_at($ts)) AS k ON k.event_id = c.event_id
+WHERE c.first_seen_at <= $ts::TIMESTAMPTZ AND c.cancelled_at IS NOT NULL
+ORDER BY ALL
+
+-- name: list_coins
+-- Grain: one row per coin that was known, as last observed then; symbol, name and icon are the
+-- current ones. Coins that only events name come last. Any number of times.
+SELECT
+    s.coin,
+    coalesce(c.symbol, n.symbol, ''),
+    coalesce(c.name, n.name, s.coin),
+    s.rank,
+    coalesce(s.tracked, false),
+    coalesce(c.icon_url, '')
+FROM (
+    SELECT coin, unnest(arg_max(struct_pack(rank, tracked), observed_at))
+    FROM published.coin_snapshots
+    WHERE observed_at <= $ts::TIMESTAMPTZ
+    GROUP BY coin
+    UNION ALL
+    SELECT coin, NULL, NULL
+    FROM (SELECT DISTINCT unnest(coins) AS coin FROM known_at($ts)) AS linked
+    ANTI JOIN (
+        SELECT coin FROM published.coin_snapshots WHERE observed_at <= $ts::TIMESTAMPTZ
+    ) AS seen ON seen.coin = linked.coin
+) AS s
+LEFT JOIN published.coins AS c ON c.slug = s.coin
+LEFT JOIN (
+    SELECT coin, any_value(symbol) AS symbol, any_value(name) AS name FROM published.event_coins GROUP BY coin
+) AS n ON n.coin = s.coin
+
+-- name: list_categories
+-- Grain: one row per category that was known: those of the list, and those that only events name.
+-- Any number of times.
+SELECT id, name
+FROM published.categories
+WHERE first_seen_at <= $ts::TIMESTAMPTZ
+UNION ALL
+SELECT NULL, category
+FROM (SELECT DISTINCT unnest(categories) AS category FROM known_at($ts)) AS named
+ANTI JOIN (SELECT name FROM published.categories WHERE first_seen_at <= $ts::TIMESTAMPTZ) AS listed
+    ON listed.name = named.category
+ORDER BY ALL
+
+-- name: find_bounds
+-- Grain: one row: the first pull of events, the last, the last change, and the number of events.
+-- Once per file.
+SELECT
+    (SELECT min(observed_at) FROM published.batches
+     WHERE status = 'merged' AND feed IN ('export', 'events', 'event', 'deliveries')),
+    (SELECT max(observed_at) FROM published.batches WHERE status = 'merged'),
+    (SELECT max(known_from) FROM published.event_versions),
+    (SELECT count(*) FROM published.event_versions WHERE known_to IS NULL)
