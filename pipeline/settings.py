@@ -115,6 +115,11 @@ class Settings(
         return self.home / "state" / "service"
 
     @property
+    def mirror_dir(self) -> Path:
+        """Where `almanac serve` keeps keys, endpoints, deliveries and its change feed."""
+        return self.home / "state" / "mirror"
+
+    @property
     def source(self) -> str:
         """The source in the stamp of a home of these settings. Raises SettingsError."""
         address = self.service_address()

@@ -132,6 +132,9 @@ class SandboxStore:
     def at(self, instant: datetime) -> MemoryView:
         return self._views.at(instant)
 
+    def newest(self, instant: datetime) -> datetime:
+        return instant
+
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
         """Return the changes that webhooks report: those that are material, and no withdrawal."""
         return [

@@ -12,7 +12,7 @@ import hmac
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -186,13 +186,22 @@ class KeyRing:
         *,
         book: "KeyBook | None" = None,
         fixed: Iterable[Grant] = (),
+        others: Grant | None = None,
+        adjusted: Callable[[Grant], Grant] = lambda grant: grant,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._book = book
+        self._others = others
+        self._adjusted = adjusted
         self._wall = wall
         self._fixed = {grant.sha256: grant for grant in fixed}
         self._filed: dict[str, Grant] = {}
         self._filed_version: object = None
+
+    def grant_of(self, keys: Collection[str]) -> Grant | None:
+        """Return the grant of a request that presents these keys; two keys are none."""
+        found = self.find(next(iter(keys))) if len(keys) == 1 else None
+        return found or self._others
 
     def find(self, key: str) -> Grant | None:
         """Return what the key may do; None when unknown, revoked or expired."""
@@ -216,7 +225,11 @@ class KeyRing:
                 # A running server continues with the keys it knew, and reads the next change.
                 log.exception("the key file can't be read; the previous keys stay valid")
                 return self._filed.get(digest)
-            grants = [make_grant(account, key) for account in accounts for key in account.keys]
+            grants = [
+                self._adjusted(make_grant(account, key))
+                for account in accounts
+                for key in account.keys
+            ]
             self._filed = {grant.sha256: grant for grant in grants}
         return self._filed.get(digest)
 

@@ -198,7 +198,7 @@ class Gateway:
             return
         if not path.startswith("/v2/") and _RETIRED.fullmatch(path):
             raise errors.VersionRetired()
-        grant = self._keys.find(presented_key(scope))
+        grant = self._keys.grant_of(presented_keys(scope))
         if grant is None:
             raise errors.Forbidden()
         exchange.grant = grant
@@ -267,12 +267,8 @@ def _reset_of(year: int, month: int) -> bytes:
     return instant_text(quota_period(datetime(year, month, 1, tzinfo=UTC)).end).encode()
 
 
-def presented_key(scope: Scope) -> str:
-    """Return the key of the request, from either header (interface 5.2 and 5.3).
-
-    Raises:
-        Forbidden: no key, or two different ones.
-    """
+def presented_keys(scope: Scope) -> set[str]:
+    """Return the keys of the request, from either header (interface 5.2 and 5.3)."""
     found: set[str] = set()
     for name, value in scope["headers"]:
         if name == b"x-api-key":
@@ -281,30 +277,41 @@ def presented_key(scope: Scope) -> str:
             text = value.decode("latin-1").strip()
             if text[: len(_BEARER)].lower() == _BEARER:
                 found.add(text[len(_BEARER) :].strip())
-    if len(found) != 1:
-        raise errors.Forbidden()
-    return found.pop()
+    return found
 
 
 _METHODS = ("GET", "HEAD")
 
 
 class Dispatcher:
-    """The handler of all paths: finds the one of a path in two dicts."""
+    """The handler of all paths: finds the one of a path in three dicts."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._exact = {path: handler for path, handler in handlers.items() if "{" not in path}
         # `/v2/events/{id}`: by the part before the last slash.
         self._below = {
-            path.rpartition("/")[0]: handler for path, handler in handlers.items() if "{" in path
+            path.rpartition("/")[0]: handler
+            for path, handler in handlers.items()
+            if path[-1] == "}"
+        }
+        # `/v2/events/{id}/history`: by the last part.
+        self._inside = {
+            path.rpartition("/")[2]: (path.partition("{")[0], handler)
+            for path, handler in handlers.items()
+            if "}/" in path
         }
 
     def __call__(self, scope: Scope, exchange: Exchange) -> Awaitable[Reply]:
         path: str = scope["path"]
         handler = self._exact.get(path)
         if handler is None:
-            above, _, exchange.name = path.rpartition("/")
-            handler = self._below.get(above) if exchange.name else None
+            above, _, last = path.rpartition("/")
+            handler, exchange.name = self._below.get(above) if last else None, last
+            if handler is None and last in self._inside:
+                before, inside = self._inside[last]
+                exchange.name = above.removeprefix(before)
+                if above.startswith(before) and exchange.name and "/" not in exchange.name:
+                    handler = inside
         if handler is None:
             raise errors.NotFound("No such path")
         if scope["method"] not in _METHODS:
@@ -428,13 +435,25 @@ class ServerParts:
     """A layer around everything but the time of the request; a sandbox's faults."""
     inside: Callable[[Handler], Handler] = _unchanged
     """A handler around all others, under the time limit; a sandbox's delays."""
+    lags: bool = True
+    """Whether responses lag by the plan's freshness, and the export by a snapshot a day."""
+    extensions: Mapping[str, Handler] = field(default_factory=dict)
+    """Handlers of paths that the interface does not have, or that replace one."""
 
 
 def build_app(parts: ServerParts) -> ASGIApp:
     """Return the application that serves the interface over a store."""
-    catalog = CatalogRoutes(parts.store, cursors=parts.cursors, usage=parts.usage)
-    export = ExportRoute(parts.store)
-    dispatcher = Dispatcher({**catalog.handlers(), **export.handlers(), **parts.metrics.handlers()})
+    lags = parts.lags
+    catalog = CatalogRoutes(parts.store, cursors=parts.cursors, usage=parts.usage, lags=lags)
+    export = ExportRoute(parts.store, lags=lags)
+    dispatcher = Dispatcher(
+        {
+            **catalog.handlers(),
+            **export.handlers(),
+            **parts.metrics.handlers(),
+            **parts.extensions,
+        }
+    )
     gateway = Gateway(
         parts.inside(dispatcher),
         keys=parts.keys,

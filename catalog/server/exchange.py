@@ -37,6 +37,8 @@ class Exchange:
     route: str = "other"
     name: str = ""
     """The last part of the path, where a route takes it as a parameter."""
+    as_of: datetime | None = None
+    """The time of knowledge that the request names: an extension of the mirror."""
     _request_id: str = field(default="", init=False)
 
     @property
@@ -45,6 +47,11 @@ class Exchange:
         # Made when it is needed first: most requests have no error.
         self._request_id = self._request_id or f"req_{secrets.token_hex(12)}"
         return self._request_id
+
+    @property
+    def moment(self) -> datetime:
+        """Return the time for which the catalog is shown: the requested one, or now."""
+        return self.as_of or self.now
 
     @property
     def plan(self) -> Plan:

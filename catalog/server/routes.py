@@ -136,8 +136,9 @@ def snapshot_at(now: datetime, plan: Plan) -> datetime:
 class ExportRoute:
     """GET of the export; filters of the events list, pagination ignored."""
 
-    def __init__(self, store: CatalogStore) -> None:
+    def __init__(self, store: CatalogStore, *, lags: bool = True) -> None:
         self._store = store
+        self._lags = lags
         self._rows = _EncodedRows()
 
     def handlers(self) -> dict[str, Handler]:
@@ -148,8 +149,11 @@ class ExportRoute:
         if not exchange.plan.export:
             raise errors.PlanRequired(f"The export needs the plan {ELITE.name.title()} or above")
         requested = read_export_request(_query(scope))
-        query = export_query(requested, exchange.plan, exchange.now)
-        taken_at = snapshot_at(exchange.now, exchange.plan)
+        query = export_query(requested, exchange.plan, exchange.moment)
+        if self._lags:
+            taken_at = snapshot_at(exchange.moment, exchange.plan)
+        else:
+            taken_at = self._store.newest(exchange.moment)
         headers = {
             "ETag": _etag(self._store.identity, taken_at, query, exchange.plan),
             "Last-Modified": format_datetime(taken_at, usegmt=True),
@@ -235,10 +239,13 @@ def _page(rows: tuple[Row, ...], *, total: int, limit: int, cursor: str | None) 
 
 
 class CatalogRoutes:
-    """Handlers over a store. Every response but usage lags by the plan's freshness."""
+    """Handlers over a store. If they lag, every response but usage shows the plan's freshness."""
 
-    def __init__(self, store: CatalogStore, *, cursors: CursorSigner, usage: UsageBook) -> None:
+    def __init__(
+        self, store: CatalogStore, *, cursors: CursorSigner, usage: UsageBook, lags: bool = True
+    ) -> None:
         self._store = store
+        self._lags = lags
         self._cursors = cursors
         self._usage = usage
         self._rows = ViewRows()
@@ -273,7 +280,7 @@ class CatalogRoutes:
         cursor = None
         if found.more:
             cursor = self._cursors.seal("coins", filters, coin_key(found.coins[-1]))
-        made, upcoming = self._rows.of(view), upcoming_window(exchange.plan, exchange.now)
+        made, upcoming = self._rows.of(view), upcoming_window(exchange.plan, exchange.moment)
         rows = made.coins(found.coins, exchange.plan, upcoming)
         meta = PaginationMeta(total=found.total, limit=requested.limit, cursor=cursor)
         return page_answer(scope, rows, meta, max_age_s=constants.LIST_MAX_AGE_S)
@@ -284,14 +291,14 @@ class CatalogRoutes:
         if coin is None:
             raise errors.NotFound("No coin has this slug")
         require_coverage(coin, exchange.plan)
-        upcoming = upcoming_window(exchange.plan, exchange.now)
+        upcoming = upcoming_window(exchange.plan, exchange.moment)
         (row,) = self._rows.of(view).coins((coin,), exchange.plan, upcoming)
         return tagged_answer(scope, row, max_age_s=constants.LIST_MAX_AGE_S)
 
     async def list_events(self, scope: Scope, exchange: Exchange) -> JsonAnswer:
         view = self._open_view(exchange, "events")
         requested = read_events_request(_query(scope))
-        query = event_query(requested, exchange.plan, exchange.now)
+        query = event_query(requested, exchange.plan, exchange.moment)
         by_impact = requested.sort_by == "impact_desc"
         filters = (
             *(requested.coins, requested.categories, requested.lower, requested.upper),
@@ -324,7 +331,7 @@ class CatalogRoutes:
                 raise errors.NotFound("No event has this id")
             body = Cancellation(id=event_id, cancelled_at=cancelled_at)
             raise errors.EventCancelled(beside=msgspec.to_builtins(body))
-        if not event_visible(event, exchange.plan, view, exchange.now):
+        if not event_visible(event, exchange.plan, view, exchange.moment):
             raise errors.NotFound("No event has this id")
         (row,) = self._rows.of(view).events((event,), exchange.plan)
         return tagged_answer(scope, row, max_age_s=constants.LIST_MAX_AGE_S)
@@ -334,7 +341,7 @@ class CatalogRoutes:
         requested = read_cancellations_request(_query(scope))
         since = requested.since
         if since is None:
-            since = exchange.now - timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
+            since = exchange.moment - timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
         after: CancellationKey | None = None
         if requested.cursor is not None:
             after = self._cursors.open(
@@ -367,7 +374,8 @@ class CatalogRoutes:
 
     def _open_view(self, exchange: Exchange, route: str) -> CatalogView:
         exchange.route = route
-        return self._store.at(exchange.now - timedelta(seconds=exchange.plan.freshness_s))
+        lag = timedelta(seconds=exchange.plan.freshness_s if self._lags else 0)
+        return self._store.at(exchange.moment - lag)
 
 
 async def to_docs(scope: Scope, exchange: Exchange) -> Response:

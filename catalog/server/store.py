@@ -190,6 +190,10 @@ class CatalogStore(Protocol):
 
     def at(self, instant: datetime) -> CatalogView: ...
 
+    def newest(self, instant: datetime) -> datetime:
+        """Return the time, at or before `instant`, of the last look at the catalog."""
+        ...
+
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
         """Return the changes with `after < at <= until`, oldest first."""
         ...

@@ -87,6 +87,10 @@ COMMANDS: Final = {
         *("sandbox", "sandbox"),
         "Serve the service's interface locally, over a synthetic catalog that keeps changing.",
     ),
+    "serve": _place(
+        *("serve", "serve"),
+        "Serve the service's interface over the warehouse, without a quota, now or as of a time.",
+    ),
     "receive": _place(
         "push", "receive", "Receive webhooks: verify, store durably, then acknowledge."
     ),

@@ -1,12 +1,11 @@
 """The store of the mirror: the published file as it is now, and views of it at past times.
 
-The events that are known now are in memory, up to a number of events; beyond it, and for past times,
-each request queries the file. A publication is followed: its view is made beside the one that is
+The events that are known now are in memory, up to a number; beyond it, and for past times, each
+request queries the file. A publication is followed: its view is made beside the one that is
 served, and replaces it at once. Requests in progress continue with the file that they began with.
 """
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -73,6 +72,10 @@ class MirrorStore:
     def at(self, instant: datetime) -> CatalogView:
         return self._served.at(instant)
 
+    def newest(self, instant: datetime) -> datetime:
+        last = self.bounds.last
+        return instant if last is None else min(instant, last)
+
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
         return ()
 
@@ -117,7 +120,7 @@ def file_signature(path: Path) -> tuple[int, int, int]:
         WarehouseError: there is no file.
     """
     try:
-        stat = os.stat(path)
+        stat = path.stat()
     except OSError as error:
         raise WarehouseError(
             f"there is no warehouse at {path}: {error.strerror}; `almanac run` or `almanac merge` "

@@ -98,6 +98,9 @@ class TimedStore:
         self.requested.append(instant)
         return next(found for since, found in reversed(self.views) if since <= instant)
 
+    def newest(self, instant: datetime) -> datetime:
+        return instant
+
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
         return ()
 

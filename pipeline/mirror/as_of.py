@@ -1,0 +1,88 @@
+"""The request's `as_of` or `X-As-Of`: the answer that a client could have had at a past time."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import ClassVar, Final
+
+from starlette.types import Scope
+
+from catalog.contract.errors import ApiError, InvalidParameter
+from catalog.contract.parameters import QueryReader
+from catalog.contract.records import instant_text
+from catalog.server.exchange import Exchange, Handler, Header, Reply
+from pipeline.mirror.published_catalog import Bounds
+
+PARAMETER: Final = "as_of"
+HEADER: Final = b"x-as-of"
+_KNOWN: Final = frozenset({PARAMETER})
+
+
+class NotKnownThen(ApiError):
+    """The warehouse has no answer for this time."""
+
+    status: ClassVar[int] = 422
+    code: ClassVar[str] = "as_of_out_of_range"
+    default_message: ClassVar[str] = "The warehouse has no answer for this time"
+
+
+def as_of_answers(
+    handler: Handler, bounds: Callable[[], Bounds], now: Callable[[], datetime]
+) -> Handler:
+    """Return a handler that reads the time of knowledge before another answers.
+
+    It raises InvalidParameter if the time can't be read, and NotKnownThen before the first pull and
+    in the future.
+    """
+
+    async def answer(scope: Scope, exchange: Exchange) -> Reply:
+        exchange.as_of = requested_time(scope)
+        if exchange.as_of is None:
+            return await handler(scope, exchange)
+        check_known(exchange.as_of, bounds(), now())
+        reply = await handler(scope, exchange)
+        shown: Header = (HEADER, exchange.as_of.isoformat().replace("+00:00", "Z").encode())
+        reply.raw_headers += [shown, (b"vary", HEADER)]
+        return reply
+
+    return answer
+
+
+def requested_time(scope: Scope) -> datetime | None:
+    """Return the time that a request names, in its query or its header.
+
+    Raises:
+        InvalidParameter: it can't be read, or the two differ.
+    """
+    query: bytes = scope["query_string"]
+    found = QueryReader(query.decode("utf-8", "replace"), _KNOWN).instant(PARAMETER)
+    headers = [value for name, value in scope["headers"] if name == HEADER]
+    for value in headers:
+        named = _read_header(value.decode("latin-1").strip())
+        if found not in (None, named):
+            raise InvalidParameter("as_of and X-As-Of name different times; give one of them")
+        found = named
+    return found
+
+
+def check_known(ts: datetime, bounds: Bounds, now: datetime) -> None:
+    """Raise NotKnownThen if the warehouse can't answer for a time."""
+    if bounds.first is None:
+        raise NotKnownThen("Nothing was pulled yet: this warehouse has no history")
+    if ts < bounds.first:
+        raise NotKnownThen(
+            f"{instant_text(ts)} is before the first pull: history starts at "
+            f"{instant_text(bounds.first)}"
+        )
+    if ts > now:
+        raise NotKnownThen(
+            f"{instant_text(ts)} is in the future: the newest time is {instant_text(now)}"
+        )
+
+
+def _read_header(text: str) -> datetime:
+    # The value has no character that a query would decode, or it is no time.
+    found = None if set(text) & set("&%+=") else QueryReader(f"as_of={text}", _KNOWN)
+    read = None if found is None else found.instant(PARAMETER)
+    if read is None:
+        raise InvalidParameter("X-As-Of must be YYYY-MM-DD or an RFC 3339 instant in UTC")
+    return read
