@@ -25,7 +25,10 @@ from catalog.server.hosting import HostedApp, HostingError, free_port
 from catalog.server.request_guard import RequestGuard, RequestRules
 from catalog.server.routes import CursorSigner
 from catalog.server.state_dir import ServiceDir
+from pipeline.mirror import change_feed
 from pipeline.mirror.as_of import as_of_answers
+from pipeline.mirror.change_feed import ChangeFeed
+from pipeline.mirror.knowledge_routes import KnowledgeRoutes
 from pipeline.mirror.mirror_store import EVENTS_IN_MEMORY, MirrorStore, ServedClock
 
 _FOLLOWED_EVERY_S: Final = 0.5
@@ -83,7 +86,11 @@ class Mirror:
         with ExitStack() as undo:
             folder = ServiceDir(self._state_dir)
             undo.enter_context(folder.serving())
-            self.store = MirrorStore(self._warehouse, events_in_memory=self._events_in_memory)
+            feed = ChangeFeed(folder.path / change_feed.FILE_NAME)
+            undo.callback(feed.close)
+            self.store = MirrorStore(
+                self._warehouse, feed, self._wall, events_in_memory=self._events_in_memory
+            )
             app = self._app(folder)
             self._hosted = HostedApp(app, host=self._host, port=self._port).start()
             undo.callback(self._hosted.stop)
@@ -105,16 +112,19 @@ class Mirror:
         def inside(handler: Handler) -> Handler:
             return as_of_answers(handler, lambda: self.store.bounds, clock.now)
 
+        cursors = CursorSigner(_cursor_secret(folder.path))
+        knowledge = KnowledgeRoutes(self.store, cursors=cursors, until=lambda: None)
         parts = ServerParts(
             store=self.store,
             keys=self._keys(folder),
             usage=UsageBook(folder.usage_file()),
-            cursors=CursorSigner(_cursor_secret(folder.path)),
+            cursors=cursors,
             instant_of=lambda _: clock.now(),
             options=self._options,
             background=(self._follow,),
             inside=inside,
             lags=False,
+            extensions=knowledge.handlers(),
         )
         app = build_app(parts)
         return RequestGuard(app, RequestRules()) if _is_loopback(self._host) else app

@@ -14,8 +14,15 @@ from typing import Final
 from almanac.errors import WarehouseError
 from catalog.server.memory_view import CoinBook, EventIndex, MemoryView
 from catalog.server.store import CatalogChange, CatalogView
+from pipeline.mirror.change_feed import ChangeFeed
 from pipeline.mirror.past_view import PastView
-from pipeline.mirror.published_catalog import Bounds, PublishedCatalog
+from pipeline.mirror.published_catalog import (
+    Bounds,
+    PublishedCatalog,
+    Version,
+    category_ids,
+    file_signature,
+)
 
 log = logging.getLogger(__name__)
 EVENTS_IN_MEMORY: Final = 250_000
@@ -27,12 +34,12 @@ class PublishedViews:
     """The views of one published file."""
 
     def __init__(self, path: Path, *, events_in_memory: int = EVENTS_IN_MEMORY) -> None:
-        self.signature = file_signature(path)
         self.catalog = PublishedCatalog(path)
         self.bounds: Bounds = self.catalog.bounds
+        last = self.bounds.last
+        self.category_ids = category_ids(() if last is None else self.catalog.categories(last))
         self._past: dict[datetime, CatalogView] = {}
         self._newest: CatalogView | None = None
-        last = self.bounds.last
         if last is not None and self.bounds.events <= events_in_memory:
             self._newest = memory_view(self.catalog, last)
 
@@ -52,10 +59,22 @@ class PublishedViews:
 
 
 class MirrorStore:
-    """`CatalogStore` over a warehouse that is published again and again."""
+    """`CatalogStore` over a warehouse that is published again and again.
 
-    def __init__(self, path: Path, *, events_in_memory: int = EVENTS_IN_MEMORY) -> None:
+    `feed` keeps the order of the changes; `wall` is the machine's clock.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        feed: ChangeFeed,
+        wall: Callable[[], datetime],
+        *,
+        events_in_memory: int = EVENTS_IN_MEMORY,
+    ) -> None:
         self._path = path
+        self._feed = feed
+        self._wall = wall
         self._events_in_memory = events_in_memory
         self._served = self._open()
         self.trouble: str | None = None
@@ -63,7 +82,7 @@ class MirrorStore:
 
     @property
     def identity(self) -> str:
-        return f"mirror {self._served.signature}"
+        return f"mirror {self._served.catalog.signature}"
 
     @property
     def bounds(self) -> Bounds:
@@ -79,13 +98,33 @@ class MirrorStore:
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
         return ()
 
+    def history(self, event_id: str, instant: datetime) -> list[Version]:
+        served = self._served
+        return served.catalog.history(event_id, instant, served.category_ids)
+
+    def changes_after(
+        self, place: int, *, since: datetime | None, until: datetime | None, limit: int
+    ) -> tuple[list[tuple[int, Version]], int]:
+        served = self._served
+        places, total = self._feed.page(place, since=since, until=until, limit=limit)
+        wanted = [(each.event_id, each.version) for each in places]
+        versions = served.catalog.versions(wanted, served.category_ids)
+        found: list[tuple[int, Version]] = []
+        for each in places:
+            version = versions.get((each.event_id, each.version))
+            if version is None:
+                # Another process told a publication that is not served here yet.
+                break
+            found.append((each.seq, version))
+        return found, total
+
     def newer(self) -> PublishedViews | None:
         """Return the views of the file if it was published again; for a thread, since it reads.
 
         A file that can't be served is noted in `trouble`, and the old one stays.
         """
         try:
-            if file_signature(self._path) == self._served.signature:
+            if file_signature(self._path) == self._served.catalog.signature:
                 self.trouble = None
                 return None
             return self._open()
@@ -100,7 +139,9 @@ class MirrorStore:
         self._served, self.trouble = views, None
 
     def _open(self) -> PublishedViews:
-        return PublishedViews(self._path, events_in_memory=self._events_in_memory)
+        views = PublishedViews(self._path, events_in_memory=self._events_in_memory)
+        self._feed.follow(views.catalog, self._wall())
+        return views
 
 
 def memory_view(catalog: PublishedCatalog, ts: datetime) -> MemoryView:
@@ -111,22 +152,6 @@ def memory_view(catalog: PublishedCatalog, ts: datetime) -> MemoryView:
         categories=catalog.categories(ts),
         cancelled={entry.id: entry.cancelled_at for entry in catalog.cancelled(ts)},
     )
-
-
-def file_signature(path: Path) -> tuple[int, int, int]:
-    """Return what differs after each publication.
-
-    Raises:
-        WarehouseError: there is no file.
-    """
-    try:
-        stat = path.stat()
-    except OSError as error:
-        raise WarehouseError(
-            f"there is no warehouse at {path}: {error.strerror}; `almanac run` or `almanac merge` "
-            "makes it"
-        ) from error
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 class ServedClock:

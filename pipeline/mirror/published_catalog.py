@@ -7,9 +7,9 @@ several threads.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 
@@ -25,9 +25,11 @@ from catalog.server.store import (
     StoredCoin,
     StoredEvent,
 )
+from warehouse.publish.published_file import PUBLISHED_AT
+from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements
 
-_SQL: Final = Statements(__package__)
+_SQL: Final = Statements(__package__, GROUPS)
 _ALIAS: Final = "published"
 _MEMORY: Final = "1GB"
 _FETCHED: Final = 1_000
@@ -50,6 +52,33 @@ class Bounds:
     events: int
 
 
+class PublishedVersion(NamedTuple):
+    """A version, and a hash of its content; `known_from` is in microseconds."""
+
+    known_from: int
+    event_id: str
+    version: int
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version with its event as the server stores it; None if it has no date.
+
+    `changed` are the fields that differ from the version before, by the names of StoredEvent.
+    """
+
+    event_id: str
+    version: int
+    known_from: datetime
+    known_to: datetime | None
+    status: str
+    cancelled_at: datetime | None
+    kinds: tuple[str, ...]
+    changed: tuple[str, ...]
+    event: StoredEvent | None
+
+
 class PublishedCatalog:
     """A published file that is open for reading.
 
@@ -58,19 +87,17 @@ class PublishedCatalog:
     """
 
     def __init__(self, path: Path) -> None:
-        if not path.exists():
-            raise WarehouseError(
-                f"there is no warehouse at {path} yet; `almanac run` or `almanac merge` makes it"
-            )
         self.path = path
+        self.signature = file_signature(path)
         self._connection = open_memory()
         try:
             self._connection.execute(f"SET memory_limit = '{_MEMORY}'")
             attach_published(self._connection, path, _ALIAS)
-            for name in ("make_known_at", "make_listed_at", "make_matching"):
+            for name in ("make_versions", "make_known_at", "make_listed_at", "make_matching"):
                 self._connection.execute(_SQL[name])
             first, last, changed, events = self._all("find_bounds")[0]
-        except duckdb.Error as error:
+            ((self.published_at,),) = self._all("find_publication", {"name": PUBLISHED_AT})
+        except (duckdb.Error, ValueError) as error:
             self._connection.close()
             raise WarehouseError(
                 f"{path} can't be served: {str(error).rstrip('!.')}. If it is damaged, or another "
@@ -78,6 +105,11 @@ class PublishedCatalog:
             ) from error
         known = [instant for instant in (last, changed) if instant is not None]
         self.bounds = Bounds(_utc(first), _utc(max(known, default=None)), events)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no other file was published since."""
+        return file_signature(self.path) == self.signature
 
     def close(self) -> None:
         self._connection.close()
@@ -136,6 +168,40 @@ class PublishedCatalog:
             for category_id, name in self._all("list_categories", {"ts": ts})
         )
 
+    def days(self) -> dict[date, str]:
+        """Return the days of the change log, with the hash of each day's file."""
+        return dict(self._all("list_published_days"))
+
+    def versions_of(self, days: Sequence[date]) -> list[PublishedVersion]:
+        """Return the versions that became known on some days."""
+        return [
+            PublishedVersion(known_from, event_id, version, content)
+            for event_id, version, known_from, content in self._all(
+                "list_versions_of", {"days": list(days)}
+            )
+        ]
+
+    def versions(
+        self, wanted: Sequence[tuple[str, int]], ids: Mapping[str, str]
+    ) -> dict[tuple[str, int], Version]:
+        """Return versions by event and number; one that is not there is left out."""
+        event_ids, numbers = zip(*wanted, strict=True) if wanted else ((), ())
+        values = {"event_ids": list(event_ids), "numbers": list(numbers)}
+        found = (_version(row, ids) for row in self._rows("find_versions", values))
+        return {(version.event_id, version.version): version for version in found}
+
+    def history(self, event_id: str, ts: datetime, ids: Mapping[str, str]) -> list[Version]:
+        """Return the versions of an event that were known at a time, oldest first."""
+        rows = self._rows("list_history", {"event_id": event_id, "ts": ts})
+        return [_version(row, ids) for row in rows]
+
+    def versions_between(
+        self, after: datetime, until: datetime, ids: Mapping[str, str]
+    ) -> Iterator[Version]:
+        """Yield the versions that became known after a time, until another, in that order."""
+        values = {"after": after, "until": until}
+        return (_version(row, ids) for row in self._rows("list_versions_between", values))
+
     def _stored(
         self, statement: str, values: Values, ids: Mapping[str, str]
     ) -> Iterator[StoredEvent]:
@@ -149,6 +215,22 @@ class PublishedCatalog:
 
     def _all(self, statement: str, values: Values | None = None) -> list[tuple[Any, ...]]:
         return self._connection.cursor().execute(_SQL[statement], dict(values or {})).fetchall()
+
+
+def file_signature(path: Path) -> tuple[int, int, int]:
+    """Return what differs after each publication.
+
+    Raises:
+        WarehouseError: there is no file.
+    """
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise WarehouseError(
+            f"there is no warehouse at {path}: {error.strerror}; `almanac run` or `almanac merge` "
+            "makes it"
+        ) from error
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def category_ids(categories: Iterable[StoredCategory]) -> dict[str, str]:
@@ -183,6 +265,21 @@ def stored_event(row: tuple[Any, ...], ids: Mapping[str, str]) -> StoredEvent:
         _instant(created_at),
         _instant(updated_at),
         impact_band,
+    )
+
+
+def _version(row: tuple[Any, ...], ids: Mapping[str, str]) -> Version:
+    date, _, status, cancelled_at, version, known_from, known_to, kinds, changed = row[_FIELDS:]
+    return Version(
+        event_id=row[0],
+        version=version,
+        known_from=known_from.astimezone(UTC),
+        known_to=_utc(known_to),
+        status=status,
+        cancelled_at=_instant(cancelled_at),
+        kinds=tuple(kinds or ()),
+        changed=tuple(changed or ()),
+        event=None if date is None else stored_event(row, ids),
     )
 
 

@@ -6,10 +6,10 @@
 --
 -- The published file is attached as `published`; the macros are in memory.
 
--- name: make_known_at
--- Grain: a macro of one row per event known at `ts`, as it was known then. Once per file.
+-- name: make_versions
+-- Grain: a macro of one row per version. Once per file.
 -- Its first columns are the fields of StoredEvent in their order; times are in seconds.
-CREATE MACRO known_at(ts) AS TABLE
+CREATE MACRO versions() AS TABLE
 SELECT
     event_id,
     slug,
@@ -26,16 +26,20 @@ SELECT
     floor(epoch(updated_at))::BIGINT AS updated_at_s,
     impact_band,
     date, date_end, status,
-    floor(epoch(cancelled_at))::BIGINT AS cancelled_at_s
-FROM (
-    SELECT *
-    FROM published.event_versions
-    WHERE known_from <= ts::TIMESTAMPTZ AND known_to > ts::TIMESTAMPTZ
-    UNION ALL
-    SELECT *
-    FROM published.event_versions
-    WHERE known_from <= ts::TIMESTAMPTZ AND known_to IS NULL
-)
+    floor(epoch(cancelled_at))::BIGINT AS cancelled_at_s,
+    version, known_from, known_to, change_kinds, changed_fields
+FROM published.event_versions
+
+-- name: make_known_at
+-- Grain: a macro of one row per event known at `ts`, as it was known then. Once per file.
+CREATE MACRO known_at(ts) AS TABLE
+SELECT *
+FROM versions()
+WHERE known_from <= ts::TIMESTAMPTZ AND known_to > ts::TIMESTAMPTZ
+UNION ALL
+SELECT *
+FROM versions()
+WHERE known_from <= ts::TIMESTAMPTZ AND known_to IS NULL
 
 -- name: make_listed_at
 -- Grain: a macro of one row per event that the events list shows at `ts`. Once per file.
@@ -173,3 +177,53 @@ SELECT
     (SELECT max(observed_at) FROM published.batches WHERE status = 'merged'),
     (SELECT max(known_from) FROM published.event_versions),
     (SELECT count(*) FROM published.event_versions WHERE known_to IS NULL)
+
+-- name: list_published_days
+-- Grain: one row per day of the change log, with the hash of its file. Any number of times.
+SELECT day, sha256
+FROM published._almanac.published
+
+-- name: find_publication
+-- Grain: one row, when the file was published, by the machine's clock. Once per file.
+SELECT value
+FROM published._almanac.facts
+WHERE name = $name
+
+-- name: list_versions_of
+-- Grain: one row per version that became known on the given days, with a hash of its content.
+-- Any number of times. The text of each value is hashed, since the hashes are kept for years.
+SELECT
+    event_id,
+    version,
+    epoch_us(known_from),
+    md5(concat_ws(
+        chr(31),
+        {each content: coalesce(@name::VARCHAR, chr(30))},
+        coalesce(array_to_string(change_kinds, ','), '')
+    ))
+FROM published.event_versions
+WHERE (known_from AT TIME ZONE 'UTC')::DATE IN (SELECT unnest($days::DATE[]))
+ORDER BY known_from, event_id, version
+
+-- name: find_versions
+-- Grain: one row per requested version. Any number of times.
+SELECT v.*
+FROM versions() AS v
+SEMI JOIN (
+    SELECT unnest($event_ids::VARCHAR[]) AS event_id, unnest($numbers::INTEGER[]) AS version
+) AS r ON r.event_id = v.event_id AND r.version = v.version
+
+-- name: list_history
+-- Grain: one row per version of an event that was known at `ts`. Any number of times.
+SELECT *
+FROM versions()
+WHERE event_id = $event_id AND known_from <= $ts::TIMESTAMPTZ
+ORDER BY version
+
+-- name: list_versions_between
+-- Grain: one row per version that became known after a time, until another, in order of knowledge.
+-- Any number of times.
+SELECT *
+FROM versions()
+WHERE known_from > $after::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ
+ORDER BY known_from, event_id, version
