@@ -20,7 +20,6 @@ from pipeline.mirror.published_catalog import (
     Bounds,
     PublishedCatalog,
     Version,
-    category_ids,
     file_signature,
 )
 
@@ -37,7 +36,6 @@ class PublishedViews:
         self.catalog = PublishedCatalog(path)
         self.bounds: Bounds = self.catalog.bounds
         last = self.bounds.last
-        self.category_ids = category_ids(() if last is None else self.catalog.categories(last))
         self._past: dict[datetime, CatalogView] = {}
         self._newest: CatalogView | None = None
         if last is not None and self.bounds.events <= events_in_memory:
@@ -99,8 +97,7 @@ class MirrorStore:
         return ()
 
     def history(self, event_id: str, instant: datetime) -> list[Version]:
-        served = self._served
-        return served.catalog.history(event_id, instant, served.category_ids)
+        return self._served.catalog.history(event_id, instant)
 
     def changes_after(
         self, place: int, *, since: datetime | None, until: datetime | None, limit: int
@@ -108,7 +105,7 @@ class MirrorStore:
         served = self._served
         places, total = self._feed.page(place, since=since, until=until, limit=limit)
         wanted = [(each.event_id, each.version) for each in places]
-        versions = served.catalog.versions(wanted, served.category_ids)
+        versions = served.catalog.versions(wanted)
         found: list[tuple[int, Version]] = []
         for each in places:
             version = versions.get((each.event_id, each.version))

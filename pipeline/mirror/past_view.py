@@ -24,7 +24,7 @@ from catalog.server.store import (
     StoredCoin,
     StoredEvent,
 )
-from pipeline.mirror.published_catalog import PublishedCatalog, Values, category_ids
+from pipeline.mirror.published_catalog import PublishedCatalog, Values
 
 _NO_COUNTERS = Counters(0, 0, None)
 
@@ -48,7 +48,7 @@ class PastView:
             return EventSlice((), more=False, total=0)
         filters = self._filters(query)
         values = {**filters, **_after(query, after), "limit": limit + 1}
-        found = list(self._catalog.page(_statement(query), values, self._ids))
+        found = list(self._catalog.page(_statement(query), values))
         whole = after is None and len(found) <= limit
         total = len(found) if whole else self._catalog.count(filters)
         return EventSlice(found[:limit], more=len(found) > limit, total=total)
@@ -57,10 +57,10 @@ class PastView:
         if query.window.empty:
             return iter(())
         values = {**self._filters(query), **_after(query, None), "limit": None}
-        return self._catalog.page(_statement(query), values, self._ids)
+        return self._catalog.page(_statement(query), values)
 
     def event(self, event_id: str) -> StoredEvent | None:
-        return self._catalog.event(event_id, self._ts, self._ids)
+        return self._catalog.event(event_id, self._ts)
 
     def cancelled_at(self, event_id: str) -> datetime | None:
         return self._cancelled_by_id.get(event_id)
@@ -97,10 +97,6 @@ class PastView:
     @cached_property
     def _categories(self) -> tuple[StoredCategory, ...]:
         return self._catalog.categories(self._ts)
-
-    @cached_property
-    def _ids(self) -> dict[str, str]:
-        return category_ids(self._categories)
 
     @cached_property
     def _cancelled(self) -> list[CancelledEntry]:

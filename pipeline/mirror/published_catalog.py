@@ -5,7 +5,7 @@ several threads.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -96,6 +96,7 @@ class PublishedCatalog:
             for name in ("make_versions", "make_known_at", "make_listed_at", "make_matching"):
                 self._connection.execute(_SQL[name])
             first, last, changed, events = self._all("find_bounds")[0]
+            self._ids = dict(self._all("list_category_ids"))
             ((self.published_at,),) = self._all("find_publication", {"name": PUBLISHED_AT})
         except (duckdb.Error, ValueError) as error:
             self._connection.close()
@@ -116,23 +117,20 @@ class PublishedCatalog:
 
     def events(self, ts: datetime) -> Iterator[StoredEvent]:
         """Yield the events that the list shows at a time."""
-        return self._stored("list_all", {"ts": ts}, category_ids(self.categories(ts)))
+        return self._stored("list_all", {"ts": ts})
 
     def count(self, filters: Values) -> int:
         """Return the number of events that match filters (`make_matching`)."""
         found: int = self._all("count_matching", filters)[0][0]
         return found
 
-    def page(self, statement: str, values: Values, ids: Mapping[str, str]) -> Iterator[StoredEvent]:
-        """Yield the events of `page_by_date` or `page_by_impact` in their order.
+    def page(self, statement: str, values: Values) -> Iterator[StoredEvent]:
+        """Yield the events of `page_by_date` or `page_by_impact` in their order."""
+        return self._stored(statement, values)
 
-        `ids` are the ids of the categories by name.
-        """
-        return self._stored(statement, values, ids)
-
-    def event(self, event_id: str, ts: datetime, ids: Mapping[str, str]) -> StoredEvent | None:
+    def event(self, event_id: str, ts: datetime) -> StoredEvent | None:
         """Return an event that the list shows at a time."""
-        return next(self._stored("find_event", {"event_id": event_id, "ts": ts}, ids), None)
+        return next(self._stored("find_event", {"event_id": event_id, "ts": ts}), None)
 
     def counters(
         self, ts: datetime, window: Window, top: Sequence[str] | None
@@ -164,8 +162,8 @@ class PublishedCatalog:
     def categories(self, ts: datetime) -> tuple[StoredCategory, ...]:
         """Return the categories; one that only events name has an id made from its name."""
         return tuple(
-            StoredCategory(_slug(name) if category_id is None else category_id, name)
-            for category_id, name in self._all("list_categories", {"ts": ts})
+            StoredCategory(self._category_id(name) if id_ is None else id_, name)
+            for id_, name in self._all("list_categories", {"ts": ts})
         )
 
     def days(self) -> dict[date, str]:
@@ -181,31 +179,79 @@ class PublishedCatalog:
             )
         ]
 
-    def versions(
-        self, wanted: Sequence[tuple[str, int]], ids: Mapping[str, str]
-    ) -> dict[tuple[str, int], Version]:
+    def versions(self, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Version]:
         """Return versions by event and number; one that is not there is left out."""
         event_ids, numbers = zip(*wanted, strict=True) if wanted else ((), ())
         values = {"event_ids": list(event_ids), "numbers": list(numbers)}
-        found = (_version(row, ids) for row in self._rows("find_versions", values))
+        found = (self._version(row) for row in self._rows("find_versions", values))
         return {(version.event_id, version.version): version for version in found}
 
-    def history(self, event_id: str, ts: datetime, ids: Mapping[str, str]) -> list[Version]:
+    def history(self, event_id: str, ts: datetime) -> list[Version]:
         """Return the versions of an event that were known at a time, oldest first."""
         rows = self._rows("list_history", {"event_id": event_id, "ts": ts})
-        return [_version(row, ids) for row in rows]
+        return [self._version(row) for row in rows]
 
-    def versions_between(
-        self, after: datetime, until: datetime, ids: Mapping[str, str]
-    ) -> Iterator[Version]:
+    def versions_between(self, after: datetime, until: datetime) -> Iterator[Version]:
         """Yield the versions that became known after a time, until another, in that order."""
         values = {"after": after, "until": until}
-        return (_version(row, ids) for row in self._rows("list_versions_between", values))
+        return (self._version(row) for row in self._rows("list_versions_between", values))
 
-    def _stored(
-        self, statement: str, values: Values, ids: Mapping[str, str]
-    ) -> Iterator[StoredEvent]:
-        return (stored_event(row, ids) for row in self._rows(statement, values))
+    def times(self) -> list[datetime]:
+        """Return all times at which something became known, in order."""
+        return [at.astimezone(UTC) for (at,) in self._all("list_times")]
+
+    def _stored(self, statement: str, values: Values) -> Iterator[StoredEvent]:
+        return (self._event(row) for row in self._rows(statement, values))
+
+    def _event(self, row: tuple[Any, ...]) -> StoredEvent:
+        """Return a row of `versions` as the server stores an event."""
+        event_id, slug, title, description, displayed_date, date, date_end, date_type = row[:8]
+        is_estimated, categories, coins, impact, summary, source_url, snapshot_url = row[8:15]
+        verified_at, created_at, updated_at, impact_band = row[15:_FIELDS]
+        if categories is not None:
+            categories = tuple([self._category_id(name) for name in categories])
+        return StoredEvent(
+            event_id,
+            slug,
+            title,
+            description,
+            displayed_date,
+            datetime.fromtimestamp(date, UTC),
+            _instant(date_end),
+            date_type,
+            is_estimated,
+            categories,
+            tuple(coins or ()),
+            impact,
+            summary,
+            source_url,
+            snapshot_url,
+            _instant(verified_at),
+            _instant(created_at),
+            _instant(updated_at),
+            impact_band,
+        )
+
+    def _version(self, row: tuple[Any, ...]) -> Version:
+        date, _, status, cancelled_at, version, known_from, known_to, kinds, changed = row[_FIELDS:]
+        return Version(
+            event_id=row[0],
+            version=version,
+            known_from=known_from.astimezone(UTC),
+            known_to=_utc(known_to),
+            status=status,
+            cancelled_at=_instant(cancelled_at),
+            kinds=tuple(kinds or ()),
+            changed=tuple(changed or ()),
+            event=None if date is None else self._event(row),
+        )
+
+    def _category_id(self, name: str) -> str:
+        """Return the id of a category; of one that is not in the list, it is made from the name."""
+        found = self._ids.get(name)
+        if found is None:
+            found = self._ids[name] = _NO_SLUG.sub("-", name.lower()).strip("-") or name
+        return found
 
     def _rows(self, statement: str, values: Values) -> Iterator[tuple[Any, ...]]:
         running = self._connection.cursor()
@@ -233,63 +279,9 @@ def file_signature(path: Path) -> tuple[int, int, int]:
     return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
-def category_ids(categories: Iterable[StoredCategory]) -> dict[str, str]:
-    """Return the ids of categories by name."""
-    return {category.name: category.id for category in categories}
-
-
-def stored_event(row: tuple[Any, ...], ids: Mapping[str, str]) -> StoredEvent:
-    """Return a row of `known_at` as the server stores an event."""
-    event_id, slug, title, description, displayed_date, date, date_end, date_type = row[:8]
-    is_estimated, categories, coins, impact, summary, source_url, snapshot_url = row[8:15]
-    verified_at, created_at, updated_at, impact_band = row[15:_FIELDS]
-    if categories is not None:
-        categories = tuple([ids.get(name, name) for name in categories])
-    return StoredEvent(
-        event_id,
-        slug,
-        title,
-        description,
-        displayed_date,
-        datetime.fromtimestamp(date, UTC),
-        _instant(date_end),
-        date_type,
-        is_estimated,
-        categories,
-        tuple(coins or ()),
-        impact,
-        summary,
-        source_url,
-        snapshot_url,
-        _instant(verified_at),
-        _instant(created_at),
-        _instant(updated_at),
-        impact_band,
-    )
-
-
-def _version(row: tuple[Any, ...], ids: Mapping[str, str]) -> Version:
-    date, _, status, cancelled_at, version, known_from, known_to, kinds, changed = row[_FIELDS:]
-    return Version(
-        event_id=row[0],
-        version=version,
-        known_from=known_from.astimezone(UTC),
-        known_to=_utc(known_to),
-        status=status,
-        cancelled_at=_instant(cancelled_at),
-        kinds=tuple(kinds or ()),
-        changed=tuple(changed or ()),
-        event=None if date is None else stored_event(row, ids),
-    )
-
-
 def _utc(instant: datetime | None) -> datetime | None:
     return None if instant is None else instant.astimezone(UTC)
 
 
 def _instant(seconds: int | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-
-
-def _slug(name: str) -> str:
-    return _NO_SLUG.sub("-", name.lower()).strip("-") or name

@@ -156,17 +156,32 @@ LEFT JOIN (
 ) AS n ON n.coin = s.coin
 
 -- name: list_categories
--- Grain: one row per category that was known: those of the list, and those that only events name.
--- Any number of times.
-SELECT id, name
-FROM published.categories
-WHERE first_seen_at <= $ts::TIMESTAMPTZ
-UNION ALL
-SELECT NULL, category
+-- Grain: one row per category that was known: those of the list, and those that events name.
+-- Any number of times. The id of a name is the same at any time.
+SELECT c.id, coalesce(c.name, named.category)
 FROM (SELECT DISTINCT unnest(categories) AS category FROM known_at($ts)) AS named
-ANTI JOIN (SELECT name FROM published.categories WHERE first_seen_at <= $ts::TIMESTAMPTZ) AS listed
-    ON listed.name = named.category
+FULL JOIN published.categories AS c ON c.name = named.category
+WHERE named.category IS NOT NULL OR c.first_seen_at <= $ts::TIMESTAMPTZ
 ORDER BY ALL
+
+-- name: list_category_ids
+-- Grain: one row per category of the list. Once per file.
+SELECT name, id
+FROM published.categories
+
+-- name: list_times
+-- Grain: one row per time at which something became known, in order. Once per file.
+SELECT DISTINCT known_at
+FROM (
+    SELECT known_from AS known_at FROM published.event_versions
+    UNION ALL
+    SELECT observed_at FROM published.coin_snapshots
+    UNION ALL
+    SELECT first_seen_at FROM published.cancellations
+    UNION ALL
+    SELECT first_seen_at FROM published.categories
+)
+ORDER BY known_at
 
 -- name: find_bounds
 -- Grain: one row: the first pull of events, the last, the last change, and the number of events.
