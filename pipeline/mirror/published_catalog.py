@@ -196,6 +196,13 @@ class PublishedCatalog:
         values = {"after": after, "until": until}
         return (self._version(row) for row in self._rows("list_versions_between", values))
 
+    def order_of_knowledge(
+        self, after: datetime, until: datetime
+    ) -> list[tuple[datetime, str, int]]:
+        """Return `known_from`, event and number of the versions after a time, until another."""
+        rows = self._all("list_order", {"after": after, "until": until})
+        return [(known_from.astimezone(UTC), *others) for known_from, *others in rows]
+
     def times(self) -> list[datetime]:
         """Return all times at which something became known, in order."""
         return [at.astimezone(UTC) for (at,) in self._all("list_times")]

@@ -235,6 +235,14 @@ FROM versions()
 WHERE event_id = $event_id AND known_from <= $ts::TIMESTAMPTZ
 ORDER BY version
 
+-- name: list_order
+-- Grain: one row per version that became known after a time, until another, in order of knowledge.
+-- Once per replay.
+SELECT known_from, event_id, version
+FROM published.event_versions
+WHERE known_from > $after::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ
+ORDER BY known_from, event_id, version
+
 -- name: list_versions_between
 -- Grain: one row per version that became known after a time, until another, in order of knowledge.
 -- Any number of times.

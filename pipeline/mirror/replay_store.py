@@ -1,0 +1,128 @@
+"""The store of a replay: one published file, whose history becomes known again.
+
+The file stays open, so a publication during the replay changes nothing. The order of the changes is
+the order of knowledge: `known_from`, event, version. The place of a change is its number in that
+order since the start.
+"""
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from catalog.server.store import CatalogChange, CatalogView, ChangeKind
+from pipeline.mirror.past_view import PastView
+from pipeline.mirror.published_catalog import Bounds, PublishedCatalog, Version
+
+_VIEWS_MAX: Final = 16
+_MATERIAL: Final = frozenset(
+    {
+        *("date", "date_end", "date_type", "is_estimated"),
+        *("impact", "impact_band", "description", "source_url"),
+    }
+)
+
+
+class ReplayStore:
+    """`CatalogStore` and `KnowledgeStore` over a file, from a start to an end."""
+
+    def __init__(self, path: Path, start: datetime, until: datetime) -> None:
+        self.catalog = PublishedCatalog(path)
+        self.bounds: Bounds = self.catalog.bounds
+        self._start = start
+        self._until = until
+        self._times = self.catalog.times()
+        self._order = self.catalog.order_of_knowledge(start, until)
+        self._known_at = [known_from for known_from, _, _ in self._order]
+        self._views: dict[datetime, CatalogView] = {}
+
+    @property
+    def identity(self) -> str:
+        return f"replay {self.catalog.signature}"
+
+    def at(self, instant: datetime) -> CatalogView:
+        """Return the view of a time: the same one until the next time something became known."""
+        place = bisect_right(self._times, instant)
+        known = self._times[place - 1] if place else instant
+        view = self._views.get(known)
+        if view is None:
+            while len(self._views) >= _VIEWS_MAX:
+                del self._views[next(iter(self._views))]
+            view = self._views[known] = PastView(self.catalog, known)
+        return view
+
+    def newest(self, instant: datetime) -> datetime:
+        return instant
+
+    def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
+        return list(self._reported(after, until))
+
+    def history(self, event_id: str, instant: datetime) -> list[Version]:
+        return self.catalog.history(event_id, instant)
+
+    def changes_after(
+        self, place: int, *, since: datetime | None, until: datetime | None, limit: int
+    ) -> tuple[list[tuple[int, Version]], int]:
+        first = place if since is None else max(place, bisect_right(self._known_at, since))
+        end = len(self._order) if until is None else bisect_right(self._known_at, until)
+        wanted = [(event_id, version) for _, event_id, version in self._order[first:end][:limit]]
+        versions = self.catalog.versions(wanted)
+        found = [(first + n, versions[each]) for n, each in enumerate(wanted, 1)]
+        return found, max(0, end - first)
+
+    def count_until(self, instant: datetime) -> int:
+        """Return the number of changes that became known from the start to a time."""
+        return bisect_right(self._known_at, instant)
+
+    def time_of(self, place: int) -> datetime | None:
+        """Return when the change at a place became known; None after the last."""
+        return self._known_at[place - 1] if 0 < place <= len(self._known_at) else None
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all changes: a line `event version known_from` for each."""
+        lines = (
+            f"{event_id} {version} {known_from:%Y-%m-%dT%H:%M:%S.%fZ}\n"
+            for known_from, event_id, version in self._order
+        )
+        found = hashlib.sha256()
+        for line in lines:
+            found.update(line.encode())
+        return found.hexdigest()
+
+    def _reported(self, after: datetime, until: datetime) -> Iterator[CatalogChange]:
+        for version in self.catalog.versions_between(after, until):
+            yield from catalog_changes(version, self.catalog)
+
+
+def catalog_changes(version: Version, catalog: PublishedCatalog) -> Iterator[CatalogChange]:
+    """Yield what webhooks report of a version: nothing, one kind or two.
+
+    As the service, they report new and restored events, material changes and cancellations, and no
+    withdrawal.
+    """
+    event, at = version.event, version.known_from
+    if event is None or version.status == "withdrawn":
+        return
+    if version.status == "cancelled":
+        if version.cancelled_at is not None:
+            yield CatalogChange(at, "events.cancelled", event, version.cancelled_at)
+        return
+    is_first = version.version == 1
+    if not (is_first or "restored" in version.kinds or _MATERIAL.intersection(version.changed)):
+        return
+    kind: ChangeKind = "events.created" if is_first else "events.updated"
+    yield CatalogChange(at, kind, event)
+    if event.is_major and not _was_major_before(version, catalog):
+        yield CatalogChange(at, "events.high-impact", event)
+
+
+def _was_major_before(version: Version, catalog: PublishedCatalog) -> bool:
+    if version.version == 1:
+        return False
+    earlier = catalog.history(version.event_id, version.known_from)
+    return any(
+        each.version < version.version and each.event is not None and each.event.is_major
+        for each in earlier
+    )
