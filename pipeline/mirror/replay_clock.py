@@ -1,4 +1,4 @@
-"""The virtual clock of a replay: it runs from a start to an end, some times as fast as real time."""
+"""The virtual clock of a replay: it runs from a start to an end, at a multiple of real time."""
 
 import time
 from collections.abc import Callable
