@@ -92,7 +92,7 @@ FLOORS = {
         "missing_records",
     ),
     "pipeline": (
-        "capacity console runs",
+        "capacity console mirror runs",
         "configuration",
         "instance settings",
         "home_location",

@@ -10,7 +10,7 @@ from catalog.contract.errors import ApiError, InvalidParameter
 from catalog.contract.parameters import QueryReader
 from catalog.contract.records import instant_text
 from catalog.server.exchange import Exchange, Handler, Header, Reply
-from pipeline.mirror.published_catalog import Bounds
+from pipeline.mirror.published_catalog import KnownSpan
 
 PARAMETER: Final = "as_of"
 HEADER: Final = b"x-as-of"
@@ -26,7 +26,7 @@ class NotKnownThen(ApiError):
 
 
 def as_of_answers(
-    handler: Handler, bounds: Callable[[], Bounds], now: Callable[[], datetime]
+    handler: Handler, bounds: Callable[[], KnownSpan], now: Callable[[], datetime]
 ) -> Handler:
     """Return a handler that reads the time of knowledge before another answers.
 
@@ -64,7 +64,7 @@ def requested_time(scope: Scope) -> datetime | None:
     return found
 
 
-def check_known(ts: datetime, bounds: Bounds, now: datetime) -> None:
+def check_known(ts: datetime, bounds: KnownSpan, now: datetime) -> None:
     """Raise NotKnownThen if the warehouse can't answer for a time."""
     if bounds.first is None:
         raise NotKnownThen("Nothing was pulled yet: this warehouse has no history")

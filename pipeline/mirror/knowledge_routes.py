@@ -18,7 +18,7 @@ from catalog.server.exchange import Exchange, Handler, JsonAnswer, json_answer
 from catalog.server.gating import ViewNames, event_visible, shown_event
 from catalog.server.routes import CursorSigner
 from catalog.server.store import CatalogView
-from pipeline.mirror.published_catalog import Version
+from pipeline.mirror.published_catalog import CatalogVersion
 
 HISTORY_PATH: Final = constants.EVENTS_PATH + "/{id}/history"
 CHANGES_PATH: Final = constants.EVENTS_PATH + "/changes"
@@ -46,13 +46,13 @@ class KnowledgeStore(Protocol):
 
     def at(self, instant: datetime) -> CatalogView: ...
 
-    def history(self, event_id: str, instant: datetime) -> list[Version]:
+    def history(self, event_id: str, instant: datetime) -> list[CatalogVersion]:
         """Return the versions of an event that were known then, oldest first."""
         ...
 
     def changes_after(
         self, place: int, *, since: datetime | None, until: datetime | None, limit: int
-    ) -> tuple[list[tuple[int, Version]], int]:
+    ) -> tuple[list[tuple[int, CatalogVersion]], int]:
         """Return at most `limit` versions after a place, each with its place, and how many follow.
 
         `since` and `until` bound when they became known: after the first, up to the second.
@@ -106,7 +106,7 @@ class KnowledgeRoutes:
         return json_answer(scope, Page(data=tuple(shown), meta=meta), max_age_s=None)
 
     def _shown(
-        self, versions: Iterable[Version], view: CatalogView, exchange: Exchange
+        self, versions: Iterable[CatalogVersion], view: CatalogView, exchange: Exchange
     ) -> list[KnownVersion]:
         """Return the versions that the plan shows; what became known later is left out."""
         names = ViewNames(view, view.categories())
@@ -118,7 +118,7 @@ class KnowledgeRoutes:
         ]
 
 
-def _shown_version(version: Version, exchange: Exchange, names: ViewNames) -> KnownVersion:
+def _shown_version(version: CatalogVersion, exchange: Exchange, names: ViewNames) -> KnownVersion:
     plan, known_to = exchange.plan, version.known_to
     event = None if version.event is None else shown_event(version.event, plan, names)
     return KnownVersion(

@@ -25,11 +25,11 @@ from catalog.server.hosting import HostedApp, HostingError, free_port
 from catalog.server.request_guard import RequestGuard, RequestRules
 from catalog.server.routes import CursorSigner
 from catalog.server.state_dir import ServiceDir
-from pipeline.mirror import change_feed
+from pipeline.mirror import version_feed
 from pipeline.mirror.as_of import as_of_answers
-from pipeline.mirror.change_feed import ChangeFeed
 from pipeline.mirror.knowledge_routes import KnowledgeRoutes
 from pipeline.mirror.mirror_store import EVENTS_IN_MEMORY, MirrorStore, ServedClock
+from pipeline.mirror.version_feed import VersionFeed
 
 _FOLLOWED_EVERY_S: Final = 0.5
 _UNLIMITED: Final = 1_000_000
@@ -86,7 +86,7 @@ class Mirror:
         with ExitStack() as undo:
             folder = ServiceDir(self._state_dir)
             undo.enter_context(folder.serving())
-            feed = ChangeFeed(folder.path / change_feed.FILE_NAME)
+            feed = VersionFeed(folder.path / version_feed.FILE_NAME)
             undo.callback(feed.close)
             self.store = MirrorStore(
                 self._warehouse, feed, self._wall, events_in_memory=self._events_in_memory

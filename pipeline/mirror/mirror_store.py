@@ -14,14 +14,14 @@ from typing import Final
 from almanac.errors import WarehouseError
 from catalog.server.memory_view import CoinBook, EventIndex, MemoryView
 from catalog.server.store import CatalogChange, CatalogView
-from pipeline.mirror.change_feed import ChangeFeed
 from pipeline.mirror.past_view import PastView
 from pipeline.mirror.published_catalog import (
-    Bounds,
+    CatalogVersion,
+    KnownSpan,
     PublishedCatalog,
-    Version,
     file_signature,
 )
+from pipeline.mirror.version_feed import VersionFeed
 
 log = logging.getLogger(__name__)
 EVENTS_IN_MEMORY: Final = 250_000
@@ -34,7 +34,7 @@ class PublishedViews:
 
     def __init__(self, path: Path, *, events_in_memory: int = EVENTS_IN_MEMORY) -> None:
         self.catalog = PublishedCatalog(path)
-        self.bounds: Bounds = self.catalog.bounds
+        self.bounds: KnownSpan = self.catalog.bounds
         last = self.bounds.last
         self._past: dict[datetime, CatalogView] = {}
         self._newest: CatalogView | None = None
@@ -65,7 +65,7 @@ class MirrorStore:
     def __init__(
         self,
         path: Path,
-        feed: ChangeFeed,
+        feed: VersionFeed,
         wall: Callable[[], datetime],
         *,
         events_in_memory: int = EVENTS_IN_MEMORY,
@@ -83,7 +83,7 @@ class MirrorStore:
         return f"mirror {self._served.catalog.signature}"
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> KnownSpan:
         return self._served.bounds
 
     def at(self, instant: datetime) -> CatalogView:
@@ -96,17 +96,17 @@ class MirrorStore:
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
         return ()
 
-    def history(self, event_id: str, instant: datetime) -> list[Version]:
+    def history(self, event_id: str, instant: datetime) -> list[CatalogVersion]:
         return self._served.catalog.history(event_id, instant)
 
     def changes_after(
         self, place: int, *, since: datetime | None, until: datetime | None, limit: int
-    ) -> tuple[list[tuple[int, Version]], int]:
+    ) -> tuple[list[tuple[int, CatalogVersion]], int]:
         served = self._served
         places, total = self._feed.page(place, since=since, until=until, limit=limit)
         wanted = [(each.event_id, each.version) for each in places]
         versions = served.catalog.versions(wanted)
-        found: list[tuple[int, Version]] = []
+        found: list[tuple[int, CatalogVersion]] = []
         for each in places:
             version = versions.get((each.event_id, each.version))
             if version is None:

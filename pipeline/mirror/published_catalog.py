@@ -40,7 +40,7 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class KnownSpan:
     """The times that a file can answer for, and its number of events.
 
     `first` is the first pull of events, None if there was none. `last` is the last pull of any
@@ -62,7 +62,7 @@ class PublishedVersion(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class CatalogVersion:
     """A version with its event as the server stores it; None if it has no date.
 
     `changed` are the fields that differ from the version before, by the names of StoredEvent.
@@ -105,7 +105,7 @@ class PublishedCatalog:
                 "version of Almanac made it, `almanac replay` rebuilds it."
             ) from error
         known = [instant for instant in (last, changed) if instant is not None]
-        self.bounds = Bounds(_utc(first), _utc(max(known, default=None)), events)
+        self.bounds = KnownSpan(_utc(first), _utc(max(known, default=None)), events)
 
     @property
     def is_current(self) -> bool:
@@ -179,19 +179,19 @@ class PublishedCatalog:
             )
         ]
 
-    def versions(self, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Version]:
+    def versions(self, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], CatalogVersion]:
         """Return versions by event and number; one that is not there is left out."""
         event_ids, numbers = zip(*wanted, strict=True) if wanted else ((), ())
         values = {"event_ids": list(event_ids), "numbers": list(numbers)}
         found = (self._version(row) for row in self._rows("find_versions", values))
         return {(version.event_id, version.version): version for version in found}
 
-    def history(self, event_id: str, ts: datetime) -> list[Version]:
+    def history(self, event_id: str, ts: datetime) -> list[CatalogVersion]:
         """Return the versions of an event that were known at a time, oldest first."""
         rows = self._rows("list_history", {"event_id": event_id, "ts": ts})
         return [self._version(row) for row in rows]
 
-    def versions_between(self, after: datetime, until: datetime) -> Iterator[Version]:
+    def versions_between(self, after: datetime, until: datetime) -> Iterator[CatalogVersion]:
         """Yield the versions that became known after a time, until another, in that order."""
         values = {"after": after, "until": until}
         return (self._version(row) for row in self._rows("list_versions_between", values))
@@ -239,9 +239,9 @@ class PublishedCatalog:
             impact_band,
         )
 
-    def _version(self, row: tuple[Any, ...]) -> Version:
+    def _version(self, row: tuple[Any, ...]) -> CatalogVersion:
         date, _, status, cancelled_at, version, known_from, known_to, kinds, changed = row[_FIELDS:]
-        return Version(
+        return CatalogVersion(
             event_id=row[0],
             version=version,
             known_from=known_from.astimezone(UTC),

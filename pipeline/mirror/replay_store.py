@@ -14,7 +14,7 @@ from typing import Final
 
 from catalog.server.store import CatalogChange, CatalogView, ChangeKind
 from pipeline.mirror.past_view import PastView
-from pipeline.mirror.published_catalog import Bounds, PublishedCatalog, Version
+from pipeline.mirror.published_catalog import CatalogVersion, KnownSpan, PublishedCatalog
 
 _VIEWS_MAX: Final = 16
 _MATERIAL: Final = frozenset(
@@ -30,7 +30,7 @@ class ReplayStore:
 
     def __init__(self, path: Path, start: datetime, until: datetime) -> None:
         self.catalog = PublishedCatalog(path)
-        self.bounds: Bounds = self.catalog.bounds
+        self.bounds: KnownSpan = self.catalog.bounds
         self._start = start
         self._until = until
         self._times = self.catalog.times()
@@ -59,12 +59,12 @@ class ReplayStore:
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
         return list(self._reported(after, until))
 
-    def history(self, event_id: str, instant: datetime) -> list[Version]:
+    def history(self, event_id: str, instant: datetime) -> list[CatalogVersion]:
         return self.catalog.history(event_id, instant)
 
     def changes_after(
         self, place: int, *, since: datetime | None, until: datetime | None, limit: int
-    ) -> tuple[list[tuple[int, Version]], int]:
+    ) -> tuple[list[tuple[int, CatalogVersion]], int]:
         first = place if since is None else max(place, bisect_right(self._known_at, since))
         end = len(self._order) if until is None else bisect_right(self._known_at, until)
         wanted = [(event_id, version) for _, event_id, version in self._order[first:end][:limit]]
@@ -96,7 +96,7 @@ class ReplayStore:
             yield from catalog_changes(version, self.catalog)
 
 
-def catalog_changes(version: Version, catalog: PublishedCatalog) -> Iterator[CatalogChange]:
+def catalog_changes(version: CatalogVersion, catalog: PublishedCatalog) -> Iterator[CatalogChange]:
     """Yield what webhooks report of a version: nothing, one kind or two.
 
     As the service, they report new and restored events, material changes and cancellations, and no
@@ -118,7 +118,7 @@ def catalog_changes(version: Version, catalog: PublishedCatalog) -> Iterator[Cat
         yield CatalogChange(at, "events.high-impact", event)
 
 
-def _was_major_before(version: Version, catalog: PublishedCatalog) -> bool:
+def _was_major_before(version: CatalogVersion, catalog: PublishedCatalog) -> bool:
     if version.version == 1:
         return False
     earlier = catalog.history(version.event_id, version.known_from)

@@ -39,7 +39,7 @@ class Place(NamedTuple):
     version: int
 
 
-class ChangeFeed:
+class VersionFeed:
     """One file of a feed, made if it is absent. Safe to call from several threads and processes.
 
     Raises:
