@@ -178,7 +178,7 @@ def _is_major(event: TrueEvent) -> bool:
     return event.impact is not None and event.impact >= IMPACT_MAJOR
 
 
-_read_fields = attrgetter(*StoredEvent.__dataclass_fields__)
+_read_fields = attrgetter(*TrueEvent.__dataclass_fields__)
 
 
 def stored_event(event: TrueEvent) -> StoredEvent:

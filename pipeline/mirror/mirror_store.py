@@ -110,7 +110,7 @@ class MirrorStore:
         for each in places:
             version = versions.get((each.event_id, each.version))
             if version is None:
-                # Another process told a publication that is not served here yet.
+                # Another process recorded a publication that is not served here yet.
                 break
             found.append((each.seq, version))
         return found, total

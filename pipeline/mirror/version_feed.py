@@ -1,9 +1,9 @@
-"""The change feed: a lasting order of all versions, so that a cursor never skips or repeats one.
+"""The version feed: a lasting order of all versions, so that a cursor never skips or repeats one.
 
-Versions are told in the order in which publications showed them to this machine, and within one
+Versions are recorded in the order in which publications showed them to this machine, and within one
 publication in order of knowledge. A version is recognised by its event, its `known_from` and its
-content. So a version that a late delivery or a refold adds to the past is told when it appears, and
-one that a refold only numbers anew is not told again.
+content. So a version that a late delivery or a refold adds to the past is recorded when it appears,
+and one that a refold only numbers anew is not recorded again.
 """
 
 import sqlite3
@@ -24,7 +24,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _BUSY_S: Final = 30.0
 _LATEST: Final = 2**62
-_MADE: Final = ("make_told", "index_told", "index_told_at", "make_days", "make_position")
+_MADE: Final = (
+    *("make_recorded", "index_recorded", "index_recorded_at"),
+    *("make_days", "make_position"),
+)
 
 
 class FeedUnreadable(Exception):
@@ -60,7 +63,7 @@ class VersionFeed:
         except sqlite3.Error as error:
             self._connection.close()
             raise FeedUnreadable(
-                f"{path} is not a change feed: {error}. Move it away; a new feed tells every "
+                f"{path} is not a change feed: {error}. Move it away; a new feed records every "
                 "version again, so its clients begin with `since`."
             ) from error
 
@@ -69,14 +72,14 @@ class VersionFeed:
             self._connection.close()
 
     def follow(self, catalog: PublishedCatalog, now: datetime) -> int:
-        """Tell what a publication added; return the number of versions.
+        """Record what a publication added; return the number of versions.
 
         A file that was replaced since adds none. A kill leaves the feed as before, or complete.
         """
         days = catalog.days()
         with self._lock, self._transaction():
-            ((told_until,),) = self._run("get_position") or [("",)]
-            if catalog.published_at == told_until or not catalog.is_current:
+            ((recorded_until,),) = self._run("get_position") or [("",)]
+            if catalog.published_at == recorded_until or not catalog.is_current:
                 return 0
             known = {date.fromisoformat(day): sha256 for day, sha256 in self._run("list_days")}
             changed = sorted(
@@ -84,7 +87,7 @@ class VersionFeed:
             )
             fresh = self._compare(changed, catalog.versions_of(changed))
             for version in sorted(fresh, key=lambda each: each[:3]):
-                self._tell(version, now)
+                self._record(version, now)
             for day in changed:
                 if day in days:
                     self._run("set_day", day=day.isoformat(), sha256=days[day])
@@ -96,27 +99,27 @@ class VersionFeed:
     def _compare(
         self, days: Sequence[date], published: Sequence[PublishedVersion]
     ) -> list[PublishedVersion]:
-        """Return the versions that were never told, and correct those that were."""
+        """Return the versions that were never recorded, and correct those that were."""
         here = {(each.event_id, each.known_from, each.content): each for each in published}
         for day in days:
             first = _micros(datetime(day.year, day.month, day.day, tzinfo=UTC))
             end = first + timedelta(days=1) // _MICROSECOND
-            for row in self._run("list_told", first=first, end=end):
+            for row in self._run("list_recorded", first=first, end=end):
                 seq, event_id, version, known_from, content, gone = row
                 found = here.pop((event_id, known_from, content.hex()), None)
                 now_at = version if found is None else found.version
                 if (now_at, int(found is None)) != (version, gone):
-                    self._run("update_told", seq=seq, version=now_at, gone=int(found is None))
+                    self._run("update_recorded", seq=seq, version=now_at, gone=int(found is None))
         return list(here.values())
 
-    def _tell(self, version: PublishedVersion, now: datetime) -> None:
+    def _record(self, version: PublishedVersion, now: datetime) -> None:
         self._run(
-            "tell",
+            "record",
             event_id=version.event_id,
             version=version.version,
             known_from=version.known_from,
             content=bytes.fromhex(version.content),
-            told_at=_micros(now),
+            recorded_at=_micros(now),
         )
 
     def page(
@@ -136,10 +139,10 @@ class VersionFeed:
             ((total,),) = self._run("count_after", **bounds)
         return [Place(*row) for row in rows], total
 
-    def told_between(self, after: datetime, until: datetime) -> list[tuple[Place, datetime]]:
-        """Return what was told in a time, by the machine's clock, with the time of each."""
+    def recorded_between(self, after: datetime, until: datetime) -> list[tuple[Place, datetime]]:
+        """Return what was recorded in a time, by the machine's clock, with the time of each."""
         with self._lock:
-            rows = self._run("list_told_between", after=_micros(after), until=_micros(until))
+            rows = self._run("list_recorded_between", after=_micros(after), until=_micros(until))
         return [(Place(*row[:3]), _EPOCH + row[3] * _MICROSECOND) for row in rows]
 
     def _run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:

@@ -1,27 +1,27 @@
 -- The change feed: every version in the order in which this machine saw it published. SQLite.
 --
---     days ─▶ which days of the change log to compare ─▶ told ─▶ pages
+--     days ─▶ which days of the change log to compare ─▶ recorded ─▶ pages
 
--- name: make_told
--- Grain: one row per version that was told. `seq` is its place; `told_at` is in microseconds, by the
+-- name: make_recorded
+-- Grain: one row per version that was recorded. `seq` is its place; `recorded_at` is in microseconds, by the
 -- machine's clock. `gone` is 1 if a refold removed the version. At each start.
-CREATE TABLE IF NOT EXISTS told (
+CREATE TABLE IF NOT EXISTS recorded (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     event_id TEXT NOT NULL,
     version INTEGER NOT NULL,
     known_from INTEGER NOT NULL,
     content BLOB NOT NULL,
-    told_at INTEGER NOT NULL,
+    recorded_at INTEGER NOT NULL,
     gone INTEGER NOT NULL DEFAULT 0
 ) STRICT
 
--- name: index_told
+-- name: index_recorded
 -- At each start.
-CREATE INDEX IF NOT EXISTS told_by_known_from ON told (known_from)
+CREATE INDEX IF NOT EXISTS recorded_by_known_from ON recorded (known_from)
 
--- name: index_told_at
+-- name: index_recorded_at
 -- At each start.
-CREATE INDEX IF NOT EXISTS told_by_told_at ON told (told_at)
+CREATE INDEX IF NOT EXISTS recorded_by_recorded_at ON recorded (recorded_at)
 
 -- name: make_days
 -- Grain: one row per day of the change log that was compared. At each start.
@@ -54,25 +54,25 @@ INSERT INTO days VALUES (:day, :sha256) ON CONFLICT (day) DO UPDATE SET sha256 =
 -- Once per day that a refold removed.
 DELETE FROM days WHERE day = :day
 
--- name: list_told
+-- name: list_recorded
 -- Grain: one row per version that became known in a range. Any number of times.
 SELECT seq, event_id, version, known_from, content, gone
-FROM told
+FROM recorded
 WHERE known_from >= :first AND known_from < :end
 
--- name: tell
+-- name: record
 -- Once per new version.
-INSERT INTO told (event_id, version, known_from, content, told_at)
-VALUES (:event_id, :version, :known_from, :content, :told_at)
+INSERT INTO recorded (event_id, version, known_from, content, recorded_at)
+VALUES (:event_id, :version, :known_from, :content, :recorded_at)
 
--- name: update_told
+-- name: update_recorded
 -- Once per version that a refold numbered anew, removed or restored.
-UPDATE told SET version = :version, gone = :gone WHERE seq = :seq
+UPDATE recorded SET version = :version, gone = :gone WHERE seq = :seq
 
 -- name: list_after
 -- Grain: one row per version after a place, in order. Any number of times.
 SELECT seq, event_id, version
-FROM told
+FROM recorded
 WHERE seq > :seq AND gone = 0 AND known_from > :since AND known_from <= :until
 ORDER BY seq
 LIMIT :limit
@@ -80,12 +80,12 @@ LIMIT :limit
 -- name: count_after
 -- Grain: one row. Any number of times.
 SELECT count(*)
-FROM told
+FROM recorded
 WHERE seq > :seq AND gone = 0 AND known_from > :since AND known_from <= :until
 
--- name: list_told_between
--- Grain: one row per version that was told after a time, until another. Any number of times.
-SELECT seq, event_id, version, told_at
-FROM told
-WHERE told_at > :after AND told_at <= :until AND gone = 0
+-- name: list_recorded_between
+-- Grain: one row per version that was recorded after a time, until another. Any number of times.
+SELECT seq, event_id, version, recorded_at
+FROM recorded
+WHERE recorded_at > :after AND recorded_at <= :until AND gone = 0
 ORDER BY seq

@@ -111,7 +111,7 @@ def change(number: int, kind: str = "events.created", *, event: str | None = Non
 
 
 def render(change: CatalogChange, plan: Plan) -> Event:
-    fields = {name: getattr(change.event, name) for name in StoredEvent.__slots__}
+    fields = {name: getattr(change.event, name) for name in Event.__struct_fields__}
     fields |= {"coins": (), "impact": change.event.impact if plan.webhooks else None}
     if change.cancelled_at is None:
         return Event(**fields)
