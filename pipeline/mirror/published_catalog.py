@@ -160,7 +160,7 @@ class PublishedCatalog:
         return [StoredCoin(*row) for row in self._all("list_coins", {"ts": ts})]
 
     def categories(self, ts: datetime) -> tuple[StoredCategory, ...]:
-        """Return the categories; one that only events name has an id made from its name."""
+        """Return the categories. If the list lacks one, its id is made from its name."""
         return tuple(
             StoredCategory(self._category_id(name) if id_ is None else id_, name)
             for id_, name in self._all("list_categories", {"ts": ts})
@@ -180,7 +180,7 @@ class PublishedCatalog:
         ]
 
     def versions(self, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], CatalogVersion]:
-        """Return versions by event and number; one that is not there is left out."""
+        """Return versions by event and number; an unknown version is left out."""
         event_ids, numbers = zip(*wanted, strict=True) if wanted else ((), ())
         values = {"event_ids": list(event_ids), "numbers": list(numbers)}
         found = (self._version(row) for row in self._rows("find_versions", values))
@@ -254,7 +254,7 @@ class PublishedCatalog:
         )
 
     def _category_id(self, name: str) -> str:
-        """Return the id of a category; of one that is not in the list, it is made from the name."""
+        """Return the id of a category. If the list lacks it, the id is made from its name."""
         found = self._ids.get(name)
         if found is None:
             found = self._ids[name] = _NO_SLUG.sub("-", name.lower()).strip("-") or name

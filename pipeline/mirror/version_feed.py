@@ -3,7 +3,7 @@
 Versions are recorded in the order in which publications showed them to this machine, and within one
 publication in order of knowledge. A version is recognised by its event, its `known_from` and its
 content. So a version that a late delivery or a refold adds to the past is recorded when it appears,
-and one that a refold only numbers anew is not recorded again.
+and a version that a refold only numbers anew is not recorded again.
 """
 
 import sqlite3
