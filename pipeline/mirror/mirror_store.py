@@ -1,8 +1,8 @@
 """The store of the mirror: the published file as it is now, and views of it at past times.
 
 The events that are known now are in memory, up to a number; beyond it, and for past times, each
-request queries the file. A publication is followed: its view is made beside the one that is
-served, and replaces it at once. Requests in progress continue with the file that they began with.
+request queries the file. A publication is followed: its view is made first, and then replaces the
+served view in one step. Requests in progress continue with the file that they began with.
 """
 
 import logging
@@ -42,7 +42,7 @@ class PublishedViews:
             self._newest = memory_view(self.catalog, last)
 
     def at(self, instant: datetime) -> CatalogView:
-        """Return the view of a time; from the last pull on, it is that of the last pull."""
+        """Return the view of a time; from the last pull on, it is the view of the last pull."""
         last = self.bounds.last
         if last is not None and instant >= last:
             if self._newest is not None:

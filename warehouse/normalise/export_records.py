@@ -119,7 +119,7 @@ def write_new_records(
 
     `reading` is a fingerprint of how records are read. `accepted` has the digests of the state;
     those that arrive are removed from it. `known` has digests of records that were read so before;
-    those of the new records are added, unless all need much memory.
+    digests of new records are added, unless all need much memory.
 
     Raises:
         UnsplittableBody: the body can't be split into records.
