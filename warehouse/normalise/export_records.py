@@ -7,8 +7,7 @@ its event is accepted. A record with such a digest is unchanged: it is counted a
 
 import codecs
 import copy
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import IO, Final, NamedTuple
@@ -29,9 +28,6 @@ _BLANK_BYTES: Final = 2
 _KEPT_BYTES: Final = 64 << 20
 """The records of a larger export are not kept in memory until the next export."""
 
-Digests = dict[bytes, str]
-"""Digests by record, all for one reading."""
-
 
 class UnsplittableBody(Exception):
     """A body that can't be split into records here; the message is the reason."""
@@ -41,21 +37,14 @@ class UnsplittableBody(Exception):
 class RecordScan:
     """The records of an export without the header."""
 
+    reading: bytes
     records: int
     new: int
     """Records that are not unchanged."""
     repeats: bool
     """Whether an unchanged record occurs twice."""
-
-
-def _read_ahead(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield chunks while a thread reads the next one: unpacking and hashing release the GIL."""
-    source = iter(chunks)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(next, source, None)
-        while (chunk := waiting.result()) is not None:
-            waiting = pool.submit(next, source, None)
-            yield chunk
+    digests: dict[bytes, str]
+    """The digests by record; empty if the records need much memory."""
 
 
 def split_records(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -73,22 +62,22 @@ def split_records(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
             raise UnsplittableBody("it contains NUL")
         block = rest + chunk
         end = block.rfind(b"\n") + 1
-        records, rest = _join_lines(block[:end].splitlines(keepends=True), has_quotes=b'"' in block)
+        records, rest = _join_lines(block[:end].splitlines(keepends=True))
         rest += block[end:]
         if len(rest) > bounds.RECORD_CHARS:
             raise UnsplittableBody(f"a record of over {bounds.RECORD_CHARS} bytes")
         yield records
-    records, rest = _join_lines(rest.splitlines(keepends=True), has_quotes=True)
+    records, rest = _join_lines(rest.splitlines(keepends=True))
     if rest:
         raise UnsplittableBody("a quote is never closed")
     yield records
 
 
-def _join_lines(lines: list[bytes], *, has_quotes: bool) -> tuple[list[bytes], bytes]:
+def _join_lines(lines: list[bytes]) -> tuple[list[bytes], bytes]:
     """Return records made of lines, and the bytes of an open last record."""
     if not lines:
         return [], b""
-    if has_quotes and any(line.count(b'"') & 1 for line in lines):
+    if any(line.count(b'"') & 1 for line in lines):
         records: list[bytes] = []
         open_record: list[bytes] = []
         for line in lines:
@@ -112,38 +101,36 @@ def write_new_records(
     chunks: Iterable[bytes],
     reading: bytes,
     accepted: set[str],
-    known: Digests,
+    known: Mapping[bytes, str],
     target: IO[bytes],
 ) -> RecordScan:
     """Write the header, and the records that are not unchanged, as CSV: position, digest, cells.
 
     `reading` is a fingerprint of how records are read. `accepted` has the digests of the state;
-    those that arrive are removed from it. `known` has digests of records that were read so before;
-    digests of new records are added, unless all need much memory.
+    those that arrive are removed from it. `known` has digests of records that were read so before.
 
     Raises:
         UnsplittableBody: the body can't be split into records.
     """
-    position, written, repeats, is_first = 0, 0, False, True
-    size = sum(map(len, known))
-    for records in split_records(_read_ahead(chunks)):
+    position, written, repeats, is_first, size = 0, 0, False, True, 0
+    kept: dict[bytes, str] = {}
+    for records in split_records(chunks):
         if is_first and records:
             is_first = False
             # DuckDB takes the first line end of a file as that of all its records.
             target.write(b"place,digest," + records.pop(0).removeprefix(codecs.BOM_UTF8))
-        digests: list[str] = []
-        for record, digest in zip(records, map(known.get, records), strict=True):
-            if digest is None:
-                hashed = blake2b(record, digest_size=_DIGEST_BYTES, person=reading)
-                digest = hashed.hexdigest()
-                size += len(record)
-                if size <= _KEPT_BYTES:
-                    known[record] = digest
-            digests.append(digest)
+        digests = [
+            known.get(record)
+            or blake2b(record, digest_size=_DIGEST_BYTES, person=reading).hexdigest()
+            for record in records
+        ]
+        if size <= _KEPT_BYTES:
+            size += sum(map(len, records))
+            kept.update(zip(records, digests, strict=True))
         new = [
-            b"%d,%s,%s" % (place, digest.encode(), record)
-            for place, (digest, record) in enumerate(zip(digests, records, strict=True), position)
-            if digest not in accepted
+            b"%d,%s,%s" % (position + place, digests[place].encode(), record)
+            for place, record in enumerate(records)
+            if digests[place] not in accepted
         ]
         target.writelines(new)
         if unchanged := len(records) - len(new):
@@ -152,9 +139,7 @@ def write_new_records(
             repeats = repeats or before - len(accepted) != unchanged
         position += len(records)
         written += len(new)
-    if size > _KEPT_BYTES:
-        known.clear()
-    return RecordScan(position, written, repeats)
+    return RecordScan(reading, position, written, repeats, kept if size <= _KEPT_BYTES else {})
 
 
 class _Body(NamedTuple):
@@ -173,7 +158,7 @@ class UnchangedRecords:
         self._body: _Body | None = None
         self._is_allowed = False
         self._is_on = False
-        self._digests: tuple[bytes, Digests] = (b"", {})
+        self._last: RecordScan | None = None
         self.count = 0
         """Number of unchanged records in the current batch."""
 
@@ -198,11 +183,9 @@ class UnchangedRecords:
             joined[start : start + _DIGEST_CHARS] for start in range(0, len(joined), _DIGEST_CHARS)
         }
 
-    def known_digests(self, reading: bytes) -> Digests:
-        """Return digests of records of earlier exports that were read in the same way."""
-        if self._digests[0] != reading:
-            self._digests = (reading, {})
-        return self._digests[1]
+    def known_digests(self, reading: bytes) -> Mapping[bytes, str]:
+        """Return digests of records of the export before, if it was read in the same way."""
+        return self._last.digests if self._last and self._last.reading == reading else {}
 
     def use(self, scan: RecordScan, absent: set[str]) -> bool:
         """Make the view of a scan; `absent` has the accepted digests that did not arrive.
@@ -212,6 +195,7 @@ class UnchangedRecords:
         """
         if not self._is_allowed:
             return True
+        self._last = scan
         unchanged = scan.records - scan.new
         # Without unchanged records the view is empty, and every digest is absent.
         self._connection.execute(
