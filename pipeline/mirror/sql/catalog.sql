@@ -107,7 +107,9 @@ WHERE event_id = $event_id
 SELECT
     coin,
     count(*)::INTEGER,
-    count_if(impact >= $major OR (impact IS NULL AND impact_band = $major_band))::INTEGER,
+    (count(*) FILTER (
+        WHERE impact >= $major OR (impact IS NULL AND impact_band = $major_band)
+    ))::INTEGER,
     max(impact)
 FROM (
     SELECT unnest(coins) AS coin, impact, impact_band
