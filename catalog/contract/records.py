@@ -129,6 +129,8 @@ class Delivery(Record, frozen=True):
     delivered_at: datetime
     """When it was put into the outbox, by the catalog's clock."""
     data: Event
+    created_at: datetime | UnsetType = UNSET
+    """When the server learned of the change, if that was after the change."""
 
 
 EVENT_FIELDS: tuple[str, ...] = tuple(field.encode_name for field in msgspec.structs.fields(Event))

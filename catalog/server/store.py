@@ -144,12 +144,14 @@ class CatalogChange:
     """An event was created, updated or cancelled; `event` is its content then.
 
     The change by which its score is 7.5 or more for the first time is a second one, high-impact.
+    `is_learned`: the catalog learned of it at `at`, and it may have happened before.
     """
 
     at: datetime
     kind: ChangeKind
     event: StoredEvent
     cancelled_at: datetime | None = None
+    is_learned: bool = False
 
 
 class CatalogView(Protocol):

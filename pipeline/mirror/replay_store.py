@@ -107,15 +107,17 @@ def catalog_changes(version: CatalogVersion, catalog: PublishedCatalog) -> Itera
         return
     if version.status == "cancelled":
         if version.cancelled_at is not None:
-            yield CatalogChange(at, "events.cancelled", event, version.cancelled_at)
+            yield CatalogChange(
+                at, "events.cancelled", event, version.cancelled_at, is_learned=True
+            )
         return
     is_first = version.version == 1
     if not (is_first or "restored" in version.kinds or _MATERIAL.intersection(version.changed)):
         return
     kind: ChangeKind = "events.created" if is_first else "events.updated"
-    yield CatalogChange(at, kind, event)
+    yield CatalogChange(at, kind, event, is_learned=True)
     if event.is_major and not _was_major_before(version, catalog):
-        yield CatalogChange(at, "events.high-impact", event)
+        yield CatalogChange(at, "events.high-impact", event, is_learned=True)
 
 
 def _was_major_before(version: CatalogVersion, catalog: PublishedCatalog) -> bool:

@@ -141,6 +141,8 @@ class ChangeFeed:
             # The interface has whole seconds, and a change is never later than its delivery.
             delivered_at=at.replace(microsecond=0),
             data=self._render(change, plan),
+            # A receiver may have pulled the state before the change since the change happened.
+            created_at=change.at.replace(microsecond=0) if change.is_learned else msgspec.UNSET,
         )
         return OutboxDelivery(
             id=id_,

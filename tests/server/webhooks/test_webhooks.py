@@ -220,6 +220,16 @@ async def test_each_kind_of_change_is_sent_at_once_with_its_complete_event(
     )
 
 
+async def test_a_change_that_was_learned_later_states_when(
+    service: Service, receiver: Receiver
+) -> None:
+    await service.subscribe(receiver.url)
+    learned = replace(change(1), at=change(1).at + timedelta(microseconds=700), is_learned=True)
+    service.store.listed = [learned]
+    await service.pass_minutes(2)
+    assert json.loads(receiver.received[0].body)["createdAt"] == "2026-05-01T12:01:00Z"
+
+
 async def test_only_changes_after_the_endpoint_was_added_are_sent(
     service: Service, receiver: Receiver
 ) -> None:
