@@ -228,6 +228,9 @@ class ViewRows:
     def of(self, view: CatalogView) -> RowCache:
         for rows in self._recent:
             if rows.view is view:
+                if rows is not self._recent[0]:
+                    self._recent.remove(rows)
+                    self._recent.appendleft(rows)
                 return rows
         rows = RowCache(view)
         self._recent.appendleft(rows)

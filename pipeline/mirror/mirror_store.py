@@ -6,13 +6,14 @@ served view in one step. Requests in progress continue with the file that they b
 """
 
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from almanac.errors import WarehouseError
-from catalog.server.memory_view import CoinBook, EventIndex, MemoryView
+from catalog.server.memory_view import EventIndex, MemoryView
 from catalog.server.store import CatalogChange, CatalogView
 from pipeline.mirror.past_view import PastView
 from pipeline.mirror.published_catalog import (
@@ -36,24 +37,30 @@ class PublishedViews:
         self.catalog = PublishedCatalog(path)
         self.bounds: KnownSpan = self.catalog.bounds
         last = self.bounds.last
+        self._times = self.catalog.times()
         self._past: dict[datetime, CatalogView] = {}
         self._newest: CatalogView | None = None
         if last is not None and self.bounds.events <= events_in_memory:
             self._newest = memory_view(self.catalog, last)
 
     def at(self, instant: datetime) -> CatalogView:
-        """Return the view of a time; from the last pull on, it is the view of the last pull."""
+        """Return the view of a time: the same one until the next time something became known.
+
+        From the last pull on, it is the view of the last pull.
+        """
         last = self.bounds.last
         if last is not None and instant >= last:
             if self._newest is not None:
                 return self._newest
             instant = last
-        known = self._past.get(instant)
-        if known is None:
+        place = bisect_right(self._times, instant)
+        known_at = self._times[place - 1] if place else instant
+        view = self._past.get(known_at)
+        if view is None:
             while len(self._past) >= _PAST_VIEWS_MAX:
                 del self._past[next(iter(self._past))]
-            known = self._past[instant] = PastView(self.catalog, instant)
-        return known
+            view = self._past[known_at] = PastView(self.catalog, known_at)
+        return view
 
 
 class MirrorStore:
@@ -145,7 +152,7 @@ def memory_view(catalog: PublishedCatalog, ts: datetime) -> MemoryView:
     """Return a view in memory of all that a file shows at a time."""
     return MemoryView(
         EventIndex.of(catalog.events(ts)),
-        coins=CoinBook(catalog.coins(ts)),
+        coins=catalog.coins(ts),
         categories=catalog.categories(ts),
         cancelled={entry.id: entry.cancelled_at for entry in catalog.cancelled(ts)},
     )

@@ -4,7 +4,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Any
 
 from catalog.contract.plans import Window
 from catalog.server.memory_view import CoinBook
@@ -30,11 +29,7 @@ _NO_COUNTERS = Counters(0, 0, None)
 
 
 class PastView:
-    """`CatalogView` over a published file at a time. Coins and cancellations are read once.
-
-    A keyword is compared in lower case, where the view in memory folds cases: they differ for a few
-    letters such as ß.
-    """
+    """`CatalogView` over a published file at a time. Cancellations are read once."""
 
     def __init__(self, catalog: PublishedCatalog, ts: datetime) -> None:
         self._catalog = catalog
@@ -47,17 +42,16 @@ class PastView:
         if query.window.empty:
             return EventSlice((), more=False, total=0)
         filters = self._filters(query)
-        values = {**filters, **_after(query, after), "limit": limit + 1}
-        found = list(self._catalog.page(_statement(query), values))
-        whole = after is None and len(found) <= limit
-        total = len(found) if whole else self._catalog.count(filters)
+        found, total = self._catalog.page(filters, _key_values(query, after), limit + 1)
+        if after is not None and not found:
+            # Nothing follows the key.
+            _, total = self._catalog.page(filters, _key_values(query, None), 1)
         return EventSlice(found[:limit], more=len(found) > limit, total=total)
 
     def iter_events(self, query: EventQuery) -> Iterator[StoredEvent]:
         if query.window.empty:
             return iter(())
-        values = {**self._filters(query), **_after(query, None), "limit": None}
-        return self._catalog.page(_statement(query), values)
+        return self._catalog.iter_matching(self._filters(query))
 
     def event(self, event_id: str) -> StoredEvent | None:
         return self._catalog.event(event_id, self._ts)
@@ -88,15 +82,11 @@ class PastView:
         return self._counters[key].get(slug, _NO_COUNTERS)
 
     def categories(self) -> Sequence[StoredCategory]:
-        return self._categories
+        return self._catalog.categories(self._ts)
 
     @cached_property
     def _book(self) -> CoinBook:
-        return CoinBook(self._catalog.coins(self._ts))
-
-    @cached_property
-    def _categories(self) -> tuple[StoredCategory, ...]:
-        return self._catalog.categories(self._ts)
+        return self._catalog.coins(self._ts)
 
     @cached_property
     def _cancelled(self) -> list[CancelledEntry]:
@@ -116,7 +106,7 @@ class PastView:
     def _filters(self, query: EventQuery) -> Values:
         names = None
         if query.categories is not None:
-            names = [c.name for c in self._categories if c.id in query.categories]
+            names = [c.name for c in self.categories() if c.id in query.categories]
         return {
             "ts": self._ts,
             "least": query.window.lower,
@@ -127,15 +117,14 @@ class PastView:
             "in_description": query.keyword_in_description,
             "score": query.impact_min,
             "top": self._top(query.coverage_top),
+            "by_impact": query.order == "impact_desc",
         }
 
 
-def _statement(query: EventQuery) -> str:
-    return "page_by_impact" if query.order == "impact_desc" else "page_by_date"
-
-
-def _after(query: EventQuery, after: DateKey | ImpactKey | None) -> dict[str, Any]:
-    """Return the values of a key for the statement of a query."""
-    *numbers, event_id = (None, None, None) if after is None else after
-    found = {"after_date": numbers[-1], "after_id": event_id}
-    return found | {"after_score": numbers[0]} if query.order == "impact_desc" else found
+def _key_values(query: EventQuery, after: DateKey | ImpactKey | None) -> Values:
+    """Return the values of a key; the score of a key by date is 0."""
+    if after is None:
+        return {"after_score": None, "after_date": None, "after_id": None}
+    *scores, date, event_id = after
+    score = scores[0] if query.order == "impact_desc" else 0.0
+    return {"after_score": score, "after_date": date, "after_id": event_id}

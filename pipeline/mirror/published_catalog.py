@@ -5,9 +5,11 @@ several threads.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +20,7 @@ from almanac.reading.attached_file import attach_published
 from almanac.reading.connections import open_memory
 from catalog.contract.constants import IMPACT_BANDS, IMPACT_MAJOR
 from catalog.contract.plans import Window
+from catalog.server.memory_view import CoinBook
 from catalog.server.store import (
     CancelledEntry,
     Counters,
@@ -36,6 +39,10 @@ _FETCHED: Final = 1_000
 _NO_SLUG: Final = re.compile(r"[^a-z0-9]+")
 _FIELDS: Final = len(fields(StoredEvent))
 _MAJOR_BAND: Final = IMPACT_BANDS[-1][1]
+_MACROS: Final = ("make_versions", "make_known_at", "make_has_text", "make_matching")
+_EVENTS_KEPT: Final = 20_000
+"""About 40 MB."""
+_BOOKS_KEPT: Final = 4
 Values = Mapping[str, Any]
 
 
@@ -89,11 +96,14 @@ class PublishedCatalog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.signature = file_signature(path)
+        self._events: dict[int, StoredEvent] = {}
+        self._books: dict[datetime, CoinBook] = {}
         self._connection = open_memory()
         try:
             self._connection.execute(f"SET memory_limit = '{_MEMORY}'")
             attach_published(self._connection, path, _ALIAS)
-            for name in ("make_versions", "make_known_at", "make_listed_at", "make_matching"):
+            self._connection.create_function("casefold", str.casefold, ["VARCHAR"], "VARCHAR")
+            for name in _MACROS:
                 self._connection.execute(_SQL[name])
             first, last, changed, events = self._all("find_bounds")[0]
             self._ids = dict(self._all("list_category_ids"))
@@ -119,18 +129,23 @@ class PublishedCatalog:
         """Yield the events that the list shows at a time."""
         return self._stored("list_all", {"ts": ts})
 
-    def count(self, filters: Values) -> int:
-        """Return the number of events that match filters (`make_matching`)."""
-        found: int = self._all("count_matching", filters)[0][0]
-        return found
+    def page(self, filters: Values, after: Values, limit: int) -> tuple[list[StoredEvent], int]:
+        """Return at most `limit` events after a key, and the number of all that match.
 
-    def page(self, statement: str, values: Values) -> Iterator[StoredEvent]:
-        """Yield the events of `page_by_date` or `page_by_impact` in their order."""
-        return self._stored(statement, values)
+        `filters` are those of `matching`, and `by_impact`; `after` is a key of `list_places`.
+        """
+        found = self._all("list_places", {**filters, **after, "limit": limit})
+        total = found[0][1] if found else 0
+        return self._events_at([place for place, _ in found]), total
+
+    def iter_matching(self, filters: Values) -> Iterator[StoredEvent]:
+        """Yield all events that match, in the order of the list."""
+        return self._stored("list_matching", filters)
 
     def event(self, event_id: str, ts: datetime) -> StoredEvent | None:
         """Return an event that the list shows at a time."""
-        return next(self._stored("find_event", {"event_id": event_id, "ts": ts}), None)
+        found = self._all("find_place", {"event_id": event_id, "ts": ts})
+        return self._events_at([found[0][0]])[0] if found else None
 
     def counters(
         self, ts: datetime, window: Window, top: Sequence[str] | None
@@ -156,15 +171,32 @@ class PublishedCatalog:
             for at, event_id in self._all("list_cancelled", {"ts": ts})
         ]
 
-    def coins(self, ts: datetime) -> list[StoredCoin]:
-        return [StoredCoin(*row) for row in self._all("list_coins", {"ts": ts})]
+    def coins(self, ts: datetime) -> CoinBook:
+        """Return the coins known at a time: the same book until the coins changed."""
+        place = bisect_right(self._coin_times, ts)
+        changed = self._coin_times[place - 1] if place else ts
+        book = self._books.get(changed)
+        if book is None:
+            book = CoinBook(StoredCoin(*row) for row in self._all("list_coins", {"ts": changed}))
+            if len(self._books) >= _BOOKS_KEPT:
+                self._books.clear()
+            self._books[changed] = book
+        return book
 
     def categories(self, ts: datetime) -> tuple[StoredCategory, ...]:
-        """Return the categories. If the list lacks one, its id is made from its name."""
-        return tuple(
-            StoredCategory(self._category_id(name) if id_ is None else id_, name)
-            for id_, name in self._all("list_categories", {"ts": ts})
-        )
+        """Return the categories known at a time."""
+        return tuple(category for category, known_from in self._categories if known_from <= ts)
+
+    @cached_property
+    def _coin_times(self) -> list[datetime]:
+        return [at.astimezone(UTC) for (at,) in self._all("list_coin_times")]
+
+    @cached_property
+    def _categories(self) -> list[tuple[StoredCategory, datetime]]:
+        return [
+            (StoredCategory(self._category_id(name) if id_ is None else id_, name), known_from)
+            for id_, name, known_from in self._all("list_categories")
+        ]
 
     def days(self) -> dict[date, str]:
         """Return the days of the change log, with the hash of each day's file."""
@@ -210,6 +242,19 @@ class PublishedCatalog:
     def _stored(self, statement: str, values: Values) -> Iterator[StoredEvent]:
         return (self._event(row) for row in self._rows(statement, values))
 
+    def _events_at(self, places: Sequence[int]) -> list[StoredEvent]:
+        """Return the events of some rows, in their order; a row never changes, so it is kept."""
+        kept = self._events
+        missing = [place for place in places if place not in kept]
+        if missing:
+            if len(kept) + len(missing) > _EVENTS_KEPT:
+                # A new one, since other threads may read the old one.
+                kept = self._events = {}
+                missing = list(places)
+            rows = self._all("list_rows", {"places": missing})
+            kept.update((row[-1], self._event(row)) for row in rows)
+        return [kept[place] for place in places]
+
     def _event(self, row: tuple[Any, ...]) -> StoredEvent:
         """Return a row of `versions` as the server stores an event."""
         event_id, slug, title, description, displayed_date, date, date_end, date_type = row[:8]
@@ -240,7 +285,9 @@ class PublishedCatalog:
         )
 
     def _version(self, row: tuple[Any, ...]) -> CatalogVersion:
-        date, _, status, cancelled_at, version, known_from, known_to, kinds, changed = row[_FIELDS:]
+        date, _, status, cancelled_at, version, known_from, known_to, kinds, changed, _ = row[
+            _FIELDS:
+        ]
         return CatalogVersion(
             event_id=row[0],
             version=version,

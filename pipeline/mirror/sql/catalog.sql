@@ -27,34 +27,35 @@ SELECT
     impact_band,
     date, date_end, status,
     floor(epoch(cancelled_at))::BIGINT AS cancelled_at_s,
-    version, known_from, known_to, change_kinds, changed_fields
+    version, known_from, known_to, change_kinds, changed_fields,
+    rowid AS place
 FROM published.event_versions
 
 -- name: make_known_at
 -- Grain: a macro of one row per event known at `ts`, as it was known then. Once per file.
 CREATE MACRO known_at(ts) AS TABLE
-SELECT *
-FROM versions()
-WHERE known_from <= ts::TIMESTAMPTZ AND known_to > ts::TIMESTAMPTZ
-UNION ALL
-SELECT *
-FROM versions()
-WHERE known_from <= ts::TIMESTAMPTZ AND known_to IS NULL
+SELECT *, rowid AS place
+FROM published.event_versions
+WHERE known_from <= ts::TIMESTAMPTZ AND (known_to > ts::TIMESTAMPTZ OR known_to IS NULL)
 
--- name: make_listed_at
--- Grain: a macro of one row per event that the events list shows at `ts`. Once per file.
-CREATE MACRO listed_at(ts) AS TABLE
-SELECT *
-FROM known_at(ts)
-WHERE status = 'scheduled' AND date IS NOT NULL
+-- name: make_has_text
+-- Grain: a macro of one value, whether a text contains `keyword` in any case. Once per file.
+-- `casefold` is Python's, and only called for texts that are not ASCII: for others it is `lower`.
+CREATE MACRO has_text(value, keyword) AS
+    CASE
+        WHEN strlen(value) = length(value) THEN contains(lower(value), keyword)
+        ELSE contains(casefold(value), keyword)
+    END
 
 -- name: make_matching
--- Grain: a macro of one row per listed event that matches the filters; NULL is no filter.
--- Once per file.
+-- Grain: a macro of one row per event that the list shows at `ts` and that matches the filters;
+-- NULL is no filter. Once per file.
 CREATE MACRO matching(ts, least, most, slugs, names, keyword, in_description, score, top) AS TABLE
-SELECT *
-FROM listed_at(ts)
-WHERE (most IS NULL OR date <= most::TIMESTAMPTZ)
+SELECT place, event_id, date, coins, impact, impact_band
+FROM known_at(ts)
+WHERE status = 'scheduled'
+    AND date IS NOT NULL
+    AND (most IS NULL OR date <= most::TIMESTAMPTZ)
     AND coalesce(date_end, date) >= least::TIMESTAMPTZ
     AND (slugs IS NULL OR list_has_any(coins, slugs::VARCHAR[]))
     AND (names IS NULL OR list_has_any(categories, names::VARCHAR[]))
@@ -62,45 +63,56 @@ WHERE (most IS NULL OR date <= most::TIMESTAMPTZ)
     AND (top IS NULL OR list_has_any(coins, top::VARCHAR[]))
     AND (
         keyword IS NULL
-        OR contains(lower(title), keyword)
-        OR (in_description AND contains(lower(description), keyword))
+        OR has_text(title, keyword)
+        OR (in_description AND has_text(description, keyword))
     )
 
--- name: count_matching
--- Grain: one row, the number of matching events. Any number of times.
-SELECT count(*)
-FROM matching($ts, $least, $most, $slugs, $names, $keyword, $in_description, $score, $top)
-
--- name: page_by_date
--- Grain: one row per matching event after a key, in the order of the list. Any number of times.
-SELECT *
-FROM matching($ts, $least, $most, $slugs, $names, $keyword, $in_description, $score, $top)
-WHERE $after_date IS NULL
-    OR date_s > $after_date::BIGINT
-    OR (date_s = $after_date::BIGINT AND event_id > $after_id)
-ORDER BY date_s, event_id
+-- name: list_places
+-- Grain: one row per matching event after a key, in the order of the list, with the number of all
+-- that match. Any number of times.
+SELECT place, total
+FROM (
+    SELECT
+        place,
+        event_id,
+        floor(epoch(date))::BIGINT AS date_s,
+        CASE WHEN $by_impact THEN coalesce(-impact, 1.0) ELSE 0.0 END AS score,
+        count(*) OVER () AS total
+    FROM matching($ts, $least, $most, $slugs, $names, $keyword, $in_description, $score, $top)
+)
+WHERE $after_id IS NULL
+    OR (score, date_s, event_id) > ($after_score::DOUBLE, $after_date::BIGINT, $after_id)
+ORDER BY score, date_s, event_id
 LIMIT $limit
 
--- name: page_by_impact
--- Grain: one row per matching event after a key, the highest score first. Any number of times.
+-- name: find_place
+-- Grain: the event, if the list shows it. Any number of times.
+SELECT place
+FROM known_at($ts)
+WHERE event_id = $event_id AND status = 'scheduled' AND date IS NOT NULL
+
+-- name: list_rows
+-- Grain: one row per requested place. Any number of times.
 SELECT *
-FROM matching($ts, $least, $most, $slugs, $names, $keyword, $in_description, $score, $top)
-WHERE $after_score IS NULL
-    OR (coalesce(-impact, 1.0), date_s, event_id)
-        > ($after_score::DOUBLE, $after_date::BIGINT, $after_id)
-ORDER BY coalesce(-impact, 1.0), date_s, event_id
-LIMIT $limit
+FROM versions()
+WHERE place IN (SELECT unnest($places::BIGINT[]))
 
 -- name: list_all
--- Grain: one row per listed event. Any number of times.
+-- Grain: one row per event that the list shows. Any number of times.
 SELECT *
-FROM listed_at($ts)
+FROM versions()
+WHERE known_from <= $ts::TIMESTAMPTZ AND (known_to > $ts::TIMESTAMPTZ OR known_to IS NULL)
+    AND status = 'scheduled' AND date IS NOT NULL
 
--- name: find_event
--- Grain: the event, if the list shows it. Any number of times.
-SELECT *
-FROM listed_at($ts)
-WHERE event_id = $event_id
+-- name: list_matching
+-- Grain: one row per matching event, in the order of the list. Any number of times.
+SELECT v.*
+FROM versions() AS v
+SEMI JOIN (
+    SELECT place
+    FROM matching($ts, $least, $most, $slugs, $names, $keyword, $in_description, $score, $top)
+) AS m ON m.place = v.place
+ORDER BY CASE WHEN $by_impact THEN coalesce(-v.impact, 1.0) ELSE 0.0 END, v.date_s, v.event_id
 
 -- name: count_by_coin
 -- Grain: one row per coin with events in the window. Any number of times.
@@ -120,9 +132,9 @@ GROUP BY coin
 -- name: list_cancelled
 -- Grain: one row per event that was known as cancelled. Any number of times.
 -- An event of the list of cancellations may not be known, or may be restored since.
-SELECT cancelled_at_s, event_id
+SELECT floor(epoch(cancelled_at))::BIGINT, event_id
 FROM known_at($ts)
-WHERE status = 'cancelled' AND cancelled_at_s IS NOT NULL
+WHERE status = 'cancelled' AND cancelled_at IS NOT NULL
 UNION ALL
 SELECT floor(epoch(c.cancelled_at))::BIGINT, c.event_id
 FROM published.cancellations AS c
@@ -132,7 +144,7 @@ ORDER BY ALL
 
 -- name: list_coins
 -- Grain: one row per coin that was known, as last observed then; symbol, name and icon are the
--- current ones. Coins that only events name come last. Any number of times.
+-- current ones. Coins that only events named come last. Any number of times.
 SELECT
     s.coin,
     coalesce(c.symbol, n.symbol, ''),
@@ -147,23 +159,42 @@ FROM (
     GROUP BY coin
     UNION ALL
     SELECT coin, NULL, NULL
-    FROM (SELECT DISTINCT unnest(coins) AS coin FROM known_at($ts)) AS linked
+    FROM (
+        SELECT DISTINCT unnest(coins) AS coin
+        FROM published.event_versions
+        WHERE known_from <= $ts::TIMESTAMPTZ
+    ) AS linked
     ANTI JOIN (
         SELECT coin FROM published.coin_snapshots WHERE observed_at <= $ts::TIMESTAMPTZ
     ) AS seen ON seen.coin = linked.coin
 ) AS s
 LEFT JOIN published.coins AS c ON c.slug = s.coin
 LEFT JOIN (
-    SELECT coin, any_value(symbol) AS symbol, any_value(name) AS name FROM published.event_coins GROUP BY coin
+    SELECT coin, any_value(symbol) AS symbol, any_value(name) AS name
+    FROM published.event_coins
+    GROUP BY coin
 ) AS n ON n.coin = s.coin
 
+-- name: list_coin_times
+-- Grain: one row per time at which the coins changed, in order. Once per file.
+SELECT observed_at
+FROM published.coin_snapshots
+UNION
+SELECT min(known_from)
+FROM (SELECT unnest(coins) AS coin, known_from FROM published.event_versions)
+GROUP BY coin
+ORDER BY ALL
+
 -- name: list_categories
--- Grain: one row per category that was known: those of the list, and those that events name.
--- Any number of times. The id of a name is the same at any time.
-SELECT c.id, coalesce(c.name, named.category)
-FROM (SELECT DISTINCT unnest(categories) AS category FROM known_at($ts)) AS named
-FULL JOIN published.categories AS c ON c.name = named.category
-WHERE named.category IS NOT NULL OR c.first_seen_at <= $ts::TIMESTAMPTZ
+-- Grain: one row per category, of the list or named by an event, and when it became known.
+-- Once per file. The id of a name is the same at any time.
+SELECT c.id, coalesce(c.name, n.category), least(c.first_seen_at, n.known_from)
+FROM (
+    SELECT category, min(known_from) AS known_from
+    FROM (SELECT unnest(categories) AS category, known_from FROM published.event_versions)
+    GROUP BY category
+) AS n
+FULL JOIN published.categories AS c ON c.name = n.category
 ORDER BY ALL
 
 -- name: list_category_ids
