@@ -32,7 +32,7 @@ ALLOWED = {
 # and nothing from its own floor.
 FLOORS = {
     "almanac": (
-        "errors forms",
+        "change_digest errors forms",
         "csv_check",
         "user_files",
         "console instants reading results",
@@ -52,7 +52,7 @@ FLOORS = {
     "catalog.server": (
         "accounts docs_page hosting request_guard store",
         "exchange memory_view",
-        "gating",
+        "control_path gating",
         "routes webhooks",
         "app state_dir",
     ),

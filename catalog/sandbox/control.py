@@ -1,15 +1,12 @@
 """The sandbox's own layer: headers that set time and faults, the request log, the control path.
 
-The outermost layer. `/sandbox/…` is for programs on this machine: it answers only loopback, under
-a loopback name, so that a web page can't use it under another name. The log is for tests that count
+The outermost layer. `/sandbox/…` is for programs on this machine. The log is for tests that count
 requests.
 """
 
-import asyncio
-import ipaddress
 from collections import deque
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -19,8 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from catalog.contract import errors
 from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, attach_faults, parse_faults
 from catalog.sandbox.sandbox_clock import SandboxClock, checked
+from catalog.server.control_path import answer_order, decode_order, read_instant
 from catalog.server.exchange import Exchange, attach, dated, error_answer, get_exchange
-from catalog.server.request_guard import RequestRules
 
 _REQUESTS_MAX = 200_000
 
@@ -61,9 +58,6 @@ CONTROL_PATH = "/sandbox/"
 NOW_HEADER = b"sandbox-now"
 FAULTS_HEADER = b"sandbox-faults"
 _NOW_KEY = "almanac.sandbox.now"
-_BODY_BYTES_MAX = 65_536
-_BODY_WITHIN_S = 5.0
-_RULES = RequestRules()
 _FAULTLESS_PREFIXES = ("/v2/openapi", "/docs", "/healthz", "/metrics")
 
 
@@ -167,28 +161,22 @@ class SandboxLayer:
         return tuple(fault.name for fault in drawn)
 
     async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            _refuse_others(scope)
-            answer = self._run_command(scope["method"], scope["path"], await _body(receive))
-        except errors.ApiError as error:
-            await error_answer(error, scope)(scope, receive, send)
-            return
-        body = msgspec.json.encode(answer)
-        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        async def run(body: bytes) -> dict[str, Any]:
+            return self._run_command(scope["method"], scope["path"], body)
+
+        await answer_order(scope, receive, send, run)
 
     def _run_command(self, method: str, path: str, body: bytes) -> dict[str, Any]:
         match method, path.removeprefix(CONTROL_PATH):
             case ("GET", "clock"):
                 pass
             case ("PUT", "clock"):
-                self._move_clock(_decoded(body, ClockOrder))
+                self._move_clock(decode_order(body, ClockOrder))
             case ("GET", "faults"):
                 return {"on": self._faults.on(), "known": FAULTS}
             case ("PUT", "faults"):
                 try:
-                    self._faults.set(_decoded(body, FaultsOrder).faults)
+                    self._faults.set(decode_order(body, FaultsOrder).faults)
                 except FaultError as error:
                     raise errors.InvalidParameter(str(error)) from error
                 return {"on": self._faults.on(), "known": FAULTS}
@@ -226,50 +214,6 @@ def instant_of_request(scope: Scope, clock: SandboxClock) -> datetime:
 
 def _instant(text: str, name: str) -> datetime:
     try:
-        read = datetime.fromisoformat(text.strip())
-        dated = read.replace(tzinfo=UTC) if len(text.strip()) == len("2026-01-01") else read
-        return checked(dated)
+        return checked(read_instant(text))
     except ValueError as error:
         raise errors.InvalidParameter(f"{name}: {error}") from error
-
-
-def _refuse_others(scope: Scope) -> None:
-    client = scope.get("client")
-    refusal = _RULES.refusal(scope)
-    if client is None or not _loopback(client[0]) or refusal is not None:
-        why = "" if refusal is None else f": {refusal.message}"
-        raise errors.Forbidden(f"The control path accepts requests from this machine only{why}")
-
-
-def _loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
-async def _body(receive: Receive) -> bytes:
-    """Read the whole body; a body that is late must not hold its connection."""
-    body = b""
-    try:
-        async with asyncio.timeout(_BODY_WITHIN_S):
-            while True:
-                message = await receive()
-                body += bytes(message.get("body", b""))
-                if len(body) > _BODY_BYTES_MAX:
-                    raise errors.InvalidParameter(
-                        f"the body is larger than {_BODY_BYTES_MAX} bytes"
-                    )
-                if not message.get("more_body"):
-                    return body
-    except TimeoutError as error:
-        raise errors.InvalidParameter(
-            f"the body was not complete within {_BODY_WITHIN_S:g} s"
-        ) from error
-
-
-def _decoded(body: bytes, kind: type[Any]) -> Any:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
-        raise errors.InvalidParameter(f"the body is not valid: {error}") from error

@@ -2,16 +2,21 @@
 
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from almanac.command_line import stop_by_signals, wait_until
 from almanac.console import EXIT_INTERRUPTED, fail, people
 from almanac.errors import WarehouseError
+from pipeline.cli.options import instant_option
 from pipeline.console import print_json
 from pipeline.home_location import locate_existing_home
 from pipeline.settings import read_settings
+
+if TYPE_CHECKING:
+    from pipeline.mirror.mirror import HistoryServer
+    from pipeline.mirror.replay_server import ReplayState
 
 DEFAULT_PORT = 8651
 
@@ -27,6 +32,23 @@ def serve(
     plan: Annotated[
         str, typer.Option(help="The plan of requests without a key, on loopback.")
     ] = "enterprise",
+    replay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FROM", help="Replay history from this time (UTC), on a virtual clock."
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TO", help="The end of the replay; by default the last pull."),
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(help="Seconds of the replay in a second; by default 1, real time."),
+    ] = None,
+    paused: Annotated[
+        bool, typer.Option("--paused", help="Start the replay with a clock that stands.")
+    ] = False,
     folder: Annotated[
         Path | None,
         typer.Option("--dir", help="The mirror's folder; by default under ALMANAC_HOME."),
@@ -35,38 +57,86 @@ def serve(
         bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
     ] = False,
 ) -> None:
-    """Serve the service's interface over the warehouse, without a quota, now or as of a time."""
+    """Serve the service's interface over the warehouse: now, as of a time, or in a replay."""
     # Imported here, so that the help and wrong options need no server.
     from catalog.contract.plans import PLANS
     from catalog.server.accounts import JsonFileError
     from catalog.server.hosting import HostingError
     from catalog.server.state_dir import ServiceDirError
     from pipeline.mirror.mirror import Mirror
+    from pipeline.mirror.replay_clock import SPEED_MAX
+    from pipeline.mirror.replay_server import ReplayServer
+    from pipeline.mirror.replay_store import ReplayRangeError
 
     if plan not in PLANS:
         fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}", code=2)
+    if replay is None and (until is not None or speed is not None or paused):
+        fail("--until, --speed and --paused are for --replay FROM, which is missing", code=2)
+    if speed is not None and not 0 < speed <= SPEED_MAX:
+        fail(f"--speed {speed:g}: expected a number above 0, such as 3600", code=2)
+    start = None if replay is None else instant_option("--replay", replay)
+    end = None if until is None else instant_option("--until", until)
     home = locate_existing_home()
-    mirror = Mirror(
-        home.warehouse,
-        state_dir=folder or read_settings().mirror_dir,
-        host=host,
-        port=port,
-        plan=PLANS[plan],
-    )
+    state_dir = folder or read_settings().mirror_dir
+    server: HistoryServer
+    if start is None:
+        server = Mirror(home.warehouse, state_dir=state_dir, host=host, port=port, plan=PLANS[plan])
+    else:
+        server = ReplayServer(
+            home.warehouse,
+            start,
+            end,
+            speed=speed or 1.0,
+            paused=paused,
+            state_dir=state_dir,
+            host=host,
+            port=port,
+            plan=PLANS[plan],
+            on_end=lambda state: _report_end(state, as_json=as_json),
+        )
     stop = threading.Event()
     stop_by_signals(stop.set)
     try:
-        mirror.start()
+        server.start()
     except (WarehouseError, HostingError, ServiceDirError, JsonFileError) as error:
         fail(str(error))
+    except ReplayRangeError as error:
+        fail(f"{error}. Nothing was started.")
     try:
         if as_json:
-            print_json({"base_url": mirror.base_url})
+            print_json({"base_url": server.base_url})
         else:
-            people.print(f"Mirror of {home.warehouse} on {mirror.base_url}", soft_wrap=True)
-            people.print(f"Try: curl '{mirror.base_url}/v2/events?limit=2'", soft_wrap=True)
-            people.print("Press Ctrl-C to stop.")
+            _announce(server, home.warehouse)
         wait_until(stop)
     finally:
-        mirror.stop()
+        server.stop()
     raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _announce(server: "HistoryServer", warehouse: Path) -> None:
+    from pipeline.mirror.replay_server import CONTROL_PATH, ReplayServer
+
+    if isinstance(server, ReplayServer):
+        clock = server.clock
+        what = f"Replay of {warehouse} from {clock.start:%FT%TZ} to {clock.until:%FT%TZ}"
+        people.print(f"{what} on {server.base_url}", soft_wrap=True)
+        people.print(f"The clock: curl {server.base_url}{CONTROL_PATH}", soft_wrap=True)
+    else:
+        people.print(f"Mirror of {warehouse} on {server.base_url}", soft_wrap=True)
+    people.print(f"Try: curl '{server.base_url}/v2/events?limit=2'", soft_wrap=True)
+    people.print("Press Ctrl-C to stop.")
+
+
+def _report_end(state: "ReplayState", *, as_json: bool) -> None:
+    """Print the end of a replay; called on a thread of the server."""
+    import msgspec
+
+    if as_json:
+        print_json(msgspec.to_builtins(state))
+        return
+    known = state.changes.known
+    people.print(
+        f"The replay ended at {state.until:%FT%TZ}: {known:,} change{'' if known == 1 else 's'}, "
+        f"SHA-256 {state.changes.sha256}",
+        soft_wrap=True,
+    )

@@ -5,30 +5,33 @@ with Mirror(Path("data/warehouse.duckdb"), state_dir=Path("data/mirror")) as mir
 """
 
 import asyncio
-import ipaddress
 import os
 import secrets
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, Self
 
 import msgspec
 from starlette.types import ASGIApp
 
 from catalog.contract.plans import ENTERPRISE, Plan
 from catalog.server.accounts import Grant, KeyRing, UsageBook
-from catalog.server.app import ServerOptions, ServerParts, build_app
+from catalog.server.app import Background, ServerOptions, ServerParts, build_app
+from catalog.server.control_path import is_loopback
 from catalog.server.exchange import Handler
 from catalog.server.hosting import HostedApp, HostingError, free_port
 from catalog.server.request_guard import RequestGuard, RequestRules
 from catalog.server.routes import CursorSigner
 from catalog.server.state_dir import ServiceDir
+from catalog.server.store import CatalogStore
 from pipeline.mirror import version_feed
 from pipeline.mirror.as_of import as_of_answers
-from pipeline.mirror.knowledge_routes import KnowledgeRoutes
+from pipeline.mirror.knowledge_routes import KnowledgeRoutes, KnowledgeStore
 from pipeline.mirror.mirror_store import EVENTS_IN_MEMORY, MirrorStore, ServedClock
+from pipeline.mirror.published_catalog import KnownSpan
 from pipeline.mirror.version_feed import VersionFeed
 
 _FOLLOWED_EVERY_S: Final = 0.5
@@ -39,8 +42,15 @@ def wall_now() -> datetime:
     return datetime.now(UTC)
 
 
-class Mirror:
-    """A running mirror of one published file.
+class HistoryStore(CatalogStore, KnowledgeStore, Protocol):
+    """A catalog through time, with its versions."""
+
+    @property
+    def bounds(self) -> KnownSpan: ...
+
+
+class HistoryServer(ABC):
+    """A server of the interface over the history of a warehouse, without limits.
 
     On loopback a request needs no key: it has the rights of `plan`. On another address it needs a
     key of the key file. No request is limited.
@@ -60,8 +70,6 @@ class Mirror:
         port: int = 0,
         plan: Plan = ENTERPRISE,
         options: ServerOptions | None = None,
-        events_in_memory: int = EVENTS_IN_MEMORY,
-        wall: Callable[[], datetime] = wall_now,
     ) -> None:
         self._warehouse = warehouse
         self._state_dir = state_dir
@@ -69,29 +77,20 @@ class Mirror:
         self._port = port
         self._plan = plan
         self._options = options or ServerOptions()
-        self._events_in_memory = events_in_memory
-        self._wall = wall
         self._undo = ExitStack()
         self._hosted: HostedApp | None = None
 
     @property
     def base_url(self) -> str:
         if self._hosted is None:
-            raise RuntimeError("the mirror is not started; use it as a context manager")
+            raise RuntimeError("the server is not started; use it as a context manager")
         return self._hosted.base_url
 
-    def start(self) -> "Mirror":
+    def start(self) -> Self:
         if self._port:
             free_port(self._host, self._port)
         with ExitStack() as undo:
-            folder = ServiceDir(self._state_dir)
-            undo.enter_context(folder.serving())
-            feed = VersionFeed(folder.path / version_feed.FILE_NAME)
-            undo.callback(feed.close)
-            self.store = MirrorStore(
-                self._warehouse, feed, self._wall, events_in_memory=self._events_in_memory
-            )
-            app = self._app(folder)
+            app = self._app(ServiceDir(self._state_dir), undo)
             self._hosted = HostedApp(app, host=self._host, port=self._port).start()
             undo.callback(self._hosted.stop)
             self._undo = undo.pop_all()
@@ -100,38 +99,50 @@ class Mirror:
     def stop(self) -> None:
         self._undo.close()
 
-    def __enter__(self) -> "Mirror":
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *raised: object) -> None:
         self.stop()
 
-    def _app(self, folder: ServiceDir) -> ASGIApp:
-        clock = ServedClock(self.store, self._wall)
+    @abstractmethod
+    def _app(self, folder: ServiceDir, undo: ExitStack) -> ASGIApp:
+        """Return the application; `undo` gets what ends with the server."""
+
+    def _serve(
+        self,
+        store: HistoryStore,
+        folder: ServiceDir,
+        *,
+        now: Callable[[], datetime],
+        changes_until: Callable[[], datetime | None],
+        cursors: CursorSigner,
+        usage: UsageBook,
+        background: Sequence[Background],
+    ) -> ASGIApp:
+        """Return the application over a store: the interface, and the mirror's own routes."""
 
         def inside(handler: Handler) -> Handler:
-            return as_of_answers(handler, lambda: self.store.bounds, clock.now)
+            return as_of_answers(handler, lambda: store.bounds, now)
 
-        cursors = CursorSigner(_cursor_secret(folder.path))
-        knowledge = KnowledgeRoutes(self.store, cursors=cursors, until=lambda: None)
+        knowledge = KnowledgeRoutes(store, cursors=cursors, until=changes_until)
         parts = ServerParts(
-            store=self.store,
+            store=store,
             keys=self._keys(folder),
-            usage=UsageBook(folder.usage_file()),
+            usage=usage,
             cursors=cursors,
-            instant_of=lambda _: clock.now(),
+            instant_of=lambda _: now(),
             options=self._options,
-            background=(self._follow,),
+            background=background,
             inside=inside,
             lags=False,
             extensions=knowledge.handlers(),
         )
-        app = build_app(parts)
-        return RequestGuard(app, RequestRules()) if _is_loopback(self._host) else app
+        return build_app(parts)
 
     def _keys(self, folder: ServiceDir) -> KeyRing:
         book, others = folder.key_book(), None
-        if _is_loopback(self._host):
+        if is_loopback(self._host):
             others = _unlimited(
                 Grant(
                     meter_id="anyone",
@@ -152,6 +163,49 @@ class Mirror:
             )
         return KeyRing(book=book, others=others, adjusted=_unlimited)
 
+
+class Mirror(HistoryServer):
+    """A running mirror of a published file: each new publication is followed.
+
+    Raises (start): as HistoryServer.
+    """
+
+    def __init__(
+        self,
+        warehouse: Path,
+        *,
+        state_dir: Path,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        plan: Plan = ENTERPRISE,
+        options: ServerOptions | None = None,
+        events_in_memory: int = EVENTS_IN_MEMORY,
+        wall: Callable[[], datetime] = wall_now,
+    ) -> None:
+        super().__init__(
+            warehouse, state_dir=state_dir, host=host, port=port, plan=plan, options=options
+        )
+        self._events_in_memory = events_in_memory
+        self._wall = wall
+
+    def _app(self, folder: ServiceDir, undo: ExitStack) -> ASGIApp:
+        undo.enter_context(folder.serving())
+        feed = VersionFeed(folder.path / version_feed.FILE_NAME)
+        undo.callback(feed.close)
+        store = self.store = MirrorStore(
+            self._warehouse, feed, self._wall, events_in_memory=self._events_in_memory
+        )
+        app = self._serve(
+            store,
+            folder,
+            now=ServedClock(store, self._wall).now,
+            changes_until=lambda: None,
+            cursors=CursorSigner(cursor_secret(folder.path)),
+            usage=UsageBook(folder.usage_file()),
+            background=(self._follow,),
+        )
+        return RequestGuard(app, RequestRules()) if is_loopback(self._host) else app
+
     async def _follow(self) -> None:
         """Serve each new publication: its view is made on a thread, and then replaces the old."""
         while True:
@@ -171,14 +225,7 @@ def _unlimited(grant: Grant) -> Grant:
     )
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _cursor_secret(folder: Path) -> bytes:
+def cursor_secret(folder: Path) -> bytes:
     """Return the secret of the cursors; made once, so that a cursor outlives a restart."""
     file = folder / "cursor.key"
     try:

@@ -4,6 +4,9 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from threading import Lock
+from typing import Final
+
+SPEED_MAX: Final = 1e9
 
 
 class ReplayClock:
@@ -61,7 +64,7 @@ class ReplayClock:
 
     def set_speed(self, speed: float) -> None:
         """Run this many times as fast as real time from now on."""
-        if not 0 < speed <= 1e9:
+        if not 0 < speed <= SPEED_MAX:
             raise ValueError(f"the speed is {speed:g}; expected a number above 0, such as 3600")
         with self._lock:
             self._rebase()

@@ -5,13 +5,14 @@ the order of knowledge: `known_from`, event, version. The place of a change is i
 order since the start.
 """
 
-import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
+from almanac.change_digest import ChangeDigest
 from catalog.server.store import CatalogChange, CatalogView, ChangeKind
 from pipeline.mirror.past_view import PastView
 from pipeline.mirror.published_catalog import CatalogVersion, KnownSpan, PublishedCatalog
@@ -25,18 +26,42 @@ _MATERIAL: Final = frozenset(
 )
 
 
-class ReplayStore:
-    """`CatalogStore` and `KnowledgeStore` over a file, from a start to an end."""
+class ReplayRangeError(Exception):
+    """The warehouse does not know the range of a replay; nothing was started."""
 
-    def __init__(self, path: Path, start: datetime, until: datetime) -> None:
+
+class ReplayStore:
+    """`CatalogStore` and `KnowledgeStore` over a file, from a start to an end.
+
+    Without `until`, the replay ends at the last pull.
+
+    Raises:
+        WarehouseError: there is no file, or it can't be served.
+        ReplayRangeError: the warehouse does not know the whole range.
+    """
+
+    def __init__(self, path: Path, start: datetime, until: datetime | None = None) -> None:
         self.catalog = PublishedCatalog(path)
         self.bounds: KnownSpan = self.catalog.bounds
-        self._start = start
-        self._until = until
+        try:
+            self.start, self.until = _check_range(self.bounds, start, until)
+        except ReplayRangeError:
+            self.close()
+            raise
         self._times = self.catalog.times()
-        self._order = self.catalog.order_of_knowledge(start, until)
+        self._order = self.catalog.order_of_knowledge(self.start, self.until)
         self._known_at = [known_from for known_from, _, _ in self._order]
         self._views: dict[datetime, CatalogView] = {}
+        self._digest = ChangeDigest()
+        self._digesting = Lock()
+
+    def close(self) -> None:
+        self.catalog.close()
+
+    @property
+    def total(self) -> int:
+        """The number of changes from the start to the end."""
+        return len(self._order)
 
     @property
     def identity(self) -> str:
@@ -76,24 +101,48 @@ class ReplayStore:
         """Return the number of changes that became known from the start to a time."""
         return bisect_right(self._known_at, instant)
 
-    def time_of(self, place: int) -> datetime | None:
-        """Return when the change at a place became known; None after the last."""
-        return self._known_at[place - 1] if 0 < place <= len(self._known_at) else None
+    def time_of_step(self, instant: datetime, step: int) -> datetime:
+        """Return when the `step`-th next change after a time became known; the end, after all."""
+        place = self.count_until(instant) + step
+        return self._known_at[place - 1] if place <= len(self._known_at) else self.until
 
-    def digest(self) -> str:
-        """Return the SHA-256 of all changes: a line `event version known_from` for each."""
-        lines = (
-            f"{event_id} {version} {known_from:%Y-%m-%dT%H:%M:%S.%fZ}\n"
-            for known_from, event_id, version in self._order
-        )
-        found = hashlib.sha256()
-        for line in lines:
-            found.update(line.encode())
-        return found.hexdigest()
+    def digest(self, count: int) -> str:
+        """Return the hash of the first `count` changes, as `ChangeDigest` makes it."""
+        with self._digesting:
+            if self._digest.count > count:
+                self._digest = ChangeDigest()
+            for known_from, event_id, version in self._order[self._digest.count : count]:
+                self._digest.add(event_id, version, known_from)
+            return self._digest.hexdigest()
 
     def _reported(self, after: datetime, until: datetime) -> Iterator[CatalogChange]:
         for version in self.catalog.versions_between(after, until):
             yield from catalog_changes(version, self.catalog)
+
+
+def _check_range(
+    bounds: KnownSpan, start: datetime, until: datetime | None
+) -> tuple[datetime, datetime]:
+    first, last = bounds.first, bounds.last
+    if first is None or last is None:
+        raise ReplayRangeError("nothing was pulled yet: this warehouse has no history to replay")
+    end = last if until is None else until.astimezone(UTC)
+    start = start.astimezone(UTC)
+    span = f"history is from {_text(first)} to {_text(last)}"
+    if start < first:
+        raise ReplayRangeError(f"{_text(start)} is before the first pull: {span}")
+    if end > last:
+        raise ReplayRangeError(f"{_text(end)} is after the last pull: {span}")
+    if start >= end:
+        raise ReplayRangeError(
+            f"the replay would end at {_text(end)}, and not after its start at {_text(start)}: "
+            f"{span}"
+        )
+    return start, end
+
+
+def _text(instant: datetime) -> str:
+    return instant.isoformat().replace("+00:00", "Z")
 
 
 def catalog_changes(version: CatalogVersion, catalog: PublishedCatalog) -> Iterator[CatalogChange]:

@@ -1,0 +1,220 @@
+"""The replay server: the interface over recorded history, whose time is a virtual clock.
+
+with ReplayServer(Path("data/warehouse.duckdb"), start, state_dir=Path("data/mirror")) as replay:
+    httpx.get(replay.base_url + "/v2/events")
+
+`/replay/clock` shows, sets, steps and pauses the clock, for programs on this machine. The keys and
+endpoints are those of the mirror's folder, which a mirror may use at the same time.
+"""
+
+import asyncio
+import hmac
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import msgspec
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from catalog.contract import errors
+from catalog.contract.plans import ENTERPRISE, Plan
+from catalog.server.accounts import UsageBook
+from catalog.server.app import ServerOptions
+from catalog.server.control_path import answer_order, decode_order, is_loopback, read_instant
+from catalog.server.exchange import Exchange, attach, dated
+from catalog.server.request_guard import RequestGuard, RequestRules
+from catalog.server.routes import CursorSigner
+from catalog.server.state_dir import ServiceDir
+from pipeline.mirror.mirror import HistoryServer, cursor_secret
+from pipeline.mirror.replay_clock import ReplayClock
+from pipeline.mirror.replay_store import ReplayStore
+
+CONTROL_PATH: Final = "/replay/clock"
+_END_NOTICED_S: Final = 0.1
+
+
+class ChangesKnown(msgspec.Struct, frozen=True, kw_only=True):
+    """The changes that are known at the clock's time, with their hash (`ChangeDigest`)."""
+
+    known: int
+    total: int
+    sha256: str
+
+
+class ReplayState(msgspec.Struct, frozen=True, kw_only=True):
+    """The clock and the changes that are known at its time."""
+
+    now: datetime
+    start: datetime = msgspec.field(name="from")
+    until: datetime
+    speed: float
+    running: bool
+    ended: bool
+    changes: ChangesKnown
+
+
+class ReplayOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Sets, advances or steps the clock, sets its speed, starts or pauses it; in that order."""
+
+    now: str | None = None
+    advance_s: float | None = None
+    step: int | None = None
+    """To the time at which that many more changes are known."""
+    speed: float | None = None
+    running: bool | None = None
+
+
+class ReplayServer(HistoryServer):
+    """A running replay of a published file, from `start` to `until`, by default the last pull.
+
+    `on_end` is called on another thread, each time the clock comes to its end.
+
+    Raises (start): as HistoryServer, and
+        ReplayRangeError: the warehouse does not know the whole range.
+        ValueError: the speed is not above 0.
+    """
+
+    def __init__(
+        self,
+        warehouse: Path,
+        start: datetime,
+        until: datetime | None = None,
+        *,
+        speed: float = 1.0,
+        paused: bool = False,
+        state_dir: Path,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        plan: Plan = ENTERPRISE,
+        options: ServerOptions | None = None,
+        on_end: Callable[[ReplayState], None] = lambda _: None,
+    ) -> None:
+        super().__init__(
+            warehouse, state_dir=state_dir, host=host, port=port, plan=plan, options=options
+        )
+        self._start_at = start
+        self._end_at = until
+        self._speed = speed
+        self._paused = paused
+        self._on_end = on_end
+
+    def state(self) -> ReplayState:
+        """Return the clock's state and the changes that are known now."""
+        store, clock = self.store, self.clock
+        now, running = clock.now(), clock.running
+        known = store.count_until(now)
+        return ReplayState(
+            now=now,
+            start=clock.start,
+            until=clock.until,
+            speed=clock.speed,
+            running=running and now < clock.until,
+            ended=now >= clock.until,
+            changes=ChangesKnown(known=known, total=store.total, sha256=store.digest(known)),
+        )
+
+    def move(self, order: ReplayOrder) -> None:
+        """Obey an order.
+
+        Raises:
+            InvalidParameter: the order can't be obeyed; the clock is as before.
+        """
+        try:
+            moved = self._moved(order)
+            if order.speed is not None:
+                self.clock.set_speed(order.speed)
+        except (ValueError, OverflowError) as error:
+            raise errors.InvalidParameter(f"the clock was not changed: {error}") from error
+        if moved is not None:
+            self.clock.set(moved)
+        if order.running is not None:
+            (self.clock.run if order.running else self.clock.pause)()
+
+    def _moved(self, order: ReplayOrder) -> datetime | None:
+        if (order.now, order.advance_s, order.step) == (None, None, None):
+            return None
+        moved = self.clock.now()
+        if order.now is not None:
+            moved = read_instant(order.now)
+            if moved.tzinfo is None:
+                raise ValueError(f"now: {order.now} has no time zone; end it with Z")
+            if not self.clock.start <= moved <= self.clock.until:
+                raise ValueError(
+                    f"now: {order.now} is outside the replay, which is from "
+                    f"{self.clock.start.isoformat()} to {self.clock.until.isoformat()}"
+                )
+        if order.advance_s is not None:
+            moved += timedelta(seconds=order.advance_s)
+        if order.step is not None:
+            if order.step < 1:
+                raise ValueError(f"step: expected a number of changes above 0, got {order.step}")
+            moved = self.store.time_of_step(moved, order.step)
+        return moved
+
+    def _app(self, folder: ServiceDir, undo: ExitStack) -> ASGIApp:
+        store = self.store = ReplayStore(self._warehouse, self._start_at, self._end_at)
+        undo.callback(store.close)
+        own = ServiceDir(Path(undo.enter_context(TemporaryDirectory(prefix="almanac-replay-"))))
+        cursors = CursorSigner(_replay_secret(cursor_secret(folder.path), store))
+        clock = self.clock = ReplayClock(store.start, store.until, speed=self._speed, paused=True)
+        app = self._serve(
+            store,
+            folder,
+            now=clock.now,
+            changes_until=clock.now,
+            cursors=cursors,
+            usage=UsageBook(own.usage_file()),
+            background=(self._watch_end,),
+        )
+        if is_loopback(self._host):
+            app = RequestGuard(app, RequestRules())
+        return _ControlLayer(app, self)
+
+    def start(self) -> "ReplayServer":
+        """Listen; the clock starts when requests are answered."""
+        super().start()
+        if not self._paused:
+            self.clock.run()
+        return self
+
+    async def _watch_end(self) -> None:
+        reported = False
+        while True:
+            await asyncio.sleep(_END_NOTICED_S)
+            if not self.clock.ended:
+                reported = False
+            elif not reported:
+                reported = True
+                state = await asyncio.to_thread(self.state)
+                await asyncio.to_thread(self._on_end, state)
+
+
+class _ControlLayer:
+    """ASGI layer that answers the control path."""
+
+    def __init__(self, app: ASGIApp, replay: ReplayServer) -> None:
+        self._app = app
+        self._replay = replay
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != CONTROL_PATH:
+            await self._app(scope, receive, send)
+            return
+
+        async def run(body: bytes) -> Any:
+            if scope["method"] == "PUT":
+                self._replay.move(decode_order(body, ReplayOrder))
+            elif scope["method"] != "GET":
+                raise errors.MethodNotAllowed(headers={"Allow": "GET, PUT"})
+            return await asyncio.to_thread(self._replay.state)
+
+        attach(scope, Exchange(now=self._replay.clock.now()))
+        await answer_order(scope, receive, dated(scope, send), run)
+
+
+def _replay_secret(secret: bytes, store: ReplayStore) -> bytes:
+    """Return the secret of the cursors: another replay, and the mirror, refuse them."""
+    return hmac.digest(secret, f"{store.identity} {store.start.isoformat()}".encode(), "sha256")
