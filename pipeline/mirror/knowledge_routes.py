@@ -1,13 +1,17 @@
 """The mirror's own routes: the history of an event, and the changes in the order of knowledge.
 
-A cursor of the changes is never null: at the end, the same request later returns what became known
-since. It contains `since`, so it is given alone.
+A cursor of the changes is never null: at the end, the same request later returns what was published
+since. It contains `since`, so it is given alone. Each change has a cursor, too, from which a client
+continues after it.
 """
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from datetime import datetime
+from typing import Final, NamedTuple, Protocol
 
+from msgspec import structs
 from starlette.types import Scope
 
 from catalog.contract import constants, errors
@@ -19,12 +23,12 @@ from catalog.server.gating import ViewNames, event_visible, shown_event
 from catalog.server.routes import CursorSigner
 from catalog.server.store import CatalogView
 from pipeline.mirror.published_catalog import CatalogVersion
+from pipeline.mirror.version_feed import FeedPlace, FeedUnusable, ForeignPlace, start_place
 
+log = logging.getLogger(__name__)
 HISTORY_PATH: Final = constants.EVENTS_PATH + "/{id}/history"
 CHANGES_PATH: Final = constants.EVENTS_PATH + "/changes"
 _CHANGES_PARAMETERS: Final = frozenset({"since", "cursor", "limit"})
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class KnownVersion(Record, frozen=True, kw_only=True):
@@ -41,6 +45,27 @@ class KnownVersion(Record, frozen=True, kw_only=True):
     event: Event | None
 
 
+class ChangeRecord(KnownVersion, frozen=True, kw_only=True):
+    """One version in the order of the changes; `cursor` continues after it."""
+
+    cursor: str
+
+
+class KnownChange(NamedTuple):
+    """A version, and the place from which a client that has read it continues."""
+
+    version: CatalogVersion
+    place: FeedPlace
+
+
+class ChangePage(NamedTuple):
+    """Changes after a place, the number of all that follow, and the place after the page."""
+
+    changes: list[KnownChange]
+    total: int
+    place: FeedPlace
+
+
 class KnowledgeStore(Protocol):
     """Versions in the order in which they became known."""
 
@@ -50,14 +75,72 @@ class KnowledgeStore(Protocol):
         """Return the versions of an event that were known then, oldest first."""
         ...
 
-    def changes_after(
-        self, place: int, *, since: datetime | None, until: datetime | None, limit: int
-    ) -> tuple[list[tuple[int, CatalogVersion]], int]:
-        """Return at most `limit` versions after a place, each with its place, and how many follow.
+    def changes_after(self, place: FeedPlace, *, until: datetime | None, limit: int) -> ChangePage:
+        """Return at most `limit` changes after a place; `until` leaves out what is known later.
 
-        `since` and `until` bound when they became known: after the first, up to the second.
+        Raises:
+            ForeignPlace: the place is not one of this store.
+            FeedUnusable: the order of the changes can't be read.
         """
         ...
+
+
+class ChangeReader:
+    """Reads pages of changes with sealed cursors. `limit` is the number of changes of a page."""
+
+    def __init__(self, store: KnowledgeStore, cursors: CursorSigner) -> None:
+        self._store = store
+        self._cursors = cursors
+
+    def read(
+        self,
+        plan: Plan,
+        moment: datetime,
+        *,
+        since: datetime | None = None,
+        cursor: str | None = None,
+        as_of: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = constants.EVENTS_LIMIT_MAX,
+    ) -> Page[ChangeRecord]:
+        """Return the changes after a cursor, or those that became known after `since`.
+
+        A cursor belongs to its `as_of`. `until` leaves out what became known later.
+
+        Raises:
+            InvalidCursor: the cursor is not one of this feed, or belongs to another `as_of`.
+            ServiceUnavailable: the feed can't be read.
+        """
+        place = start_place(since)
+        if cursor is not None:
+            place = self._cursors.open(cursor, "changes", as_of, FeedPlace)
+        try:
+            page = self._store.changes_after(place, until=as_of or until, limit=limit)
+        except ForeignPlace as error:
+            raise errors.InvalidCursor(
+                "The cursor belongs to another change feed: the file of the feed was deleted or "
+                "restored since. Begin again with since="
+            ) from error
+        except FeedUnusable as error:
+            log.error("%s", error)
+            raise errors.ServiceUnavailable(
+                "The change feed can't be read; the log of the mirror says why"
+            ) from error
+        view = self._store.at(moment)
+        names = ViewNames(view, view.categories())
+        shown = tuple(
+            ChangeRecord(
+                **structs.asdict(show_version(change.version, plan, moment, names)),
+                cursor=self._seal(change.place, as_of),
+            )
+            for change in page.changes
+            if is_shown(change.version, plan, moment, view)
+        )
+        meta = PaginationMeta(total=page.total, limit=limit, cursor=self._seal(page.place, as_of))
+        return Page(data=shown, meta=meta)
+
+    def _seal(self, place: FeedPlace, as_of: datetime | None) -> str:
+        return self._cursors.seal("changes", as_of, place)
 
 
 class KnowledgeRoutes:
@@ -67,7 +150,7 @@ class KnowledgeRoutes:
         self, store: KnowledgeStore, *, cursors: CursorSigner, until: Callable[[], datetime | None]
     ) -> None:
         self._store = store
-        self._cursors = cursors
+        self._changes = ChangeReader(store, cursors)
         self._until = until
         """The time until which changes are shown; None shows all."""
 
@@ -78,7 +161,12 @@ class KnowledgeRoutes:
         exchange.route = "history"
         view = self._store.at(exchange.moment)
         versions = self._store.history(exchange.name, exchange.moment)
-        shown = self._shown(versions, view, exchange)
+        names = ViewNames(view, view.categories())
+        shown = [
+            show_version(version, exchange.plan, exchange.moment, names)
+            for version in versions
+            if is_shown(version, exchange.plan, exchange.moment, view)
+        ]
         if not shown or shown[-1].version != versions[-1].version:
             raise errors.NotFound("No event has this id")
         meta = PaginationMeta(total=len(shown), limit=max(1, len(shown)), cursor=None)
@@ -90,42 +178,37 @@ class KnowledgeRoutes:
         query: bytes = scope["query_string"]
         reader = QueryReader(query.decode("utf-8", "replace"), _CHANGES_PARAMETERS)
         limit = reader.limit(maximum=constants.EVENTS_LIMIT_MAX)
-        since, place = reader.instant("since"), 0
+        since = reader.instant("since")
         cursor = reader.text("cursor", length_max=constants.CURSOR_LENGTH_MAX)
-        if cursor is not None:
-            place, micros = self._cursors.open(cursor, "changes", None, tuple[int, int])
-            since = None if micros < 0 else _EPOCH + micros * _MICROSECOND
-        found, total = self._store.changes_after(
-            place, since=since, until=exchange.as_of or self._until(), limit=limit
+        page = await asyncio.to_thread(
+            self._changes.read,
+            exchange.plan,
+            exchange.moment,
+            since=since,
+            cursor=cursor,
+            as_of=exchange.as_of,
+            until=self._until(),
+            limit=limit,
         )
-        shown = self._shown([v for _, v in found], self._store.at(exchange.moment), exchange)
-        last = found[-1][0] if found else place
-        micros = -1 if since is None else (since - _EPOCH) // _MICROSECOND
-        sealed = self._cursors.seal("changes", None, (last, micros))
-        meta = PaginationMeta(total=total, limit=limit, cursor=sealed)
-        return json_answer(scope, Page(data=tuple(shown), meta=meta), max_age_s=None)
-
-    def _shown(
-        self, versions: Iterable[CatalogVersion], view: CatalogView, exchange: Exchange
-    ) -> list[KnownVersion]:
-        """Return the versions that the plan shows; what became known later is left out."""
-        names = ViewNames(view, view.categories())
-        return [
-            _shown_version(version, exchange, names)
-            for version in versions
-            if version.event is None
-            or event_visible(version.event, exchange.plan, view, exchange.moment)
-        ]
+        return json_answer(scope, page, max_age_s=None)
 
 
-def _shown_version(version: CatalogVersion, exchange: Exchange, names: ViewNames) -> KnownVersion:
-    plan, known_to = exchange.plan, version.known_to
+def is_shown(version: CatalogVersion, plan: Plan, moment: datetime, view: CatalogView) -> bool:
+    """Whether a plan shows a version at a time."""
+    return version.event is None or event_visible(version.event, plan, view, moment)
+
+
+def show_version(
+    version: CatalogVersion, plan: Plan, moment: datetime, names: ViewNames
+) -> KnownVersion:
+    """Return a version as a plan shows it, and as it was known at a time."""
+    known_to = version.known_to
     event = None if version.event is None else shown_event(version.event, plan, names)
     return KnownVersion(
         id=version.event_id,
         version=version.version,
         known_from=version.known_from,
-        known_to=None if known_to is None or known_to > exchange.moment else known_to,
+        known_to=None if known_to is None or known_to > moment else known_to,
         status=version.status,
         cancelled_at=version.cancelled_at,
         kinds=tuple(kind for kind in version.kinds if _shows_kind(kind, plan)),

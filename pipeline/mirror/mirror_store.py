@@ -15,6 +15,7 @@ from typing import Final
 from almanac.errors import WarehouseError
 from catalog.server.memory_view import EventIndex, MemoryView
 from catalog.server.store import CatalogChange, CatalogView
+from pipeline.mirror.knowledge_routes import ChangePage, KnownChange
 from pipeline.mirror.past_view import PastView
 from pipeline.mirror.published_catalog import (
     CatalogVersion,
@@ -22,7 +23,7 @@ from pipeline.mirror.published_catalog import (
     PublishedCatalog,
     file_signature,
 )
-from pipeline.mirror.version_feed import VersionFeed
+from pipeline.mirror.version_feed import FeedPlace, VersionFeed
 
 log = logging.getLogger(__name__)
 EVENTS_IN_MEMORY: Final = 250_000
@@ -106,21 +107,20 @@ class MirrorStore:
     def history(self, event_id: str, instant: datetime) -> list[CatalogVersion]:
         return self._served.catalog.history(event_id, instant)
 
-    def changes_after(
-        self, place: int, *, since: datetime | None, until: datetime | None, limit: int
-    ) -> tuple[list[tuple[int, CatalogVersion]], int]:
-        served = self._served
-        places, total = self._feed.page(place, since=since, until=until, limit=limit)
-        wanted = [(each.event_id, each.version) for each in places]
-        versions = served.catalog.versions(wanted)
-        found: list[tuple[int, CatalogVersion]] = []
-        for each in places:
-            version = versions.get((each.event_id, each.version))
-            if version is None:
-                # Another process recorded a publication that is not served here yet.
-                break
-            found.append((each.seq, version))
-        return found, total
+    def changes_after(self, place: FeedPlace, *, until: datetime | None, limit: int) -> ChangePage:
+        """Return the changes after a place; none while another publication is about to be served.
+
+        Raises:
+            ForeignPlace: the place is not one of this feed.
+            FeedUnusable: the feed can't be read.
+        """
+        catalog = self._served.catalog
+        page = self._feed.page(place, until=until, limit=limit, published_at=catalog.published_at)
+        versions = catalog.versions([(each.event_id, each.version) for each in page.entries])
+        changes = [
+            KnownChange(versions[each.event_id, each.version], each.place) for each in page.entries
+        ]
+        return ChangePage(changes, page.total, page.place)
 
     def newer(self) -> PublishedViews | None:
         """Return the views of the file if it was published again; for a thread, since it reads.
@@ -144,7 +144,7 @@ class MirrorStore:
 
     def _open(self) -> PublishedViews:
         views = PublishedViews(self._path, events_in_memory=self._events_in_memory)
-        self._feed.follow(views.catalog, self._wall())
+        self._feed.follow(views.catalog, self._wall)
         return views
 
 

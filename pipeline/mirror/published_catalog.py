@@ -65,7 +65,7 @@ class PublishedVersion(NamedTuple):
     known_from: int
     event_id: str
     version: int
-    content: str
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,14 +202,10 @@ class PublishedCatalog:
         """Return the days of the change log, with the hash of each day's file."""
         return dict(self._all("list_published_days"))
 
-    def versions_of(self, days: Sequence[date]) -> list[PublishedVersion]:
-        """Return the versions that became known on some days."""
-        return [
-            PublishedVersion(known_from, event_id, version, content)
-            for event_id, version, known_from, content in self._all(
-                "list_versions_of", {"days": list(days)}
-            )
-        ]
+    def versions_of(self, days: Sequence[date]) -> Iterator[PublishedVersion]:
+        """Yield the versions that became known on some days, in order of knowledge."""
+        rows = self._rows("list_versions_of", {"days": list(days)})
+        return (PublishedVersion(*row) for row in rows)
 
     def versions(self, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], CatalogVersion]:
         """Return versions by event and number; an unknown version is left out."""

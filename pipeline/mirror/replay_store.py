@@ -14,8 +14,10 @@ from typing import Final
 
 from almanac.change_digest import ChangeDigest
 from catalog.server.store import CatalogChange, CatalogView, ChangeKind
+from pipeline.mirror.knowledge_routes import ChangePage, KnownChange
 from pipeline.mirror.past_view import PastView
 from pipeline.mirror.published_catalog import CatalogVersion, KnownSpan, PublishedCatalog
+from pipeline.mirror.version_feed import FeedPlace, ForeignPlace, to_micros
 
 _VIEWS_MAX: Final = 16
 _MATERIAL: Final = frozenset(
@@ -87,15 +89,31 @@ class ReplayStore:
     def history(self, event_id: str, instant: datetime) -> list[CatalogVersion]:
         return self.catalog.history(event_id, instant)
 
-    def changes_after(
-        self, place: int, *, since: datetime | None, until: datetime | None, limit: int
-    ) -> tuple[list[tuple[int, CatalogVersion]], int]:
-        first = place if since is None else max(place, bisect_right(self._known_at, since))
+    def changes_after(self, place: FeedPlace, *, until: datetime | None, limit: int) -> ChangePage:
+        """Return the changes after a place, in order of knowledge.
+
+        Raises:
+            ForeignPlace: the place is not one of this replay.
+        """
+        if place.seq and self._place(place.seq) != place:
+            raise ForeignPlace(f"{place.seq} is not a place of this replay")
         end = len(self._order) if until is None else bisect_right(self._known_at, until)
+        first = place.seq
+        if place.since >= 0:
+            since = place.since
+            first = bisect_right(self._known_at, since, hi=end, key=to_micros)
         wanted = [(event_id, version) for _, event_id, version in self._order[first:end][:limit]]
         versions = self.catalog.versions(wanted)
-        found = [(first + n, versions[each]) for n, each in enumerate(wanted, 1)]
-        return found, max(0, end - first)
+        changes = [
+            KnownChange(versions[each], self._place(first + n)) for n, each in enumerate(wanted, 1)
+        ]
+        last = changes[-1].place if changes else self._place(first)
+        return ChangePage(changes, max(0, end - first), last)
+
+    def _place(self, seq: int) -> FeedPlace:
+        if not 0 < seq <= len(self._known_at):
+            return FeedPlace(seq)
+        return FeedPlace(seq, to_micros(self._known_at[seq - 1]))
 
     def count_until(self, instant: datetime) -> int:
         """Return the number of changes that became known from the start to a time."""

@@ -238,18 +238,18 @@ FROM published._almanac.facts
 WHERE name = $name
 
 -- name: list_versions_of
--- Grain: one row per version that became known on the given days, with a hash of its content.
--- Any number of times. The text of each value is hashed, since the hashes are kept for years.
+-- Grain: one row per version that became known on the given days, with a hash of its content, in
+-- order of knowledge. Any number of times. Hashes are kept for years: they do not depend on the
+-- zone or the version of DuckDB, and a new field changes only those of versions that have it.
 SELECT
+    epoch_us(known_from),
     event_id,
     version,
-    epoch_us(known_from),
-    md5(concat_ws(
-        chr(31),
-        {each content: coalesce(@name::VARCHAR, chr(30))},
-        coalesce(array_to_string(change_kinds, ','), '')
-    ))
-FROM published.event_versions
+    unhex(md5(concat(
+        status, nul, epoch_us(cancelled_at),
+        {each compared: CASE WHEN @name IS NOT NULL THEN concat(nul, '@name', nul, @digest) END}
+    )))
+FROM published.event_versions, (SELECT chr(0) AS nul)
 WHERE (known_from AT TIME ZONE 'UTC')::DATE IN (SELECT unnest($days::DATE[]))
 ORDER BY known_from, event_id, version
 
