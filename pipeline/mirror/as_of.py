@@ -3,17 +3,18 @@
 from collections.abc import Callable
 from datetime import datetime
 from typing import ClassVar, Final
+from urllib.parse import quote
 
 from starlette.types import Scope
 
 from catalog.contract.errors import ApiError, InvalidParameter
 from catalog.contract.parameters import QueryReader
-from catalog.contract.records import instant_text
 from catalog.server.exchange import Exchange, Handler, Header, Reply
 from pipeline.mirror.published_catalog import KnownSpan
 
 PARAMETER: Final = "as_of"
 HEADER: Final = b"x-as-of"
+_HEADER_NAME: Final = "X-As-Of"
 _KNOWN: Final = frozenset({PARAMETER})
 
 
@@ -40,7 +41,7 @@ def as_of_answers(
             return await handler(scope, exchange)
         check_known(exchange.as_of, bounds(), now())
         reply = await handler(scope, exchange)
-        shown: Header = (HEADER, exchange.as_of.isoformat().replace("+00:00", "Z").encode())
+        shown: Header = (HEADER, _time_text(exchange.as_of).encode())
         reply.raw_headers += [shown, (b"vary", HEADER)]
         return reply
 
@@ -57,7 +58,8 @@ def requested_time(scope: Scope) -> datetime | None:
     found = QueryReader(query.decode("utf-8", "replace"), _KNOWN).instant(PARAMETER)
     headers = [value for name, value in scope["headers"] if name == HEADER]
     for value in headers:
-        named = _read_header(value.decode("latin-1").strip())
+        pair = f"{_HEADER_NAME}={quote(value.decode('latin-1').strip())}"
+        named = QueryReader(pair, frozenset({_HEADER_NAME})).instant(_HEADER_NAME)
         if found not in (None, named):
             raise InvalidParameter("as_of and X-As-Of name different times; give one of them")
         found = named
@@ -70,19 +72,15 @@ def check_known(ts: datetime, bounds: KnownSpan, now: datetime) -> None:
         raise NotKnownThen("Nothing was pulled yet: this warehouse has no history")
     if ts < bounds.first:
         raise NotKnownThen(
-            f"{instant_text(ts)} is before the first pull: history starts at "
-            f"{instant_text(bounds.first)}"
+            f"{_time_text(ts)} is before the first pull: history starts at "
+            f"{_time_text(bounds.first)}"
         )
     if ts > now:
         raise NotKnownThen(
-            f"{instant_text(ts)} is in the future: the newest time is {instant_text(now)}"
+            f"{_time_text(ts)} is in the future: the newest time is {_time_text(now)}"
         )
 
 
-def _read_header(text: str) -> datetime:
-    # The value has no character that a query would decode, or it is no time.
-    found = None if set(text) & set("&%+=") else QueryReader(f"as_of={text}", _KNOWN)
-    read = None if found is None else found.instant(PARAMETER)
-    if read is None:
-        raise InvalidParameter("X-As-Of must be YYYY-MM-DD or an RFC 3339 instant in UTC")
-    return read
+def _time_text(ts: datetime) -> str:
+    """Return the time as the interface writes it, with its microseconds if it has any."""
+    return ts.isoformat().replace("+00:00", "Z")

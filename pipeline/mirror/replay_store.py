@@ -169,20 +169,22 @@ def catalog_changes(version: CatalogVersion, catalog: PublishedCatalog) -> Itera
     As the service, they report new and restored events, material changes and cancellations, and no
     withdrawal.
     """
-    event, at, number = version.event, version.known_from, version.version
+    event, at = version.event, version.known_from
     if event is None or version.status == "withdrawn":
         return
     if version.status == "cancelled":
         if version.cancelled_at is not None:
-            yield CatalogChange(at, "events.cancelled", event, version.cancelled_at, number)
+            yield CatalogChange(
+                at, "events.cancelled", event, version.cancelled_at, is_learned=True
+            )
         return
-    is_first = number == 1
+    is_first = version.version == 1
     if not (is_first or "restored" in version.kinds or _MATERIAL.intersection(version.changed)):
         return
     kind: ChangeKind = "events.created" if is_first else "events.updated"
-    yield CatalogChange(at, kind, event, version=number)
+    yield CatalogChange(at, kind, event, is_learned=True)
     if event.is_major and not _was_major_before(version, catalog):
-        yield CatalogChange(at, "events.high-impact", event, version=number)
+        yield CatalogChange(at, "events.high-impact", event, is_learned=True)
 
 
 def _was_major_before(version: CatalogVersion, catalog: PublishedCatalog) -> bool:

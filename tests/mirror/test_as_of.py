@@ -1,11 +1,14 @@
 """The time of knowledge of a request: its forms, its bounds, and the headers of the answer."""
 
 from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.mirror.filled_home import mirroring
+from tests.history.stories.handmade import HandmadeHome, at, coin, event
+from tests.mirror.filled_home import NOW, STARTS, mirroring
 from warehouse.home import Home
 
 ROUTES = (
@@ -46,3 +49,177 @@ def test_an_unreadable_time_is_a_400_that_names_the_form(client: httpx.Client, t
         status, code, message = refusal(client.get(f"{path}?as_of={text}"))
         assert (status, code) == (400, "invalid_request"), path
         assert message == "as_of must be YYYY-MM-DD or an RFC 3339 instant in UTC"
+
+
+@pytest.mark.parametrize("text", ["2026-02-26T06:00:00+01:00", "1 Mar 2026", "a&b", "as_of=x", ""])
+def test_an_unreadable_header_is_a_400(client: httpx.Client, text: str) -> None:
+    for path in ROUTES:
+        status, code, message = refusal(client.get(path, headers={"X-As-Of": text}))
+        assert (status, code) == (400, "invalid_request"), path
+        assert message == "X-As-Of must be YYYY-MM-DD or an RFC 3339 instant in UTC"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("2026-02-25", "2026-02-25T00:00:00Z is before the first pull"),
+        ("2026-02-25T05:59:59.999999Z", "2026-02-25T05:59:59.999999Z is before the first pull"),
+        ("0001-01-01", "0001-01-01T00:00:00Z is before the first pull"),
+        ("2026-02-28T20:00:30.000001Z", "2026-02-28T20:00:30.000001Z is in the future"),
+        ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z is in the future"),
+        ("9999-12-31", "9999-12-31T00:00:00Z is in the future"),
+    ],
+)
+def test_a_time_without_an_answer_is_a_422_that_names_the_bound(
+    client: httpx.Client, text: str, reason: str
+) -> None:
+    bound = (
+        "history starts at 2026-02-25T06:00:00Z"
+        if "before" in reason
+        else "the newest time is 2026-02-28T20:00:30Z"
+    )
+    for path in (*ROUTES, "/v2/events/unknown", "/v2/events/unknown/history", "/v2/coins/unknown"):
+        for answer in (
+            client.get(path, params={"as_of": text}),
+            client.get(path, headers={"X-As-Of": text}),
+        ):
+            assert refusal(answer) == (422, "as_of_out_of_range", f"{reason}: {bound}"), path
+
+
+@pytest.mark.parametrize("text", [f"{STARTS:%FT%TZ}", f"{NOW:%FT%TZ}"])
+def test_the_bounds_themselves_have_an_answer(client: httpx.Client, text: str) -> None:
+    for path in ROUTES:
+        assert client.get(path, params={"as_of": text}).status_code == 200, path
+
+
+def test_a_warehouse_without_a_pull_of_events_has_no_history(tmp_path: Path) -> None:
+    small = HandmadeHome(tmp_path / "home")
+    small.coins("01 09:00", coin("bitcoin"))
+    small.merge()
+    with mirroring(small.home, tmp_path / "mirror") as (_, client):
+        status, code, message = refusal(client.get("/v2/coins?as_of=2026-02-26"))
+    assert (status, code) == (422, "as_of_out_of_range")
+    assert message == "Nothing was pulled yet: this warehouse has no history"
+
+
+class TestBothForms:
+    AT = "2026-02-26T12:30:00.000250Z"
+
+    def test_they_have_the_same_answer_and_name_the_time(self, client: httpx.Client) -> None:
+        for path in ROUTES:
+            by_query = client.get(path, params={"as_of": self.AT})
+            by_header = client.get(path, headers={"X-As-Of": self.AT})
+            both = client.get(path, params={"as_of": self.AT}, headers={"X-As-Of": self.AT})
+            for answer in (by_query, by_header, both):
+                assert answer.headers["x-as-of"] == self.AT
+                assert "x-as-of" in answer.headers["vary"], path
+            if path != "/v2/usage":
+                assert by_query.content == by_header.content == both.content, path
+
+    def test_different_forms_of_one_time_agree(self, client: httpx.Client) -> None:
+        headers = {"X-As-Of": "2026-02-26T00:00:00-00:00"}
+        answer = client.get("/v2/events?as_of=2026-02-26", headers=headers)
+        assert answer.headers["x-as-of"] == "2026-02-26T00:00:00Z"
+
+    def test_two_different_times_are_refused(self, client: httpx.Client) -> None:
+        for path in ROUTES:
+            answer = client.get(f"{path}?as_of=2026-02-27", headers={"X-As-Of": self.AT})
+            assert refusal(answer)[:2] == (400, "invalid_request"), path
+            assert "different times" in refusal(answer)[2]
+        twice = client.get("/v2/events?as_of=2026-02-27&as_of=2026-02-27")
+        assert refusal(twice)[2] == "as_of was given more than once; give it once"
+        pair = [("X-As-Of", "2026-02-27"), ("X-As-Of", "2026-02-26")]
+        assert client.get("/v2/events", headers=pair).status_code == 400
+
+    def test_an_answer_of_now_names_no_time(self, client: httpx.Client) -> None:
+        for path in ROUTES:
+            assert "x-as-of" not in client.get(path).headers
+
+
+class TestConditionalRequests:
+    def test_a_known_tag_is_a_304_that_names_the_time(self, client: httpx.Client) -> None:
+        for path in ("/v2/events", "/v2/events/export", "/v2/coins", "/v2/events/cancellations"):
+            at = {"as_of": "2026-02-26T12:00:00Z"}
+            tag = client.get(path, params=at).headers["etag"]
+            again = client.get(path, params=at, headers={"If-None-Match": tag})
+            assert (again.status_code, again.content) == (304, b""), path
+            assert again.headers["x-as-of"] == at["as_of"]
+
+    def test_a_tag_of_another_time_is_known_only_if_the_answer_is_equal(
+        self, client: httpx.Client
+    ) -> None:
+        for path in ("/v2/events", "/v2/events/export"):
+            first = client.get(f"{path}?as_of=2026-02-26T08:00:00Z")
+            tag = {"If-None-Match": first.headers["etag"]}
+            equal = client.get(f"{path}?as_of=2026-02-26T08:00:00Z", headers=tag)
+            other = client.get(f"{path}?as_of=2026-02-26T12:00:00Z", headers=tag)
+            assert (equal.status_code, other.status_code) == (304, 200), path
+            assert other.content != first.content
+
+    def test_head_has_the_headers_of_get(self, client: httpx.Client) -> None:
+        for path in ROUTES:
+            url = f"{path}?as_of=2026-02-26T12:00:00Z"
+            got, head = client.get(url), client.head(url)
+            assert (head.status_code, head.content) == (200, b"")
+            assert head.headers["x-as-of"] == "2026-02-26T12:00:00Z"
+            assert head.headers.get("etag") == got.headers.get("etag"), path
+            assert client.head(f"{path}?as_of=2026-02-24").status_code == 422
+
+
+class TestCursors:
+    def test_pages_at_one_time_join_to_the_whole_list(self, client: httpx.Client) -> None:
+        path = "/v2/events?limit=100&as_of=2026-02-26T12:00:00Z"
+        first = client.get(path).json()
+        second = client.get(f"{path}&cursor={first['meta']['cursor']}").json()
+        total = first["meta"]["total"]
+        assert total == second["meta"]["total"]
+        ids = [row["id"] for page in (first, second) for row in page["data"]]
+        assert len(ids) == len(set(ids)) == min(total, 200)
+
+    def test_a_cursor_continues_after_its_row_at_any_other_time(self, client: httpx.Client) -> None:
+        page = client.get("/v2/events?limit=20&as_of=2026-02-26T08:00:00Z").json()
+        cursor, last = page["meta"]["cursor"], page["data"][-1]
+        for then in ("2026-02-26T08:00:00Z", "2026-02-26T20:00:00Z", "2026-02-27T03:00:00Z"):
+            whole, following = (
+                client.get("/v2/events", params={"limit": "100", "as_of": then, **given}).json()
+                for given in ({}, {"cursor": cursor})
+            )
+            expected = [
+                row
+                for row in whole["data"]
+                if (row["date"], row["id"]) > (last["date"], last["id"])
+            ]
+            assert following["data"][: len(expected)] == expected
+            assert following["meta"]["total"] == whole["meta"]["total"]
+
+
+def test_the_last_of_two_versions_with_the_same_known_from_is_shown(tmp_path: Path) -> None:
+    story = HandmadeHome(tmp_path / "home")
+    story.listed("01 09:00", event("a", title="First"))
+    story.export("01 09:00", event("a", title="Second"))
+    story.listed("02 09:00", event("a", title="Third"))
+    story.merge()
+    then = {"as_of": f"{at('01 09:00'):%FT%TZ}"}
+    with mirroring(story.home, tmp_path / "mirror", wall=lambda: at("02 10:00")) as (_, client):
+        versions = client.get("/v2/events/a/history", params=then).json()["data"]
+        assert [row["version"] for row in versions] == [1, 2]
+        assert {row["knownFrom"] for row in versions} == {then["as_of"]}
+        (listed,) = client.get("/v2/events", params=then).json()["data"]
+        single = client.get("/v2/events/a", params=then).json()
+        assert listed == single == versions[-1]["event"]
+        changes = client.get("/v2/events/changes", params=then).json()["data"]
+        assert [row["version"] for row in changes] == [1, 2]
+        assert client.get("/v2/events/a").json()["title"] == "Third"
+
+
+def test_a_time_is_compared_to_the_microsecond(tmp_path: Path) -> None:
+    story = HandmadeHome(tmp_path / "home")
+    story.listed("01 09:00", event("a", title="First"))
+    story.listed("02 09:00", event("a", title="Second"))
+    story.merge()
+    second = at("02 09:00")
+    with mirroring(story.home, tmp_path / "mirror", wall=lambda: at("03 10:00")) as (_, client):
+        for shift_us, title in ((-1, "First"), (0, "Second"), (1, "Second")):
+            then = second + timedelta(microseconds=shift_us)
+            path = f"/v2/events/a?as_of={then:%FT%T.%fZ}"
+            assert client.get(path).json()["title"] == title, shift_us

@@ -65,13 +65,10 @@ class OutboxDelivery:
     last_error: str | None = None
 
 
-def delivery_id(
-    endpoint_id: str, event_id: str, *, kind: str, at: datetime, version: int | None = None
-) -> str:
+def delivery_id(endpoint_id: str, event_id: str, *, kind: str, at: datetime) -> str:
     """Return the id of the only delivery that reports a change to an endpoint."""
     instant = at.astimezone(UTC).isoformat(timespec="microseconds")
-    numbered = () if version is None else (str(version),)
-    text = "\n".join((endpoint_id, event_id, instant, kind, *numbered))
+    text = "\n".join((endpoint_id, event_id, instant, kind))
     return f"evt_dlv_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 

@@ -133,9 +133,7 @@ class ChangeFeed:
 
         `at` is stated as the time of delivery: the body is stored, so each attempt states the same.
         """
-        id_ = delivery_id(
-            endpoint.id, change.event.id, kind=change.kind, at=change.at, version=change.version
-        )
+        id_ = delivery_id(endpoint.id, change.event.id, kind=change.kind, at=change.at)
         message = Delivery(
             id=id_,
             type=change.kind,
@@ -144,9 +142,7 @@ class ChangeFeed:
             delivered_at=at.replace(microsecond=0),
             data=self._render(change, plan),
             # A receiver may have pulled the state before the change since the change happened.
-            created_at=msgspec.UNSET
-            if change.version is None
-            else change.at.replace(microsecond=0),
+            created_at=change.at.replace(microsecond=0) if change.is_learned else msgspec.UNSET,
         )
         return OutboxDelivery(
             id=id_,
