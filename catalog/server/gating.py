@@ -4,6 +4,7 @@ A view never changes, so a row encoded for a plan is valid for the life of its v
 Only rows are cached, not answers: paging, filters, totals and tags are computed for every request.
 """
 
+import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -188,13 +189,17 @@ _ROWS_MAX = 100_000
 
 
 class RowCache:
-    """The encoded rows of one view."""
+    """The encoded rows of one view, which does not keep the view alive: it may be large."""
 
     def __init__(self, view: CatalogView) -> None:
-        self.view = view
-        self._names = ViewNames(view, view.categories())
+        self._made_for = weakref.ref(view)
+        self._view: CatalogView = weakref.proxy(view)
+        self._names = ViewNames(self._view, view.categories())
         self._events: dict[str, dict[str, EncodedJson]] = {}
         self._coins: dict[tuple[str, Window], dict[str, EncodedJson]] = {}
+
+    def is_of(self, view: CatalogView) -> bool:
+        return self._made_for() is view
 
     def events(self, events: Iterable[StoredEvent], plan: Plan) -> list[EncodedJson]:
         known = self._events.setdefault(plan.name, {})
@@ -214,20 +219,20 @@ class RowCache:
         return row
 
     def _make_coin(self, coin: StoredCoin, plan: Plan, upcoming: Window) -> EncodedJson:
-        row = EncodedJson.of(shown_coin(coin, plan, self.view, upcoming))
+        row = EncodedJson.of(shown_coin(coin, plan, self._view, upcoming))
         self._coins[(plan.name, upcoming)][coin.slug] = row
         return row
 
 
 class ViewRows:
-    """The rows of the most recently requested views; an older view is dropped with its rows."""
+    """The rows of the most recently requested views; those of an older view are dropped."""
 
     def __init__(self) -> None:
         self._recent: deque[RowCache] = deque(maxlen=_VIEWS_MAX)
 
     def of(self, view: CatalogView) -> RowCache:
         for rows in self._recent:
-            if rows.view is view:
+            if rows.is_of(view):
                 if rows is not self._recent[0]:
                     self._recent.remove(rows)
                     self._recent.appendleft(rows)

@@ -74,9 +74,16 @@ class ServiceDir:
         """Hold the folder as its only server: two would count and send everything twice.
 
         Raises:
-            ServiceDirError: another server holds it.
+            ServiceDirError: another server holds it, or this user can't write to it.
         """
-        with (self.path / "server.lock").open("a") as lock:
+        try:
+            opened = (self.path / "server.lock").open("a")
+        except OSError as error:
+            raise ServiceDirError(
+                f"the folder {self.path} can't be written to: {error.strerror}; give this server "
+                "another --dir"
+            ) from error
+        with opened as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:

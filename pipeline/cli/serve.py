@@ -67,6 +67,7 @@ def serve(
     from pipeline.mirror.replay_clock import SPEED_MAX
     from pipeline.mirror.replay_server import ReplayServer
     from pipeline.mirror.replay_store import ReplayRangeError
+    from pipeline.mirror.version_feed import FeedUnusable
 
     if plan not in PLANS:
         fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}", code=2)
@@ -98,7 +99,7 @@ def serve(
     stop_by_signals(stop.set)
     try:
         server.start()
-    except (WarehouseError, HostingError, ServiceDirError, JsonFileError) as error:
+    except (WarehouseError, HostingError, ServiceDirError, JsonFileError, FeedUnusable) as error:
         fail(str(error))
     except ReplayRangeError as error:
         fail(f"{error}. Nothing was started.")

@@ -28,6 +28,7 @@ from pipeline.mirror.version_feed import FeedPlace, FeedUnusable, ForeignPlace, 
 log = logging.getLogger(__name__)
 HISTORY_PATH: Final = constants.EVENTS_PATH + "/{id}/history"
 CHANGES_PATH: Final = constants.EVENTS_PATH + "/changes"
+_RECORDED_WITHIN_S: Final = 0.05
 _CHANGES_PARAMETERS: Final = frozenset({"since", "cursor", "limit"})
 
 
@@ -68,6 +69,11 @@ class ChangePage(NamedTuple):
 
 class KnowledgeStore(Protocol):
     """Versions in the order in which they became known."""
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the order of the changes is known; if not yet, it is soon after the start."""
+        ...
 
     def at(self, instant: datetime) -> CatalogView: ...
 
@@ -180,6 +186,8 @@ class KnowledgeRoutes:
         limit = reader.limit(maximum=constants.EVENTS_LIMIT_MAX)
         since = reader.instant("since")
         cursor = reader.text("cursor", length_max=constants.CURSOR_LENGTH_MAX)
+        while not self._store.is_recorded:  # noqa: ASYNC110 - a thread records it
+            await asyncio.sleep(_RECORDED_WITHIN_S)
         page = await asyncio.to_thread(
             self._changes.read,
             exchange.plan,

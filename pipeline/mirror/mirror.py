@@ -8,20 +8,22 @@ import asyncio
 import os
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Protocol, Self
 
 import msgspec
-from starlette.types import ASGIApp
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Scope
 
 from catalog.contract.plans import ENTERPRISE, Plan
 from catalog.server.accounts import Grant, KeyRing, UsageBook
 from catalog.server.app import Background, ServerOptions, ServerParts, build_app
 from catalog.server.control_path import is_loopback
-from catalog.server.exchange import Handler
+from catalog.server.exchange import Exchange, Handler
 from catalog.server.hosting import HostedApp, HostingError, free_port
 from catalog.server.request_guard import RequestGuard, RequestRules
 from catalog.server.routes import CursorSigner
@@ -119,6 +121,7 @@ class HistoryServer(ABC):
         cursors: CursorSigner,
         usage: UsageBook,
         background: Sequence[Background],
+        extensions: Mapping[str, Handler] = MappingProxyType({}),
     ) -> ASGIApp:
         """Return the application over a store: the interface, and the mirror's own routes."""
 
@@ -136,7 +139,7 @@ class HistoryServer(ABC):
             background=background,
             inside=inside,
             lags=False,
-            extensions=knowledge.handlers(),
+            extensions={**knowledge.handlers(), **extensions},
         )
         return build_app(parts)
 
@@ -203,16 +206,23 @@ class Mirror(HistoryServer):
             cursors=CursorSigner(cursor_secret(folder.path)),
             usage=UsageBook(folder.usage_file()),
             background=(self._follow,),
+            extensions={"/healthz": self._get_health},
         )
         return RequestGuard(app, RequestRules()) if is_loopback(self._host) else app
 
     async def _follow(self) -> None:
         """Serve each new publication: its view is made on a thread, and then replaces the old."""
         while True:
-            await asyncio.sleep(_FOLLOWED_EVERY_S)
-            views = await asyncio.to_thread(self.store.newer)
+            views = await asyncio.to_thread(self.store.follow)
             if views is not None:
                 self.store.serve(views)
+            del views  # or the replaced file would stay open until the next publication
+            await asyncio.sleep(_FOLLOWED_EVERY_S)
+
+    async def _get_health(self, scope: Scope, exchange: Exchange) -> JSONResponse:
+        exchange.route = "healthz"
+        health = {"status": "ok", "publication": self.store.describe()}
+        return JSONResponse(msgspec.to_builtins(health))
 
 
 def _unlimited(grant: Grant) -> Grant:

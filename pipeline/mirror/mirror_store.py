@@ -10,7 +10,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from threading import Event
+from typing import Any, Final
+
+import duckdb
 
 from almanac.errors import WarehouseError
 from catalog.server.memory_view import EventIndex, MemoryView
@@ -19,11 +22,13 @@ from pipeline.mirror.knowledge_routes import ChangePage, KnownChange
 from pipeline.mirror.past_view import PastView
 from pipeline.mirror.published_catalog import (
     CatalogVersion,
+    FileSignature,
     KnownSpan,
     PublishedCatalog,
     file_signature,
+    unservable,
 )
-from pipeline.mirror.version_feed import FeedPlace, VersionFeed
+from pipeline.mirror.version_feed import FeedPlace, FeedUnusable, VersionFeed
 
 log = logging.getLogger(__name__)
 EVENTS_IN_MEMORY: Final = 250_000
@@ -38,11 +43,15 @@ class PublishedViews:
         self.catalog = PublishedCatalog(path)
         self.bounds: KnownSpan = self.catalog.bounds
         last = self.bounds.last
-        self._times = self.catalog.times()
         self._past: dict[datetime, CatalogView] = {}
         self._newest: CatalogView | None = None
-        if last is not None and self.bounds.events <= events_in_memory:
-            self._newest = memory_view(self.catalog, last)
+        try:
+            self._times = self.catalog.times()
+            if last is not None and self.bounds.events <= events_in_memory:
+                self._newest = memory_view(self.catalog, last)
+        except duckdb.Error as error:
+            self.catalog.close()
+            raise unservable(path, error) from error
 
     def at(self, instant: datetime) -> CatalogView:
         """Return the view of a time: the same one until the next time something became known.
@@ -83,8 +92,12 @@ class MirrorStore:
         self._wall = wall
         self._events_in_memory = events_in_memory
         self._served = self._open()
+        self._served_since = wall()
+        self._recorded = Event()
+        self._is_behind = True
+        self._refused: FileSignature | None = None
         self.trouble: str | None = None
-        """Why the newest publication is not served."""
+        """Why the newest publication is not served, or its changes are not recorded."""
 
     @property
     def identity(self) -> str:
@@ -122,30 +135,80 @@ class MirrorStore:
         ]
         return ChangePage(changes, page.total, page.place)
 
-    def newer(self) -> PublishedViews | None:
-        """Return the views of the file if it was published again; for a thread, since it reads.
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the feed has the publication that was served first; at 1 M events it takes
+        seconds."""
+        return self._recorded.is_set()
 
-        A file that can't be served is noted in `trouble`, and the old one stays.
+    def follow(self) -> PublishedViews | None:
+        """Record the changes of a new publication, and return its views if it can be served.
+
+        For a thread, since it reads the file. A problem is noted in `trouble`; a file that can't be
+        served leaves the one before it in service.
         """
+        views, trouble = None, None
         try:
-            if file_signature(self._path) == self._served.catalog.signature:
-                self.trouble = None
+            signature = file_signature(self._path)
+            if signature == self._refused:
                 return None
-            return self._open()
+            if signature != self._served.catalog.signature:
+                self._refused = signature
+                views = self._open()
+                self._check_origin(views.catalog)
+            self._refused = None
         except WarehouseError as error:
-            if str(error) != self.trouble:
-                log.error("the new publication is not served, and the old one stays: %s", error)
-            self.trouble = str(error)
-            return None
+            views, trouble = None, f"the new publication is not served, and the old one is: {error}"
+        if trouble is None and (views is not None or self._is_behind):
+            trouble = self._record((views or self._served).catalog)
+        if trouble is not None and trouble != self.trouble:
+            log.error("%s", trouble)
+        self.trouble = trouble
+        return views
 
     def serve(self, views: PublishedViews) -> None:
         """Serve other views from the next request on."""
-        self._served, self.trouble = views, None
+        self._served, self._served_since = views, self._wall()
+
+    def describe(self) -> dict[str, Any]:
+        """Return the publication that is served, and why a newer one is not, for `/healthz`."""
+        served = self._served
+        trouble = self.trouble
+        return {
+            "publishedAt": served.catalog.published_at,
+            "servedSince": self._served_since,
+            "events": served.bounds.events,
+            "firstPull": served.bounds.first,
+            "lastPull": served.bounds.last,
+            "changesRecorded": self.is_recorded,
+            # Without the folders of this machine: the path needs no key.
+            "trouble": None if trouble is None else trouble.replace(f"{self._path.parent}/", ""),
+        }
+
+    def _record(self, catalog: PublishedCatalog) -> str | None:
+        """Record the changes of a publication; return why that failed, None if it did not."""
+        try:
+            self._feed.follow(catalog, self._wall)
+        except (FeedUnusable, duckdb.Error) as error:
+            self._is_behind = True
+            return f"the changes of the publication are not recorded: {error}"
+        self._is_behind = False
+        self._recorded.set()
+        return None
 
     def _open(self) -> PublishedViews:
-        views = PublishedViews(self._path, events_in_memory=self._events_in_memory)
-        self._feed.follow(views.catalog, self._wall)
-        return views
+        return PublishedViews(self._path, events_in_memory=self._events_in_memory)
+
+    def _check_origin(self, catalog: PublishedCatalog) -> None:
+        """Raise WarehouseError if a file has none of the batches of the served one."""
+        if self._served.catalog.shares_batches(catalog):
+            return
+        catalog.close()
+        raise WarehouseError(
+            f"{self._path} was replaced by the warehouse of another home: it has none of the "
+            "batches that the served one has. Restore it (`almanac replay`), or restart the mirror "
+            "with another --dir."
+        )
 
 
 def memory_view(catalog: PublishedCatalog, ts: datetime) -> MemoryView:

@@ -44,6 +44,7 @@ _EVENTS_KEPT: Final = 20_000
 """About 40 MB."""
 _BOOKS_KEPT: Final = 4
 Values = Mapping[str, Any]
+FileSignature = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +111,7 @@ class PublishedCatalog:
             ((self.published_at,),) = self._all("find_publication", {"name": PUBLISHED_AT})
         except (duckdb.Error, ValueError) as error:
             self._connection.close()
-            raise WarehouseError(
-                f"{path} can't be served: {str(error).rstrip('!.')}. If it is damaged, or another "
-                "version of Almanac made it, `almanac replay` rebuilds it."
-            ) from error
+            raise unservable(path, error) from error
         known = [instant for instant in (last, changed) if instant is not None]
         self.bounds = KnownSpan(_utc(first), _utc(max(known, default=None)), events)
 
@@ -124,6 +122,14 @@ class PublishedCatalog:
 
     def close(self) -> None:
         self._connection.close()
+
+    def shares_batches(self, other: "PublishedCatalog") -> bool:
+        """Whether another file has one of the first batches of this one, or this one has none."""
+        ours = [batch for (batch,) in self._all("list_first_batches")]
+        if not ours:
+            return True
+        ((found,),) = other._all("count_batches", {"batches": ours})
+        return bool(found)
 
     def events(self, ts: datetime) -> Iterator[StoredEvent]:
         """Yield the events that the list shows at a time."""
@@ -313,7 +319,7 @@ class PublishedCatalog:
         return self._connection.cursor().execute(_SQL[statement], dict(values or {})).fetchall()
 
 
-def file_signature(path: Path) -> tuple[int, int, int]:
+def file_signature(path: Path) -> FileSignature:
     """Return what differs after each publication.
 
     Raises:
@@ -327,6 +333,14 @@ def file_signature(path: Path) -> tuple[int, int, int]:
             "makes it"
         ) from error
     return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def unservable(path: Path, error: Exception) -> WarehouseError:
+    """Return the error for a file that can't be read as a published file."""
+    return WarehouseError(
+        f"{path} can't be served: {str(error).rstrip('!.')}. If it is damaged, or another version "
+        "of Almanac made it, `almanac replay` rebuilds it."
+    )
 
 
 def _utc(instant: datetime | None) -> datetime | None:

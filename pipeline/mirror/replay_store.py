@@ -42,6 +42,8 @@ class ReplayStore:
         ReplayRangeError: the warehouse does not know the whole range.
     """
 
+    is_recorded: Final = True
+
     def __init__(self, path: Path, start: datetime, until: datetime | None = None) -> None:
         self.catalog = PublishedCatalog(path)
         self.bounds: KnownSpan = self.catalog.bounds

@@ -237,6 +237,19 @@ SELECT value
 FROM published._almanac.facts
 WHERE name = $name
 
+-- name: list_first_batches
+-- Grain: one row per batch, of the first thousand. Once per publication.
+SELECT batch_id
+FROM published.batches
+ORDER BY observed_at, batch_id
+LIMIT 1000
+
+-- name: count_batches
+-- Grain: one row, the number of the given batches that the file has. Once per publication.
+SELECT count(*)
+FROM published.batches
+WHERE list_contains($batches, batch_id)
+
 -- name: list_versions_of
 -- Grain: one row per version that became known on the given days, with a hash of its content, in
 -- order of knowledge. Any number of times. Hashes are kept for years: they do not depend on the
