@@ -6,7 +6,6 @@ served view in one step. Requests in progress continue with the file that they b
 """
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +18,7 @@ from almanac.errors import WarehouseError
 from catalog.server.memory_view import EventIndex, MemoryView
 from catalog.server.store import CatalogChange, CatalogView
 from pipeline.mirror.knowledge_routes import ChangePage, KnownChange
-from pipeline.mirror.past_view import PastView
+from pipeline.mirror.past_view import PastViews
 from pipeline.mirror.published_catalog import (
     CatalogVersion,
     FileSignature,
@@ -33,7 +32,6 @@ from pipeline.mirror.version_feed import FeedPlace, FeedUnusable, VersionFeed
 log = logging.getLogger(__name__)
 EVENTS_IN_MEMORY: Final = 250_000
 """About 500 MB."""
-_PAST_VIEWS_MAX: Final = 16
 
 
 class PublishedViews:
@@ -43,10 +41,9 @@ class PublishedViews:
         self.catalog = PublishedCatalog(path)
         self.bounds: KnownSpan = self.catalog.bounds
         last = self.bounds.last
-        self._past: dict[datetime, CatalogView] = {}
         self._newest: CatalogView | None = None
         try:
-            self._times = self.catalog.times()
+            self._past = PastViews(self.catalog)
             if last is not None and self.bounds.events <= events_in_memory:
                 self._newest = memory_view(self.catalog, last)
         except duckdb.Error as error:
@@ -63,14 +60,7 @@ class PublishedViews:
             if self._newest is not None:
                 return self._newest
             instant = last
-        place = bisect_right(self._times, instant)
-        known_at = self._times[place - 1] if place else instant
-        view = self._past.get(known_at)
-        if view is None:
-            while len(self._past) >= _PAST_VIEWS_MAX:
-                del self._past[next(iter(self._past))]
-            view = self._past[known_at] = PastView(self.catalog, known_at)
-        return view
+        return self._past.at(instant)
 
 
 class MirrorStore:

@@ -3,7 +3,8 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
+from typing import Final
 
 from catalog.contract.plans import Window
 from catalog.server.memory_view import CoinBook
@@ -26,6 +27,20 @@ from catalog.server.store import (
 from pipeline.mirror.published_catalog import PublishedCatalog, Values
 
 _NO_COUNTERS = Counters(0, 0, None)
+_VIEWS_KEPT: Final = 16
+
+
+class PastViews:
+    """The views of a published file. Safe to call from several threads."""
+
+    def __init__(self, catalog: PublishedCatalog) -> None:
+        self._times = catalog.times()
+        self._view = lru_cache(maxsize=_VIEWS_KEPT)(partial(PastView, catalog))
+
+    def at(self, ts: datetime) -> "PastView":
+        """Return the view of a time: the same one until the next time something became known."""
+        place = bisect_right(self._times, ts)
+        return self._view(self._times[place - 1] if place else ts)
 
 
 class PastView:

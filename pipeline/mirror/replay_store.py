@@ -15,11 +15,10 @@ from typing import Final
 from almanac.change_digest import ChangeDigest
 from catalog.server.store import CatalogChange, CatalogView, ChangeKind
 from pipeline.mirror.knowledge_routes import ChangePage, KnownChange
-from pipeline.mirror.past_view import PastView
+from pipeline.mirror.past_view import PastViews
 from pipeline.mirror.published_catalog import CatalogVersion, KnownSpan, PublishedCatalog
 from pipeline.mirror.version_feed import FeedPlace, ForeignPlace, to_micros
 
-_VIEWS_MAX: Final = 16
 _MATERIAL: Final = frozenset(
     {
         *("date", "date_end", "date_type", "is_estimated"),
@@ -52,10 +51,9 @@ class ReplayStore:
         except ReplayRangeError:
             self.close()
             raise
-        self._times = self.catalog.times()
+        self._views = PastViews(self.catalog)
         self._order = self.catalog.order_of_knowledge(self.start, self.until)
         self._known_at = [known_from for known_from, _, _ in self._order]
-        self._views: dict[datetime, CatalogView] = {}
         self._digest = ChangeDigest()
         self._digesting = Lock()
 
@@ -72,15 +70,7 @@ class ReplayStore:
         return f"replay {self.catalog.signature}"
 
     def at(self, instant: datetime) -> CatalogView:
-        """Return the view of a time: the same one until the next time something became known."""
-        place = bisect_right(self._times, instant)
-        known = self._times[place - 1] if place else instant
-        view = self._views.get(known)
-        if view is None:
-            while len(self._views) >= _VIEWS_MAX:
-                del self._views[next(iter(self._views))]
-            view = self._views[known] = PastView(self.catalog, known)
-        return view
+        return self._views.at(instant)
 
     def newest(self, instant: datetime) -> datetime:
         return instant

@@ -53,13 +53,15 @@ class PastReader:
                 return rows
 
     def changes(self, *, limit: int, since: datetime | None) -> list[Row]:
+        """Follow the cursors to the end, and return the changes without their own cursors."""
         rows: list[Row] = []
         answer = self.get("/v2/events/changes", limit=limit, since=text(since))
         while True:
+            assert answer.status_code == 200, answer.text
             rows += answer.json()["data"]
             meta = answer.json()["meta"]
             if meta["total"] <= limit:
-                return rows
+                return [{name: row[name] for name in row if name != "cursor"} for row in rows]
             answer = self.get("/v2/events/changes", limit=limit, cursor=meta["cursor"])
 
 
