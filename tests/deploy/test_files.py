@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pipeline.cli.serve import DEFAULT_PORT as MIRROR_PORT
 from pipeline.configuration import DEFAULT_PORT
 from pipeline.receiver.app import HEALTH_PATH
 from pipeline.runs.place import LOCATION
@@ -34,9 +35,9 @@ def manifests() -> dict[str, Any]:
     return {document["kind"]: document for document in map(_read, files)}
 
 
-def pushed() -> dict[str, Any]:
-    """Return what the component of push adds to the manifests, by kind."""
-    files = (DEPLOY / "kubernetes" / "push").glob("*.yaml")
+def added_by(component: str) -> dict[str, Any]:
+    """Return what a component adds to the manifests, by kind."""
+    files = (DEPLOY / "kubernetes" / component).glob("*.yaml")
     return {document["kind"]: document for document in map(_read, files)}
 
 
@@ -57,8 +58,9 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     yield "kubernetes", pod["initContainers"][0]["args"]
     for probe in ("startupProbe", "livenessProbe"):
         yield "kubernetes", pod["containers"][1][probe]["exec"]["command"][1:]
-    (receiver,) = pushed()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
-    yield "kubernetes", receiver["args"]
+    for component in ("push", "mirror"):
+        (added,) = added_by(component)["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+        yield "kubernetes", added["args"]
     for service in COMPOSE["services"].values():
         if "entrypoint" not in service:
             yield "compose", service["command"]
@@ -147,7 +149,7 @@ def test_the_customisation_names_every_manifest() -> None:
 
 
 def test_the_receiver_is_a_container_of_the_one_pod_and_answers_probes() -> None:
-    base, added = manifests(), pushed()
+    base, added = manifests(), added_by("push")
     pod = added["StatefulSet"]["spec"]["template"]["spec"]
     (receiver,) = pod["containers"]
     daemon = base["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]
@@ -182,8 +184,40 @@ def test_the_receivers_of_compose_and_systemd_listen_for_this_machine_alone() ->
     assert service["LoadCredential"].startswith("webhook-secrets:")
 
 
+def test_the_mirror_reads_the_home_and_writes_to_a_folder_of_its_own() -> None:
+    base, added = manifests(), added_by("mirror")
+    pod = added["StatefulSet"]["spec"]["template"]["spec"]
+    (mirror,) = pod["containers"]
+    daemon = base["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]
+    assert mirror["securityContext"] == daemon["securityContext"]
+    assert mirror["image"] == daemon["image"]
+    assert mirror["ports"] == [{"name": "mirror", "containerPort": MIRROR_PORT}]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert mirror[probe]["httpGet"] == {"path": "/healthz", "port": "mirror"}
+    mounts = {mount["mountPath"]: mount for mount in mirror["volumeMounts"]}
+    folder = mirror["args"][mirror["args"].index("--dir") + 1]
+    assert mounts["/var/lib/almanac"]["readOnly"]
+    assert mounts[folder]["subPath"] == "mirror"
+    assert "env" not in mirror, "no key of the service"
+    (port,) = added["Service"]["spec"]["ports"]
+    assert port["port"] == MIRROR_PORT
+    for kind in ("Service", "NetworkPolicy"):
+        assert added[kind]["metadata"]["name"] != base[kind]["metadata"]["name"], "beside it"
+    named = {*added["Component"]["resources"], added["Component"]["patches"][0]["path"]}
+    files = (DEPLOY / "kubernetes" / "mirror").glob("*.yaml")
+    assert named == {path.name for path in files} - {"kustomization.yaml"}
+    composed = COMPOSE["services"]["mirror"]
+    assert composed["command"] == mirror["args"]
+    assert "almanac:/var/lib/almanac:ro" in composed["volumes"]
+    assert f"mirror:{folder}" in composed["volumes"]
+    assert "api-key" not in str(composed["volumes"])
+    assert composed["ports"] == [f"127.0.0.1:{MIRROR_PORT}:{MIRROR_PORT}"]
+    assert f":{MIRROR_PORT}/healthz" in composed["healthcheck"]["test"][-1]
+    assert f"10001 /var/lib/almanac {folder} " in CONTAINERFILE
+
+
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
-def test_the_customisation_with_push_has_both_containers(tmp_path: Path) -> None:
+def test_the_customisation_with_both_components_has_all_containers(tmp_path: Path) -> None:
     folder = shutil.copytree(DEPLOY / "kubernetes", tmp_path / "kubernetes")
     made = folder / "kustomization.yaml"
     made.write_text(made.read_text("utf-8").replace("# components:", "components:"), "utf-8")
@@ -195,10 +229,10 @@ def test_the_customisation_with_push_has_both_containers(tmp_path: Path) -> None
     (stateful,) = [found for found in documents if found["kind"] == "StatefulSet"]
     template = stateful["spec"]["template"]
     containers = {container["name"]: container for container in template["spec"]["containers"]}
-    assert containers.keys() == {"almanac", "daemon", "web", "receiver"}
+    assert containers.keys() == {"almanac", "daemon", "web", "receiver", "mirror"}
     assert len({container["image"] for container in containers.values()}) == 1
     assert "almanac" in template["metadata"]["annotations"].values(), "for `kubectl exec`"
-    assert sum(found["kind"] == "NetworkPolicy" for found in documents) == 2
+    assert sum(found["kind"] == "NetworkPolicy" for found in documents) == 3
 
 
 @pytest.mark.long
