@@ -144,14 +144,15 @@ class CatalogChange:
     """An event was created, updated or cancelled; `event` is its content then.
 
     The change by which its score is 7.5 or more for the first time is a second one, high-impact.
-    `is_learned`: the catalog learned of it at `at`, and it may have happened before.
+    `version`: the version of the event with which the catalog learned of the change, at `at` and
+    perhaps long after it; None if changes are reported as they happen.
     """
 
     at: datetime
     kind: ChangeKind
     event: StoredEvent
     cancelled_at: datetime | None = None
-    is_learned: bool = False
+    version: int | None = None
 
 
 class CatalogView(Protocol):

@@ -63,6 +63,7 @@ def serve(
     from catalog.server.accounts import JsonFileError
     from catalog.server.hosting import HostingError
     from catalog.server.state_dir import ServiceDirError
+    from catalog.server.webhooks.outbox import OutboxUnreadable
     from pipeline.mirror.mirror import Mirror
     from pipeline.mirror.replay_clock import SPEED_MAX
     from pipeline.mirror.replay_server import ReplayServer
@@ -99,7 +100,10 @@ def serve(
     stop_by_signals(stop.set)
     try:
         server.start()
-    except (WarehouseError, HostingError, ServiceDirError, JsonFileError, FeedUnusable) as error:
+    except (
+        *(WarehouseError, HostingError, ServiceDirError, JsonFileError),
+        *(OutboxUnreadable, FeedUnusable),
+    ) as error:
         fail(str(error))
     except ReplayRangeError as error:
         fail(f"{error}. Nothing was started.")

@@ -29,10 +29,11 @@ from catalog.server.request_guard import RequestGuard, RequestRules
 from catalog.server.routes import CursorSigner
 from catalog.server.state_dir import ServiceDir
 from catalog.server.store import CatalogStore
+from catalog.server.webhooks.sender import Pusher, SenderOptions
 from pipeline.mirror import version_feed
 from pipeline.mirror.as_of import as_of_answers
 from pipeline.mirror.knowledge_routes import KnowledgeRoutes, KnowledgeStore
-from pipeline.mirror.mirror_store import EVENTS_IN_MEMORY, MirrorStore, ServedClock
+from pipeline.mirror.mirror_store import EVENTS_IN_MEMORY, MirrorStore, PushClock, ServedClock
 from pipeline.mirror.published_catalog import KnownSpan
 from pipeline.mirror.version_feed import VersionFeed
 
@@ -170,7 +171,10 @@ class HistoryServer(ABC):
 class Mirror(HistoryServer):
     """A running mirror of a published file: each new publication is followed.
 
-    Raises (start): as HistoryServer.
+    Webhooks tell the endpoints of the folder what each publication added since their creation.
+
+    Raises (start): as HistoryServer, and
+        OutboxUnreadable, FeedUnusable: a file of the folder can't be used.
     """
 
     def __init__(
@@ -184,19 +188,29 @@ class Mirror(HistoryServer):
         options: ServerOptions | None = None,
         events_in_memory: int = EVENTS_IN_MEMORY,
         wall: Callable[[], datetime] = wall_now,
+        push: SenderOptions | None = None,
     ) -> None:
         super().__init__(
             warehouse, state_dir=state_dir, host=host, port=port, plan=plan, options=options
         )
         self._events_in_memory = events_in_memory
         self._wall = wall
+        self._push = push
 
     def _app(self, folder: ServiceDir, undo: ExitStack) -> ASGIApp:
         undo.enter_context(folder.serving())
         feed = VersionFeed(folder.path / version_feed.FILE_NAME)
         undo.callback(feed.close)
+        outbox = undo.enter_context(folder.outbox())
         store = self.store = MirrorStore(
-            self._warehouse, feed, self._wall, events_in_memory=self._events_in_memory
+            self._warehouse,
+            feed,
+            self._wall,
+            pushed_until=outbox.watermark(),
+            events_in_memory=self._events_in_memory,
+        )
+        self._pusher = Pusher(
+            *(store, PushClock(store), folder.receivers(), outbox), options=self._push
         )
         app = self._serve(
             store,
@@ -205,7 +219,7 @@ class Mirror(HistoryServer):
             changes_until=lambda: None,
             cursors=CursorSigner(cursor_secret(folder.path)),
             usage=UsageBook(folder.usage_file()),
-            background=(self._follow,),
+            background=(self._follow, self._pusher.run),
             extensions={"/healthz": self._get_health},
         )
         return RequestGuard(app, RequestRules()) if is_loopback(self._host) else app
@@ -216,6 +230,7 @@ class Mirror(HistoryServer):
             views = await asyncio.to_thread(self.store.follow)
             if views is not None:
                 self.store.serve(views)
+                self._pusher.wake()
             del views  # or the replaced file would stay open until the next publication
             await asyncio.sleep(_FOLLOWED_EVERY_S)
 

@@ -7,9 +7,10 @@ served view in one step. Requests in progress continue with the file that they b
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import Any, Final
 
 import duckdb
@@ -27,6 +28,7 @@ from pipeline.mirror.published_catalog import (
     file_signature,
     unservable,
 )
+from pipeline.mirror.pushed_changes import catalog_changes
 from pipeline.mirror.version_feed import FeedPlace, FeedUnusable, VersionFeed
 
 log = logging.getLogger(__name__)
@@ -66,7 +68,12 @@ class PublishedViews:
 class MirrorStore:
     """`CatalogStore` over a warehouse that is published again and again.
 
-    `feed` keeps the order of the changes; `wall` is the machine's clock.
+    `feed` keeps the order of the changes; `wall` is the machine's clock. Changes until
+    `pushed_until` were pushed before, by a clock that may have been ahead.
+
+    Raises:
+        WarehouseError: there is no file, or it can't be served.
+        FeedUnusable: the feed can't be read.
     """
 
     def __init__(
@@ -75,12 +82,17 @@ class MirrorStore:
         feed: VersionFeed,
         wall: Callable[[], datetime],
         *,
+        pushed_until: datetime | None = None,
         events_in_memory: int = EVENTS_IN_MEMORY,
     ) -> None:
         self._path = path
         self._feed = feed
         self._wall = wall
         self._events_in_memory = events_in_memory
+        self._clocking = Lock()
+        self._recording = False
+        self._recorded_at = feed.last_recorded_at()
+        self._pushed_until = max(wall(), self._recorded_at, pushed_until or self._recorded_at)
         self._served = self._open()
         self._served_since = wall()
         self._recorded = Event()
@@ -105,7 +117,33 @@ class MirrorStore:
         return instant if last is None else min(instant, last)
 
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
-        return ()
+        """Return the changes that this mirror learned of in a time, by `pushed_until`.
+
+        The changes of a publication have one time.
+
+        Raises:
+            FeedUnusable: the feed can't be read.
+        """
+        served = self._served.catalog
+        recorded = self._feed.recorded_between(after, until)
+        versions = served.versions([(event_id, number) for event_id, number, _ in recorded])
+        return [
+            replace(change, at=recorded_at)
+            for event_id, number, recorded_at in recorded
+            # A refold may have removed a version since.
+            if (version := versions.get((event_id, number))) is not None
+            for change in catalog_changes(version, served)
+        ]
+
+    def pushed_until(self) -> datetime:
+        """Return the time up to which `changes` is complete: the wall clock's.
+
+        It stands while a publication is recorded and not served yet, and never goes back.
+        """
+        with self._clocking:
+            if not self._recording:
+                self._pushed_until = max(self._pushed_until, self._wall())
+            return self._pushed_until
 
     def history(self, event_id: str, instant: datetime) -> list[CatalogVersion]:
         return self._served.catalog.history(event_id, instant)
@@ -150,7 +188,11 @@ class MirrorStore:
         except WarehouseError as error:
             views, trouble = None, f"the new publication is not served, and the old one is: {error}"
         if trouble is None and (views is not None or self._is_behind):
+            with self._clocking:
+                self._recording = True
             trouble = self._record((views or self._served).catalog)
+            if views is None:
+                self._resume_clock()
         if trouble is not None and trouble != self.trouble:
             log.error("%s", trouble)
         self.trouble = trouble
@@ -159,6 +201,7 @@ class MirrorStore:
     def serve(self, views: PublishedViews) -> None:
         """Serve other views from the next request on."""
         self._served, self._served_since = views, self._wall()
+        self._resume_clock()
 
     def describe(self) -> dict[str, Any]:
         """Return the publication that is served, and why a newer one is not, for `/healthz`."""
@@ -178,13 +221,23 @@ class MirrorStore:
     def _record(self, catalog: PublishedCatalog) -> str | None:
         """Record the changes of a publication; return why that failed, None if it did not."""
         try:
-            self._feed.follow(catalog, self._wall)
+            self._feed.follow(catalog, self._recording_time)
+            self._recorded_at = self._feed.last_recorded_at()
         except (FeedUnusable, duckdb.Error) as error:
             self._is_behind = True
             return f"the changes of the publication are not recorded: {error}"
         self._is_behind = False
         self._recorded.set()
         return None
+
+    def _recording_time(self) -> datetime:
+        """Return a time after all that was pushed, so that no change is passed over."""
+        return max(self._pushed_until + timedelta(microseconds=1), self._wall())
+
+    def _resume_clock(self) -> None:
+        with self._clocking:
+            self._pushed_until = max(self._pushed_until, self._recorded_at)
+            self._recording = False
 
     def _open(self) -> PublishedViews:
         return PublishedViews(self._path, events_in_memory=self._events_in_memory)
@@ -209,6 +262,16 @@ def memory_view(catalog: PublishedCatalog, ts: datetime) -> MemoryView:
         categories=catalog.categories(ts),
         cancelled={entry.id: entry.cancelled_at for entry in catalog.cancelled(ts)},
     )
+
+
+class PushClock:
+    """The time of the webhooks of a mirror."""
+
+    def __init__(self, store: MirrorStore) -> None:
+        self._store = store
+
+    def now(self) -> datetime:
+        return self._store.pushed_until()
 
 
 class ServedClock:

@@ -3,6 +3,10 @@
 with ReplayServer(Path("data/warehouse.duckdb"), start, state_dir=Path("data/mirror")) as replay:
     httpx.get(replay.base_url + "/v2/events")
 
+Webhooks go to the endpoints of the folder, in the order in which the changes became known. Their
+outbox is new in each replay, so that another replay sends everything again, as the same bytes. A
+clock that is set back sends nothing twice.
+
 `/replay/clock` shows, sets, steps and pauses the clock, for programs on this machine. The keys and
 endpoints are those of the mirror's folder, which a mirror may use at the same time.
 """
@@ -28,12 +32,15 @@ from catalog.server.exchange import Exchange, attach, dated
 from catalog.server.request_guard import RequestGuard, RequestRules
 from catalog.server.routes import CursorSigner
 from catalog.server.state_dir import ServiceDir
+from catalog.server.webhooks.sender import Pusher, SenderOptions
 from pipeline.mirror.mirror import HistoryServer, cursor_secret
 from pipeline.mirror.replay_clock import ReplayClock
 from pipeline.mirror.replay_store import ReplayStore
 
 CONTROL_PATH: Final = "/replay/clock"
 _END_NOTICED_S: Final = 0.1
+PUSH: Final = SenderOptions(retry_after_s=(1.0,), poll_s=0.1, in_order=True)
+"""A receiver that fails is tried again each second, and holds up its own deliveries only."""
 
 
 class ChangesKnown(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +60,8 @@ class ReplayState(msgspec.Struct, frozen=True, kw_only=True):
     speed: float
     running: bool
     ended: bool
+    delivered: bool
+    """Whether every endpoint accepted the webhooks of all changes that are known."""
     changes: ChangesKnown
 
 
@@ -90,6 +99,7 @@ class ReplayServer(HistoryServer):
         port: int = 0,
         plan: Plan = ENTERPRISE,
         options: ServerOptions | None = None,
+        push: SenderOptions = PUSH,
         on_end: Callable[[ReplayState], None] = lambda _: None,
     ) -> None:
         super().__init__(
@@ -99,6 +109,7 @@ class ReplayServer(HistoryServer):
         self._end_at = until
         self._speed = speed
         self._paused = paused
+        self._push = push
         self._on_end = on_end
 
     def state(self) -> ReplayState:
@@ -113,7 +124,16 @@ class ReplayServer(HistoryServer):
             speed=clock.speed,
             running=running and now < clock.until,
             ended=now >= clock.until,
+            delivered=self._is_delivered(known),
             changes=ChangesKnown(known=known, total=store.total, sha256=store.digest(known)),
+        )
+
+    def _is_delivered(self, known: int) -> bool:
+        mark = self._pusher.enqueued_until
+        return (
+            mark is not None
+            and self.store.count_until(mark) >= known
+            and not self._outbox.waiting_endpoints()
         )
 
     def move(self, order: ReplayOrder) -> None:
@@ -132,6 +152,7 @@ class ReplayServer(HistoryServer):
             self.clock.set(moved)
         if order.running is not None:
             (self.clock.run if order.running else self.clock.pause)()
+        self._pusher.wake()
 
     def _moved(self, order: ReplayOrder) -> datetime | None:
         if (order.now, order.advance_s, order.step) == (None, None, None):
@@ -160,6 +181,12 @@ class ReplayServer(HistoryServer):
         own = ServiceDir(Path(undo.enter_context(TemporaryDirectory(prefix="almanac-replay-"))))
         cursors = CursorSigner(_replay_secret(cursor_secret(folder.path), store))
         clock = self.clock = ReplayClock(store.start, store.until, speed=self._speed, paused=True)
+        receivers = folder.receivers()
+        outbox = self._outbox = undo.enter_context(own.outbox())
+        # A new outbox would begin with the changes after its first round.
+        endpoints = {endpoint.id: store.start for endpoint in receivers.all()}
+        outbox.enqueue((), watermark=store.start, subscriptions=endpoints)
+        self._pusher = Pusher(store, clock, receivers, outbox, options=self._push)
         app = self._serve(
             store,
             folder,
@@ -167,7 +194,7 @@ class ReplayServer(HistoryServer):
             changes_until=clock.now,
             cursors=cursors,
             usage=UsageBook(own.usage_file()),
-            background=(self._watch_end,),
+            background=(self._watch_end, self._pusher.run),
         )
         if is_loopback(self._host):
             app = RequestGuard(app, RequestRules())

@@ -13,18 +13,12 @@ from threading import Lock
 from typing import Final
 
 from almanac.change_digest import ChangeDigest
-from catalog.server.store import CatalogChange, CatalogView, ChangeKind
+from catalog.server.store import CatalogChange, CatalogView
 from pipeline.mirror.knowledge_routes import ChangePage, KnownChange
 from pipeline.mirror.past_view import PastViews
 from pipeline.mirror.published_catalog import CatalogVersion, KnownSpan, PublishedCatalog
+from pipeline.mirror.pushed_changes import catalog_changes
 from pipeline.mirror.version_feed import FeedPlace, ForeignPlace, to_micros
-
-_MATERIAL: Final = frozenset(
-    {
-        *("date", "date_end", "date_type", "is_estimated"),
-        *("impact", "impact_band", "description", "source_url"),
-    }
-)
 
 
 class ReplayRangeError(Exception):
@@ -153,37 +147,3 @@ def _check_range(
 
 def _text(instant: datetime) -> str:
     return instant.isoformat().replace("+00:00", "Z")
-
-
-def catalog_changes(version: CatalogVersion, catalog: PublishedCatalog) -> Iterator[CatalogChange]:
-    """Yield what webhooks report of a version: nothing, one kind or two.
-
-    As the service, they report new and restored events, material changes and cancellations, and no
-    withdrawal.
-    """
-    event, at = version.event, version.known_from
-    if event is None or version.status == "withdrawn":
-        return
-    if version.status == "cancelled":
-        if version.cancelled_at is not None:
-            yield CatalogChange(
-                at, "events.cancelled", event, version.cancelled_at, is_learned=True
-            )
-        return
-    is_first = version.version == 1
-    if not (is_first or "restored" in version.kinds or _MATERIAL.intersection(version.changed)):
-        return
-    kind: ChangeKind = "events.created" if is_first else "events.updated"
-    yield CatalogChange(at, kind, event, is_learned=True)
-    if event.is_major and not _was_major_before(version, catalog):
-        yield CatalogChange(at, "events.high-impact", event, is_learned=True)
-
-
-def _was_major_before(version: CatalogVersion, catalog: PublishedCatalog) -> bool:
-    if version.version == 1:
-        return False
-    earlier = catalog.history(version.event_id, version.known_from)
-    return any(
-        each.version < version.version and each.event is not None and each.event.is_major
-        for each in earlier
-    )

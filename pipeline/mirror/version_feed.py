@@ -173,11 +173,20 @@ class VersionFeed:
         return FeedPage(entries, total, end)
 
     def recorded_between(self, after: datetime, until: datetime) -> list[tuple[str, int, datetime]]:
-        """Return event, version and time of what was recorded in a time, by the machine's clock."""
+        """Return event, version and time of what was recorded in a time, by the machine's clock.
+
+        What a new feed found first is not news, and is left out.
+        """
         bounds = {"after": to_micros(after), "until": to_micros(until)}
         with self._reading, self._as_unusable():
             rows = self._read("list_recorded_between", **bounds)
         return [(row[1], row[2], _EPOCH + row[3] * _MICROSECOND) for row in rows]
+
+    def last_recorded_at(self) -> datetime:
+        """Return the time of the last publication that added versions; 1970 in a new feed."""
+        with self._reading, self._as_unusable():
+            ((micros,),) = self._read("find_last_recorded_at")
+        return _EPOCH + timedelta(microseconds=micros)
 
     def _compare(self, catalog: PublishedCatalog) -> None:
         """Record new versions, and correct those that a refold numbered anew or removed."""

@@ -65,10 +65,13 @@ class OutboxDelivery:
     last_error: str | None = None
 
 
-def delivery_id(endpoint_id: str, event_id: str, *, kind: str, at: datetime) -> str:
+def delivery_id(
+    endpoint_id: str, event_id: str, *, kind: str, at: datetime, version: int | None = None
+) -> str:
     """Return the id of the only delivery that reports a change to an endpoint."""
     instant = at.astimezone(UTC).isoformat(timespec="microseconds")
-    text = "\n".join((endpoint_id, event_id, instant, kind))
+    numbered = () if version is None else (str(version),)
+    text = "\n".join((endpoint_id, event_id, instant, kind, *numbered))
     return f"evt_dlv_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 
@@ -155,6 +158,11 @@ class Outbox:
     def due(self, endpoint_id: str, *, now: datetime, limit: int) -> tuple[OutboxDelivery, ...]:
         """Return the deliveries due to an endpoint at this wall time, the longest due first."""
         rows = self._run("list_due", endpoint_id=endpoint_id, now=_micros(now), limit=limit)
+        return tuple(map(_delivery, rows))
+
+    def next(self, endpoint_id: str, *, limit: int) -> tuple[OutboxDelivery, ...]:
+        """Return the pending deliveries of an endpoint, due or not, in the order of enqueuing."""
+        rows = self._run("list_in_order", endpoint_id=endpoint_id, limit=limit)
         return tuple(map(_delivery, rows))
 
     def pending(self, *, limit: int = LIST_LIMIT) -> tuple[OutboxDelivery, ...]:

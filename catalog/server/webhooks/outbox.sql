@@ -87,6 +87,15 @@ WHERE state = 'pending' AND endpoint_id = $endpoint_id AND next_attempt_at <= $n
 ORDER BY next_attempt_at, rowid
 LIMIT $limit
 
+-- name: list_in_order
+-- At most $limit pending deliveries of $endpoint_id, due or not, the first enqueued first.
+SELECT
+    id, endpoint_id, kind, body, created_at, state, attempts, next_attempt_at, last_status, last_error
+FROM deliveries
+WHERE state = 'pending' AND endpoint_id = $endpoint_id
+ORDER BY rowid
+LIMIT $limit
+
 -- name: list_waiting_endpoints
 -- One row per endpoint that has pending deliveries, due or not.
 SELECT DISTINCT endpoint_id FROM deliveries WHERE state = 'pending'

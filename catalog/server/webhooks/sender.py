@@ -40,7 +40,8 @@ changes again, and an idle server writes once a minute."""
 class ChangeFeed:
     """Fills an outbox. The store and `render` are called on the event loop's thread.
 
-    `due` gives when a new delivery is due, in wall time.
+    `due` gives when a new delivery is due, in wall time. With `dates_changes`, a delivery states
+    the time of its change as the time of delivery.
     """
 
     def __init__(
@@ -50,15 +51,23 @@ class ChangeFeed:
         outbox: Outbox,
         render: Render,
         due: Callable[[], datetime],
+        *,
+        dates_changes: bool = False,
     ) -> None:
         self._store = store
         self._clock = clock
         self._outbox = outbox
         self._render = render
         self._due = due
+        self._dates_changes = dates_changes
         self._mark: datetime | None = None
         self._stored_mark: datetime | None = None
         self._since: Mapping[str, datetime] = {}
+
+    @property
+    def enqueued_until(self) -> datetime | None:
+        """The time up to which changes are in the outbox; None before the first call."""
+        return self._mark
 
     async def enqueue(self, endpoints: Sequence[Endpoint], plans: Mapping[str, Plan]) -> None:
         """Enqueue what changed since the last call, one delivery for each endpoint in `plans`.
@@ -73,7 +82,12 @@ class ChangeFeed:
             until = min(now, mark + SLICE)
             for batch in batches(self._store.changes(mark, until)):
                 deliveries = [
-                    self._new_delivery(change, endpoint, plans[endpoint.id], at=now)
+                    self._new_delivery(
+                        change,
+                        endpoint,
+                        plans[endpoint.id],
+                        at=change.at if self._dates_changes else now,
+                    )
                     for change in batch
                     for endpoint in served
                     if change.at > since[endpoint.id]
@@ -133,7 +147,9 @@ class ChangeFeed:
 
         `at` is stated as the time of delivery: the body is stored, so each attempt states the same.
         """
-        id_ = delivery_id(endpoint.id, change.event.id, kind=change.kind, at=change.at)
+        id_ = delivery_id(
+            endpoint.id, change.event.id, kind=change.kind, at=change.at, version=change.version
+        )
         message = Delivery(
             id=id_,
             type=change.kind,
@@ -142,7 +158,9 @@ class ChangeFeed:
             delivered_at=at.replace(microsecond=0),
             data=self._render(change, plan),
             # A receiver may have pulled the state before the change since the change happened.
-            created_at=change.at.replace(microsecond=0) if change.is_learned else msgspec.UNSET,
+            created_at=change.at.replace(microsecond=0)
+            if change.version is not None
+            else msgspec.UNSET,
         )
         return OutboxDelivery(
             id=id_,
@@ -192,6 +210,11 @@ class SenderOptions:
     per_endpoint: int = 4
     """The parallel attempts to an endpoint."""
     in_all: int = 64
+    in_order: bool = False
+    """Whether an endpoint is sent one delivery after another, in the order of the changes: each
+    waits until the one before was accepted, and none becomes a dead letter because it failed. The
+    time of delivery and of the signature is the time of the change, so that the same changes are
+    always sent as the same bytes."""
 
 
 class WebhookSender:
@@ -220,7 +243,9 @@ class WebhookSender:
         self._outbox = outbox
         self._wall = wall
         self._options = options or SenderOptions()
-        self._feed = ChangeFeed(store, clock, outbox, render, due or wall)
+        self._feed = ChangeFeed(
+            *(store, clock, outbox, render, due or wall), dates_changes=self._options.in_order
+        )
         self._poster = poster or Poster()
         self._sleep = sleep
         self._slots = asyncio.Semaphore(self._options.in_all)
@@ -248,6 +273,11 @@ class WebhookSender:
         """Start a round now rather than at the next poll. Call it on the event loop's thread."""
         self._woken.set()
 
+    @property
+    def enqueued_until(self) -> datetime | None:
+        """The time up to which changes are in the outbox; None before the first round."""
+        return self._feed.enqueued_until
+
     async def _pause(self) -> None:
         nap = asyncio.ensure_future(self._sleep(self._options.poll_s))
         call = asyncio.ensure_future(self._woken.wait())
@@ -270,6 +300,9 @@ class WebhookSender:
         """Send an endpoint its due deliveries, a few at a time, until none is left."""
         try:
             while deliveries := await self._due(endpoint_id):
+                if self._options.in_order:
+                    await self._attempt_in_order(deliveries)
+                    continue
                 async with asyncio.TaskGroup() as attempts:
                     for delivery in deliveries:
                         attempts.create_task(self._attempt(delivery))
@@ -282,16 +315,26 @@ class WebhookSender:
         except NoPush as refusal:
             await self._mark_dead(endpoint_id, str(refusal))
             return ()
+        if self._options.in_order:
+            return await asyncio.to_thread(self._outbox.next, endpoint_id, limit=BATCH_SIZE)
         return await asyncio.to_thread(
             self._outbox.due, endpoint_id, now=self._wall(), limit=self._options.per_endpoint
         )
 
-    async def _attempt(self, delivery: OutboxDelivery) -> None:
+    async def _attempt_in_order(self, deliveries: Sequence[OutboxDelivery]) -> None:
+        """Attempt deliveries in turn until one fails, and then wait."""
+        for delivery in deliveries:
+            if not await self._attempt(delivery):
+                await self._sleep(self._wait_s(delivery))
+                return
+
+    async def _attempt(self, delivery: OutboxDelivery) -> bool:
+        """Return whether no other attempt follows."""
         async with self._slots:
             try:
                 endpoint = self._receivers.get(delivery.endpoint_id)
             except NoPush:
-                return  # `_due` marks it dead in the next round
+                return True  # `_due` marks it dead in the next round
             outcome = await self._post(delivery, endpoint)
         if outcome.delivered:
             await asyncio.to_thread(
@@ -302,11 +345,15 @@ class WebhookSender:
             await self._fail(delivery, outcome, retry_at=None)
             await self._disable(delivery.endpoint_id)
         else:
-            await self._fail(delivery, outcome, retry_at=self._next_attempt(delivery))
+            retry_at = self._next_attempt(delivery)
+            await self._fail(delivery, outcome, retry_at=retry_at)
+            return retry_at is None
+        return True
 
     async def _post(self, delivery: OutboxDelivery, endpoint: Endpoint) -> AttemptOutcome:
         """Sign and send: each attempt has its own time and may have other secrets."""
         secrets = endpoint.signing_secrets(self._wall())
+        at = delivery.created_at if self._options.in_order else self._clock.now()
         return await self._poster.post(
             endpoint.url,
             allow_private=endpoint.allow_private,
@@ -315,16 +362,20 @@ class WebhookSender:
                 "Content-Type": "application/json",
                 "User-Agent": USER_AGENT,
                 SIGNATURE_HEADER: sign(
-                    delivery.body, secrets=secrets, at=self._clock.now(), form=endpoint.signature
+                    delivery.body, secrets=secrets, at=at, form=endpoint.signature
                 ),
             },
         )
 
     def _next_attempt(self, delivery: OutboxDelivery) -> datetime | None:
-        waits_s = self._options.retry_after_s
-        if delivery.attempts >= len(waits_s):
+        if delivery.attempts >= len(self._options.retry_after_s) and not self._options.in_order:
             return None
-        return self._wall() + timedelta(seconds=waits_s[delivery.attempts])
+        return self._wall() + timedelta(seconds=self._wait_s(delivery))
+
+    def _wait_s(self, delivery: OutboxDelivery) -> float:
+        """Return the wait after the next failure; the last of the schedule stays."""
+        waits_s = self._options.retry_after_s
+        return waits_s[min(delivery.attempts, len(waits_s) - 1)]
 
     async def _fail(
         self, delivery: OutboxDelivery, outcome: AttemptOutcome, *, retry_at: datetime | None
@@ -378,6 +429,7 @@ class Pusher:
     ) -> None:
         self._store = store
         self._clock = clock
+        self._dates_changes = options is not None and options.in_order
         self._sender = WebhookSender(
             *(store, clock, receivers, outbox, self._render, wall),
             options=options,
@@ -397,13 +449,18 @@ class Pusher:
                 log.exception("the webhook sender failed; it restarts in a few seconds")
             await asyncio.sleep(_RESTART_AFTER_S)
 
+    @property
+    def enqueued_until(self) -> datetime | None:
+        """The time up to which changes are in the outbox; None before the first round."""
+        return self._sender.enqueued_until
+
     def wake(self) -> None:
         """Send immediately what changed. May be called from any thread."""
         if self._loop is not None and self._loop.is_running():
             self._loop.call_soon_threadsafe(self._sender.wake)
 
     def _render(self, change: CatalogChange, plan: Plan) -> Event:
-        view = self._store.at(self._clock.now())
+        view = self._store.at(change.at if self._dates_changes else self._clock.now())
         if self._names is None or self._names.view is not view:
             self._names = ViewNames(view, view.categories())
         return shown_change(change, plan, self._names)

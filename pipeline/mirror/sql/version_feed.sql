@@ -187,5 +187,11 @@ WHERE gone = 0 AND known_from > :since AND known_from <= :until AND seq > :seq A
 SELECT r.seq, r.event_id, r.version, p.recorded_at
 FROM publications AS p
 INNER JOIN recorded AS r ON r.seq >= p.first_seq AND r.seq <= p.last_seq
-WHERE p.recorded_at > :after AND p.recorded_at <= :until AND r.gone = 0
+WHERE p.recorded_at > :after AND p.recorded_at <= :until AND p.first_seq > 1 AND r.gone = 0
 ORDER BY r.seq
+
+-- name: find_last_recorded_at
+-- Grain: one row: the time of the last publication that added versions, 0 without one.
+-- Any number of times.
+SELECT coalesce(max(recorded_at), 0)
+FROM publications

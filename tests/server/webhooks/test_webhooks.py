@@ -224,10 +224,19 @@ async def test_a_change_that_was_learned_later_states_when(
     service: Service, receiver: Receiver
 ) -> None:
     await service.subscribe(receiver.url)
-    learned = replace(change(1), at=change(1).at + timedelta(microseconds=700), is_learned=True)
+    learned = replace(change(1), at=change(1).at + timedelta(microseconds=700), version=2)
     service.store.listed = [learned]
     await service.pass_minutes(2)
     assert json.loads(receiver.received[0].body)["createdAt"] == "2026-05-01T12:01:00Z"
+
+
+async def test_versions_of_one_event_that_were_learned_together_are_all_sent(
+    service: Service, receiver: Receiver
+) -> None:
+    await service.subscribe(receiver.url)
+    service.store.listed = [replace(change(1, event="e"), version=number) for number in (2, 3)]
+    await service.pass_minutes(2)
+    assert len(receiver.received) == 2
 
 
 async def test_only_changes_after_the_endpoint_was_added_are_sent(
