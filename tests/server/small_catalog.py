@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +15,13 @@ from catalog.server.app import ServerOptions, ServerParts, build_app
 from catalog.server.hosting import HostedApp
 from catalog.server.memory_view import CoinBook, EventIndex, MemoryView
 from catalog.server.routes import CursorSigner
-from catalog.server.store import CatalogChange, StoredCategory, StoredCoin, StoredEvent
+from catalog.server.store import (
+    CatalogChange,
+    CatalogStore,
+    StoredCategory,
+    StoredCoin,
+    StoredEvent,
+)
 
 NOW = datetime(2026, 6, 15, 10, 0, tzinfo=UTC)
 TODAY = datetime(2026, 6, 15, tzinfo=UTC)
@@ -165,6 +171,15 @@ class Service:
 
 
 @contextmanager
+def keep_in_memory(store: TimedStore) -> Iterator[CatalogStore]:
+    yield store
+
+
+keep: Callable[[TimedStore], AbstractContextManager[CatalogStore]] = keep_in_memory
+"""Returns the store that a server uses. The fixture `kept_in` replaces it."""
+
+
+@contextmanager
 def serving(
     store: TimedStore | MemoryView,
     *,
@@ -177,18 +192,19 @@ def serving(
     versions = store if isinstance(store, TimedStore) else TimedStore(store)
     clock = ManualClock(now)
     named = [grant(plan, plan) for plan in PLANS]
-    parts = ServerParts(
-        store=versions,
-        keys=ring or KeyRing(fixed=[*named, *keys]),
-        usage=UsageBook(),
-        cursors=CURSORS,
-        instant_of=lambda scope: clock.now,
-        options=options or ServerOptions(),
-        monotonic_ns=monotonic_ns,
-    )
-    # Without `verify=False` each client reads the certificates of the machine, 20 ms.
-    with (
-        HostedApp(build_app(parts)) as hosted,
-        httpx.Client(base_url=hosted.base_url, verify=False) as client,
-    ):
-        yield Service(client, versions, clock, parts.usage, parts)
+    with keep(versions) as kept:
+        parts = ServerParts(
+            store=kept,
+            keys=ring or KeyRing(fixed=[*named, *keys]),
+            usage=UsageBook(),
+            cursors=CURSORS,
+            instant_of=lambda scope: clock.now,
+            options=options or ServerOptions(),
+            monotonic_ns=monotonic_ns,
+        )
+        # Without `verify=False` each client reads the certificates of the machine, 20 ms.
+        with (
+            HostedApp(build_app(parts)) as hosted,
+            httpx.Client(base_url=hosted.base_url, verify=False) as client,
+        ):
+            yield Service(client, versions, clock, parts.usage, parts)

@@ -15,8 +15,11 @@ from tests.server.small_catalog import DAY, NOW, TODAY, Service, TimedStore, eve
 SNAPSHOT = datetime(2026, 6, 15, 0, 5, tzinfo=UTC)
 
 
+pytestmark = pytest.mark.usefixtures("kept_in")
+
+
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
+def service(kept_in: str) -> Iterator[Service]:
     events = [event(f"e{n:03}", TODAY + n * DAY) for n in range(60)]
     with serving(view(events)) as service:
         yield service

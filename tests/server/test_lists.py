@@ -24,8 +24,11 @@ from tests.server.small_catalog import (
 LONG = 40 * DAY
 
 
+pytestmark = pytest.mark.usefixtures("kept_in")
+
+
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
+def service(kept_in: str) -> Iterator[Service]:
     events = [
         event("began-long-ago", TODAY - LONG, date_end=TODAY + SECOND, categories=("airdrop",)),
         event("ended-yesterday", TODAY - 2 * DAY, date_end=TODAY - SECOND),

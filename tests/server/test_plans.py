@@ -89,8 +89,11 @@ def upcoming_names(row: Row) -> list[str]:
     return names[: names.index(last) + 1]
 
 
+pytestmark = pytest.mark.usefixtures("kept_in")
+
+
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
+def service(kept_in: str) -> Iterator[Service]:
     events = [event(name.replace(" ", "-"), TODAY + offset) for name, offset in OFFSETS.items()]
     events += [
         event("of-the-hundredth", TODAY + DAY, coins=("hundredth", "unranked")),

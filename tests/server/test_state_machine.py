@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from catalog.contract.plans import PLANS
-from tests.server import plain_model
+from tests.server import plain_model, small_catalog
 from tests.server.plain_model import Catalog, PlainBucket
+from tests.server.published_store import published
 from tests.server.small_catalog import (
     DAY,
     NOW,
@@ -267,6 +268,28 @@ def test_many_more_sequences_find_no_divergence() -> None:
             max_examples=1_000,
             stateful_step_count=50,
             deadline=None,
+            suppress_health_check=SUPPRESSED,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("examples", "steps"),
+    [(2, 12), pytest.param(40, 30, marks=[pytest.mark.long, pytest.mark.timeout(1_800)])],
+)
+def test_a_published_warehouse_agrees_with_the_model(
+    examples: int, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hypothesis.stateful import run_state_machine_as_test
+
+    monkeypatch.setattr(small_catalog, "keep", published)
+    run_state_machine_as_test(
+        ServerAgainstModel,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            derandomize=True,
             suppress_health_check=SUPPRESSED,
         ),
     )

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
 import httpx
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,6 +84,7 @@ def test_rows_follow_the_names_of_coins_and_the_plan() -> None:
         assert service.get("/v2/coins/first").json()["name"] == "Renamed"
 
 
+@pytest.mark.usefixtures("kept_in")
 def test_a_query_may_be_written_in_raw_utf_8() -> None:
     with serving(view([event("a", title="中文 Übergang")])) as service:
         for query in ("keyword=%E4%B8%AD", "keyword=中", "keyword=übergang"):
