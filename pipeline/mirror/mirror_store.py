@@ -17,9 +17,9 @@ import duckdb
 
 from almanac.errors import WarehouseError
 from catalog.server.memory_view import EventIndex, MemoryView
-from catalog.server.store import CatalogChange, CatalogView
+from catalog.server.store import CancellationKey, CancellationSlice, CatalogChange, CatalogView
 from pipeline.mirror.knowledge_routes import ChangePage, KnownChange
-from pipeline.mirror.past_view import PastViews
+from pipeline.mirror.past_view import CancellationBook, PastViews
 from pipeline.mirror.published_catalog import (
     CatalogVersion,
     FileSignature,
@@ -47,7 +47,7 @@ class PublishedViews:
         try:
             self._past = PastViews(self.catalog)
             if last is not None and self.bounds.events <= events_in_memory:
-                self._newest = memory_view(self.catalog, last)
+                self._newest = PublishedMemoryView(self.catalog, last)
         except duckdb.Error as error:
             self.catalog.close()
             raise unservable(path, error) from error
@@ -254,14 +254,23 @@ class MirrorStore:
         )
 
 
-def memory_view(catalog: PublishedCatalog, ts: datetime) -> MemoryView:
-    """Return a view in memory of all that a file shows at a time."""
-    return MemoryView(
-        EventIndex.of(catalog.events(ts)),
-        coins=catalog.coins(ts),
-        categories=catalog.categories(ts),
-        cancelled={entry.id: entry.cancelled_at for entry in catalog.cancelled(ts)},
-    )
+class PublishedMemoryView(MemoryView):
+    """The view in memory of a published file at a time; only cancellations are found otherwise."""
+
+    def __init__(self, catalog: PublishedCatalog, ts: datetime) -> None:
+        cancelled = catalog.cancelled(ts)
+        super().__init__(
+            EventIndex.of(catalog.events(ts)),
+            coins=catalog.coins(ts),
+            categories=catalog.categories(ts),
+            cancelled={entry.id: entry.cancelled_at for entry, _ in cancelled},
+        )
+        self._known_cancellations = CancellationBook(cancelled)
+
+    def cancellations(
+        self, *, since: datetime, after: CancellationKey | None, limit: int
+    ) -> CancellationSlice:
+        return self._known_cancellations.page(since=since, after=after, limit=limit)
 
 
 class PushClock:

@@ -11,7 +11,6 @@ from catalog.server.memory_view import CoinBook
 from catalog.server.store import (
     CancellationKey,
     CancellationSlice,
-    CancelledEntry,
     CoinKey,
     CoinQuery,
     CoinSlice,
@@ -24,7 +23,7 @@ from catalog.server.store import (
     StoredCoin,
     StoredEvent,
 )
-from pipeline.mirror.published_catalog import PublishedCatalog, Values
+from pipeline.mirror.published_catalog import KnownCancellation, PublishedCatalog, Values
 
 _NO_COUNTERS = Counters(0, 0, None)
 _VIEWS_KEPT: Final = 16
@@ -41,6 +40,36 @@ class PastViews:
         """Return the view of a time: the same one until the next time something became known."""
         place = bisect_right(self._times, ts)
         return self._view(self._times[place - 1] if place else ts)
+
+
+class CancellationBook:
+    """The cancellations known at a time.
+
+    The cancellations since a time include those that became known since. The warehouse may learn
+    of a cancellation long after it, and a client requests only those since its last request.
+    """
+
+    def __init__(self, cancelled: Sequence[KnownCancellation]) -> None:
+        self._cancelled = cancelled
+        self._keys: list[CancellationKey] = [
+            (entry.cancelled_at.timestamp(), entry.id) for entry, _ in cancelled
+        ]
+        self._by_id = {entry.id: entry.cancelled_at for entry, _ in cancelled}
+
+    def cancelled_at(self, event_id: str) -> datetime | None:
+        return self._by_id.get(event_id)
+
+    def page(
+        self, *, since: datetime, after: CancellationKey | None, limit: int
+    ) -> CancellationSlice:
+        begin = bisect_left(self._keys, (since.timestamp(), ""))
+        late = [place for place in range(begin) if self._cancelled[place].known_from >= since]
+        places = [*late, *range(begin, len(self._keys))]
+        first = 0
+        if after is not None:
+            first = bisect_right(places, after, key=self._keys.__getitem__)
+        entries = [self._cancelled[place].entry for place in places[first : first + limit]]
+        return CancellationSlice(entries, more=len(places) > first + limit, total=len(places))
 
 
 class PastView:
@@ -72,16 +101,12 @@ class PastView:
         return self._catalog.event(event_id, self._ts)
 
     def cancelled_at(self, event_id: str) -> datetime | None:
-        return self._cancelled_by_id.get(event_id)
+        return self._cancellations.cancelled_at(event_id)
 
     def cancellations(
         self, *, since: datetime, after: CancellationKey | None, limit: int
     ) -> CancellationSlice:
-        keys = self._cancelled_keys
-        begin = bisect_left(keys, (since.timestamp(), ""))
-        first = begin if after is None else max(begin, bisect_right(keys, after))
-        entries = self._cancelled[first : first + limit]
-        return CancellationSlice(entries, more=len(keys) > first + limit, total=len(keys) - begin)
+        return self._cancellations.page(since=since, after=after, limit=limit)
 
     def coins(self, query: CoinQuery, *, after: CoinKey | None, limit: int) -> CoinSlice:
         return self._book.page(query, after=after, limit=limit)
@@ -104,16 +129,8 @@ class PastView:
         return self._catalog.coins(self._ts)
 
     @cached_property
-    def _cancelled(self) -> list[CancelledEntry]:
-        return self._catalog.cancelled(self._ts)
-
-    @cached_property
-    def _cancelled_keys(self) -> list[CancellationKey]:
-        return [(entry.cancelled_at.timestamp(), entry.id) for entry in self._cancelled]
-
-    @cached_property
-    def _cancelled_by_id(self) -> dict[str, datetime]:
-        return {entry.id: entry.cancelled_at for entry in self._cancelled}
+    def _cancellations(self) -> "CancellationBook":
+        return CancellationBook(self._catalog.cancelled(self._ts))
 
     def _top(self, coverage_top: int | None) -> list[str] | None:
         return None if coverage_top is None else sorted(self._book.top(coverage_top))

@@ -87,6 +87,13 @@ class CatalogVersion:
     event: StoredEvent | None
 
 
+class KnownCancellation(NamedTuple):
+    """A cancellation, and when it became known."""
+
+    entry: CancelledEntry
+    known_from: datetime
+
+
 class PublishedCatalog:
     """A published file that is open for reading.
 
@@ -170,11 +177,14 @@ class PublishedCatalog:
             for coin, upcoming, major, peak in self._all("count_by_coin", values)
         }
 
-    def cancelled(self, ts: datetime) -> list[CancelledEntry]:
+    def cancelled(self, ts: datetime) -> list[KnownCancellation]:
         """Return the cancellations in their order."""
         return [
-            CancelledEntry(event_id, datetime.fromtimestamp(at, UTC))
-            for at, event_id in self._all("list_cancelled", {"ts": ts})
+            KnownCancellation(
+                CancelledEntry(event_id, datetime.fromtimestamp(at, UTC)),
+                known_from.astimezone(UTC),
+            )
+            for at, event_id, known_from in self._all("list_cancelled", {"ts": ts})
         ]
 
     def coins(self, ts: datetime) -> CoinBook:

@@ -65,15 +65,20 @@ class PlainPast:
         self.cancelled: dict[str, datetime] = {
             row["event_id"]: row["cancelled_at"] for row in known if row["status"] == "cancelled"
         }
+        cancelled_known: dict[str, datetime] = {}
         ids = {row["event_id"] for row in known}
         for row in read(connection, "FROM cancellations WHERE first_seen_at <= $ts", ts=ts):
             if row["event_id"] not in ids:
                 self.cancelled[row["event_id"]] = row["cancelled_at"]
+                cancelled_known[row["event_id"]] = row["first_seen_at"]
         self.versions = read(
             connection,
             "FROM event_versions WHERE known_from <= $ts ORDER BY known_from, event_id, version",
             ts=ts,
         )
+        self.cancelled_known = cancelled_known | {
+            row["event_id"]: row["known_from"] for row in self.versions
+        }
         self.coins = self._coins(connection)
         self.categories = self._categories(connection)
         self._upcoming: dict[str, dict[str, list[Row]]] = {}
@@ -181,7 +186,12 @@ class PlainPast:
 
     def cancellations(self, since: datetime | None) -> list[Row]:
         first = self.now - timedelta(days=90) if since is None else since
-        found = sorted((at, event_id) for event_id, at in self.cancelled.items() if at >= first)
+        found = sorted(
+            (at, event_id)
+            for event_id, at in self.cancelled.items()
+            # A client that continues at its last request gets those that became known since.
+            if max(at, self.cancelled_known[event_id]) >= first
+        )
         return [{"id": event_id, "cancelledAt": text(at)} for at, event_id in found]
 
     def coins_list(self, plan: str, q: str | None) -> list[Row]:

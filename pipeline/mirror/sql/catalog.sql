@@ -130,13 +130,13 @@ FROM (
 GROUP BY coin
 
 -- name: list_cancelled
--- Grain: one row per event that was known as cancelled. Any number of times.
+-- Grain: one row per event that was known as cancelled, with the time since when. Any number of times.
 -- An event of the list of cancellations may not be known, or may be restored since.
-SELECT floor(epoch(cancelled_at))::BIGINT, event_id
+SELECT floor(epoch(cancelled_at))::BIGINT, event_id, known_from
 FROM known_at($ts)
 WHERE status = 'cancelled' AND cancelled_at IS NOT NULL
 UNION ALL
-SELECT floor(epoch(c.cancelled_at))::BIGINT, c.event_id
+SELECT floor(epoch(c.cancelled_at))::BIGINT, c.event_id, c.first_seen_at
 FROM published.cancellations AS c
 ANTI JOIN (SELECT event_id FROM known_at($ts)) AS k ON k.event_id = c.event_id
 WHERE c.first_seen_at <= $ts::TIMESTAMPTZ AND c.cancelled_at IS NOT NULL
