@@ -133,6 +133,7 @@ class Daemon:
     upstream: Upstream
     span: Span
     pulled_at: list[datetime] = field(default_factory=list)
+    exported_at: list[datetime] = field(default_factory=list)
 
     @property
     def home(self) -> Home:
@@ -159,6 +160,7 @@ class Daemon:
         for feed in FEEDS:
             assert pull(feed, self.service).deferred is None
         self.pulled_at.append(self.upstream.now())
+        self.exported_at.append(self.upstream.now())
         self._merge()
 
     def _merge(self) -> None:
