@@ -112,7 +112,8 @@ class Pair:
 
 
 CASES = [
-    pytest.param((DAY, False), id="day"),
+    pytest.param((DAY, True), id="day"),
+    pytest.param((WEEK, True), id="week", marks=pytest.mark.long),
     pytest.param((WEEK, False), id="week-without-webhooks", marks=pytest.mark.long),
 ]
 
