@@ -53,7 +53,7 @@ def watch(
         bool, typer.Option("--once", help="End after the changes that are known now.")
     ] = False,
 ) -> None:
-    """Print each change as a JSON line as it becomes known, until Ctrl-C.
+    """Print each change as a JSON line as it becomes known, from the home or from a mirror.
 
     A line has the fields of `/v2/events/changes`. Its `cursor` is for `--since`: the next watch
     continues after that line, without a gap or a repetition.

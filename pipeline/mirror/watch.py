@@ -114,8 +114,10 @@ class HomeSource:
         self._undo.close()
 
     def read(self, start: WatchStart) -> WatchedPage:
-        if (views := self._store.newer()) is not None:
+        if (views := self._store.follow()) is not None:
             self._store.serve(views)
+        if not self._store.is_recorded:
+            raise SourceUnavailable(self._store.trouble or "the warehouse was published meanwhile")
         since = start.since or datetime.fromisoformat(_END)
         try:
             page = self._reader.read(
