@@ -89,7 +89,7 @@ COMMANDS: Final = {
     ),
     "serve": _place(
         *("serve", "serve"),
-        "Serve the service's interface over the warehouse, without a quota, now or as of a time.",
+        "Serve the service's interface over the warehouse: now, as of a time, or in a replay.",
     ),
     "watch": _place(
         *("watch", "watch"),

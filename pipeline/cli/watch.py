@@ -148,7 +148,7 @@ def _is_reader_gone() -> bool:
     try:
         output = sys.stdout.fileno()
     except (OSError, ValueError):
-        return False  # it is no file, as in tests
+        return False  # not a file, as in tests
     polled = select.poll()
     polled.register(output, 0)
     return any(state & (select.POLLERR | select.POLLHUP) for _, state in polled.poll(0))
