@@ -111,8 +111,8 @@ class ReplayUpstream:
     def move(self, until: datetime) -> None:
         store, start = self._replay.store, self._replay.clock.start
         if self._is_pushing:
-            told = store.changes(self.now(), until)
-            for at in sorted({change.at for change in told}):
+            reported = store.changes(self.now(), until)
+            for at in sorted({change.at for change in reported}):
                 self._replay.move(ReplayOrder(now=at.isoformat()))
                 self._wait_for(len(store.changes(start, at)))
         self._replay.move(ReplayOrder(now=until.isoformat()))

@@ -71,7 +71,7 @@ class Pair:
                 connection.execute(f"ATTACH '{home.warehouse}' AS {name} (READ_ONLY)")
             return connection.execute(query, values).fetchall()
 
-    def told(self) -> set[tuple[str, datetime]]:
+    def reported(self) -> set[tuple[str, datetime]]:
         """Return the events and times of the changes that webhooks reported."""
         if not self.is_pushed:
             return set()
@@ -94,9 +94,10 @@ class Pair:
 
     def differences(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
         """Return the rows that a query, in which `HOME` is the home, has for only one of both."""
-        one, other = (query.replace("HOME", name) for name in ("source", "filled"))
+        source, filled = (query.replace("HOME", name) for name in ("source", "filled"))
         return self.rows(
-            f"(({one}) EXCEPT ALL ({other})) UNION ALL (({other}) EXCEPT ALL ({one}))", **values
+            f"(({source}) EXCEPT ALL ({filled})) UNION ALL (({filled}) EXCEPT ALL ({source}))",
+            **values,
         )
 
     def later_versions(self, home: str, columns: str) -> dict[str, list[tuple[Any, ...]]]:
@@ -179,13 +180,13 @@ def test_pushed_and_pulled_no_version_differs(pair: Pair) -> None:
 
 def test_each_version_is_known_in_time_and_in_order(pair: Pair) -> None:
     """A version that never is was replaced before, or cancelled before a pull showed its event."""
-    told, columns = pair.told(), f"known_from, known_to, {_CONTENT}"
+    reported, columns = pair.reported(), f"known_from, known_to, {_CONTENT}"
     filled = pair.later_versions("filled", columns)
     seen = {event_id for (event_id,) in pair.rows("SELECT event_id FROM filled.events")}
     for event_id, versions in pair.later_versions("source", columns).items():
         rest = filled.pop(event_id, [])
         for at, until, *content in versions:
-            known_by = at + SECOND if (event_id, at) in told else pair.pulled_by(at, *content)
+            known_by = at + SECOND if (event_id, at) in reported else pair.pulled_by(at, *content)
             if rest and rest[0][2:] == tuple(content):
                 known_from = rest.pop(0)[0]
                 assert at <= known_from <= known_by, (event_id, at)
