@@ -44,7 +44,8 @@ class RequestRules:
     The names of loopback and `names` are known, with any port; with `own_addresses` also the
     address at which the request arrived, if Host has it as an address. The paths of `graphql` take
     an operation only as the JSON body of a POST, since a link can make a browser send a GET. Where
-    `graphql` is given, a mutation in a URL is refused whatever the path.
+    `graphql` is given, a mutation in a URL is refused whatever the path. A path with control
+    characters is refused unless the application reads `any_path`.
     """
 
     def __init__(
@@ -53,14 +54,16 @@ class RequestRules:
         *,
         own_addresses: bool = False,
         graphql: Collection[str] = (),
+        any_path: bool = False,
     ) -> None:
         self._names = frozenset(name.strip("[]").lower() for name in names)
         self._own_addresses = own_addresses
         self._graphql = frozenset(graphql)
+        self._any_path = any_path
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Return why a request is refused, or None if it may pass."""
-        if _CONTROLS.search(scope["path"]):
+        if not self._any_path and _CONTROLS.search(scope["path"]):
             return Refusal(400, "Control characters in the path are refused.")
         hosts = _values(scope, b"host")
         if len(hosts) != 1 or (host := _authority(hosts[0])) is None:

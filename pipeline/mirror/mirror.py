@@ -9,10 +9,9 @@ import os
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from types import MappingProxyType
 from typing import Final, Protocol, Self
 
@@ -223,7 +222,7 @@ class Mirror(HistoryServer):
             background=(self._follow, self._pusher.run),
             extensions={"/healthz": self._get_health},
         )
-        return RequestGuard(app, RequestRules()) if is_loopback(self._host) else app
+        return RequestGuard(app, RequestRules(any_path=True)) if is_loopback(self._host) else app
 
     async def _follow(self) -> None:
         """Serve each new publication: its view is made on a thread, and then replaces the old."""
@@ -254,12 +253,9 @@ def _unlimited(grant: Grant) -> Grant:
 def cursor_secret(folder: Path) -> bytes:
     """Return the secret of the cursors; made once, so that a cursor outlives a restart."""
     file = folder / "cursor.key"
-    if not file.exists():
-        # Linked when it is complete: a kill leaves no part of it, and two starts keep one.
-        with NamedTemporaryFile(dir=folder, prefix=".cursor-") as made:
+    try:
+        with open(file, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as made:
             made.write(secrets.token_bytes(32))
-            made.flush()
-            os.fsync(made.fileno())
-            with suppress(FileExistsError):
-                os.link(made.name, file)
+    except FileExistsError:
+        pass  # made at an earlier start
     return file.read_bytes()

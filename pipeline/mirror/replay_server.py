@@ -197,7 +197,7 @@ class ReplayServer(HistoryServer):
             background=(self._watch_end, self._pusher.run),
         )
         if is_loopback(self._host):
-            app = RequestGuard(app, RequestRules())
+            app = RequestGuard(app, RequestRules(any_path=True))
         return _ControlLayer(app, self)
 
     def start(self) -> "ReplayServer":

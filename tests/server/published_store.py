@@ -41,11 +41,11 @@ class PublishedStore:
         self._landed = list[datetime]()
         self._merged_views = 0
         self._shown = set[str]()
-        self._home = Home(root / "home")
+        self.home = Home(root / "home")
         self._land_new()
         self._feed = VersionFeed(root / "changes.sqlite")
         self._store = MirrorStore(
-            self._home.warehouse, self._feed, lambda: datetime.now(UTC), events_in_memory=0
+            self.home.warehouse, self._feed, lambda: datetime.now(UTC), events_in_memory=0
         )
 
     @property
@@ -76,7 +76,7 @@ class PublishedStore:
             self._landed.append(since)
         is_new = len(views) > self._merged_views
         if is_new:
-            merge(self._home)
+            merge(self.home)
             self._merged_views = len(views)
         return is_new
 
@@ -116,7 +116,7 @@ class PublishedStore:
             landed_at=at,
             requests=1,
         )
-        self._home.landing.land(pull, [(body, None)], status=status)
+        self.home.landing.land(pull, [(body, None)], status=status)
 
 
 def coin_row(coin: Any) -> dict[str, Any]:
