@@ -89,7 +89,7 @@ def serve(
             start,
             end,
             speed=speed or 1.0,
-            paused=paused,
+            paused=True,  # until its address is printed
             state_dir=state_dir,
             host=host,
             port=port,
@@ -112,6 +112,8 @@ def serve(
             print_json({"base_url": server.base_url})
         else:
             _announce(server, home.warehouse)
+        if isinstance(server, ReplayServer) and not paused:
+            server.clock.run()
         wait_until(stop)
     finally:
         server.stop()
