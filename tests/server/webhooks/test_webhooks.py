@@ -133,6 +133,7 @@ class Service:
         self.store = store
         self.clock = SetClock(CATALOG_START)
         self.wall = SetClock(WALL_START)
+        self.options = SenderOptions(poll_s=0.02)
         self.start()
 
     def start(self) -> None:
@@ -150,7 +151,7 @@ class Service:
             render,
             self.wall,
             poster=Poster(timeout_s=30.0),
-            options=SenderOptions(poll_s=0.02),
+            options=self.options,
         )
 
     def open_book(self) -> EndpointBook:
@@ -237,6 +238,30 @@ async def test_versions_of_one_event_that_were_learned_together_are_all_sent(
     service.store.listed = [replace(change(1, event="e"), version=number) for number in (2, 3)]
     await service.pass_minutes(2)
     assert len(receiver.received) == 2
+
+
+async def test_in_order_a_delivery_waits_until_the_one_before_was_accepted(
+    service: Service, receiver: Receiver
+) -> None:
+    service.options = SenderOptions(retry_after_s=(0.001,), poll_s=0.02, in_order=True)
+    service.restart()
+    await service.subscribe(f"{receiver.url}/fails")
+    await service.subscribe(f"{receiver.url}/works")
+    failures = iter([*[503] * 20, *[200, 503] * 3])
+    receiver.answer = lambda each: next(failures, 200) if each.path.endswith("fails") else 200
+    service.store.listed = [change(number) for number in (1, 2, 3, 4)]
+    await service.pass_minutes(5)
+    works = [json.loads(each.body) for each in receiver.of("/hook/works")]
+    fails = [json.loads(each.body) for each in receiver.of("/hook/fails")]
+    expected = ["e1", "e2", "e3", "e4"]
+    assert [body["data"]["id"] for body in works] == expected
+    assert [body["data"]["id"] for body in fails] == [
+        *(["e1"] * 21 + ["e2"] * 2 + ["e3"] * 2 + ["e4"] * 2)
+    ]
+    assert [body["deliveredAt"] for body in works] == [
+        f"2026-05-01T12:0{number}:00Z" for number in (1, 2, 3, 4)
+    ]
+    assert service.outbox.dead() == ()
 
 
 async def test_only_changes_after_the_endpoint_was_added_are_sent(
