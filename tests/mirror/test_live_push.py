@@ -45,7 +45,7 @@ def publish(home: Home, *days: int) -> None:
     merge(home)
 
 
-def told(receiver: Receiver) -> list[str]:
+def list_sent(receiver: Receiver) -> list[str]:
     bodies = [json.loads(each.body) for each in receiver.received]
     return sorted(f"{body['data']['id']} {body['type']}" for body in bodies)
 
@@ -73,7 +73,7 @@ def test_a_publication_is_told_once_also_one_that_was_made_while_the_mirror_was_
         wait_for(lambda: len(receiver.received) == 6)
         publish(home, 4)
         wait_for(lambda: len(receiver.received) == 8)
-    assert told(receiver) == [
+    assert list_sent(receiver) == [
         f"event-{day} events.{kind}" for day in (1, 2, 3, 4) for kind in ("created", "high-impact")
     ]
 

@@ -54,8 +54,8 @@ def make_home(root: Path, changes: int) -> Home:
         kind = "event.updated"
         if number % 43 == 0:
             kind, row["cancelledAt"] = "event.cancelled", row["updatedAt"]
-        told = {"type": kind, "createdAt": row["updatedAt"], "data": row}
-        bodies.append((json.dumps(told).encode(), at))
+        sent = {"type": kind, "createdAt": row["updatedAt"], "data": row}
+        bodies.append((json.dumps(sent).encode(), at))
     home.landing.land(
         Pull(
             feed="deliveries",
@@ -83,16 +83,16 @@ def reported(home: Home) -> list[tuple[str, str, str]]:
     were_major: defaultdict[str, bool] = defaultdict(bool)
     found = []
     for event_id, known_from, status, kinds, changed, impact, description, version in rows:
-        told = []
+        sent = []
         if status == "cancelled":
-            told.append("events.cancelled")
+            sent.append("events.cancelled")
         elif version == 1 or "restored" in kinds or MATERIAL & set(changed):
-            told.append("events.created" if version == 1 else "events.updated")
+            sent.append("events.created" if version == 1 else "events.updated")
             if impact >= 7.5 and not were_major[event_id]:
-                told.append("events.high-impact")
+                sent.append("events.high-impact")
         were_major[event_id] |= impact >= 7.5
         if known_from > START:
-            found += [(kind, event_id, description) for kind in told]
+            found += [(kind, event_id, description) for kind in sent]
     return found
 
 
@@ -232,6 +232,6 @@ def test_webhooks_follow_the_clock(tmp_path: Path) -> None:
                 assert time.monotonic() < until
                 time.sleep(0.02)
                 state = client.get(CONTROL_PATH).json()
-            told = [datetime.fromisoformat(body["deliveredAt"]) for _, body in receiver.requests()]
-            assert told == sorted(told)
-            assert max(told) == now.replace(microsecond=0)
+            sent = [datetime.fromisoformat(body["deliveredAt"]) for _, body in receiver.requests()]
+            assert sent == sorted(sent)
+            assert max(sent) == now.replace(microsecond=0)
