@@ -26,6 +26,7 @@ from catalog.server.memory_view import MemoryView
 from catalog.server.routes import CursorSigner
 from catalog.server.state_dir import ServiceDir
 from catalog.server.store import CatalogChange, CatalogStore, EventQuery, StoredEvent
+from pipeline.mirror.mirror import Mirror
 
 _UNBOUND_PER_S = 1e6
 _UNBOUND_BURST = 1_000_000
@@ -35,6 +36,12 @@ def ours(undo: ExitStack) -> dict[str, object]:
     sandbox = undo.enter_context(Sandbox(seed=SEED, now=NOW, export_interval_s=0))
     key = sandbox.new_key("enterprise", rate_per_s=_UNBOUND_PER_S, burst=_UNBOUND_BURST)
     return {"port": sandbox.port, "key": key}
+
+
+def mirror(undo: ExitStack, warehouse: str) -> dict[str, object]:
+    state_dir = Path(undo.enter_context(TemporaryDirectory(prefix="almanac-bench-")))
+    server = Mirror(Path(warehouse), state_dir=state_dir, wall=lambda: NOW)
+    return {"port": int(undo.enter_context(server).base_url.rpartition(":")[2])}
 
 
 def bare(undo: ExitStack, encoder: Encoder, rows_file: str) -> dict[str, object]:
@@ -107,6 +114,7 @@ class LongView:
 
 _SERVERS: dict[str, Callable[..., dict[str, object]]] = {
     "ours": ours,
+    "mirror": mirror,
     "bare-json": lambda undo, file: bare(undo, "json", file),
     "bare-msgspec": lambda undo, file: bare(undo, "msgspec", file),
     "fixed": fixed,

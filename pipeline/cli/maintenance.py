@@ -22,9 +22,11 @@ import typer
 from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people, show_steps
 from almanac.reading.attached_file import set_aside_foreign_wal
 from almanac.reading.temporary import own_folder
+from pipeline.cli.serve import DEFAULT_PORT
 from pipeline.console import print_json, quota_left
 from pipeline.health.checks import LEAST_FREE_BYTES
 from pipeline.health.doctor import check_runs
+from pipeline.health.mirror import check_mirror
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.receiver.secret_files import CurrentVerifier
 from pipeline.retention import prune_home
@@ -122,6 +124,9 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
         yield _checked("inbox", lambda: _inbox(home))
     if home_check.holds:
         for run in check_runs(home, fix=fix and writable.holds):
+            yield Checked(run.what, run.holds, run.found)
+    if settings.mirror_dir.exists():
+        for run in check_mirror(home, settings.mirror_dir, DEFAULT_PORT):
             yield Checked(run.what, run.holds, run.found)
     with TemporaryDirectory(prefix="doctor-", dir=own_folder()) as spare:
         # Not in the home, where the reading would look like one of the data that is there.

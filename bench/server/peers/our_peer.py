@@ -29,8 +29,12 @@ class OurPeer:
     def start(self) -> AbstractContextManager[Running]:
         return own_server(self._core, "ours")
 
+    def headers(self, running: Running) -> tuple[str, ...]:
+        """Return the headers of each request."""
+        return (f"x-api-key: {running.details['key']}",)
+
     def learn(self, running: Running, pages: Sequence[EventsPage]) -> None:
-        self._headers = (f"x-api-key: {running.details['key']}",)
+        self._headers = self.headers(running)
         second = [page for page in pages if page.after is not None]
         bodies = fetch(running.port, [get(_list_target(page), *self._headers) for page in second])
         for page, body in zip(second, bodies, strict=True):
