@@ -51,8 +51,9 @@ def contents(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "date": date,
         "date_end": None if span is None else date + span,
-        "coins": tuple(draw(SLUGS)),
-        "categories": tuple(draw(CATEGORIES)),
+        # A warehouse keeps them sorted.
+        "coins": tuple(sorted(draw(SLUGS))),
+        "categories": tuple(sorted(draw(CATEGORIES))),
         "impact": draw(SCORES),
         "title": draw(WORDS),
         "description": draw(st.one_of(st.none(), WORDS)),
