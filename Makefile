@@ -76,6 +76,7 @@ bench-push: tools
 
 bench-server: tools
 	$(BIN)/python -m bench.server
+	$(BIN)/python -m bench.server.mirror
 
 lock: setup
 	$(LOCK) --group application pyproject.toml -o requirements.lock

@@ -72,6 +72,8 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     yield "Free disk space", f"{health.free_bytes / 1e9:,.1f} GB"
     if health.push is not None and not health.push.unusable:
         yield from _push(health.push)
+    if health.mirror is not None:
+        yield "Mirror", "runs" if health.mirror else "does not run"
     if health.runs is None:
         yield "Failed runs", "not known until a daemon has run"
     else:

@@ -136,7 +136,8 @@ class Health:
     """The health of a home. Counts are of the last hundred days.
 
     `source` is None before the first pull. `damaged` are batches whose files in landing have
-    changed; `cautions` say how a secret could leak.
+    changed; `cautions` say how a secret could leak. `mirror` is whether a mirror runs on the home's
+    folder of it, None if there is no such folder.
     """
 
     source: str | None
@@ -164,6 +165,7 @@ class Health:
     deferred: list[DeferredWork] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
     runs: RunNote | None = None
+    mirror: bool | None = None
     unpublished: Unpublished | None = None
     warnings: list[HealthWarning] = field(default_factory=list)
 
@@ -195,9 +197,11 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
         if batch.status == "quarantined" and batch.batch_id not in left_out
     ]
     published, why_unreadable = _read_publication(home)
+    mirror_dir = settings.mirror_dir
     return Health(
         source=stamp.source,
         plan=plan,
+        mirror=is_held(mirror_dir / "server.lock") if mirror_dir.exists() else None,
         feeds=list_feeds(recent, plan, service_now, RefusedFeeds(state).all()),
         days=recent.days,
         pending=recent.pending,
