@@ -120,6 +120,11 @@ class Settings(
         return self.home / "state" / "mirror"
 
     @property
+    def watch_dir(self) -> Path:
+        """Where `almanac watch` keeps its change feed."""
+        return self.home / "state" / "watch"
+
+    @property
     def source(self) -> str:
         """The source in the stamp of a home of these settings. Raises SettingsError."""
         address = self.service_address()
@@ -152,6 +157,14 @@ class Settings(
         except ValueError as error:
             name = "ALMANAC_API_KEY" if self.api_key_file is None else "ALMANAC_API_KEY_FILE"
             raise SettingsError(f"{name}: {error}") from error
+
+    def mirror_key(self) -> SecretStr | None:
+        """Return the key for a mirror, None if none is set or the key is for a service.
+
+        Raises:
+            SettingsError: it can't be read; the text does not show it.
+        """
+        return self._key() if self.base_url is None else None
 
     def network(self) -> "Network":
         """Return proxies and certificates for the requests to other machines.

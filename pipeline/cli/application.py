@@ -89,7 +89,11 @@ COMMANDS: Final = {
     ),
     "serve": _place(
         *("serve", "serve"),
-        "Serve the service's interface over the warehouse, without a quota, now or as of a time.",
+        "Serve the service's interface over the warehouse: now, as of a time, or in a replay.",
+    ),
+    "watch": _place(
+        *("watch", "watch"),
+        "Print each change as a JSON line as it becomes known, from the home or from a mirror.",
     ),
     "receive": _place(
         "push", "receive", "Receive webhooks: verify, store durably, then acknowledge."

@@ -9,9 +9,10 @@ import os
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from types import MappingProxyType
 from typing import Final, Protocol, Self
 
@@ -253,9 +254,12 @@ def _unlimited(grant: Grant) -> Grant:
 def cursor_secret(folder: Path) -> bytes:
     """Return the secret of the cursors; made once, so that a cursor outlives a restart."""
     file = folder / "cursor.key"
-    try:
-        with open(file, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as made:
+    if not file.exists():
+        # Linked when it is complete: a kill leaves no part of it, and two starts keep one.
+        with NamedTemporaryFile(dir=folder, prefix=".cursor-") as made:
             made.write(secrets.token_bytes(32))
-    except FileExistsError:
-        pass  # made at an earlier start
+            made.flush()
+            os.fsync(made.fileno())
+            with suppress(FileExistsError):
+                os.link(made.name, file)
     return file.read_bytes()

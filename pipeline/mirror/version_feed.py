@@ -81,7 +81,7 @@ class VersionFeed:
     A reader does not wait while a publication is compared.
 
     Raises (all methods):
-        FeedUnusable: the file is damaged, is no feed, or the disk is full.
+        FeedUnusable: the file is damaged or not a feed, or the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -175,7 +175,7 @@ class VersionFeed:
     def recorded_between(self, after: datetime, until: datetime) -> list[tuple[str, int, datetime]]:
         """Return event, version and time of what was recorded in a time, by the machine's clock.
 
-        What a new feed found first is not news, and is left out.
+        The first versions of a new feed are not news, and are left out.
         """
         bounds = {"after": to_micros(after), "until": to_micros(until)}
         with self._reading, self._as_unusable():
@@ -278,10 +278,10 @@ class VersionFeed:
             yield
         except sqlite3.Error as error:
             raise FeedUnusable(
-                f"the change feed {self._path} can't be used: {error}. What it had recorded is "
-                "unchanged. Check the free space of the disk; if the file is damaged or not a "
-                "change feed, move it away: a new feed records all versions again, and its clients "
-                "begin with `since`."
+                f"the change feed {self._path} can't be used: {error}. The recorded changes are "
+                "kept. Check the free space of the disk; if the file is damaged or not a change "
+                "feed, move it away: a new feed records all versions again, and its clients begin "
+                "with `since`."
             ) from error
 
 

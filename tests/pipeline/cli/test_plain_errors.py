@@ -32,12 +32,12 @@ EVERY = [
     *(("inbox", "dismiss", "x"), ("receive",)),
     *(("import", "x.csv", "--content-at", "2026-01-01"), ("keys", "list"), ("run",), ("ui",)),
     ("daemon",),
-    ("dagster", "report"),
+    *(("dagster", "report"), ("watch", "--once")),
 ]
 ON_A_HOME = [
     *(("sql", "SELECT 1"), ("changes",), ("merge",), ("replay",), ("verify",), ("prune",)),
     *(("batches", "list"), ("batches", "show", "x"), ("batches", "release", "x")),
-    *(("batches", "dismiss", "x"), ("audit", "x.csv")),
+    *(("batches", "dismiss", "x"), ("audit", "x.csv"), ("watch", "--once")),
     *(("inbox", "list"), ("inbox", "show", "x"), ("inbox", "replay", "x")),
     ("inbox", "dismiss", "x"),
 ]
