@@ -38,21 +38,25 @@ SECRET = "a-secret-of-the-tests-0123456789"
 FEEDS: tuple[Feed, ...] = ("export", "events", "cancellations", "coins", "categories")
 MINUTE = timedelta(minutes=1)
 PUSH_TAKES = timedelta(seconds=2)
-MIRROR_LAG = timedelta(minutes=20)
-"""The mirror is pulled this long after the sandbox, so that no two pulls are simultaneous."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From when to when the sandbox is watched, and the time between two steps."""
+    """When the sandbox is watched, the time between two steps, and whether it sends webhooks."""
 
     start: datetime
     days: int
     step: timedelta
+    is_pushed: bool = True
 
     @property
     def until(self) -> datetime:
         return self.start + timedelta(days=self.days)
+
+    @property
+    def mirrored_from(self) -> datetime:
+        """The start of the replay, so that a replay is pulled between two pulls of the sandbox."""
+        return self.start + self.step / 2
 
 
 class Upstream(Protocol):
@@ -191,7 +195,7 @@ class Daemon:
 
 
 def fill_from_sandbox(root: Path, span: Span) -> Home:
-    """Return a home that was filled from the sandbox, with pulls and webhooks."""
+    """Return a home that was filled from the sandbox."""
     settings = _settings(root, span, plan="elite")
     with ExitStack() as stack:
         service = stack.enter_context(open_service(settings, now=span.start, work="polls"))
@@ -199,16 +203,17 @@ def fill_from_sandbox(root: Path, span: Span) -> Home:
         upstream = SandboxUpstream(service.sandbox)
         daemon = Daemon(settings, service, upstream, span)
         daemon.pull_day()
-        upstream.subscribe(stack.enter_context(_receiving(daemon.home, upstream.now)))
+        if span.is_pushed:
+            upstream.subscribe(stack.enter_context(_receiving(daemon.home, upstream.now)))
         daemon.live(span.until, daily_at=time(0, 20))
     return daemon.home
 
 
 def fill_from_replay(root: Path, source: Home, span: Span, *, is_pushed: bool) -> Daemon:
     """Fill a home from a replay of another, with or without webhooks."""
-    start, folder = span.start + MIRROR_LAG, root / "mirror"
+    folder = root / "mirror"
     with ExitStack() as stack:
-        server = ReplayServer(source.warehouse, start, paused=True, state_dir=folder)
+        server = ReplayServer(source.warehouse, span.mirrored_from, paused=True, state_dir=folder)
         replay = stack.enter_context(server)
         key = SecretStr("any-key-0123456789")
         settings = _settings(root, span, base_url=replay.base_url, api_key=key)
@@ -222,7 +227,7 @@ def fill_from_replay(root: Path, source: Home, span: Span, *, is_pushed: bool) -
             # Before the first pull, so that no change falls in between.
             upstream.subscribe(stack.enter_context(_receiving(home, upstream.now)))
         daemon.pull_day()
-        daemon.live(span.until, daily_at=time(0, 40))
+        daemon.live(span.until, daily_at=time(1, 50))
     return daemon
 
 
