@@ -126,13 +126,13 @@ class MirrorStore:
         """
         served = self._served.catalog
         recorded = self._feed.recorded_between(after, until)
-        versions = served.versions([(event_id, number) for event_id, number, _ in recorded])
+        times = {(event_id, number): at for event_id, number, at in recorded}
+        versions = served.versions(list(times))
+        # A refold may have removed a version since.
+        found = [versions[each] for each in times if each in versions]
         return [
-            replace(change, at=recorded_at)
-            for event_id, number, recorded_at in recorded
-            # A refold may have removed a version since.
-            if (version := versions.get((event_id, number))) is not None
-            for change in catalog_changes(version, served)
+            replace(change, at=times[change.event.id, change.version or 0])
+            for change in catalog_changes(found, served)
         ]
 
     def pushed_until(self) -> datetime:

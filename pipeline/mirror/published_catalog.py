@@ -6,7 +6,7 @@ several threads.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -239,6 +239,15 @@ class PublishedCatalog:
         """Yield the versions that became known after a time, until another, in that order."""
         values = {"after": after, "until": until}
         return (self._version(row) for row in self._rows("list_versions_between", values))
+
+    def first_major_versions(self, event_ids: Iterable[str]) -> dict[str, int]:
+        """Return the first version of each event in which its score is 7.5 or more."""
+        values = {
+            "event_ids": list(event_ids),
+            "major": IMPACT_MAJOR,
+            "major_band": _MAJOR_BAND,
+        }
+        return dict(self._all("list_first_major", values))
 
     def order_of_knowledge(
         self, after: datetime, until: datetime

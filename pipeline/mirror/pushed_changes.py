@@ -1,6 +1,6 @@
-"""The changes that webhooks report of a version."""
+"""The changes that webhooks report."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from catalog.server.store import CatalogChange, ChangeKind
@@ -14,33 +14,28 @@ _MATERIAL: Final = frozenset(
 )
 
 
-def catalog_changes(version: CatalogVersion, catalog: PublishedCatalog) -> Iterator[CatalogChange]:
-    """Yield what webhooks report of a version: nothing, one kind or two.
+def catalog_changes(
+    versions: Iterable[CatalogVersion], catalog: PublishedCatalog
+) -> Iterator[CatalogChange]:
+    """Yield what webhooks report of versions: of each nothing, one kind or two.
 
     As the service, they report new and restored events, material changes and cancellations, and no
     withdrawal.
     """
-    event, at, number = version.event, version.known_from, version.version
-    if event is None or version.status == "withdrawn":
-        return
-    if version.status == "cancelled":
-        if version.cancelled_at is not None:
-            yield CatalogChange(at, "events.cancelled", event, version.cancelled_at, number)
-        return
-    is_first = number == 1
-    if not (is_first or "restored" in version.kinds or _MATERIAL.intersection(version.changed)):
-        return
-    kind: ChangeKind = "events.created" if is_first else "events.updated"
-    yield CatalogChange(at, kind, event, version=number)
-    if event.is_major and not _was_major_before(version, catalog):
-        yield CatalogChange(at, "events.high-impact", event, version=number)
-
-
-def _was_major_before(version: CatalogVersion, catalog: PublishedCatalog) -> bool:
-    if version.version == 1:
-        return False
-    earlier = catalog.history(version.event_id, version.known_from)
-    return any(
-        each.version < version.version and each.event is not None and each.event.is_major
-        for each in earlier
-    )
+    versions = list(versions)
+    first_major = catalog.first_major_versions({each.event_id for each in versions})
+    for version in versions:
+        event, at, number = version.event, version.known_from, version.version
+        if event is None or version.status == "withdrawn":
+            continue
+        if version.status == "cancelled":
+            if version.cancelled_at is not None:
+                yield CatalogChange(at, "events.cancelled", event, version.cancelled_at, number)
+            continue
+        is_first, is_restored = number == 1, "restored" in version.kinds
+        if not (is_first or is_restored or _MATERIAL.intersection(version.changed)):
+            continue
+        kind: ChangeKind = "events.created" if is_first else "events.updated"
+        yield CatalogChange(at, kind, event, version=number)
+        if event.is_major and first_major.get(event.id) == number:
+            yield CatalogChange(at, "events.high-impact", event, version=number)

@@ -6,7 +6,7 @@ order since the start.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -70,7 +70,8 @@ class ReplayStore:
         return instant
 
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
-        return list(self._reported(after, until))
+        versions = self.catalog.versions_between(after, until)
+        return list(catalog_changes(versions, self.catalog))
 
     def history(self, event_id: str, instant: datetime) -> list[CatalogVersion]:
         return self.catalog.history(event_id, instant)
@@ -118,10 +119,6 @@ class ReplayStore:
             for known_from, event_id, version in self._order[self._digest.count : count]:
                 self._digest.add(event_id, version, known_from)
             return self._digest.hexdigest()
-
-    def _reported(self, after: datetime, until: datetime) -> Iterator[CatalogChange]:
-        for version in self.catalog.versions_between(after, until):
-            yield from catalog_changes(version, self.catalog)
 
 
 def _check_range(

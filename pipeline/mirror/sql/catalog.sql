@@ -281,6 +281,16 @@ FROM versions()
 WHERE event_id = $event_id AND known_from <= $ts::TIMESTAMPTZ
 ORDER BY version
 
+-- name: list_first_major
+-- Grain: one row per requested event that was ever major, with its first such version. Any number
+-- of times.
+SELECT v.event_id, min(v.version)
+FROM versions() AS v
+SEMI JOIN (SELECT unnest($event_ids::VARCHAR[]) AS event_id) AS r ON r.event_id = v.event_id
+WHERE v.date IS NOT NULL
+    AND (v.impact >= $major OR (v.impact IS NULL AND v.impact_band = $major_band))
+GROUP BY v.event_id
+
 -- name: list_order
 -- Grain: one row per version that became known after a time, until another, in order of knowledge.
 -- Once per replay.
