@@ -156,7 +156,7 @@ class VersionFeed:
                 "since": place.since,
                 "until": _LATEST if until is None else to_micros(until),
             }
-            total = self._count(bounds, last, is_bounded=until is not None)
+            total, bounds["seq"] = self._count(bounds, last, is_bounded=until is not None)
             if at != [(published_at,)]:
                 return FeedPage([], total, place)
             rows = self._read("list_after", **bounds, limit=limit)
@@ -225,19 +225,22 @@ class VersionFeed:
         if place.seq and self._read("get_mark", seq=place.seq) != [(place.mark,)]:
             raise ForeignPlace(f"{place.seq} is not a place of {self._path}")
 
-    def _count(self, bounds: dict[str, int], last: int, *, is_bounded: bool) -> int:
-        """Return how many versions follow a place: exact, without reading them all if possible."""
-        if is_bounded:
-            ((early,),) = self._read("count_since", **bounds)
-            later = {**bounds, "seq": max(bounds["seq"], bounds["head"])}
-            ((late,),) = self._read("count_since", **{**later, "since": -_LATEST, "head": _LATEST})
-            return int(early + late)
+    def _count(self, bounds: dict[str, int], last: int, *, is_bounded: bool) -> tuple[int, int]:
+        """Return how many versions follow a place, and the place before the first of them.
+
+        Both are exact, and come from the indexes where that is possible.
+        """
         seq, early = bounds["seq"], 0
         if bounds["since"] >= 0 and seq < bounds["head"]:
-            ((early,),) = self._read("count_since", **bounds)
+            ((early, first),) = self._read("count_since", **bounds)
             seq = bounds["head"]
-        ((gone,),) = self._read("count_gone", seq=seq)
-        return int(early + last - seq - gone)
+        if is_bounded:
+            rest = {**bounds, "seq": seq, "since": -_LATEST, "head": _LATEST}
+            ((late, _),) = self._read("count_since", **rest)
+        else:
+            ((gone,),) = self._read("count_gone", seq=seq)
+            late = last - seq - gone
+        return early + late, first - 1 if early else seq
 
     def _connect(self) -> sqlite3.Connection:
         with self._as_unusable():

@@ -268,11 +268,16 @@ ORDER BY known_from, event_id, version
 
 -- name: find_versions
 -- Grain: one row per requested version. Any number of times.
-SELECT v.*
-FROM versions() AS v
-SEMI JOIN (
-    SELECT unnest($event_ids::VARCHAR[]) AS event_id, unnest($numbers::INTEGER[]) AS version
-) AS r ON r.event_id = v.event_id AND r.version = v.version
+-- The places are found first, so that the other columns are read in a few row groups only.
+SELECT *
+FROM versions()
+WHERE place IN (
+    SELECT v.place
+    FROM versions() AS v
+    SEMI JOIN (
+        SELECT unnest($event_ids::VARCHAR[]) AS event_id, unnest($numbers::INTEGER[]) AS version
+    ) AS r ON r.event_id = v.event_id AND r.version = v.version
+)
 
 -- name: list_history
 -- Grain: one row per version of an event that was known at `ts`. Any number of times.

@@ -176,9 +176,9 @@ FROM recorded
 WHERE gone = 1 AND seq > :seq
 
 -- name: count_since
--- Grain: one row, the number of versions after a place, up to `head`, in a range of times.
--- Any number of times.
-SELECT count(*)
+-- Grain: one row, the number of versions after a place, up to `head`, in a range of times, and the
+-- place of the first. Any number of times.
+SELECT count(*), min(seq)
 FROM recorded
 WHERE gone = 0 AND known_from > :since AND known_from <= :until AND seq > :seq AND seq <= :head
 
