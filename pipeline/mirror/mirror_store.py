@@ -113,8 +113,11 @@ class MirrorStore:
         return self._served.at(instant)
 
     def newest(self, instant: datetime) -> datetime:
-        last = self.bounds.last
-        return instant if last is None else min(instant, last)
+        served = self._served
+        last = served.bounds.last
+        if last is not None and instant >= last:
+            return last
+        return served.catalog.last_pull(instant) or instant
 
     def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
         """Return the changes that this mirror learned of in a time, by `pushed_until`.

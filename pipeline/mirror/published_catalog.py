@@ -214,6 +214,11 @@ class PublishedCatalog:
             for id_, name, known_from in self._all("list_categories")
         ]
 
+    def last_pull(self, ts: datetime) -> datetime | None:
+        """Return the time of the last pull until a time."""
+        ((found,),) = self._all("find_last_pull", {"ts": ts})
+        return _utc(found)
+
     def days(self) -> dict[date, str]:
         """Return the days of the change log, with the hash of each day's file."""
         return dict(self._all("list_published_days"))

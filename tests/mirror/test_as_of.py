@@ -156,6 +156,18 @@ class TestConditionalRequests:
             assert (equal.status_code, other.status_code) == (304, 200), path
             assert other.content != first.content
 
+    def test_the_export_was_modified_at_the_last_pull_until_then(
+        self, client: httpx.Client
+    ) -> None:
+        shown = {
+            then: client.get(f"/v2/events/export?as_of=2026-02-26T{then}Z").headers
+            for then in ("09:19:59", "09:20:00", "18:00:29")
+        }
+        modified = [headers["last-modified"][17:25] for headers in shown.values()]
+        assert modified == ["06:05:00", "09:20:00", "09:20:00"]
+        tags = [headers["etag"] for headers in shown.values()]
+        assert tags[0] != tags[1] == tags[2]
+
     def test_head_has_the_headers_of_get(self, client: httpx.Client) -> None:
         for path in ROUTES:
             url = f"{path}?as_of=2026-02-26T12:00:00Z"

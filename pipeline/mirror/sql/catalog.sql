@@ -226,6 +226,12 @@ SELECT
     (SELECT max(known_from) FROM published.event_versions),
     (SELECT count(*) FROM published.event_versions WHERE known_to IS NULL)
 
+-- name: find_last_pull
+-- Grain: one row, the last pull until a time. Any number of times.
+SELECT max(observed_at)
+FROM published.batches
+WHERE status = 'merged' AND observed_at <= $ts::TIMESTAMPTZ
+
 -- name: list_published_days
 -- Grain: one row per day of the change log, with the hash of its file. Any number of times.
 SELECT day, sha256
