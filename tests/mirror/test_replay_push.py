@@ -28,7 +28,7 @@ from warehouse.landing.batches import Pull, Scope
 
 EVENTS = 50
 START = FIRST + timedelta(minutes=1)
-TOLD_FROM = FIRST + timedelta(hours=1)
+PUSHED_FROM = FIRST + timedelta(hours=1)
 SOON = SenderOptions(retry_after_s=(0.05,), poll_s=0.02, in_order=True)
 MATERIAL = {
     *("date", "date_end", "date_type", "is_estimated", "impact", "impact_band", "description"),
@@ -46,7 +46,7 @@ def make_home(root: Path, changes: int) -> Home:
     land(home, 0, body=json.dumps({"data": rows, "meta": {}}).encode())
     bodies = []
     for number in range(changes):
-        at = TOLD_FROM + timedelta(seconds=number, milliseconds=number % 7)
+        at = PUSHED_FROM + timedelta(seconds=number, milliseconds=number % 7)
         row = {**rows[number * 7 % EVENTS], "updatedAt": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
         row["description"] = f"change {number}"
         if number % 11 == 0:
@@ -209,7 +209,9 @@ def test_a_delivery_and_its_signature_have_the_time_of_the_change(tmp_path: Path
     with receiving(port, tmp_path / "requests") as receiver:
         replay_to(home, state_dir, receiver, kills=0, expected=5)
         requests = receiver.requests()
-    times = sorted({at[:19] for *_, at in change_log(home, START, TOLD_FROM + timedelta(hours=1))})
+    times = sorted(
+        {at[:19] for *_, at in change_log(home, START, PUSHED_FROM + timedelta(hours=1))}
+    )
     assert sorted({body["deliveredAt"][:19] for _, body in requests}) == times
     for head, body in requests:
         signature = next(text for _, text in head[1:] if text.startswith("t="))
@@ -226,7 +228,7 @@ def test_webhooks_follow_the_clock(tmp_path: Path) -> None:
         replaying(home, state_dir, START) as (_, client),
     ):
         until = time.monotonic() + HANGS_AFTER_S
-        for now in (TOLD_FROM, TOLD_FROM + timedelta(seconds=9, milliseconds=500)):
+        for now in (PUSHED_FROM, PUSHED_FROM + timedelta(seconds=9, milliseconds=500)):
             state = order(client, now=now.isoformat())
             while not state["delivered"]:
                 assert time.monotonic() < until

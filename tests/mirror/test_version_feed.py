@@ -246,8 +246,8 @@ def test_a_version_that_vanished_and_came_back_is_shown_again(
     catalogs = [PublishedCatalog(path) for path in (with_both, with_one, with_both)]
     feed, wall = VersionFeed(tmp_path / "changes.sqlite"), Wall()
     assert [feed.follow(catalog, wall) for catalog in catalogs[:2]] == [2, 0]
-    one = catalogs[1].published_at
-    late = feed.page(FeedPlace(), until=None, limit=9, published_at=one)
+    published_at = catalogs[1].published_at
+    late = feed.page(FeedPlace(), until=None, limit=9, published_at=published_at)
     assert ([each.event_id for each in late.entries], late.total) == (["a"], 1)
     assert feed.follow(catalogs[2], wall) == 1
     both = catalogs[2].published_at
