@@ -22,6 +22,7 @@ from catalog.server.store import (
     StoredCoin,
     StoredEvent,
 )
+from tests.hangs import HANGS_AFTER_S
 
 NOW = datetime(2026, 6, 15, 10, 0, tzinfo=UTC)
 TODAY = datetime(2026, 6, 15, tzinfo=UTC)
@@ -205,6 +206,7 @@ def serving(
         # Without `verify=False` each client reads the certificates of the machine, 20 ms.
         with (
             HostedApp(build_app(parts)) as hosted,
-            httpx.Client(base_url=hosted.base_url, verify=False) as client,
+            # A warehouse is merged inside a request.
+            httpx.Client(base_url=hosted.base_url, verify=False, timeout=HANGS_AFTER_S) as client,
         ):
             yield Service(client, versions, clock, parts.usage, parts)
