@@ -58,7 +58,7 @@ def read_instant(text: str) -> datetime:
     """Return a time of an order; a date is its midnight.
 
     Raises:
-        ValueError: it is no ISO 8601 time.
+        ValueError: it is not an ISO 8601 time.
     """
     text = text.strip()
     read = datetime.fromisoformat(text)

@@ -7,8 +7,8 @@ Webhooks go to the endpoints of the folder, in the order in which the changes be
 outbox is new in each replay, so that another replay sends everything again, as the same bytes. A
 clock that is set back sends nothing twice.
 
-`/replay/clock` shows, sets, steps and pauses the clock, for programs on this machine. The keys and
-endpoints are those of the mirror's folder, which a mirror may use at the same time.
+`/replay/clock` shows, sets, steps and pauses the clock, for programs on this machine. Keys and
+endpoints are read from the mirror's folder, which a mirror may use at the same time.
 """
 
 import asyncio
