@@ -29,7 +29,7 @@ from bench.report import parse_arguments
 from bench.server.peers.mirror_peer import AsOfPeer, MirrorPeer, publish_world
 from bench.server.peers.our_peer import OurPeer
 from bench.server.peers.rows import State
-from bench.server.process import Cores
+from bench.server.process import Cores, Running
 from bench.server.race import Lap, Pace, race
 from bench.server.workloads import workloads
 from warehouse.home import Home
@@ -100,6 +100,7 @@ def _measure_starts(home: Home, rounds: int) -> dict[str, float]:
     return {
         "first_s": first["seconds"],
         "later_s": median(each["seconds"] for each in later),
+        "cpu_s": median(each["cpu_s"] for each in later),
         "mb": max(each["mb"] for each in later),
         "peak_mb": max(each["peak_mb"] for each in later),
     }
@@ -110,7 +111,7 @@ def _measure_start(home: Home) -> dict[str, float]:
     with _serving(home) as (process, base_url):
         with httpx.Client(base_url=base_url, verify=False, timeout=120.0) as client:
             client.get("/v2/events?limit=1").raise_for_status()
-            seconds = time.perf_counter() - began
+            seconds, cpu = time.perf_counter() - began, Running(process.pid, 0).cpu_s()
             while not client.get("/healthz").json()["publication"]["changesRecorded"]:
                 time.sleep(0.1)
             for query in ("limit=100", "sortBy=impact_desc", "keyword=a"):
@@ -124,6 +125,7 @@ def _measure_start(home: Home) -> dict[str, float]:
         }
     return {
         "seconds": seconds,
+        "cpu_s": cpu,
         "mb": kilobytes["VmRSS"] * 1024 / _MB,
         "peak_mb": kilobytes["VmHWM"] * 1024 / _MB,
     }
@@ -161,12 +163,13 @@ def _show_laps(laps: dict[str, dict[str, float]], console: Console) -> dict[str,
 
 
 def _show_starts(starts: dict[str, dict[str, float]], console: Console) -> None:
-    table = Table("home", "first start s", "later start s", "MB", "peak MB")
+    table = Table("home", "first start s", "later start s", "cpu s", "MB", "peak MB")
     for name, found in starts.items():
         table.add_row(
             name,
             f"{found['first_s']:.2f}",
             f"{found['later_s']:.2f}",
+            f"{found['cpu_s']:.2f}",
             f"{found['mb']:,.0f}",
             f"{found['peak_mb']:,.0f}",
         )

@@ -67,8 +67,8 @@ def watch(
             act()
         return act is None
 
-    note = [].append if notes is None else notes.append
-    return list(watch_changes(source, start, pause=pause, note=note, once=once))
+    said: list[str] = [] if notes is None else notes
+    return list(watch_changes(source, start, pause=pause, note=said.append, once=once))
 
 
 def home_source(publications: Publications, folder: Path) -> HomeSource:
