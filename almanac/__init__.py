@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         WarehouseError,
     )
     from almanac.events import Coverage
+    from almanac.history_replay import Change, Replay, replay
     from almanac.results import Result
     from almanac.study.report import Study
 
@@ -34,33 +35,39 @@ _HOMES = {
     "AlmanacError": "errors",
     "AmbiguousCoin": "errors",
     "Audit": "audit.report",
+    "Change": "history_replay",
     "Coin": "coins",
     "Coverage": "coverage",
     "Database": "database",
     "InvalidArgument": "errors",
     "LookAhead": "errors",
     "QueryRefused": "errors",
+    "Replay": "history_replay",
     "Result": "results",
     "Study": "study.report",
     "UnknownName": "errors",
     "WarehouseError": "errors",
+    "replay": "history_replay",
 }
 
 __all__ = [
     "AlmanacError",
     "AmbiguousCoin",
     "Audit",
+    "Change",
     "Coin",
     "Coverage",
     "Database",
     "InvalidArgument",
     "LookAhead",
     "QueryRefused",
+    "Replay",
     "Result",
     "Study",
     "UnknownName",
     "WarehouseError",
     "open",
+    "replay",
 ]
 
 

@@ -11,6 +11,7 @@ from almanac import coins as coin_names
 from almanac.coins import Coin
 from almanac.errors import InvalidArgument, UnknownName
 from almanac.events import Basis, Coins, Coverage, EventQueries, Names, coverage_at, one_of
+from almanac.history_replay import Replay
 from almanac.instants import Duration, Instant, plain_number, refuse_misread, zone
 from almanac.joins import Joins
 from almanac.reader import CoinTexts, Reader, find_file
@@ -315,6 +316,25 @@ class Database(EventQueries, Joins):
             seed=seed,
         )
         return event_study(self._reader, prices, request)
+
+    def replay(
+        self,
+        start: Instant,
+        until: Instant | None = None,
+        *,
+        coins: Coins | None = None,
+        kinds: Names | None = None,
+    ) -> Replay:
+        """Return the changes after `start`, until `until`, one by one: see `almanac.replay`.
+
+        It reads the newest publication to its end, in a connection of its own. Timestamps of the
+        changes are in UTC.
+        """
+        known = self._reader
+        pinned = Reader(
+            known.file, tz=known.tz, follow=False, clock=known.clock, coins_are=known.coins_are
+        )
+        return Replay(pinned, start, until, coins=coins, kinds=kinds)
 
     def coverage(self, at: Instant | None = None) -> Coverage:
         """Return what had been pulled by a timestamp, now by default.

@@ -39,7 +39,7 @@ FLOORS = {
         "frames reader streams",
         "coins",
         "events next_events",
-        "audit digest joins study",
+        "audit digest history_replay joins study",
         "database",
         "adapters command_line",
         "commands",

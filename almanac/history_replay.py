@@ -1,0 +1,181 @@
+"""Recorded history, one change after another, with the catalog as it was known at each.
+
+import almanac
+
+for change in almanac.replay("data", "2026-03-01", "2026-03-08", kinds="rescheduled"):
+    print(change.known_from, change.event["title"], change.previous["date"], change.event["date"])
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Self
+
+from almanac.change_digest import ChangeDigest
+from almanac.coins import slugs_of
+from almanac.errors import InvalidArgument
+from almanac.events import KINDS, Coins, Names, check_observed, known_at, listed
+from almanac.instants import Instant
+from almanac.reader import Reader, find_file
+from almanac.reading.named_sql import NamedStatements
+
+_SQL = NamedStatements("almanac")
+_BATCH: Final = 10_000
+KnownEvent = Mapping[str, Any]
+"""A version of an event: the columns of `event_versions` that were known then, in UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A version that became known. `previous` is the version before it, None if there was none."""
+
+    event_id: str
+    version: int
+    known_from: datetime
+    kinds: tuple[str, ...]
+    changed_fields: tuple[str, ...]
+    event: KnownEvent
+    previous: KnownEvent | None
+
+
+class Replay:
+    """An iterator over the changes after a start, until an end, in order of knowledge.
+
+    The order is that of the mirror's replay: `known_from`, event, version. It reads the file that
+    it opened: a publication during the iteration changes nothing.
+
+    Attributes:
+        start, until: the range; a change at `start` is part of the catalog, not of the changes.
+        now: when the last change became known; the start before the first change.
+        catalog: the events known now, by id, of every status. It changes with each step.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        start: Instant,
+        until: Instant | None = None,
+        *,
+        coins: Coins | None = None,
+        kinds: Names | None = None,
+    ) -> None:
+        if start is None:
+            raise InvalidArgument("start=None: expected a timestamp, such as 2026-03-01")
+        self._reader = reader
+        self.start = known_at(reader, start, "start")
+        check_observed(reader, self.start, "start", start)
+        self.until = known_at(reader, until, "until")
+        if self.until < self.start:
+            raise InvalidArgument(f"until={until!r} is before start={start!r}")
+        slugs = slugs_of(reader, coins)
+        self._coins = None if slugs is None else frozenset(slugs)
+        chosen = listed(kinds, "kinds", KINDS)
+        self._kinds = None if chosen is None else frozenset(chosen)
+        self.now = self.start
+        self._known = {
+            row["event_id"]: row for row in reader.rows(_SQL["catalog_at"], {"at": self.start})
+        }
+        self.catalog: Mapping[str, KnownEvent] = MappingProxyType(self._known)
+        self._changes = self._read()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Change:
+        for change in self._changes:
+            if self._is_chosen(change):
+                return change
+        self.now = self.until
+        raise StopIteration
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; the catalog stays readable."""
+        self._changes.close()
+        self._reader.close()
+
+    @property
+    def count(self) -> int:
+        """The number of all changes in the range, whatever coins and kinds were chosen."""
+        return self._digest.count
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all changes in the range: equal to that of a mirror's replay of the range."""
+        return self._digest.hexdigest()
+
+    @cached_property
+    def _digest(self) -> ChangeDigest:
+        digest = ChangeDigest()
+        values = {"after": self.start, "until": self.until}
+        for row in self._reader.rows(_SQL["keys_between"], values):
+            digest.add(row["event_id"], row["version"], row["known_from"])
+        return digest
+
+    def _read(self) -> Generator[Change, None, None]:
+        """Yield every change, after it is part of the catalog."""
+        key: dict[str, Any] = {"known_from": None, "event_id": None, "version": None}
+        bounds = {"after": self.start, "until": self.until, "most": _BATCH}
+        while rows := self._reader.rows(_SQL["changes_between"], {**bounds, **key}):
+            for row in rows:
+                previous = self._known.get(row["event_id"])
+                self._known[row["event_id"]] = row
+                self.now = row["known_from"]
+                yield Change(
+                    event_id=row["event_id"],
+                    version=row["version"],
+                    known_from=row["known_from"],
+                    kinds=tuple(row["change_kinds"] or ()),
+                    changed_fields=tuple(row["changed_fields"] or ()),
+                    event=MappingProxyType(row),
+                    previous=None if previous is None else MappingProxyType(previous),
+                )
+            key = {name: rows[-1][name] for name in key}
+
+    def _is_chosen(self, change: Change) -> bool:
+        """Whether a change has a chosen kind, and a chosen coin now or before."""
+        if self._kinds is not None and self._kinds.isdisjoint(change.kinds):
+            return False
+        if self._coins is None:
+            return True
+        versions = (change.event, change.previous or {})
+        return any(not self._coins.isdisjoint(known.get("coins") or ()) for known in versions)
+
+
+def replay(
+    home: str | Path,
+    start: Instant,
+    until: Instant | None = None,
+    *,
+    coins: Coins | None = None,
+    kinds: Names | None = None,
+) -> Replay:
+    """Return the changes of a home after `start`, until `until`, in order of knowledge.
+
+    Args:
+        home: the folder with `warehouse.duckdb`, or the file.
+        start: a timestamp; what was known then is the catalog of the first step.
+        until: a timestamp; None is the last pull.
+        coins: slugs, tickers or names: changes of events that are or were linked to any of them.
+        kinds: kinds of change, such as `rescheduled`.
+
+    Raises:
+        WarehouseError: there is no such file, or it can't be opened.
+        InvalidArgument: an argument is wrong, or lies in the future.
+        QueryRefused: nothing was observed yet at `start`; the message says when history starts.
+        UnknownName, AmbiguousCoin: a coin does not exist, or is not unique.
+    """
+    return Replay(Reader(find_file(home), follow=False), start, until, coins=coins, kinds=kinds)
