@@ -44,7 +44,7 @@ class Change:
 class Replay:
     """An iterator over the changes after a start, until an end, in order of knowledge.
 
-    The order is that of the mirror's replay: `known_from`, event, version. It reads the file that
+    The order is the same as in a replay of the mirror: `known_from`, event, version. It reads the file that
     it opened: a publication during the iteration changes nothing.
 
     Attributes:
@@ -114,7 +114,7 @@ class Replay:
 
     @property
     def sha256(self) -> str:
-        """The hash of all changes in the range: equal to that of a mirror's replay of the range."""
+        """The hash of all changes in the range: a mirror that replays the range shows the same."""
         return self._digest.hexdigest()
 
     @cached_property
