@@ -21,7 +21,13 @@ from catalog.server.hosting import HostedApp
 from catalog.server.state_dir import ServiceDir
 from pipeline.mirror.replay_server import ReplayOrder, ReplayServer
 from pipeline.polling.facts import PollFacts
-from pipeline.polling.planner import CancellationsPull, EventsPull, LookUps, plan_polls
+from pipeline.polling.planner import (
+    DAILY_AT,
+    CancellationsPull,
+    EventsPull,
+    LookUps,
+    plan_polls,
+)
 from pipeline.receiver.app import ReceiverApp
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
@@ -42,11 +48,15 @@ PUSH_TAKES = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When the sandbox is watched, the time between two steps, and whether it sends webhooks."""
+    """When the sandbox is watched, the time between two steps, and whether it sends webhooks.
+
+    A replay is pulled `lag` later than the sandbox, so that no two pulls are simultaneous.
+    """
 
     start: datetime
     days: int
     step: timedelta
+    lag: timedelta
     is_pushed: bool = True
 
     @property
@@ -55,8 +65,7 @@ class Span:
 
     @property
     def mirrored_from(self) -> datetime:
-        """The start of the replay, so that a replay is pulled between two pulls of the sandbox."""
-        return self.start + self.step / 2
+        return self.start + self.lag
 
 
 class Upstream(Protocol):
@@ -205,7 +214,7 @@ def fill_from_sandbox(root: Path, span: Span) -> Home:
         daemon.pull_day()
         if span.is_pushed:
             upstream.subscribe(stack.enter_context(_receiving(daemon.home, upstream.now)))
-        daemon.live(span.until, daily_at=time(0, 20))
+        daemon.live(span.until, daily_at=DAILY_AT)
     return daemon.home
 
 
@@ -227,7 +236,7 @@ def fill_from_replay(root: Path, source: Home, span: Span, *, is_pushed: bool) -
             # Before the first pull, so that no change falls in between.
             upstream.subscribe(stack.enter_context(_receiving(home, upstream.now)))
         daemon.pull_day()
-        daemon.live(span.until, daily_at=time(1, 50))
+        daemon.live(span.until, daily_at=(datetime.combine(span.start, DAILY_AT) + span.lag).time())
     return daemon
 
 
