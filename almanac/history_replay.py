@@ -44,8 +44,8 @@ class Change:
 class Replay:
     """An iterator over the changes after a start, until an end, in order of knowledge.
 
-    The order is the same as in a replay of the mirror: `known_from`, event, version. It reads the file that
-    it opened: a publication during the iteration changes nothing.
+    The order is the same as in a replay of the mirror: `known_from`, event, version. It reads the
+    file that it opened: a publication during the iteration changes nothing.
 
     Attributes:
         start, until: the range; a change at `start` is part of the catalog, not of the changes.
