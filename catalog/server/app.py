@@ -280,7 +280,7 @@ def presented_keys(scope: Scope) -> set[str]:
     return found
 
 
-_METHODS = ("GET", "HEAD")
+METHODS = ("GET", "HEAD")
 
 
 class Dispatcher:
@@ -314,8 +314,8 @@ class Dispatcher:
                     handler = inside
         if handler is None:
             raise errors.NotFound("No such path")
-        if scope["method"] not in _METHODS:
-            raise errors.MethodNotAllowed(headers={"Allow": ", ".join(_METHODS)})
+        if scope["method"] not in METHODS:
+            raise errors.MethodNotAllowed(headers={"Allow": ", ".join(METHODS)})
         return handler(scope, exchange)
 
 

@@ -9,6 +9,7 @@ from starlette.types import Scope
 
 from catalog.contract.errors import ApiError, InvalidParameter
 from catalog.contract.parameters import QueryReader
+from catalog.server.app import METHODS
 from catalog.server.exchange import Exchange, Handler, Header, Reply
 from pipeline.mirror.published_catalog import KnownSpan
 
@@ -36,7 +37,9 @@ def as_of_answers(
     """
 
     async def answer(scope: Scope, exchange: Exchange) -> Reply:
-        exchange.as_of = requested_time(scope)
+        # Other methods are answered with 405, whatever time they name.
+        is_read = scope["method"] in METHODS
+        exchange.as_of = requested_time(scope) if is_read else None
         if exchange.as_of is None:
             return await handler(scope, exchange)
         check_known(exchange.as_of, bounds(), now())

@@ -231,10 +231,11 @@ def _shows_kind(kind: str, plan: Plan) -> bool:
 
 def _shown_fields(columns: Iterable[str], plan: Plan) -> tuple[str, ...]:
     """Return the names of the interface for columns, without those that the plan hides."""
-    names = {"impact" if column == "impact_band" else _camel(column) for column in columns}
+    names = {"impact" if column == "impact_band" else field_name(column) for column in columns}
     return tuple(name for name in EVENT_FIELDS if name in names and plan.shows(name))
 
 
-def _camel(column: str) -> str:
+def field_name(column: str) -> str:
+    """Return the name of the interface for a column."""
     first, *others = column.split("_")
     return first + "".join(map(str.title, others))

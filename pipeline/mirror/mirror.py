@@ -34,6 +34,7 @@ from catalog.server.webhooks.sender import Pusher, SenderOptions
 from pipeline.mirror import version_feed
 from pipeline.mirror.as_of import as_of_answers
 from pipeline.mirror.knowledge_routes import KnowledgeRoutes, KnowledgeStore
+from pipeline.mirror.mirror_document import DocumentRoutes
 from pipeline.mirror.mirror_store import EVENTS_IN_MEMORY, MirrorStore, PushClock, ServedClock
 from pipeline.mirror.published_catalog import KnownSpan
 from pipeline.mirror.version_feed import VersionFeed
@@ -51,6 +52,10 @@ class HistoryStore(CatalogStore, KnowledgeStore, Protocol):
 
     @property
     def bounds(self) -> KnownSpan: ...
+
+    def never_known(self) -> frozenset[str]:
+        """Return the columns whose value no version knows. It may query."""
+        ...
 
 
 class HistoryServer(ABC):
@@ -131,6 +136,7 @@ class HistoryServer(ABC):
             return as_of_answers(handler, lambda: store.bounds, now)
 
         knowledge = KnowledgeRoutes(store, cursors=cursors, until=changes_until)
+        document = DocumentRoutes(store.never_known, needs_key=not is_loopback(self._host))
         parts = ServerParts(
             store=store,
             keys=self._keys(folder),
@@ -141,7 +147,7 @@ class HistoryServer(ABC):
             background=background,
             inside=inside,
             lags=False,
-            extensions={**knowledge.handlers(), **extensions},
+            extensions={**knowledge.handlers(), **document.handlers(), **extensions},
         )
         return build_app(parts)
 

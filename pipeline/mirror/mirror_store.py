@@ -109,6 +109,9 @@ class MirrorStore:
     def bounds(self) -> KnownSpan:
         return self._served.bounds
 
+    def never_known(self) -> frozenset[str]:
+        return self._served.catalog.never_known
+
     def at(self, instant: datetime) -> CatalogView:
         return self._served.at(instant)
 

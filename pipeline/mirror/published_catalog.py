@@ -219,6 +219,11 @@ class PublishedCatalog:
         ((found,),) = self._all("find_last_pull", {"ts": ts})
         return _utc(found)
 
+    @cached_property
+    def never_known(self) -> frozenset[str]:
+        """The columns whose value no version knows, because the plan never showed them."""
+        return frozenset(name for (name,) in self._all("list_never_known"))
+
     def days(self) -> dict[date, str]:
         """Return the days of the change log, with the hash of each day's file."""
         return dict(self._all("list_published_days"))

@@ -63,6 +63,9 @@ class ReplayStore:
     def identity(self) -> str:
         return f"replay {self.catalog.signature}"
 
+    def never_known(self) -> frozenset[str]:
+        return self.catalog.never_known
+
     def at(self, instant: datetime) -> CatalogView:
         return self._views.at(instant)
 

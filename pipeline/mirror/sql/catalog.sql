@@ -320,3 +320,11 @@ SELECT *
 FROM versions()
 WHERE known_from > $after::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ
 ORDER BY known_from, event_id, version
+
+-- name: list_never_known
+-- Grain: one row per column whose value is unknown in every version. Once per file.
+SELECT name
+FROM (SELECT unnest(unknown_fields) AS name FROM published.event_versions)
+GROUP BY name
+HAVING count(*) = (SELECT count(*) FROM published.event_versions)
+ORDER BY name

@@ -1,0 +1,113 @@
+"""The OpenAPI document of a mirror: extensions, unknown fields, and responses that fit it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openapi_schema_validator import OAS30Validator, oas30_format_checker
+from openapi_spec_validator import OpenAPIV30SpecValidator
+
+from catalog.contract.openapi import openapi_document
+from catalog.contract.plans import PLANS
+from pipeline.mirror.mirror_document import mirror_document, name_fields
+from tests.mirror.filled_home import mirroring
+from warehouse.home import Home
+
+Node = dict[str, Any]
+AS_OF = "2026-03-04T00:00:00Z"
+
+
+def resolved(document: Node, node: Any) -> Any:
+    """Return the node with every reference resolved."""
+    if isinstance(node, dict):
+        if "$ref" in node:
+            found: Any = document
+            for step in node["$ref"].removeprefix("#/").split("/"):
+                found = found[step]
+            return resolved(document, found)
+        return {key: resolved(document, value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [resolved(document, value) for value in node]
+    return node
+
+
+def check(document: Node, path: str, answer: httpx.Response) -> None:
+    """Fail if a response is not one that the document describes."""
+    responses = document["paths"][path]["get"]["responses"]
+    described = resolved(document, responses[str(answer.status_code)])
+    for name, header in described.get("headers", {}).items():
+        assert name in answer.headers or not header.get("required"), name
+    if "application/json" in described.get("content", {}):
+        schema = described["content"]["application/json"]["schema"]
+        OAS30Validator(schema, format_checker=oas30_format_checker).validate(answer.json())
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_each_response_fits_the_document(filled_home: Home, tmp_path: Path, plan: str) -> None:
+    with mirroring(filled_home, tmp_path, plan=PLANS[plan]) as (_, client):
+        document = client.get("/v2/openapi.json").json()
+        OpenAPIV30SpecValidator(document).validate()
+        (event, *_) = client.get("/v2/events").json()["data"]
+        names = {"{id}": event["id"], "{slug}": event["coins"][0]["slug"]}
+        for path in document["paths"]:
+            place = path
+            for name, value in names.items():
+                place = place.replace(name, value)
+            check(document, path, client.get(place))
+            if "{" in path:
+                check(document, path, client.get(path.replace("{id}", "-").replace("{slug}", "-")))
+            if path.startswith("/v2/") and path != "/v2/openapi.json":
+                times = [AS_OF, "2020-01-01", "yesterday"]
+                found = [client.get(place, params={"as_of": time}) for time in times]
+                for answer in found:
+                    check(document, path, answer)
+                assert [answer.status_code for answer in found[1:]] == [422, 400]
+
+
+def test_extensions_are_marked_and_the_rest_is_the_interface(
+    filled_home: Home, tmp_path: Path
+) -> None:
+    with mirroring(filled_home, tmp_path) as (_, client):
+        document = client.get("/v2/openapi.json").json()
+        page = client.get("/docs").text
+    interface = openapi_document()
+    added = set(document["paths"]) - set(interface["paths"])
+    assert added == {"/v2/events/{id}/history", "/v2/events/changes"}
+    assert set(interface["paths"]) < set(document["paths"])
+    for path in added:
+        assert document["paths"][path]["x-extension"]
+        assert document["paths"][path]["get"]["description"].startswith("Extension: ")
+    for kind in ("parameters", "headers", "responses", "schemas"):
+        for name, node in document["components"][kind].items():
+            assert node.get("x-extension", False) == (name not in interface["components"][kind])
+    assert document["security"] == [{}, *interface["security"]]
+    assert document["x-never-known"] == []
+    assert "X-As-Of" in page
+    assert 'id="getEventHistory"' in page
+
+
+def test_a_mirror_that_other_machines_reach_needs_a_key() -> None:
+    assert mirror_document((), needs_key=True)["security"] == openapi_document()["security"]
+
+
+def test_the_shared_document_of_the_interface_stays_unchanged() -> None:
+    before = json.dumps(openapi_document())
+    mirror_document(("impact", "sourceUrl"), needs_key=False)
+    assert json.dumps(openapi_document()) == before
+
+
+def test_impact_is_known_if_its_band_is() -> None:
+    assert name_fields({"impact", "source_url"}) == ("sourceUrl",)
+    assert name_fields({"impact", "impact_band"}) == ("impact",)
+
+
+def test_fields_that_the_plan_never_showed_are_named() -> None:
+    document = mirror_document(("impact", "sourceUrl"), needs_key=False)
+    assert document["x-never-known"] == ["impact", "sourceUrl"]
+    assert "null: `impact`, `sourceUrl`." in " ".join(document["info"]["description"].split())
+    for schema in ("Event", "CancelledEvent"):
+        for name, field in document["components"]["schemas"][schema]["properties"].items():
+            assert field.get("x-never-known", False) == (name in ("impact", "sourceUrl"))
+            assert field["description"].count("never knew it") == field.get("x-never-known", False)
