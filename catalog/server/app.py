@@ -514,12 +514,14 @@ def _lifespan(parts: ServerParts) -> Lifespan:
         try:
             yield
         finally:
-            for task in running:
-                task.cancel()
-            for task in running:
-                with suppress(asyncio.CancelledError):
-                    await task
-            parts.usage.flush()
+            try:
+                for task in running:
+                    task.cancel()
+                for task in running:
+                    with suppress(asyncio.CancelledError):
+                        await task
+            finally:
+                parts.usage.flush()
 
     return lifespan
 

@@ -20,6 +20,10 @@ from catalog.server.request_guard import RequestRules
 _BODY_BYTES_MAX: Final = 65_536
 _BODY_WITHIN_S: Final = 5.0
 _RULES: Final = RequestRules()
+_FORWARDED: Final = frozenset(
+    {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"}
+)
+"""Headers of a proxy on this machine, whose client may be elsewhere."""
 _DAY_LENGTH: Final = len("2026-01-01")
 
 
@@ -68,7 +72,8 @@ def read_instant(text: str) -> datetime:
 def _refuse_others(scope: Scope) -> None:
     client = scope.get("client")
     refusal = _RULES.refusal(scope)
-    if client is None or not is_loopback(client[0]) or refusal is not None:
+    forwarded = any(name in _FORWARDED for name, _ in scope["headers"])
+    if client is None or not is_loopback(client[0]) or refusal is not None or forwarded:
         why = "" if refusal is None else f": {refusal.message}"
         raise errors.Forbidden(f"The control path accepts requests from this machine only{why}")
 

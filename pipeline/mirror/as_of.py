@@ -10,7 +10,7 @@ from starlette.types import Scope
 from catalog.contract.errors import ApiError, InvalidParameter
 from catalog.contract.parameters import QueryReader
 from catalog.server.app import METHODS
-from catalog.server.exchange import Exchange, Handler, Header, Reply
+from catalog.server.exchange import Exchange, Handler, Reply
 from pipeline.mirror.published_catalog import KnownSpan
 
 PARAMETER: Final = "as_of"
@@ -28,10 +28,15 @@ class NotKnownThen(ApiError):
 
 
 def as_of_answers(
-    handler: Handler, bounds: Callable[[], KnownSpan], now: Callable[[], datetime]
+    handler: Handler,
+    bounds: Callable[[], KnownSpan],
+    now: Callable[[], datetime],
+    *,
+    clock_moves: bool = False,
 ) -> Handler:
     """Return a handler that reads the time of knowledge before another answers.
 
+    If the clock moves otherwise than real time, clients may not reuse an answer without asking.
     It raises InvalidParameter if the time can't be read, and NotKnownThen before the first pull and
     in the future.
     """
@@ -40,15 +45,26 @@ def as_of_answers(
         # Other methods are answered with 405, whatever time they name.
         is_read = scope["method"] in METHODS
         exchange.as_of = requested_time(scope) if is_read else None
-        if exchange.as_of is None:
-            return await handler(scope, exchange)
-        check_known(exchange.as_of, bounds(), now())
+        if exchange.as_of is not None:
+            check_known(exchange.as_of, bounds(), now())
         reply = await handler(scope, exchange)
-        shown: Header = (HEADER, _time_text(exchange.as_of).encode())
-        reply.raw_headers += [shown, (b"vary", HEADER)]
+        # Always, or a cache could answer a request for the past with what is known now.
+        reply.raw_headers.append((b"vary", HEADER))
+        if exchange.as_of is not None:
+            reply.raw_headers.append((HEADER, _time_text(exchange.as_of).encode()))
+        elif clock_moves:
+            _forbid_reuse(reply)
         return reply
 
     return answer
+
+
+def _forbid_reuse(reply: Reply) -> None:
+    """Make a client ask again with the tag: a cache knows real time, and not the clock's."""
+    reply.raw_headers[:] = [
+        (name, b"private, no-cache" if name == b"cache-control" and value != b"no-store" else value)
+        for name, value in reply.raw_headers
+    ]
 
 
 def requested_time(scope: Scope) -> datetime | None:

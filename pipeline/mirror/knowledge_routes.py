@@ -166,7 +166,8 @@ class KnowledgeRoutes:
     async def get_history(self, scope: Scope, exchange: Exchange) -> JsonAnswer:
         exchange.route = "history"
         view = self._store.at(exchange.moment)
-        versions = self._store.history(exchange.name, exchange.moment)
+        find = self._store.history
+        versions = await asyncio.to_thread(find, exchange.name, exchange.moment)
         names = ViewNames(view, view.categories())
         shown = [
             show_version(version, exchange.plan, exchange.moment, names)
@@ -202,8 +203,10 @@ class KnowledgeRoutes:
 
 
 def is_shown(version: CatalogVersion, plan: Plan, moment: datetime, view: CatalogView) -> bool:
-    """Whether a plan shows a version at a time."""
-    return version.event is None or event_visible(version.event, plan, view, moment)
+    """Whether a plan shows a version at a time; one without a date needs a plan for all dates."""
+    if version.event is None:
+        return plan.past_days is None and plan.horizon_days is None and plan.coverage_top is None
+    return event_visible(version.event, plan, view, moment)
 
 
 def show_version(

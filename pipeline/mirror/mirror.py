@@ -5,6 +5,7 @@ with Mirror(Path("data/warehouse.duckdb"), state_dir=Path("data/mirror")) as mir
 """
 
 import asyncio
+import logging
 import os
 import secrets
 from abc import ABC, abstractmethod
@@ -39,6 +40,7 @@ from pipeline.mirror.mirror_store import EVENTS_IN_MEMORY, MirrorStore, PushCloc
 from pipeline.mirror.published_catalog import KnownSpan
 from pipeline.mirror.version_feed import VersionFeed
 
+log = logging.getLogger(__name__)
 _FOLLOWED_EVERY_S: Final = 0.5
 _UNLIMITED: Final = 1_000_000
 
@@ -129,11 +131,12 @@ class HistoryServer(ABC):
         usage: UsageBook,
         background: Sequence[Background],
         extensions: Mapping[str, Handler] = MappingProxyType({}),
+        clock_moves: bool = False,
     ) -> ASGIApp:
         """Return the application over a store: the interface, and the mirror's own routes."""
 
         def inside(handler: Handler) -> Handler:
-            return as_of_answers(handler, lambda: store.bounds, now)
+            return as_of_answers(handler, lambda: store.bounds, now, clock_moves=clock_moves)
 
         knowledge = KnowledgeRoutes(store, cursors=cursors, until=changes_until)
         document = DocumentRoutes(store.never_known, needs_key=not is_loopback(self._host))
@@ -234,7 +237,13 @@ class Mirror(HistoryServer):
     async def _follow(self) -> None:
         """Serve each new publication: its view is made on a thread, and then replaces the old."""
         while True:
-            views = await asyncio.to_thread(self.store.follow)
+            views = None
+            try:
+                views = await asyncio.to_thread(self.store.follow)
+            except Exception as error:
+                # The next round tries again; what is served stays in service.
+                log.exception("following the publications failed")
+                self.store.fail(error)
             if views is not None:
                 self.store.serve(views)
                 self._pusher.wake()

@@ -48,7 +48,8 @@ class PublishedViews:
             self._past = PastViews(self.catalog)
             if last is not None and self.bounds.events <= events_in_memory:
                 self._newest = PublishedMemoryView(self.catalog, last)
-        except duckdb.Error as error:
+        except (duckdb.Error, ValueError, OverflowError, OSError) as error:
+            # Python can't hold each date that DuckDB can.
             self.catalog.close()
             raise unservable(path, error) from error
 
@@ -185,24 +186,31 @@ class MirrorStore:
         try:
             signature = file_signature(self._path)
             if signature == self._refused:
-                return None
-            if signature != self._served.catalog.signature:
+                trouble = self.trouble
+            elif signature != self._served.catalog.signature:
                 self._refused = signature
                 views = self._open()
                 self._check_origin(views.catalog)
-            self._refused = None
+            if views is not None or signature == self._served.catalog.signature:
+                self._refused = None
         except WarehouseError as error:
             views, trouble = None, f"the new publication is not served, and the old one is: {error}"
-        if trouble is None and (views is not None or self._is_behind):
+        if views is not None or self._is_behind:
             with self._clocking:
                 self._recording = True
-            trouble = self._record((views or self._served).catalog)
+            failure = self._record((views or self._served).catalog, is_served=views is None)
+            trouble = trouble or failure
             if views is None:
                 self._resume_clock()
         if trouble is not None and trouble != self.trouble:
             log.error("%s", trouble)
         self.trouble = trouble
         return views
+
+    def fail(self, error: Exception) -> None:
+        """Note that following failed unexpectedly; the publication before stays in service."""
+        self.trouble = f"following the publications failed: {type(error).__name__}: {error}"
+        self._resume_clock()
 
     def serve(self, views: PublishedViews) -> None:
         """Serve other views from the next request on."""
@@ -224,16 +232,20 @@ class MirrorStore:
             "trouble": None if trouble is None else trouble.replace(f"{self._path.parent}/", ""),
         }
 
-    def _record(self, catalog: PublishedCatalog) -> str | None:
-        """Record the changes of a publication; return why that failed, None if it did not."""
+    def _record(self, catalog: PublishedCatalog, *, is_served: bool) -> str | None:
+        """Record the changes of a publication; return why that failed, None if it did not.
+
+        Another one may have replaced it. It is recorded nevertheless if it is in service.
+        """
         try:
-            self._feed.follow(catalog, self._recording_time)
+            self._feed.follow(catalog, self._recording_time, even_if_replaced=is_served)
             self._recorded_at = self._feed.last_recorded_at()
-        except (FeedUnusable, duckdb.Error) as error:
+            self._is_behind = not self._feed.is_at(catalog)
+        except (FeedUnusable, WarehouseError, duckdb.Error) as error:
             self._is_behind = True
             return f"the changes of the publication are not recorded: {error}"
-        self._is_behind = False
-        self._recorded.set()
+        if not self._is_behind:
+            self._recorded.set()
         return None
 
     def _recording_time(self) -> datetime:

@@ -124,8 +124,11 @@ class PublishedCatalog:
 
     @property
     def is_current(self) -> bool:
-        """Whether no other file was published since."""
-        return file_signature(self.path) == self.signature
+        """Whether no other file was published since, and this one is still there."""
+        try:
+            return file_signature(self.path) == self.signature
+        except WarehouseError:
+            return False
 
     def close(self) -> None:
         self._connection.close()

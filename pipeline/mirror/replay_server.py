@@ -195,6 +195,7 @@ class ReplayServer(HistoryServer):
             cursors=cursors,
             usage=UsageBook(own.usage_file()),
             background=(self._watch_end, self._pusher.run),
+            clock_moves=True,
         )
         if is_loopback(self._host):
             app = RequestGuard(app, RequestRules(any_path=True))

@@ -91,7 +91,7 @@ class ReplayStore:
         first = place.seq
         if place.since >= 0:
             since = place.since
-            first = bisect_right(self._known_at, since, hi=end, key=to_micros)
+            first = bisect_right(self._known_at, since, key=to_micros)
         wanted = [(event_id, version) for _, event_id, version in self._order[first:end][:limit]]
         versions = self.catalog.versions(wanted)
         changes = [

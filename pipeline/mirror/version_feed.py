@@ -106,17 +106,29 @@ class VersionFeed:
             self._reader.close()
             self._writer.close()
 
-    def follow(self, catalog: PublishedCatalog, wall: Callable[[], datetime]) -> int:
+    def is_at(self, catalog: PublishedCatalog) -> bool:
+        """Whether the feed has the changes of a publication, and of no later one."""
+        with self._reading, self._as_unusable():
+            return self._read("get_position") == [(catalog.published_at,)]
+
+    def follow(
+        self,
+        catalog: PublishedCatalog,
+        wall: Callable[[], datetime],
+        *,
+        even_if_replaced: bool = False,
+    ) -> int:
         """Record the versions that a publication added; return their number.
 
-        A file that was replaced since adds none. A kill leaves the feed as before, or complete.
+        A file that was replaced since adds none, unless asked: another process may have recorded a
+        later one. A kill leaves the feed as before, or complete.
         """
         with self._writing, self._as_unusable():
             if self._is_at(catalog):
                 return 0
             with self._transaction():
                 # Another process may have recorded it since.
-                if self._is_at(catalog) or not catalog.is_current:
+                if self._is_at(catalog) or not (even_if_replaced or catalog.is_current):
                     return 0
                 first = self._last() + 1
                 self._compare(catalog)

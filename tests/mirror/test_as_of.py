@@ -1,14 +1,15 @@
 """The time of knowledge of a request: its forms, its bounds, and the headers of the answer."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.history.stories.handmade import HandmadeHome, at, coin, event
-from tests.mirror.filled_home import NOW, STARTS, mirroring
+from tests.mirror.filled_home import ENDS, NOW, STARTS, mirroring
+from tests.mirror.replays import order, replaying
 from warehouse.home import Home
 
 ROUTES = (
@@ -235,3 +236,49 @@ def test_a_time_is_compared_to_the_microsecond(tmp_path: Path) -> None:
             then = second + timedelta(microseconds=shift_us)
             path = f"/v2/events/a?as_of={then:%FT%T.%fZ}"
             assert client.get(path).json()["title"] == title, shift_us
+
+
+def test_a_cache_keeps_answers_of_different_times_apart(filled_home: Home, tmp_path: Path) -> None:
+    with mirroring(filled_home, tmp_path / "mirror") as (_, client):
+        for headers in ({}, {"x-as-of": ENDS.strftime("%Y-%m-%dT%H:%M:%SZ")}):
+            for path in ("/v2/events", "/v2/categories", "/v2/events/export"):
+                answer = client.get(path, headers=headers)
+                assert answer.status_code == 200
+                assert "x-as-of" in answer.headers["vary"]
+
+
+def test_a_client_asks_again_in_a_replay_since_its_cache_knows_real_time(
+    filled_home: Home, tmp_path: Path
+) -> None:
+    with replaying(filled_home, tmp_path / "replay", STARTS) as (_, client):
+        for path in ("/v2/events", "/v2/categories"):
+            first = client.get(path)
+            assert first.headers["cache-control"] == "private, no-cache"
+            again = client.get(path, headers={"if-none-match": first.headers["etag"]})
+            assert (again.status_code, again.headers["cache-control"]) == (304, "private, no-cache")
+            past = client.get(path, params={"as_of": STARTS.strftime("%Y-%m-%dT%H:%M:%SZ")})
+            assert "max-age" in past.headers["cache-control"]
+
+
+def test_the_clock_of_a_replay_refuses_what_a_proxy_forwards(
+    filled_home: Home, tmp_path: Path
+) -> None:
+    with replaying(filled_home, tmp_path / "replay", STARTS) as (_, client):
+        for name in ("Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"):
+            refused = client.put("/replay/clock", json={"step": 1}, headers={name: "192.0.2.7"})
+            assert refused.status_code == 403
+        assert client.get("/replay/clock").json()["changes"]["known"] == 0
+
+
+def test_a_cursor_that_begins_in_the_future_of_a_replay_begins_there(
+    filled_home: Home, tmp_path: Path
+) -> None:
+    later = STARTS + timedelta(days=2)
+    with replaying(filled_home, tmp_path / "replay", STARTS) as (_, client):
+        text = later.strftime("%Y-%m-%dT%H:%M:%SZ")
+        page = client.get("/v2/events/changes", params={"since": text}).json()
+        assert page["data"] == []
+        order(client, now=ENDS.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        following = {"cursor": page["meta"]["cursor"], "limit": 1}
+        (change,) = client.get("/v2/events/changes", params=following).json()["data"]
+        assert datetime.fromisoformat(change["knownFrom"]) > later

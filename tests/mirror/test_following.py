@@ -22,7 +22,8 @@ from catalog.server.hosting import HostingError
 from catalog.server.state_dir import ServiceDirError
 from catalog.server.store import EventQuery
 from pipeline.mirror.mirror import Mirror
-from pipeline.mirror.version_feed import FeedUnusable
+from pipeline.mirror.mirror_store import MirrorStore, PublishedViews
+from pipeline.mirror.version_feed import FeedUnusable, VersionFeed
 from tests.free_ports import free_port
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.landed_days import FIRST, land
@@ -304,3 +305,65 @@ def test_a_request_with_the_host_of_another_site_is_refused_on_loopback(home: Ho
     with serving(home) as (_, client):
         for path in ("/v2/events", "/healthz", "/metrics"):
             assert client.get(path, headers={"host": "evil.example"}).status_code == 421
+
+
+def test_the_changes_of_a_publication_are_recorded_though_a_damaged_file_replaced_it(
+    home: Home, tmp_path: Path
+) -> None:
+    feed = VersionFeed(tmp_path / "changes.sqlite")
+    store = MirrorStore(home.warehouse, feed, lambda: NOW)
+    store.follow()
+    publish(home, 1)
+    # The damaged file comes between the opening of the good one and the record of its changes.
+    good = store.follow
+    replaced = home.warehouse.with_name("damaged.duckdb")
+    replaced.write_bytes(b"not a warehouse")
+    opened = store._open
+
+    def open_then_replace() -> PublishedViews:
+        views = opened()
+        if replaced.exists():
+            replaced.replace(home.warehouse)
+        return views
+
+    store._open = open_then_replace  # type: ignore[method-assign]
+    views = good()
+    assert views is not None
+    store.serve(views)
+    assert not feed.is_at(views.catalog)
+    assert store.follow() is None
+    assert feed.is_at(views.catalog)
+    assert store.trouble is not None
+    assert "is not served" in store.trouble
+    feed.close()
+
+
+def test_a_file_that_is_missing_while_its_changes_are_recorded_is_tried_again(
+    home: Home, tmp_path: Path
+) -> None:
+    feed = VersionFeed(tmp_path / "changes.sqlite")
+    store = MirrorStore(home.warehouse, feed, lambda: NOW)
+    aside = home.warehouse.rename(home.warehouse.with_name("aside.duckdb"))
+    assert store.follow() is None
+    assert store.trouble is not None
+    aside.rename(home.warehouse)
+    assert store.follow() is None
+    assert (store.trouble, store.is_recorded) == (None, True)
+    feed.close()
+
+
+def test_an_unexpected_failure_is_shown_and_following_goes_on(home: Home) -> None:
+    with serving(home) as (mirror, client):
+        follow = mirror.store.follow
+        failures = [RuntimeError("planned")]
+
+        def fail_first() -> PublishedViews | None:
+            if failures:
+                raise failures.pop()
+            return follow()
+
+        mirror.store.follow = fail_first  # type: ignore[method-assign]
+        wait_until(lambda: not failures)
+        publish(home, 1)
+        wait_until(lambda: client.get("/v2/events/event-1").status_code == 200)
+        assert health(client)["trouble"] is None
