@@ -225,7 +225,7 @@ class RowCache:
 
 
 class ViewRows:
-    """The rows of the most recently requested views; those of an older view are dropped."""
+    """The rows of the most recently requested views; the rows of an older view are dropped."""
 
     def __init__(self) -> None:
         self._recent: deque[RowCache] = deque(maxlen=_VIEWS_MAX)

@@ -25,7 +25,7 @@ _SECRETS: Final = ("keys.json", "endpoints.json", "cursor.key")
 
 
 def check_mirror(home: Home, folder: Path, port: int) -> Iterator[RunCheck]:
-    """Check a mirror's folder; one that runs is asked at its default port of this machine.
+    """Check a mirror's folder; a mirror that runs is asked at its default port of this machine.
 
     Nothing is changed, and no request leaves the machine.
     """
