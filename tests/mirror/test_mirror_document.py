@@ -1,6 +1,7 @@
 """The OpenAPI document of a mirror: extensions, unknown fields, and responses that fit it."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,11 @@ from openapi_spec_validator import OpenAPIV30SpecValidator
 from catalog.contract.openapi import openapi_document
 from catalog.contract.plans import PLANS
 from pipeline.mirror.mirror_document import mirror_document, name_fields
+from tests.hangs import HANGS_AFTER_S
 from tests.mirror.filled_home import mirroring
+from tests.warehouse.landed_days import land
+from tests.warehouse.normalise.catalog_bodies import json_event
+from warehouse.history.merge import merge
 from warehouse.home import Home
 
 Node = dict[str, Any]
@@ -111,3 +116,51 @@ def test_fields_that_the_plan_never_showed_are_named() -> None:
         for name, field in document["components"]["schemas"][schema]["properties"].items():
             assert field.get("x-never-known", False) == (name in ("impact", "sourceUrl"))
             assert field["description"].count("never knew it") == field.get("x-never-known", False)
+
+
+HIDDEN_ON_FREE = {
+    *("description", "impact", "impactSummary", "sourceUrl", "snapshotUrl", "lastVerifiedAt"),
+    "categories",
+}
+
+
+def test_fields_that_free_never_showed_are_null_until_a_publication_knows_them(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path / "home")
+    shown = {name: value for name, value in json_event().items() if name != "categories"}
+    hidden = dict.fromkeys(HIDDEN_ON_FREE - {"categories"})
+    free = {**shown, **hidden, "id": "free"}
+    land(home, 0, plan="free", body=json.dumps({"data": [free], "meta": {}}).encode())
+    merge(home)
+    with mirroring(home, tmp_path / "mirror") as (mirror, client):
+        first = client.get("/v2/openapi.json").json()
+        assert set(first["x-never-known"]) == HIDDEN_ON_FREE
+        answer = client.get("/v2/events/free")
+        assert all(answer.json()[name] is None for name in HIDDEN_ON_FREE)
+        check(first, "/v2/events/{id}", answer)
+        assert "never knew it" in client.get("/docs").text
+
+        tags = {path: client.get(path).headers["etag"] for path in TAGGED}
+        assert set(statuses(client, tags).values()) == {304}
+        land(home, 1)
+        merge(home)
+        give_up_at = time.monotonic() + HANGS_AFTER_S
+        while mirror.store.bounds.events < 2:
+            assert time.monotonic() < give_up_at
+            time.sleep(0.02)
+        assert client.get("/v2/openapi.json").json()["x-never-known"] == []
+        assert "never knew it" not in client.get("/docs").text
+        # Only the answers that changed have another tag.
+        assert statuses(client, tags) == {"/v2/events/free": 304, TAGGED[1]: 200}
+
+
+TAGGED = ("/v2/events/free", "/v2/events?from=2026-01-01")
+
+
+def statuses(client: httpx.Client, tags: dict[str, str]) -> dict[str, int]:
+    """Return the status of each path with the tag of an earlier answer."""
+    return {
+        path: client.get(path, headers={"if-none-match": tag}).status_code
+        for path, tag in tags.items()
+    }
