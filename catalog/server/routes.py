@@ -268,7 +268,7 @@ class CatalogRoutes:
     async def list_coins(self, scope: Scope, exchange: Exchange) -> JsonAnswer:
         view = self._open_view(exchange, "coins")
         requested = read_coins_request(_query(scope))
-        filters = (requested.q, requested.tracked)
+        filters = (requested.q, requested.tracked, exchange.as_of)
         after: CoinKey | None = None
         if requested.cursor is not None:
             after = self._cursors.open(requested.cursor, "coins", filters, tuple[int, str])
@@ -302,7 +302,7 @@ class CatalogRoutes:
         by_impact = requested.sort_by == "impact_desc"
         filters = (
             *(requested.coins, requested.categories, requested.lower, requested.upper),
-            *(requested.keyword, requested.impact_min, requested.sort_by),
+            *(requested.keyword, requested.impact_min, requested.sort_by, exchange.as_of),
         )
         after: DateKey | ImpactKey | None = None
         if requested.cursor is not None:
@@ -342,17 +342,18 @@ class CatalogRoutes:
         since = requested.since
         if since is None:
             since = exchange.moment - timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
+        filters = (requested.since, exchange.as_of)
         after: CancellationKey | None = None
         if requested.cursor is not None:
             after = self._cursors.open(
-                requested.cursor, "cancellations", requested.since, tuple[float, str]
+                requested.cursor, "cancellations", filters, tuple[float, str]
             )
         found = view.cancellations(since=since, after=after, limit=requested.limit)
         cursor = None
         if found.more:
             last = found.entries[-1]
             key = (last.cancelled_at.timestamp(), last.id)
-            cursor = self._cursors.seal("cancellations", requested.since, key)
+            cursor = self._cursors.seal("cancellations", filters, key)
         rows = tuple(
             Cancellation(id=entry.id, cancelled_at=entry.cancelled_at) for entry in found.entries
         )
