@@ -50,7 +50,8 @@ class Replay:
     Attributes:
         start, until: the range; a change at `start` is part of the catalog, not of the changes.
         now: when the last change became known; the start before the first change.
-        catalog: the events known now, by id, of every status. It changes with each step.
+        catalog: the events known now, by id, of every status. It changes with each step; a program
+            can't change it.
     """
 
     def __init__(
@@ -75,8 +76,9 @@ class Replay:
         chosen = listed(kinds, "kinds", KINDS)
         self._kinds = None if chosen is None else frozenset(chosen)
         self.now = self.start
-        self._known = {
-            row["event_id"]: row for row in reader.rows(_SQL["catalog_at"], {"at": self.start})
+        self._known: dict[str, KnownEvent] = {
+            row["event_id"]: MappingProxyType(row)
+            for row in reader.rows(_SQL["catalog_at"], {"at": self.start})
         }
         self.catalog: Mapping[str, KnownEvent] = MappingProxyType(self._known)
         self._changes = self._read()
@@ -132,7 +134,7 @@ class Replay:
         while rows := self._reader.rows(_SQL["changes_between"], {**bounds, **key}):
             for row in rows:
                 previous = self._known.get(row["event_id"])
-                self._known[row["event_id"]] = row
+                event = self._known[row["event_id"]] = MappingProxyType(row)
                 self.now = row["known_from"]
                 yield Change(
                     event_id=row["event_id"],
@@ -140,8 +142,8 @@ class Replay:
                     known_from=row["known_from"],
                     kinds=tuple(row["change_kinds"] or ()),
                     changed_fields=tuple(row["changed_fields"] or ()),
-                    event=MappingProxyType(row),
-                    previous=None if previous is None else MappingProxyType(previous),
+                    event=event,
+                    previous=previous,
                 )
             key = {name: rows[-1][name] for name in key}
 

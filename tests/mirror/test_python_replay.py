@@ -13,6 +13,7 @@ import pytest
 import almanac
 from almanac.reading.attached_file import connected
 from pipeline.mirror.replay_server import CONTROL_PATH
+from tests.history.stories.handmade import HandmadeHome, at, event
 from tests.mirror.filled_home import STARTS
 from tests.mirror.replays import order, replaying
 from warehouse.home import Home
@@ -77,6 +78,86 @@ def test_the_catalog_after_each_change_is_what_was_known_then(
                     break
             before = change
     assert checked
+
+
+def as_of(file: Path, ts: datetime) -> dict[str, tuple[Any, ...]]:
+    """Return version, status, date and coins of each event by the macro of the warehouse."""
+    with connected(file) as connection:
+        rows = connection.execute(
+            "SELECT event_id, version, status, date::TIMESTAMP, coins FROM events_as_of(?)", [ts]
+        ).fetchall()
+    return {event_id: tuple(found) for event_id, *found in rows}
+
+
+def in_catalog(changes: almanac.Replay) -> dict[str, tuple[Any, ...]]:
+    return {
+        event_id: (
+            *(known["version"], known["status"]),
+            *(known["date"] and known["date"].replace(tzinfo=None), known["coins"]),
+        )
+        for event_id, known in changes.catalog.items()
+    }
+
+
+def test_the_catalog_equals_events_as_of_through_every_kind_of_change(
+    filled_home: Home, first_pull: datetime
+) -> None:
+    whole = list(almanac.replay(filled_home.root, first_pull))
+    assert {"cancelled", "withdrawn", "restored"} <= {kind for each in whole for kind in each.kinds}
+    last_at = {change.known_from: number for number, change in enumerate(whole)}
+    changes = almanac.replay(filled_home.root, first_pull)
+    assert in_catalog(changes) == as_of(filled_home.warehouse, first_pull)
+    for number, change in enumerate(changes):
+        if last_at[change.known_from] == number:
+            assert in_catalog(changes) == as_of(filled_home.warehouse, change.known_from)
+    assert changes.now == changes.until
+
+
+def test_the_last_of_two_versions_of_the_same_time_stays_in_the_catalog(tmp_path: Path) -> None:
+    story = HandmadeHome(tmp_path)
+    story.listed("02 06:00", event("a"), event("b"))
+    story.export(
+        "03 06:00",
+        event("a", title="Second", updatedAt="2026-03-02T08:00:00Z"),
+        event("b"),
+    )
+    story.listed(
+        "03 06:00",
+        event("a", title="Third", updatedAt="2026-03-02T09:00:00Z"),
+        event("b"),
+        true="03 06:00",
+    )
+    story.merge()
+    with almanac.replay(tmp_path, at("02 06:00")) as changes:
+        found = [(each.event_id, each.version, each.event["title"]) for each in changes]
+        assert found == [("a", 2, "Second"), ("a", 3, "Third")]
+        assert changes.catalog["a"]["title"] == "Third"
+        assert in_catalog(changes) == as_of(story.home.warehouse, at("03 06:00"))
+    started_there = almanac.replay(tmp_path, at("03 06:00"))
+    assert (list(started_there), started_there.catalog["a"]["title"]) == ([], "Third")
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_batches_of_any_size_give_the_same_changes(
+    filled_home: Home, first_pull: datetime, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = list(almanac.replay(filled_home.root, first_pull))
+    monkeypatch.setattr("almanac.history_replay._BATCH", size)
+    assert list(almanac.replay(filled_home.root, first_pull)) == whole
+
+
+def test_a_program_cannot_change_the_catalog(filled_home: Home, first_pull: datetime) -> None:
+    changes = almanac.replay(filled_home.root, first_pull)
+    known: Any = next(iter(changes.catalog.values()))
+    with pytest.raises(TypeError):
+        known["title"] = "other"
+    catalog: Any = changes.catalog
+    with pytest.raises(TypeError):
+        catalog["other"] = known
+
+
+def test_timestamps_without_a_zone_are_in_utc(filled_home: Home, first_pull: datetime) -> None:
+    assert almanac.replay(filled_home.root, first_pull.replace(tzinfo=None)).start == first_pull
 
 
 def test_each_version_comes_once_in_order_of_knowledge_and_hides_its_end(
