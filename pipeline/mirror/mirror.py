@@ -139,7 +139,9 @@ class HistoryServer(ABC):
             return as_of_answers(handler, lambda: store.bounds, now, clock_moves=clock_moves)
 
         knowledge = KnowledgeRoutes(store, cursors=cursors, until=changes_until)
-        document = DocumentRoutes(store.never_known, needs_key=not is_loopback(self._host))
+        document = DocumentRoutes(
+            store.never_known, needs_key=not is_loopback(self._host), clock_moves=clock_moves
+        )
         parts = ServerParts(
             store=store,
             keys=self._keys(folder),

@@ -27,14 +27,19 @@ from pipeline.mirror.knowledge_routes import field_name
 _EXTENSION: Final = "x-extension"
 NEVER_KNOWN: Final = "x-never-known"
 _MADE_KEPT: Final = 4
+_NULLABLE: Final = ("slug", "categories", "createdAt", "updatedAt")
+"""Fields of an event that are never null at the service, but may be unknown in a warehouse."""
 
 
 class DocumentRoutes:
     """Handlers of the document and its page; `never_known` returns the columns, and may query."""
 
-    def __init__(self, never_known: Callable[[], Collection[str]], *, needs_key: bool) -> None:
+    def __init__(
+        self, never_known: Callable[[], Collection[str]], *, needs_key: bool, clock_moves: bool
+    ) -> None:
         self._never_known = never_known
         self._needs_key = needs_key
+        self._clock_moves = clock_moves
 
     def handlers(self) -> dict[str, Handler]:
         return {constants.OPENAPI_PATH: self.get_document, "/docs": self.get_page}
@@ -47,9 +52,9 @@ class DocumentRoutes:
         exchange.route = "docs"
         return docs_response(await self._made(_render))
 
-    async def _made(self, make: Callable[[tuple[str, ...], bool], bytes]) -> bytes:
+    async def _made(self, make: Callable[[tuple[str, ...], bool, bool], bytes]) -> bytes:
         return await asyncio.to_thread(
-            lambda: make(name_fields(self._never_known()), self._needs_key)
+            lambda: make(name_fields(self._never_known()), self._needs_key, self._clock_moves)
         )
 
 
@@ -63,17 +68,24 @@ def name_fields(columns: Collection[str]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=_MADE_KEPT)
-def _encode(never_known: tuple[str, ...], needs_key: bool) -> bytes:
-    return msgspec.json.encode(mirror_document(never_known, needs_key=needs_key))
+def _encode(never_known: tuple[str, ...], needs_key: bool, clock_moves: bool) -> bytes:
+    document = mirror_document(never_known, needs_key=needs_key, clock_moves=clock_moves)
+    return msgspec.json.encode(document)
 
 
 @lru_cache(maxsize=_MADE_KEPT)
-def _render(never_known: tuple[str, ...], needs_key: bool) -> bytes:
-    return render_docs(mirror_document(never_known, needs_key=needs_key)).encode()
+def _render(never_known: tuple[str, ...], needs_key: bool, clock_moves: bool) -> bytes:
+    document = mirror_document(never_known, needs_key=needs_key, clock_moves=clock_moves)
+    return render_docs(document).encode()
 
 
-def mirror_document(never_known: Collection[str], *, needs_key: bool) -> Node:
-    """Return the document of a mirror that never knew some fields of an event."""
+def mirror_document(
+    never_known: Collection[str], *, needs_key: bool, clock_moves: bool = False
+) -> Node:
+    """Return the document of a mirror that never knew some fields of an event.
+
+    `clock_moves` is true for a replay.
+    """
     text = files("pipeline.mirror").joinpath("mirror_openapi.yaml").read_text(encoding="utf-8")
     extensions: Node = yaml.safe_load(text)
     document = deepcopy(openapi_document())
@@ -91,14 +103,18 @@ def mirror_document(never_known: Collection[str], *, needs_key: bool) -> Node:
     parts["schemas"]["Health"]["properties"]["publication"] = publication
     for event in ("Event", "CancelledEvent"):
         fields = parts["schemas"][event]["properties"]
-        # A version may be older than the plan that shows its categories.
-        fields["categories"]["nullable"] = True
+        for name in _NULLABLE:
+            fields[name]["nullable"] = True
         for name in never_known:
             # The two schemas share their fields.
             if NEVER_KNOWN not in fields[name]:
                 _mark_never_known(fields[name], extensions["never_known_field"])
+    # A coin that only events name has an empty address.
+    parts["schemas"]["Coin"]["properties"]["iconUrl"].pop("format")
     document[NEVER_KNOWN] = list(never_known)
     about = [extensions["description"], extensions["as_of"]]
+    if clock_moves:
+        about.append(extensions["virtual_clock"])
     if not needs_key:
         document["security"].insert(0, {})
         about.append(extensions["loopback"])

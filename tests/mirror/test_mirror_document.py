@@ -2,6 +2,7 @@
 
 import json
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from catalog.contract.openapi import openapi_document
 from catalog.contract.plans import PLANS
 from pipeline.mirror.mirror_document import mirror_document, name_fields
 from tests.hangs import HANGS_AFTER_S
-from tests.mirror.filled_home import mirroring
+from tests.mirror.filled_home import STARTS, mirroring
+from tests.mirror.replays import replaying
 from tests.warehouse.landed_days import land
 from tests.warehouse.normalise.catalog_bodies import json_event
 from warehouse.history.merge import merge
@@ -69,6 +71,57 @@ def test_each_response_fits_the_document(filled_home: Home, tmp_path: Path, plan
                 for answer in found:
                     check(document, path, answer)
                 assert [answer.status_code for answer in found[1:]] == [422, 400]
+
+
+def test_a_cancelled_event_fits_the_document(filled_home: Home, tmp_path: Path) -> None:
+    with mirroring(filled_home, tmp_path) as (_, client):
+        document = client.get("/v2/openapi.json").json()
+        since = {"since": "2020-01-01"}
+        (row, *_) = client.get("/v2/events/cancellations", params=since).json()["data"]
+        answer = client.get(f"/v2/events/{row['id']}")
+        assert answer.status_code == 410
+        check(document, "/v2/events/{id}", answer)
+
+
+def test_a_replay_says_that_time_follows_its_clock(filled_home: Home, tmp_path: Path) -> None:
+    with replaying(filled_home, tmp_path / "replay", STARTS + timedelta(hours=1)) as (_, client):
+        document = client.get("/v2/openapi.json").json()
+        OpenAPIV30SpecValidator(document).validate()
+        assert "virtual clock" in document["info"]["description"]
+        assert "virtual clock" in client.get("/docs").text
+        for path in ("/v2/events", "/v2/events/changes", "/v2/coins", "/healthz"):
+            check(document, path, client.get(path))
+    with mirroring(filled_home, tmp_path / "mirror") as (_, client):
+        assert "virtual clock" not in client.get("/docs").text
+
+
+@pytest.mark.parametrize("name", ["slug", "createdAt", "updatedAt"])
+def test_a_field_that_one_version_does_not_know_may_be_null(tmp_path: Path, name: str) -> None:
+    home = Home(tmp_path / "home")
+    unknown = {**json_event(), "id": "event-0", name: None}
+    land(home, 0, body=json.dumps({"data": [unknown], "meta": {}}).encode())
+    land(home, 1)
+    merge(home)
+    with mirroring(home, tmp_path / "mirror") as (_, client):
+        document = client.get("/v2/openapi.json").json()
+        assert document["x-never-known"] == []
+        for path in ("/v2/events/{id}", "/v2/events/{id}/history"):
+            answer = client.get(path.replace("{id}", "event-0"))
+            check(document, path, answer)
+        assert client.get("/v2/events/event-0").json()[name] is None
+
+
+def test_a_coin_that_only_events_name_has_an_empty_icon(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    land(home, 0)
+    merge(home)
+    with mirroring(home, tmp_path / "mirror") as (_, client):
+        document = client.get("/v2/openapi.json").json()
+        answer = client.get("/v2/coins/bitcoin")
+        check(document, "/v2/coins/{slug}", answer)
+        assert answer.json()["iconUrl"] == ""
+    # The validator of the tests does not check the format `uri`, so the schema is read.
+    assert "format" not in document["components"]["schemas"]["Coin"]["properties"]["iconUrl"]
 
 
 def test_extensions_are_marked_and_the_rest_is_the_interface(
