@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from almanac.change_digest import ChangeDigest
@@ -96,12 +96,7 @@ class Replay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -169,7 +164,7 @@ def replay(
 
     Args:
         home: the folder with `warehouse.duckdb`, or the file.
-        start: a timestamp; what was known then is the catalog of the first step.
+        start: a timestamp. The catalog begins with the events that were known then.
         until: a timestamp; None is the last pull.
         coins: slugs, tickers or names: changes of events that are or were linked to any of them.
         kinds: kinds of change, such as `rescheduled`.
