@@ -11,7 +11,7 @@ from catalog.contract.errors import ApiError, InvalidParameter
 from catalog.contract.parameters import QueryReader
 from catalog.server.app import METHODS
 from catalog.server.exchange import Exchange, Handler, Reply
-from pipeline.mirror.published_catalog import KnownSpan
+from pipeline.mirror.published_catalog import KnownSpan, utc_text
 
 PARAMETER: Final = "as_of"
 HEADER: Final = b"x-as-of"
@@ -48,10 +48,10 @@ def as_of_answers(
         if exchange.as_of is not None:
             check_known(exchange.as_of, bounds(), now())
         reply = await handler(scope, exchange)
-        # Always, or a cache could answer a request for the past with what is known now.
+        # Each answer has it. Otherwise a cache could reuse a current answer for a past time.
         reply.raw_headers.append((b"vary", HEADER))
         if exchange.as_of is not None:
-            reply.raw_headers.append((HEADER, _time_text(exchange.as_of).encode()))
+            reply.raw_headers.append((HEADER, utc_text(exchange.as_of).encode()))
         elif clock_moves:
             _forbid_reuse(reply)
         return reply
@@ -91,15 +91,7 @@ def check_known(ts: datetime, bounds: KnownSpan, now: datetime) -> None:
         raise NotKnownThen("Nothing was pulled yet: this warehouse has no history")
     if ts < bounds.first:
         raise NotKnownThen(
-            f"{_time_text(ts)} is before the first pull: history starts at "
-            f"{_time_text(bounds.first)}"
+            f"{utc_text(ts)} is before the first pull: history starts at {utc_text(bounds.first)}"
         )
     if ts > now:
-        raise NotKnownThen(
-            f"{_time_text(ts)} is in the future: the newest time is {_time_text(now)}"
-        )
-
-
-def _time_text(ts: datetime) -> str:
-    """Return the time as the interface writes it, with its microseconds if it has any."""
-    return ts.isoformat().replace("+00:00", "Z")
+        raise NotKnownThen(f"{utc_text(ts)} is in the future: the newest time is {utc_text(now)}")

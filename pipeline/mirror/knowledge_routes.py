@@ -1,8 +1,8 @@
 """The mirror's own routes: the history of an event, and the changes in the order of knowledge.
 
-A cursor of the changes is never null: at the end, the same request later returns what was published
-since. It contains `since`, so it is given alone. Each change has a cursor, too, from which a client
-continues after it.
+Each page of changes has a cursor, also the last page: a later request with it returns what was
+published since. The cursor contains `since`, so a client sends the cursor alone. Each change has a
+cursor, too, and a client can continue after any change.
 """
 
 import asyncio
@@ -29,11 +29,15 @@ log = logging.getLogger(__name__)
 HISTORY_PATH: Final = constants.EVENTS_PATH + "/{id}/history"
 CHANGES_PATH: Final = constants.EVENTS_PATH + "/changes"
 _RECORDED_WITHIN_S: Final = 0.05
+FIELD_NAMES: Final = {field.name: field.encode_name for field in structs.fields(Event)} | {
+    "impact_band": "impact"
+}
+"""The names of the interface for the columns of an event."""
 _CHANGES_PARAMETERS: Final = frozenset({"since", "cursor", "limit"})
 
 
 class KnownVersion(Record, frozen=True, kw_only=True):
-    """One version of an event, as a plan shows it; `event` is null if it has no date."""
+    """One version of an event, as a plan shows it; `event` is null if the version has no date."""
 
     id: str
     version: int
@@ -82,7 +86,7 @@ class KnowledgeStore(Protocol):
         ...
 
     def changes_after(self, place: FeedPlace, *, until: datetime | None, limit: int) -> ChangePage:
-        """Return at most `limit` changes after a place; `until` leaves out what is known later.
+        """Return at most `limit` changes after a place. Changes known after `until` are left out.
 
         Raises:
             ForeignPlace: the place is not one of this store.
@@ -203,7 +207,7 @@ class KnowledgeRoutes:
 
 
 def is_shown(version: CatalogVersion, plan: Plan, moment: datetime, view: CatalogView) -> bool:
-    """Whether a plan shows a version at a time; one without a date needs a plan for all dates."""
+    """Whether a plan shows a version. Without a date, only a plan for all dates does."""
     if version.event is None:
         return plan.past_days is None and plan.horizon_days is None and plan.coverage_top is None
     return event_visible(version.event, plan, view, moment)
@@ -234,11 +238,5 @@ def _shows_kind(kind: str, plan: Plan) -> bool:
 
 def _shown_fields(columns: Iterable[str], plan: Plan) -> tuple[str, ...]:
     """Return the names of the interface for columns, without those that the plan hides."""
-    names = {"impact" if column == "impact_band" else field_name(column) for column in columns}
+    names = {FIELD_NAMES.get(column) for column in columns}
     return tuple(name for name in EVENT_FIELDS if name in names and plan.shows(name))
-
-
-def field_name(column: str) -> str:
-    """Return the name of the interface for a column."""
-    first, *others = column.split("_")
-    return first + "".join(map(str.title, others))

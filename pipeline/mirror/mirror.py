@@ -11,11 +11,11 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from types import MappingProxyType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import msgspec
 from starlette.responses import JSONResponse
@@ -39,14 +39,16 @@ from pipeline.mirror.mirror_document import DocumentRoutes
 from pipeline.mirror.mirror_store import EVENTS_IN_MEMORY, MirrorStore, PushClock, ServedClock
 from pipeline.mirror.published_catalog import KnownSpan
 from pipeline.mirror.version_feed import VersionFeed
+from warehouse.clock import utc_now
 
 log = logging.getLogger(__name__)
 _FOLLOWED_EVERY_S: Final = 0.5
-_UNLIMITED: Final = 1_000_000
-
-
-def wall_now() -> datetime:
-    return datetime.now(UTC)
+_NO_LIMITS: Final[dict[str, Any]] = {
+    "rate_per_s": 1_000_000,
+    "burst": 1_000_000,
+    "monthly_quota": None,
+    "export_interval_s": 0.0,
+}
 
 
 class HistoryStore(CatalogStore, KnowledgeStore, Protocol):
@@ -67,8 +69,8 @@ class HistoryServer(ABC):
     key of the key file. No request is limited.
 
     Raises (start):
-        WarehouseError: there is no file, or it can't be served.
-        HostingError: the port is taken, or another address has no key.
+        WarehouseError: the file is missing or can't be served.
+        HostingError: the port is taken, or the address needs a key and there is none.
         ServiceDirError: the folder can't be used.
     """
 
@@ -159,16 +161,8 @@ class HistoryServer(ABC):
     def _keys(self, folder: ServiceDir) -> KeyRing:
         book, others = folder.key_book(), None
         if is_loopback(self._host):
-            others = _unlimited(
-                Grant(
-                    meter_id="anyone",
-                    account="anyone",
-                    plan=self._plan,
-                    rate_per_s=_UNLIMITED,
-                    burst=_UNLIMITED,
-                    monthly_quota=None,
-                    sha256="",
-                )
+            others = Grant(
+                meter_id="anyone", account="anyone", plan=self._plan, sha256="", **_NO_LIMITS
             )
         elif not any(account.keys for account in book.read().accounts):
             raise HostingError(
@@ -199,7 +193,7 @@ class Mirror(HistoryServer):
         plan: Plan = ENTERPRISE,
         options: ServerOptions | None = None,
         events_in_memory: int = EVENTS_IN_MEMORY,
-        wall: Callable[[], datetime] = wall_now,
+        wall: Callable[[], datetime] = utc_now,
         push: SenderOptions | None = None,
     ) -> None:
         super().__init__(
@@ -243,9 +237,9 @@ class Mirror(HistoryServer):
             try:
                 views = await asyncio.to_thread(self.store.follow)
             except Exception as error:
-                # The next round tries again; what is served stays in service.
-                log.exception("following the publications failed")
-                self.store.fail(error)
+                # The served publication stays in service, and the next round tries again.
+                if self.store.fail(error):
+                    log.exception("following the publications failed")
             if views is not None:
                 self.store.serve(views)
                 self._pusher.wake()
@@ -259,13 +253,7 @@ class Mirror(HistoryServer):
 
 
 def _unlimited(grant: Grant) -> Grant:
-    return msgspec.structs.replace(
-        grant,
-        rate_per_s=_UNLIMITED,
-        burst=_UNLIMITED,
-        monthly_quota=None,
-        export_interval_s=0.0,
-    )
+    return msgspec.structs.replace(grant, **_NO_LIMITS)
 
 
 def cursor_secret(folder: Path) -> bytes:

@@ -22,7 +22,7 @@ from catalog.contract.records import EVENT_FIELDS
 from catalog.server.docs_page import render_docs
 from catalog.server.exchange import Exchange, Handler
 from catalog.server.routes import docs_response
-from pipeline.mirror.knowledge_routes import field_name
+from pipeline.mirror.knowledge_routes import FIELD_NAMES
 
 _EXTENSION: Final = "x-extension"
 NEVER_KNOWN: Final = "x-never-known"
@@ -63,7 +63,7 @@ def name_fields(columns: Collection[str]) -> tuple[str, ...]:
     # `impact` shows the band where the score is not known.
     if "impact_band" not in columns:
         columns = set(columns) - {"impact"}
-    names = set(map(field_name, columns))
+    names = set(map(FIELD_NAMES.get, columns))
     return tuple(name for name in EVENT_FIELDS if name in names)
 
 

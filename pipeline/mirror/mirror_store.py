@@ -73,7 +73,7 @@ class MirrorStore:
     `pushed_until` were pushed before, by a clock that may have been ahead.
 
     Raises:
-        WarehouseError: there is no file, or it can't be served.
+        WarehouseError: the file is missing or can't be served.
         FeedUnusable: the feed can't be read.
     """
 
@@ -207,10 +207,15 @@ class MirrorStore:
         self.trouble = trouble
         return views
 
-    def fail(self, error: Exception) -> None:
-        """Note that following failed unexpectedly; the publication before stays in service."""
-        self.trouble = f"following the publications failed: {type(error).__name__}: {error}"
+    def fail(self, error: Exception) -> bool:
+        """Note that following failed unexpectedly, and return whether that is new.
+
+        The served publication stays in service.
+        """
+        trouble = f"following the publications failed: {type(error).__name__}: {error}"
+        is_new, self.trouble = trouble != self.trouble, trouble
         self._resume_clock()
+        return is_new
 
     def serve(self, views: PublishedViews) -> None:
         """Serve other views from the next request on."""

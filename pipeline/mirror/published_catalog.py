@@ -71,7 +71,7 @@ class PublishedVersion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CatalogVersion:
-    """A version with its event as the server stores it; None if it has no date.
+    """A version, with its event as the server stores it. The event is None if it has no date.
 
     `changed` are the fields that differ from the version before, by the names of StoredEvent.
     """
@@ -98,7 +98,7 @@ class PublishedCatalog:
     """A published file that is open for reading.
 
     Raises:
-        WarehouseError: there is no file, or it can't be read.
+        WarehouseError: the file is missing or can't be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -373,6 +373,11 @@ def unservable(path: Path, error: Exception) -> WarehouseError:
         f"{path} can't be served: {str(error).rstrip('!.')}. If it is damaged, or another version "
         "of Almanac made it, `almanac replay` rebuilds it."
     )
+
+
+def utc_text(instant: datetime) -> str:
+    """Return the time as the interface writes it, with its microseconds if it has any."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _utc(instant: datetime | None) -> datetime | None:

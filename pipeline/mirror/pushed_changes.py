@@ -3,15 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from catalog.contract.constants import WEBHOOK_MATERIAL
 from catalog.server.store import CatalogChange, ChangeKind
 from pipeline.mirror.published_catalog import CatalogVersion, PublishedCatalog
 
-_MATERIAL: Final = frozenset(
-    {
-        *("date", "date_end", "date_type", "is_estimated"),
-        *("impact", "impact_band", "description", "source_url"),
-    }
-)
+_MATERIAL: Final = frozenset({*WEBHOOK_MATERIAL, "impact_band"})
 
 
 def catalog_changes(

@@ -16,7 +16,12 @@ from almanac.change_digest import ChangeDigest
 from catalog.server.store import CatalogChange, CatalogView
 from pipeline.mirror.knowledge_routes import ChangePage, KnownChange
 from pipeline.mirror.past_view import PastViews
-from pipeline.mirror.published_catalog import CatalogVersion, KnownSpan, PublishedCatalog
+from pipeline.mirror.published_catalog import (
+    CatalogVersion,
+    KnownSpan,
+    PublishedCatalog,
+    utc_text,
+)
 from pipeline.mirror.pushed_changes import catalog_changes
 from pipeline.mirror.version_feed import FeedPlace, ForeignPlace, to_micros
 
@@ -31,7 +36,7 @@ class ReplayStore:
     Without `until`, the replay ends at the last pull.
 
     Raises:
-        WarehouseError: there is no file, or it can't be served.
+        WarehouseError: the file is missing or can't be served.
         ReplayRangeError: the warehouse does not know the whole range.
     """
 
@@ -132,18 +137,14 @@ def _check_range(
         raise ReplayRangeError("nothing was pulled yet: this warehouse has no history to replay")
     end = last if until is None else until.astimezone(UTC)
     start = start.astimezone(UTC)
-    span = f"history is from {_text(first)} to {_text(last)}"
+    span = f"history is from {utc_text(first)} to {utc_text(last)}"
     if start < first:
-        raise ReplayRangeError(f"{_text(start)} is before the first pull: {span}")
+        raise ReplayRangeError(f"{utc_text(start)} is before the first pull: {span}")
     if end > last:
-        raise ReplayRangeError(f"{_text(end)} is after the last pull: {span}")
+        raise ReplayRangeError(f"{utc_text(end)} is after the last pull: {span}")
     if start >= end:
         raise ReplayRangeError(
-            f"the replay would end at {_text(end)}, and not after its start at {_text(start)}: "
-            f"{span}"
+            f"the replay would end at {utc_text(end)}, and not after its start at "
+            f"{utc_text(start)}: {span}"
         )
     return start, end
-
-
-def _text(instant: datetime) -> str:
-    return instant.isoformat().replace("+00:00", "Z")

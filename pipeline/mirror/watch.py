@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from ssl import SSLContext
 from typing import Any, Final, NamedTuple, Protocol
@@ -23,9 +23,11 @@ from catalog.contract.plans import ENTERPRISE
 from catalog.server.routes import CursorSigner
 from pipeline.mirror import version_feed
 from pipeline.mirror.knowledge_routes import CHANGES_PATH, ChangeReader
-from pipeline.mirror.mirror import cursor_secret, wall_now
+from pipeline.mirror.mirror import cursor_secret
 from pipeline.mirror.mirror_store import MirrorStore, ServedClock
+from pipeline.mirror.published_catalog import utc_text
 from pipeline.mirror.version_feed import VersionFeed
+from warehouse.clock import utc_now
 
 FOLLOWED_EVERY_S: Final = 0.5
 _END: Final = "9999-12-31T00:00:00Z"
@@ -99,7 +101,7 @@ class HomeSource:
     """
 
     def __init__(
-        self, warehouse: Path, state_dir: Path, *, wall: Callable[[], datetime] = wall_now
+        self, warehouse: Path, state_dir: Path, *, wall: Callable[[], datetime] = utc_now
     ) -> None:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         with ExitStack() as undo:
@@ -165,7 +167,7 @@ class MirrorSource:
         if start.cursor is not None:
             asked["cursor"] = start.cursor
         else:
-            asked["since"] = _END if start.since is None else _text(start.since)
+            asked["since"] = _END if start.since is None else utc_text(start.since)
         try:
             answer = self._client.get(CHANGES_PATH, params=asked)
         except httpx.TransportError as error:
@@ -244,7 +246,3 @@ def watch_changes(
             return
         if not is_new and pause(FOLLOWED_EVERY_S):
             return
-
-
-def _text(instant: datetime) -> str:
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
