@@ -179,7 +179,11 @@ def random_key() -> str:
 
 
 class KeyRing:
-    """Finds a presented key among fixed keys and the keys of a file, read again when it changes."""
+    """Finds a presented key among fixed keys and the keys of a file, read again when it changes.
+
+    `others` is the grant of all other requests, None to refuse them. `adjusted` changes each grant
+    of the file.
+    """
 
     def __init__(
         self,

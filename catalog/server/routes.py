@@ -239,7 +239,7 @@ def _page(rows: tuple[Row, ...], *, total: int, limit: int, cursor: str | None) 
 
 
 class CatalogRoutes:
-    """Handlers over a store. If they lag, every response but usage shows the plan's freshness."""
+    """Handlers over a store. If `lags`, each answer but usage is as old as the plan's freshness."""
 
     def __init__(
         self, store: CatalogStore, *, cursors: CursorSigner, usage: UsageBook, lags: bool = True

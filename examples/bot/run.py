@@ -41,6 +41,7 @@ def main() -> None:
     for found in decisions:
         line = f"{found.at:%Y-%m-%d %H:%M:%S} {found.action:6} {found.coin} ({found.because})"
         sys.stdout.write(line + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
