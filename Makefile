@@ -4,12 +4,13 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q --dist loadfile --no-loadscope-reorder
 LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-strip-extras --python-version 3.11
 
-.PHONY: setup tools run sandbox test suite test-long test-mass test-faults check style types bench bench-analyst bench-limits bench-push bench-server lock clean
+.PHONY: setup tools lake-tools run sandbox test suite test-long test-lake test-mass test-faults check style types bench bench-analyst bench-limits bench-push bench-server lock clean
 
 # What the application needs, and what tests and benchmarks need.
 setup: LOCKS = requirements.lock
 tools: LOCKS = requirements.lock requirements-dev.lock
-setup tools:
+lake-tools: LOCKS = requirements.lock requirements-dev.lock requirements-lake.lock
+setup tools lake-tools:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and \
 		"Almanac needs Python 3.11 to 3.13; name one with make PYTHON=python3.12")'
 	@$(PYTHON) -P .ci/environment.py $(LOCKS)
@@ -30,6 +31,10 @@ suite: tools
 test-long: tools
 	$(PYTEST) -n 2 -m "long and not mass" tests
 	$(BIN)/python -m tests.almanac.packaging.clean_environments
+
+# Needs Java 17, PostgreSQL and about 1 GB of packages; tests without them are skipped.
+test-lake: lake-tools
+	$(PYTEST) -m lake tests/lake
 
 test-mass: tools
 	$(PYTEST) -n 2 -m mass tests
@@ -82,7 +87,9 @@ lock: setup
 	$(LOCK) --group application pyproject.toml -o requirements.lock
 	$(LOCK) -c requirements.lock --group pyproject.toml:setup -o requirements-setup.lock
 	$(LOCK) -c requirements.lock -c requirements-setup.lock --group dev --group bench --extra study --extra polars \
-		pyproject.toml -o requirements-dev.lock
+		--extra lake pyproject.toml -o requirements-dev.lock
+	$(LOCK) -c requirements.lock -c requirements-setup.lock -c requirements-dev.lock --group lake --extra lake \
+		pyproject.toml -o requirements-lake.lock
 
 clean:
 	rm -rf .venv build dist

@@ -94,6 +94,7 @@ FLOORS = {
     "pipeline": (
         "capacity console mirror runs",
         "configuration",
+        "shared_configuration",
         "instance settings",
         "home_location",
         "retention secrecy session",

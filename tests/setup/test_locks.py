@@ -1,4 +1,4 @@
-"""The three locks: hashed, without a host, of one mind, and enough for what they are for."""
+"""The locks: hashed, without a host, of one mind, and enough for what they are for."""
 
 import ast
 import re
@@ -17,8 +17,11 @@ ROOT: Final = Path(__file__).parents[2]
 RUNTIME: Final = "requirements.lock"
 SETUP: Final = "requirements-setup.lock"
 TESTS: Final = "requirements-dev.lock"
+LAKE: Final = "requirements-lake.lock"
 PACKAGES: Final = ("almanac", "assets", "catalog", "pipeline", "resources", "warehouse")
-OPTIONAL: Final = frozenset({"matplotlib", "polars", "pytest", "scipy"})
+OPTIONAL: Final = frozenset(
+    {"dask", "matplotlib", "polars", "psycopg", "pyiceberg", "pyspark", "pytest", "ray", "scipy"}
+)
 """Imported in the function that needs it, which says so if it is missing, or run by it."""
 
 
@@ -61,7 +64,7 @@ def asked_in(group: str) -> list[Requirement]:
     return found
 
 
-@pytest.mark.parametrize("lock", [RUNTIME, SETUP, TESTS])
+@pytest.mark.parametrize("lock", [RUNTIME, SETUP, TESTS, LAKE])
 def test_each_pin_has_hashes_and_no_line_names_a_host(lock: str) -> None:
     assert pinned(lock)
     for pin, hashes in pinned(lock).items():
@@ -83,7 +86,7 @@ def test_the_tests_run_with_the_versions_that_the_application_runs_with(lock: st
 
 @pytest.mark.parametrize(
     ("lock", "groups"),
-    [(RUNTIME, ["application"]), (SETUP, ["setup"]), (TESTS, ["dev", "bench"])],
+    [(RUNTIME, ["application"]), (SETUP, ["setup"]), (TESTS, ["dev", "bench"]), (LAKE, ["lake"])],
 )
 def test_a_lock_has_what_the_project_asks_for(lock: str, groups: list[str]) -> None:
     asked = [wanted for group in groups for wanted in asked_in(group)]
@@ -100,6 +103,13 @@ def test_what_only_tests_and_benchmarks_need_is_not_in_the_lock_of_the_applicati
     only -= {canonicalize_name(wanted.name) for wanted in asked_in("application")}
     assert only.isdisjoint(versions(RUNTIME))
     assert {"datasette", "dlt", "matplotlib", "polars", "scipy"}.isdisjoint(versions(RUNTIME))
+    assert {"psycopg", "pyiceberg"}.isdisjoint(versions(RUNTIME))
+    assert {"moto", "pyspark", "ray"}.isdisjoint(versions(TESTS))
+
+
+def test_the_lake_is_tested_with_the_versions_of_the_other_locks() -> None:
+    for name, found in versions(LAKE).items():
+        assert found <= versions(TESTS).get(name, found), f"{name}; make lock"
 
 
 def test_the_application_imports_only_what_its_lock_has() -> None:
