@@ -1,8 +1,10 @@
 """The home that the settings name, with their limits for locks and for DuckDB."""
 
+from almanac.lake import CATALOG_FILE, FOLDER
 from pipeline.settings import Settings, read_settings
 from warehouse.errors import HomeRefused
 from warehouse.home import Home
+from warehouse.iceberg_place import IcebergPlace
 
 
 def locate_home(settings: Settings, *, wait_s: float | None = None) -> Home:
@@ -16,6 +18,23 @@ def locate_home(settings: Settings, *, wait_s: float | None = None) -> Home:
         wait_setting="ALMANAC_WAIT_S" if wait_s is None else "",
         limits=settings.making_limits,
         dagster_home=settings.dagster_home,
+        iceberg=_place_iceberg(settings) if settings.iceberg else None,
+    )
+
+
+def _place_iceberg(settings: Settings) -> IcebergPlace:
+    """Return where the Iceberg tables are.
+
+    Raises:
+        SettingsError: the address of the database can't be used.
+    """
+    folder, address = settings.home.resolve() / FOLDER, settings.postgres_address()
+    catalog = f"sqlite:///{folder / CATALOG_FILE}"
+    return IcebergPlace(
+        catalog=catalog if address is None else address.get_secret_value(),
+        location=f"file://{folder}"
+        if settings.bucket is None
+        else f"{settings.bucket.rstrip('/')}/{FOLDER}",
     )
 
 

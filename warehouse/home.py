@@ -15,6 +15,7 @@ from warehouse.errors import DamagedBatch, DamagedStamp, HomeRefused
 from warehouse.files.documents import BrokenSeal, format_document, is_sealed, seal
 from warehouse.files.locks import WAIT_S, hold_lock
 from warehouse.files.storage import Storage
+from warehouse.iceberg_place import IcebergPlace
 from warehouse.landing.landing import Landing
 from warehouse.making_limits import USUAL_LIMITS, MakingLimits
 
@@ -48,6 +49,7 @@ class Home:
         wait_setting: str = "",
         dagster_home: Path | None = None,
         limits: MakingLimits = USUAL_LIMITS,
+        iceberg: IcebergPlace | None = None,
     ) -> None:
         self.root = root
         self.limits = limits
@@ -56,6 +58,8 @@ class Home:
         """How long to wait for a lock, in seconds."""
         self.wait_setting = wait_setting
         """The setting that gives the wait, for messages; empty if it is fixed."""
+        self.iceberg = iceberg
+        """Where publications are committed as Iceberg tables; None if they are not."""
         self.lake = Storage(root / "lake")
         self.state = root / "state"
         self.dagster = root / "dagster"

@@ -41,6 +41,7 @@ from warehouse.history.day import Checkpoints, DayReport, DayWriter, follow
 from warehouse.history.fold import Fold
 from warehouse.history.observations import Outcome
 from warehouse.home import Home
+from warehouse.iceberg.publication_commit import IcebergReport, commit_publication
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import lost_batch, repair_landing, restore_whole
 from warehouse.phases import Step
@@ -206,6 +207,8 @@ class MergeReport:
     waited: bool = False
     seconds: float = 0.0
     published: PublishReport | None = None
+    iceberg: IcebergReport | None = None
+    """The commit of the publication to the Iceberg tables; None if they are off."""
 
     def note(self, merged: DayReport, *, refolded: bool) -> None:
         """Add the outcome of a day; a day that is folded twice after a failed batch counts once."""
@@ -322,6 +325,8 @@ def _run(
                 step=step,
                 limits=home.limits,
             )
+            if home.iceberg is not None:
+                report.iceberg = commit_publication(home, home.iceberg, step=step)
         if is_replay:
             remove_surplus(home)
         report.waited = waited

@@ -1,0 +1,259 @@
+"""Reads the Iceberg tables of a warehouse: each read is of one publication, over all tables.
+
+Needs the packages of `crypto-almanac[lake]`. The writer commits one table after another, and then
+the table `publications`, whose snapshot names the snapshot of each table. A reader that follows it
+never mixes two publications.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from almanac.errors import InvalidArgument, UnknownName, WarehouseError
+from almanac.reading.connections import open_memory
+from almanac.reading.named_sql import NamedStatements
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import DataScan, Table
+
+_SQL: Final = NamedStatements("almanac")
+CATALOG: Final = "almanac"
+"""The name under which the catalog's database has the tables."""
+NAMESPACE: Final = "almanac"
+PUBLICATIONS: Final = "publications"
+"""The table that is committed last."""
+PUBLICATION: Final = "almanac.publication"
+PUBLISHED_AT: Final = "almanac.published-at"
+SNAPSHOTS: Final = "almanac.snapshots"
+"""Properties of a snapshot: the publication, its time, and a JSON object with the snapshot id of
+each table; the last two of `publications` alone."""
+FOLDER: Final = "iceberg"
+"""The folder of the tables in a home or bucket."""
+CATALOG_FILE: Final = "catalog.sqlite"
+_KNOWN_FROM: Final = "known_from"
+_VERSIONS: Final = "event_versions"
+
+
+@dataclass(frozen=True, slots=True)
+class LakePublication:
+    """A publication: its id and time, and the snapshot id of each table."""
+
+    id: str
+    published_at: datetime
+    snapshots: Mapping[str, int]
+
+
+class Lake:
+    """The Iceberg tables of a warehouse. Make one with `open_lake`."""
+
+    def __init__(self, catalog: "Catalog", namespace: str = NAMESPACE) -> None:
+        self.catalog = catalog
+        self.namespace = namespace
+
+    def publications(self) -> list[LakePublication]:
+        """Return the publications that can still be read, oldest first."""
+        found = []
+        for snapshot in self.table(PUBLICATIONS).snapshots():
+            values = snapshot.summary
+            if values is not None and values.get(SNAPSHOTS):
+                found.append(
+                    LakePublication(
+                        values[PUBLICATION],
+                        datetime.fromisoformat(values[PUBLISHED_AT]),
+                        json.loads(values[SNAPSHOTS]),
+                    )
+                )
+        return found
+
+    def publication(self, publication_id: str | None = None) -> LakePublication:
+        """Return a publication, by default the newest, with the snapshot id of each table.
+
+        Raises:
+            UnknownName: no publication has this id; its snapshots may have expired.
+            WarehouseError: nothing was committed yet.
+        """
+        found = self.publications()
+        if not found:
+            raise WarehouseError(
+                "no publication was committed to the Iceberg tables yet. Nothing was changed; run "
+                "`almanac merge` with ALMANAC_ICEBERG=1."
+            )
+        if publication_id is None:
+            return found[-1]
+        for publication in reversed(found):
+            if publication.id == publication_id:
+                return publication
+        raise UnknownName(
+            f"the Iceberg tables have no publication {publication_id!r}; it may have expired. The "
+            f"oldest is {found[0].id} of {found[0].published_at.isoformat()}."
+        )
+
+    def table(self, name: str) -> "Table":
+        """Return a table of pyiceberg, with its newest snapshot.
+
+        Raises:
+            UnknownName: there is no such table.
+        """
+        from pyiceberg.exceptions import NoSuchTableError
+
+        try:
+            return self.catalog.load_table((self.namespace, name))
+        except NoSuchTableError:
+            raise UnknownName(
+                f"the catalog has no table {self.namespace}.{name}. `almanac merge` with "
+                "ALMANAC_ICEBERG=1 makes the tables."
+            ) from None
+
+    def scan(
+        self,
+        table: str,
+        *,
+        as_of: datetime | None = None,
+        publication: LakePublication | None = None,
+        row_filter: Any = None,
+        columns: tuple[str, ...] = ("*",),
+    ) -> "DataScan":
+        """Return a scan of pyiceberg over one publication, by default the newest.
+
+        `as_of` leaves out the versions that became known later; only tables with `known_from` take
+        it. `row_filter` is a filter of pyiceberg, as an expression or as text.
+
+        Raises:
+            InvalidArgument: `as_of` has no zone, or the table has no `known_from`.
+            UnknownName: there is no such table.
+        """
+        from pyiceberg.expressions import AlwaysTrue, And, LessThanOrEqual
+
+        pinned = self.publication() if publication is None else publication
+        found = self.table(table)
+        if table not in pinned.snapshots:
+            raise UnknownName(
+                f"publication {pinned.id} has no table {table}; it has "
+                f"{', '.join(sorted(pinned.snapshots))}."
+            )
+        condition = AlwaysTrue() if row_filter is None else row_filter
+        if isinstance(condition, str):
+            from pyiceberg.expressions import parser
+
+            condition = parser.parse(condition)
+        if as_of is not None:
+            if as_of.tzinfo is None:
+                raise InvalidArgument(
+                    f"as_of {as_of.isoformat()} has no zone; expected an aware datetime, such as "
+                    "datetime(2026, 3, 1, tzinfo=UTC)."
+                )
+            if _KNOWN_FROM not in found.schema().column_names:
+                raise InvalidArgument(
+                    f"{table} has no known_from, so it can't be read as of a past time; read "
+                    "event_versions."
+                )
+            known = LessThanOrEqual(_KNOWN_FROM, as_of.isoformat())
+            condition = And(condition, known)
+        return found.scan(
+            row_filter=condition,
+            selected_fields=columns,
+            snapshot_id=pinned.snapshots[table],
+        )
+
+    def read(
+        self,
+        table: str,
+        *,
+        as_of: datetime | None = None,
+        publication: LakePublication | None = None,
+        row_filter: Any = None,
+    ) -> "pa.Table":
+        """Return the rows of a table in one publication, by default the newest.
+
+        `event_versions` also has `known_to` and `first_seen_at`, which are not stored: a later
+        version ends an earlier one. With `as_of` it has one row per event, the version that was
+        valid then, as `events_as_of` of the warehouse; its `known_to` is NULL.
+
+        Raises:
+            InvalidArgument, UnknownName: as `scan`.
+        """
+        scan = self.scan(table, as_of=as_of, publication=publication, row_filter=row_filter)
+        rows = scan.to_arrow()
+        if table != _VERSIONS:
+            return rows
+        name = "read_versions" if as_of is None else "read_valid_versions"
+        with open_memory() as connection:
+            connection.register("rows", rows)
+            return connection.sql(_SQL[name]).to_arrow_table()
+
+
+def open_lake(catalog: str | Path, *, namespace: str = NAMESPACE, **properties: str) -> Lake:
+    """Open the Iceberg tables of a warehouse for reading.
+
+    `catalog` is the folder of a home with a SQLite catalog, the address of a database
+    (`postgresql://…`, `sqlite:///…`), or the name of a catalog in `.pyiceberg.yaml`. `properties`
+    are those of pyiceberg, such as `{"s3.region": "eu-west-1"}`.
+
+        lake = open_lake("postgresql://reader@db/almanac")
+        lake.read("event_versions", as_of=datetime(2026, 3, 1, tzinfo=UTC))
+
+    Raises:
+        WarehouseError: the packages are missing, or the folder has no catalog.
+    """
+    place = str(catalog)
+    if isinstance(catalog, str) and "://" not in place and not Path(place).exists():
+        require_packages()
+        from pyiceberg.catalog import load_catalog
+
+        return Lake(load_catalog(place, **properties), namespace)
+    if "://" not in place:
+        file = Path(place).resolve()
+        file = file if file.is_file() else file / FOLDER / CATALOG_FILE
+        if not file.is_file():
+            raise WarehouseError(
+                f"there is no Iceberg catalog at {file}. Nothing was changed; `almanac merge` with "
+                "ALMANAC_ICEBERG=1 makes it, or give the address of the database."
+            )
+        place = f"sqlite:///{file}"
+    return Lake(open_catalog(place, {"init_catalog_tables": "false", **properties}), namespace)
+
+
+def open_catalog(address: str, properties: Mapping[str, str]) -> "Catalog":
+    """Open a catalog in PostgreSQL or in a SQLite file.
+
+    Raises:
+        WarehouseError: the packages of `crypto-almanac[lake]` are missing.
+    """
+    require_packages()
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    scheme, _, rest = address.partition("://")
+    if scheme in ("postgresql", "postgres"):
+        address = f"postgresql+psycopg://{rest}"
+        properties = {"s3.region": _usual_region(), "pool_pre_ping": "true", **properties}
+    return SqlCatalog(CATALOG, uri=address, **properties)
+
+
+def require_packages() -> None:
+    """Check that the packages for Iceberg are installed.
+
+    Raises:
+        WarehouseError: they are not.
+    """
+    try:
+        import psycopg
+        import pyiceberg
+        import sqlalchemy
+    except ImportError as error:
+        raise WarehouseError(
+            f"the package {error.name} is not installed, and the Iceberg tables need it. Nothing "
+            "was changed; run `pip install crypto-almanac[lake]`."
+        ) from error
+    del psycopg, pyiceberg, sqlalchemy
+
+
+def _usual_region() -> str:
+    """Return the region of the AWS environment: pyiceberg would ask AWS for it."""
+    from pyarrow.fs import S3FileSystem
+
+    return str(S3FileSystem().region)

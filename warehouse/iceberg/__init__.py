@@ -1,0 +1,1 @@
+"""Iceberg tables: each publication as snapshots that other engines read."""

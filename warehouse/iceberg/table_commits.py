@@ -1,0 +1,277 @@
+"""Commits to one Iceberg table: parts replaced in one snapshot, old snapshots expired.
+
+The writer holds the merge lock, so it does not retry a refused commit: the next merge does. Files
+of a commit that failed, and of expired snapshots, stay until `remove_orphans`.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlparse
+
+from almanac.lake import NAMESPACE
+from warehouse.files.storage import link_file, make_folders
+from warehouse.iceberg.lake_tables import PUBLICATIONS, LakeTable
+from warehouse.iceberg.parts import PartName, Parts, parse_part
+from warehouse.schema.columns import INSTANT, TEXTS, Column
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table, Transaction
+
+SNAPSHOT_DAYS: Final = 7
+"""A reader that pinned a publication can read it for so many days after the next one."""
+SNAPSHOTS_MIN: Final = 3
+"""So many snapshots of a table stay, whatever their age."""
+SNAPSHOTS_MAX: Final = 200
+"""So many publications stay at most, so that the metadata stays small."""
+TABLE_MAX: Final = 250
+"""More than publications: a commit that merges manifests makes two snapshots of a table."""
+_EXPIRED_TOGETHER: Final = 8
+MANIFESTS_MAX: Final = 12
+"""A commit that leaves more manifests merges them."""
+_PROPERTIES: Final = {
+    "format-version": "2",
+    "commit.retry.num-retries": "0",
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+    "write.metadata.metrics.default": "none",
+    "write.parquet.compression-codec": "zstd",
+}
+_BOUND: Final = "truncate(36)"
+_NAME_MAPPING: Final = "schema.name-mapping.default"
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """The snapshot of a table after a commit, and the numbers of replaced files."""
+
+    snapshot_id: int
+    added: int = 0
+    removed: int = 0
+
+
+def open_table(catalog: "Catalog", declared: LakeTable, location: str) -> "Table":
+    """Return a table of the catalog. It is made if it is missing, or if its files are elsewhere."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    name, place = (NAMESPACE, declared.name), f"{location}/{declared.name}"
+    try:
+        table = catalog.load_table(name)
+    except NoSuchTableError:
+        pass
+    else:
+        if table.location() == place:
+            return table
+        catalog.drop_table(name)
+    schema = make_schema(declared.columns)
+    bounds = {
+        f"write.metadata.metrics.column.{column}": _BOUND if _is_text(declared, column) else "full"
+        for column in declared.bounded
+    }
+    return catalog.create_table(
+        name,
+        schema=schema,
+        location=place,
+        partition_spec=_make_spec(declared, schema),
+        properties={**_PROPERTIES, **bounds},
+    )
+
+
+def _is_text(declared: LakeTable, name: str) -> bool:
+    return any(column.name == name and column.type == "VARCHAR" for column in declared.columns)
+
+
+def make_schema(columns: Collection[Column]) -> "Schema":
+    """Return the Iceberg schema of some columns."""
+    from pyiceberg import types
+    from pyiceberg.schema import Schema
+
+    found = {
+        "VARCHAR": types.StringType(),
+        "JSON": types.StringType(),
+        "DOUBLE": types.DoubleType(),
+        "BOOLEAN": types.BooleanType(),
+        "INTEGER": types.IntegerType(),
+        "BIGINT": types.LongType(),
+        "DATE": types.DateType(),
+        INSTANT: types.TimestamptzType(),
+    }
+    fields = []
+    for number, column in enumerate(columns, 1):
+        if column.type == TEXTS:
+            element_id = len(columns) + number
+            kind = types.ListType(element_id, types.StringType(), element_required=False)
+        else:
+            kind = found[column.type]
+        fields.append(types.NestedField(number, column.name, kind, doc=column.meaning))
+    return Schema(*fields)
+
+
+def _make_spec(declared: LakeTable, schema: "Schema") -> "PartitionSpec":
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.transforms import DayTransform, MonthTransform
+
+    if declared.partition is None:
+        return PartitionSpec()
+    name, unit = declared.partition
+    source = schema.find_field(name).field_id
+    transform = DayTransform() if unit == "day" else MonthTransform()
+    return PartitionSpec(PartitionField(source, 1000, transform, f"{name}_{unit}"))
+
+
+def list_files(table: "Table") -> "list[DataFile]":
+    """Return the data files of the newest snapshot."""
+    return [task.file for task in table.scan().plan_files()]
+
+
+def list_parts(files: "Collection[DataFile]") -> "dict[PartName, DataFile]":
+    """Return the parts in some data files; a file of another program is left out."""
+    named = ((parse_part(file.file_path), file) for file in files)
+    return {name: file for name, file in named if name is not None}
+
+
+def commit_parts(
+    table: "Table",
+    declared: LakeTable,
+    files: "Collection[DataFile]",
+    wanted: Parts,
+    properties: Mapping[str, str],
+    now: datetime,
+) -> TableCommit:
+    """Replace the parts of a table that differ, in one commit of the catalog.
+
+    `files` are the data files of its newest snapshot. Nothing is committed if no part differs,
+    unless the table has no snapshot yet.
+    """
+    there = list_parts(files)
+    kept = {file.file_path for name, file in there.items() if name in wanted}
+    gone = [file for file in files if file.file_path not in kept]
+    new = [name for name in wanted if name not in there]
+    current = table.current_snapshot()
+    if current is not None and not gone and not new:
+        return TableCommit(current.snapshot_id)
+    transaction = table.transaction()
+    _update_schema(transaction, declared)
+    added = [
+        _add_file(transaction, table, name, wanted[name], f"{table.location()}/data")
+        for name in new
+    ]
+    _stage_files(transaction, table.io, gone, added, properties)
+    _stage_expiry(transaction, now, SNAPSHOTS_MAX if declared is PUBLICATIONS else TABLE_MAX)
+    transaction.commit_transaction()
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return TableCommit(snapshot.snapshot_id, len(added), len(gone))
+
+
+def _update_schema(transaction: "Transaction", declared: LakeTable) -> None:
+    """Add columns that a newer Almanac declares, and the mapping of column names to field ids."""
+    names = set(transaction.table_metadata.schema().column_names)
+    if not names.issuperset(column.name for column in declared.columns):
+        with transaction.update_schema() as update:
+            update.union_by_name(make_schema(declared.columns))
+    mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
+    if transaction.table_metadata.properties.get(_NAME_MAPPING) != mapping:
+        transaction.set_properties({_NAME_MAPPING: mapping})
+
+
+def _add_file(
+    transaction: "Transaction", table: "Table", name: PartName, write: Any, folder: str
+) -> "DataFile":
+    """Write the file of a part into the folder of the table; return its entry."""
+    from pyiceberg.io.pyarrow import parquet_file_to_data_file
+
+    location = f"{folder}/{name.file_name()}"
+    with _local_file(location) as file:
+        put_file(table.io, write(file), location)
+    return parquet_file_to_data_file(table.io, transaction.table_metadata, location)
+
+
+@contextmanager
+def _local_file(location: str) -> Iterator[Path]:
+    """Yield a path to write to: in the folder of the location if that is on this machine."""
+    path = local_path(location)
+    if path is None:
+        with TemporaryDirectory(prefix="iceberg-") as folder:
+            yield Path(folder) / "part.parquet"
+    else:
+        make_folders(path.parent)
+        yield path
+
+
+def put_file(io: "FileIO", source: Path, location: str) -> None:
+    """Put a file at a location: a hard link on this machine, or an upload."""
+    path = local_path(location)
+    if path is None:
+        with io.new_output(location).create(overwrite=True) as stream, source.open("rb") as file:
+            while block := file.read(8 << 20):
+                stream.write(block)
+    elif path != source:
+        link_file(source, path)
+
+
+def local_path(location: str) -> Path | None:
+    """Return the path of a location on this machine; None if it is elsewhere."""
+    parts = urlparse(location)
+    return Path(parts.path) if parts.scheme in ("", "file") else None
+
+
+def _stage_files(
+    transaction: "Transaction",
+    io: "FileIO",
+    gone: "Collection[DataFile]",
+    added: "Collection[DataFile]",
+    properties: Mapping[str, str],
+) -> None:
+    from pyiceberg.expressions import AlwaysTrue
+
+    update = transaction.update_snapshot(snapshot_properties=dict(properties)).overwrite()
+    if gone and transaction.table_metadata.spec().is_unpartitioned():
+        update.delete_by_predicate(AlwaysTrue())  # Else no manifest would be read.
+    for file in gone:
+        update.delete_data_file(file)
+    for file in added:
+        update.append_data_file(file)
+    update.commit()
+    snapshot = transaction.table_metadata.current_snapshot()
+    assert snapshot is not None
+    if len(snapshot.manifests(io)) > MANIFESTS_MAX:
+        # An overwrite keeps the manifests of earlier deletions; an append of no file drops them.
+        transaction.update_snapshot(snapshot_properties=dict(properties)).merge_append().commit()
+
+
+def _stage_expiry(transaction: "Transaction", now: datetime, most: int) -> None:
+    from pyiceberg.table.update.snapshot import ExpireSnapshots
+
+    metadata = transaction.table_metadata
+    snapshots = [(snapshot.snapshot_id, snapshot.timestamp_ms) for snapshot in metadata.snapshots]
+    expired = choose_expired(snapshots, now, most)
+    if len(expired) >= _EXPIRED_TOGETHER:
+        ExpireSnapshots(transaction).by_ids(expired).commit()
+
+
+def choose_expired(snapshots: Collection[tuple[int, int]], now: datetime, most: int) -> list[int]:
+    """Return the ids of the snapshots that expire, from ids and times in ms since 1970.
+
+    A snapshot expires some days after the next one replaced it, or if there are more than `most`.
+    """
+    ordered = sorted(snapshots, key=lambda snapshot: snapshot[1])
+    since_ms = (now.astimezone(UTC) - timedelta(days=SNAPSHOT_DAYS)).timestamp() * 1000
+    surplus = len(ordered) - most
+    return [
+        snapshot_id
+        for place, ((snapshot_id, _), (_, replaced_ms)) in enumerate(pairwise(ordered))
+        if place < len(ordered) - SNAPSHOTS_MIN and (replaced_ms < since_ms or place < surplus)
+    ]
