@@ -61,6 +61,8 @@ def test_the_metadata_names_the_few_dependencies_and_no_address(metadata: Messag
     needed = {name.replace(" ", "").replace("'", '"') for name in metadata.get_all("Requires-Dist")}
     assert needed == {
         *("duckdb>=1.4", "jinja2>=3.1", "pandas>=2.2", "pyarrow>=17", "rich>=14", "typer>=0.20"),
+        'psycopg[binary]>=3.2;extra=="lake"',
+        *('pyiceberg>=0.12;extra=="lake"', 'sqlalchemy>=2.0;extra=="lake"'),
         'polars>=1.0;extra=="polars"',
         *('matplotlib>=3.9;extra=="study"', 'scipy>=1.13;extra=="study"'),
     }
