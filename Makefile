@@ -90,6 +90,8 @@ lock: setup
 		--extra lake pyproject.toml -o requirements-dev.lock
 	$(LOCK) -c requirements.lock -c requirements-setup.lock -c requirements-dev.lock --group lake --extra lake \
 		pyproject.toml -o requirements-lake.lock
+	$(LOCK) -c requirements.lock -c requirements-lake.lock --group application --group scale --extra lake pyproject.toml \
+		-o requirements-scale.lock
 
 clean:
 	rm -rf .venv build dist

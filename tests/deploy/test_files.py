@@ -90,7 +90,8 @@ def test_every_setting_of_the_files_exists() -> None:
 
 
 def test_the_image_is_built_from_the_lock_by_hash_and_runs_as_a_user_without_rights() -> None:
-    assert "--require-hashes -r /build/requirements.lock" in CONTAINERFILE
+    assert "--require-hashes -r /build/${LOCK}" in CONTAINERFILE
+    assert "\nARG LOCK=requirements.lock\n" in CONTAINERFILE
     assert "--only-binary :all:" in CONTAINERFILE
     users = re.findall(r"^USER (.+)$", CONTAINERFILE, re.MULTILINE)
     assert users == [f"{USER}:{USER}"]
@@ -107,7 +108,7 @@ def test_the_image_gets_no_file_but_what_runs() -> None:
     assert allowed == {
         *("almanac", "application", "assets", "catalog", "pipeline", "resources", "warehouse"),
         *("deploy/backup", "deploy/workspace.yaml"),
-        *("requirements.lock", "requirements-setup.lock"),
+        *("requirements.lock", "requirements-scale.lock", "requirements-setup.lock"),
         *("LICENSE", "README.md", "pyproject.toml"),
     }
 

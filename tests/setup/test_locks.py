@@ -18,6 +18,7 @@ RUNTIME: Final = "requirements.lock"
 SETUP: Final = "requirements-setup.lock"
 TESTS: Final = "requirements-dev.lock"
 LAKE: Final = "requirements-lake.lock"
+SCALE: Final = "requirements-scale.lock"
 PACKAGES: Final = ("almanac", "assets", "catalog", "pipeline", "resources", "warehouse")
 OPTIONAL: Final = frozenset(
     {"dask", "matplotlib", "polars", "psycopg", "pyiceberg", "pyspark", "pytest", "ray", "scipy"}
@@ -64,7 +65,7 @@ def asked_in(group: str) -> list[Requirement]:
     return found
 
 
-@pytest.mark.parametrize("lock", [RUNTIME, SETUP, TESTS, LAKE])
+@pytest.mark.parametrize("lock", [RUNTIME, SETUP, TESTS, LAKE, SCALE])
 def test_each_pin_has_hashes_and_no_line_names_a_host(lock: str) -> None:
     assert pinned(lock)
     for pin, hashes in pinned(lock).items():
@@ -86,7 +87,10 @@ def test_the_tests_run_with_the_versions_that_the_application_runs_with(lock: st
 
 @pytest.mark.parametrize(
     ("lock", "groups"),
-    [(RUNTIME, ["application"]), (SETUP, ["setup"]), (TESTS, ["dev", "bench"]), (LAKE, ["lake"])],
+    [
+        *((RUNTIME, ["application"]), (SETUP, ["setup"]), (TESTS, ["dev", "bench"])),
+        *((LAKE, ["lake"]), (SCALE, ["application", "scale"])),
+    ],
 )
 def test_a_lock_has_what_the_project_asks_for(lock: str, groups: list[str]) -> None:
     asked = [wanted for group in groups for wanted in asked_in(group)]
@@ -110,6 +114,13 @@ def test_what_only_tests_and_benchmarks_need_is_not_in_the_lock_of_the_applicati
 def test_the_lake_is_tested_with_the_versions_of_the_other_locks() -> None:
     for name, found in versions(LAKE).items():
         assert found <= versions(TESTS).get(name, found), f"{name}; make lock"
+
+
+def test_the_image_for_scale_has_the_application_as_it_is_and_nothing_of_the_tests() -> None:
+    assert versions(RUNTIME).items() <= versions(SCALE).items(), "make lock"
+    assert all(found <= versions(LAKE).get(name, found) for name, found in versions(SCALE).items())
+    assert {"psycopg", "pyiceberg", "sqlalchemy"} <= versions(SCALE).keys()
+    assert {"dask", "moto", "pyspark", "pytest", "ray"}.isdisjoint(versions(SCALE))
 
 
 def test_the_application_imports_only_what_its_lock_has() -> None:
