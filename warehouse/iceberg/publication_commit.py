@@ -27,11 +27,11 @@ from warehouse.iceberg.lake_tables import LAKE_TABLES, PUBLICATIONS
 from warehouse.iceberg.parts import PartName, PublishedParts, digest
 from warehouse.iceberg.table_commits import (
     commit_parts,
-    list_files,
     list_parts,
     local_path,
     open_table,
 )
+from warehouse.iceberg.table_snapshots import read_snapshot
 from warehouse.iceberg_place import IcebergPlace
 from warehouse.phases import Step
 from warehouse.schema import ddl
@@ -182,10 +182,9 @@ class _PublicationCommit:
         snapshots: dict[str, int] = {}
         changed = []
         for declared in LAKE_TABLES:
-            table = open_table(self._catalog, declared, self._place.location)
-            files = list_files(table)
-            wanted = self._parts.find(declared, list_parts(files))
-            done = commit_parts(table, declared, files, wanted, properties, self._now())
+            before = read_snapshot(open_table(self._catalog, declared, self._place.location))
+            wanted = self._parts.find(declared, list_parts(before.files))
+            done = commit_parts(before, declared, wanted, properties, self._now())
             snapshots[declared.name] = done.snapshot_id
             if done.added or done.removed:
                 changed.append(declared.name)
@@ -208,7 +207,7 @@ class _PublicationCommit:
         snapshots: Mapping[str, int],
         properties: Mapping[str, str],
     ) -> None:
-        table = open_table(self._catalog, PUBLICATIONS, self._place.location)
+        before = read_snapshot(open_table(self._catalog, PUBLICATIONS, self._place.location))
         values: dict[str, Any] = {
             "publication": publication,
             "published_at": published_at,
@@ -223,4 +222,4 @@ class _PublicationCommit:
         text = msgspec.json.encode(snapshots).decode()
         wanted = {PartName("all", digest(publication, text)): write}
         named = {**properties, lake.SNAPSHOTS: text}
-        commit_parts(table, PUBLICATIONS, list_files(table), wanted, named, self._now())
+        commit_parts(before, PUBLICATIONS, wanted, named, self._now())

@@ -11,13 +11,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlparse
 
 from almanac.lake import NAMESPACE
 from warehouse.files.storage import link_file, make_folders
 from warehouse.iceberg.lake_tables import PUBLICATIONS, LakeTable
-from warehouse.iceberg.parts import PartName, Parts, parse_part
+from warehouse.iceberg.parts import PartName, Parts, Write, parse_part
+from warehouse.iceberg.table_snapshots import TableSnapshot, write_snapshot
 from warehouse.schema.columns import INSTANT, TEXTS, Column
 
 if TYPE_CHECKING:
@@ -26,24 +27,19 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import Table
 
 SNAPSHOT_DAYS: Final = 7
 """A reader that pinned a publication can read it for so many days after the next one."""
 SNAPSHOTS_MIN: Final = 3
 """So many snapshots of a table stay, whatever their age."""
-SNAPSHOTS_MAX: Final = 200
+PUBLICATIONS_MAX: Final = 200
 """So many publications stay at most, so that the metadata stays small."""
-TABLE_MAX: Final = 250
-"""More than publications: a commit that merges manifests makes two snapshots of a table."""
+SNAPSHOTS_MAX: Final = PUBLICATIONS_MAX + 20
+"""A table may have snapshots of publications that were interrupted."""
 _EXPIRED_TOGETHER: Final = 8
-MANIFESTS_MAX: Final = 12
-"""A commit that leaves more manifests merges them."""
 _PROPERTIES: Final = {
     "format-version": "2",
-    "commit.retry.num-retries": "0",
-    "commit.manifest-merge.enabled": "true",
-    "commit.manifest.min-count-to-merge": "2",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
     "write.metadata.metrics.default": "none",
@@ -73,20 +69,34 @@ def open_table(catalog: "Catalog", declared: LakeTable, location: str) -> "Table
         pass
     else:
         if table.location() == place:
-            return table
+            return _update_schema(table, declared)
         catalog.drop_table(name)
     schema = make_schema(declared.columns)
     bounds = {
         f"write.metadata.metrics.column.{column}": _BOUND if _is_text(declared, column) else "full"
         for column in declared.bounded
     }
-    return catalog.create_table(
+    table = catalog.create_table(
         name,
         schema=schema,
         location=place,
         partition_spec=_make_spec(declared, schema),
         properties={**_PROPERTIES, **bounds},
     )
+    return _update_schema(table, declared)
+
+
+def _update_schema(table: "Table", declared: LakeTable) -> "Table":
+    """Add columns that a newer Almanac declares, and the mapping of column names to field ids."""
+    names = set(table.schema().column_names)
+    if not names.issuperset(column.name for column in declared.columns):
+        with table.update_schema() as update:
+            update.union_by_name(make_schema(declared.columns))
+    mapping = table.schema().name_mapping.model_dump_json()
+    if table.properties.get(_NAME_MAPPING) != mapping:
+        with table.transaction() as transaction:
+            transaction.set_properties({_NAME_MAPPING: mapping})
+    return table
 
 
 def _is_text(declared: LakeTable, name: str) -> bool:
@@ -131,11 +141,6 @@ def _make_spec(declared: LakeTable, schema: "Schema") -> "PartitionSpec":
     return PartitionSpec(PartitionField(source, 1000, transform, f"{name}_{unit}"))
 
 
-def list_files(table: "Table") -> "list[DataFile]":
-    """Return the data files of the newest snapshot."""
-    return [task.file for task in table.scan().plan_files()]
-
-
 def list_parts(files: "Collection[DataFile]") -> "dict[PartName, DataFile]":
     """Return the parts in some data files; a file of another program is left out."""
     named = ((parse_part(file.file_path), file) for file in files)
@@ -143,60 +148,42 @@ def list_parts(files: "Collection[DataFile]") -> "dict[PartName, DataFile]":
 
 
 def commit_parts(
-    table: "Table",
+    before: TableSnapshot,
     declared: LakeTable,
-    files: "Collection[DataFile]",
     wanted: Parts,
     properties: Mapping[str, str],
     now: datetime,
 ) -> TableCommit:
     """Replace the parts of a table that differ, in one commit of the catalog.
 
-    `files` are the data files of its newest snapshot. Nothing is committed if no part differs,
-    unless the table has no snapshot yet.
+    `before` is its newest snapshot. Nothing is committed if no part differs, unless the table has
+    no snapshot yet.
     """
-    there = list_parts(files)
+    table, current = before.table, before.table.current_snapshot()
+    there = list_parts(before.files)
     kept = {file.file_path for name, file in there.items() if name in wanted}
-    gone = [file for file in files if file.file_path not in kept]
+    gone = [file for file in before.files if file.file_path not in kept]
     new = [name for name in wanted if name not in there]
-    current = table.current_snapshot()
     if current is not None and not gone and not new:
         return TableCommit(current.snapshot_id)
-    transaction = table.transaction()
-    _update_schema(transaction, declared)
-    added = [
-        _add_file(transaction, table, name, wanted[name], f"{table.location()}/data")
-        for name in new
-    ]
-    _stage_files(transaction, table.io, gone, added, properties)
-    _stage_expiry(transaction, now, SNAPSHOTS_MAX if declared is PUBLICATIONS else TABLE_MAX)
-    transaction.commit_transaction()
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
-    return TableCommit(snapshot.snapshot_id, len(added), len(gone))
+    added = [_add_file(table, name, wanted[name]) for name in new]
+    snapshots = [(each.snapshot_id, each.timestamp_ms) for each in table.metadata.snapshots]
+    most = PUBLICATIONS_MAX if declared is PUBLICATIONS else SNAPSHOTS_MAX
+    expired = choose_expired(snapshots, now, most)
+    if len(expired) < _EXPIRED_TOGETHER:
+        expired = []
+    snapshot_id = write_snapshot(before, gone, added, properties, expired)
+    return TableCommit(snapshot_id, len(added), len(gone))
 
 
-def _update_schema(transaction: "Transaction", declared: LakeTable) -> None:
-    """Add columns that a newer Almanac declares, and the mapping of column names to field ids."""
-    names = set(transaction.table_metadata.schema().column_names)
-    if not names.issuperset(column.name for column in declared.columns):
-        with transaction.update_schema() as update:
-            update.union_by_name(make_schema(declared.columns))
-    mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
-    if transaction.table_metadata.properties.get(_NAME_MAPPING) != mapping:
-        transaction.set_properties({_NAME_MAPPING: mapping})
-
-
-def _add_file(
-    transaction: "Transaction", table: "Table", name: PartName, write: Any, folder: str
-) -> "DataFile":
+def _add_file(table: "Table", name: PartName, write: Write) -> "DataFile":
     """Write the file of a part into the folder of the table; return its entry."""
     from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
-    location = f"{folder}/{name.file_name()}"
+    location = f"{table.location()}/data/{name.file_name()}"
     with _local_file(location) as file:
         put_file(table.io, write(file), location)
-    return parquet_file_to_data_file(table.io, transaction.table_metadata, location)
+    return parquet_file_to_data_file(table.io, table.metadata, location)
 
 
 @contextmanager
@@ -226,40 +213,6 @@ def local_path(location: str) -> Path | None:
     """Return the path of a location on this machine; None if it is elsewhere."""
     parts = urlparse(location)
     return Path(parts.path) if parts.scheme in ("", "file") else None
-
-
-def _stage_files(
-    transaction: "Transaction",
-    io: "FileIO",
-    gone: "Collection[DataFile]",
-    added: "Collection[DataFile]",
-    properties: Mapping[str, str],
-) -> None:
-    from pyiceberg.expressions import AlwaysTrue
-
-    update = transaction.update_snapshot(snapshot_properties=dict(properties)).overwrite()
-    if gone and transaction.table_metadata.spec().is_unpartitioned():
-        update.delete_by_predicate(AlwaysTrue())  # Else no manifest would be read.
-    for file in gone:
-        update.delete_data_file(file)
-    for file in added:
-        update.append_data_file(file)
-    update.commit()
-    snapshot = transaction.table_metadata.current_snapshot()
-    assert snapshot is not None
-    if len(snapshot.manifests(io)) > MANIFESTS_MAX:
-        # An overwrite keeps the manifests of earlier deletions; an append of no file drops them.
-        transaction.update_snapshot(snapshot_properties=dict(properties)).merge_append().commit()
-
-
-def _stage_expiry(transaction: "Transaction", now: datetime, most: int) -> None:
-    from pyiceberg.table.update.snapshot import ExpireSnapshots
-
-    metadata = transaction.table_metadata
-    snapshots = [(snapshot.snapshot_id, snapshot.timestamp_ms) for snapshot in metadata.snapshots]
-    expired = choose_expired(snapshots, now, most)
-    if len(expired) >= _EXPIRED_TOGETHER:
-        ExpireSnapshots(transaction).by_ids(expired).commit()
 
 
 def choose_expired(snapshots: Collection[tuple[int, int]], now: datetime, most: int) -> list[int]:

@@ -15,7 +15,7 @@ from tests.warehouse.publish.small_lake import Kind, Op, Plan
 from warehouse.iceberg import parts
 from warehouse.iceberg.lake_tables import EVENT_CHANGES, LAKE_TABLES
 from warehouse.iceberg.publication_commit import IcebergNote, read_iceberg_note
-from warehouse.iceberg.table_commits import list_files
+from warehouse.iceberg.table_snapshots import read_snapshot
 from warehouse.schema.columns import AS_OF
 
 KINDS: tuple[Kind, ...] = ("change", "reschedule", "cancel", "see", "look", "miss")
@@ -34,7 +34,8 @@ def make_plan(source: random.Random) -> Plan:
 
 
 def data_files(iceberg: IcebergHome, table: str) -> set[str]:
-    return {file.file_path for file in list_files(open_lake(iceberg.root).table(table))}
+    snapshot = read_snapshot(open_lake(iceberg.root).table(table))
+    return {file.file_path for file in snapshot.files}
 
 
 def test_tables_equal_the_warehouse_after_days_are_added_changed_and_removed(
