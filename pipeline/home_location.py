@@ -1,10 +1,15 @@
 """The home that the settings name, with their limits for locks and for DuckDB."""
 
+from typing import TYPE_CHECKING
+
 from almanac.lake import CATALOG_FILE, FOLDER
 from pipeline.settings import Settings, read_settings
 from warehouse.errors import HomeRefused
 from warehouse.home import Home
 from warehouse.iceberg_place import IcebergPlace
+
+if TYPE_CHECKING:
+    from warehouse.shared.database import SharedDatabase
 
 
 def locate_home(settings: Settings, *, wait_s: float | None = None) -> Home:
@@ -19,6 +24,8 @@ def locate_home(settings: Settings, *, wait_s: float | None = None) -> Home:
         limits=settings.making_limits,
         dagster_home=settings.dagster_home,
         iceberg=_place_iceberg(settings) if settings.iceberg else None,
+        database=shared_database(settings),
+        lease_s=settings.lease_s,
     )
 
 
@@ -36,6 +43,21 @@ def _place_iceberg(settings: Settings) -> IcebergPlace:
         if settings.bucket is None
         else f"{settings.bucket.rstrip('/')}/{FOLDER}",
     )
+
+
+def shared_database(settings: Settings) -> "SharedDatabase | None":
+    """Return the PostgreSQL database of the settings, None if none is set.
+
+    Raises:
+        SettingsError: its address can't be read.
+    """
+    address = settings.postgres_address()
+    if address is None:
+        return None
+    # Imported here: most homes have no database.
+    from warehouse.shared.database import SharedDatabase
+
+    return SharedDatabase(address.get_secret_value())
 
 
 def locate_existing_home() -> Home:

@@ -231,7 +231,7 @@ def _prune_files(home: Home, before: datetime, dry_run: bool) -> list[Pruned]:
     deleted there.
     """
     stores = {(home.dagster / name).parent for name in STORES}
-    with home.merge_lock():
+    with home.machine_lock():
         kinds: dict[str, Iterable[Path]] = {
             "request logs": (
                 path

@@ -67,6 +67,7 @@ FLOORS = {
         "sql",
         "codecs",
         "files schema",
+        "shared",
         "landing",
         "home normalise publish queries",
         "batch_problems iceberg",

@@ -79,3 +79,19 @@ class LockHeld(WarehouseError):
 
 class LakeDamaged(WarehouseError):
     """A file of the lake can't be read; `almanac replay` rebuilds it from landing."""
+
+
+class SharedDatabaseError(WarehouseError):
+    """The PostgreSQL database can't be used; nothing was changed there."""
+
+
+class DatabaseUnavailable(SharedDatabaseError):
+    """It does not answer or has no place for this connection; a later try may succeed."""
+
+
+class DatabaseRefused(SharedDatabaseError):
+    """The address, its privileges or a package must be corrected."""
+
+
+class StaleWriter(WarehouseError):
+    """Another writer has the lease, or it ended; the commit was refused and changed nothing."""

@@ -5,7 +5,8 @@ landing/  lake/  warehouse.duckdb  state/  dagster/  home.json
 
 import os
 import re
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,18 @@ import msgspec
 
 from warehouse.errors import DamagedBatch, DamagedStamp, HomeRefused
 from warehouse.files.documents import BrokenSeal, format_document, is_sealed, seal
-from warehouse.files.locks import WAIT_S, hold_lock
+from warehouse.files.locks import WAIT_S, hold_lock, identify_lock
 from warehouse.files.storage import Storage
 from warehouse.iceberg_place import IcebergPlace
 from warehouse.landing.landing import Landing
 from warehouse.making_limits import USUAL_LIMITS, MakingLimits
+from warehouse.phases import Step
 
 if TYPE_CHECKING:
     import duckdb
+
+    from warehouse.shared.database import SharedDatabase
+    from warehouse.shared.lease import Lease
 
 FORMAT = 1
 _STAMP = "home.json"
@@ -50,8 +55,15 @@ class Home:
         dagster_home: Path | None = None,
         limits: MakingLimits = USUAL_LIMITS,
         iceberg: IcebergPlace | None = None,
+        database: "SharedDatabase | None" = None,
+        lease_s: float = 60.0,
     ) -> None:
         self.root = root
+        self.database = database
+        """The PostgreSQL database with the writer lease; None if this machine is the only one."""
+        self.lease_s = lease_s
+        self.lease: Lease | None = None
+        """The writer lease, while `merge_lock` holds it."""
         self.limits = limits
         """DuckDB's limits while it makes lake or warehouse."""
         self.wait_s = wait_s
@@ -214,13 +226,59 @@ class Home:
         storage = self.landing.storage
         return bool(storage.folders("batches") or storage.folders("journal"))
 
-    def merge_lock(self) -> AbstractContextManager[bool]:
-        """Hold the lock of merge and publish; yields whether there was a wait.
+    @contextmanager
+    def merge_lock(self) -> Iterator[bool]:
+        """Hold the lock of merge and publish, and the writer lease; yields whether it waited.
+
+        Raises:
+            LockHeld: another process still holds it after the home's `wait_s`, or another machine.
+            SharedDatabaseError: the database of the lease can't be used; nothing was done.
+        """
+        with self.machine_lock() as waited:
+            if self.database is None:
+                yield waited
+                return
+            # Imported here: most homes have no database.
+            from warehouse.shared.lease import hold_lease
+
+            with hold_lease(
+                self.database,
+                identify_lock(self.state / "merge.lock"),
+                lease_s=self.lease_s,
+                wait_s=self.wait_s,
+                wait_setting=self.wait_setting,
+            ) as lease:
+                self.lease = lease
+                try:
+                    yield waited or lease.waited
+                finally:
+                    self.lease = None
+
+    def machine_lock(self) -> AbstractContextManager[bool]:
+        """Hold the lock of merge and publish on this machine alone, for work on its files.
 
         Raises:
             LockHeld: another process still holds it after the home's `wait_s`.
         """
         return self._hold_lock("merge.lock", "to merge")
+
+    def check_lease(self) -> None:
+        """Check that this process is still the writer.
+
+        Raises:
+            StaleWriter: another writer took over, or the lease could not be renewed.
+        """
+        if self.lease is not None:
+            self.lease.check()
+
+    def guard(self, step: Step) -> Step:
+        """Return a step that also checks the lease, so that a merge stops before it commits."""
+
+        def checked(name: str) -> None:
+            step(name)
+            self.check_lease()
+
+        return checked
 
     def run_lock(self) -> AbstractContextManager[bool]:
         """Hold the lock of `almanac run`: two simultaneous runs would land the same days twice.

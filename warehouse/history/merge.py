@@ -303,6 +303,7 @@ def _run(
     with_repair: bool = False,
 ) -> MergeReport:
     began, is_replay = clock(), refold_from == date.min
+    step = home.guard(step)
     with home.merge_lock() as waited:
         step("merge:locked")
         home.lake.remove_unfinished()

@@ -1,0 +1,1 @@
+"""Storage that several machines share: the PostgreSQL database, the writer lease, the bucket."""
