@@ -35,6 +35,7 @@ each table; the last two of `publications` alone."""
 FOLDER: Final = "iceberg"
 """The folder of the tables in a home or bucket."""
 CATALOG_FILE: Final = "catalog.sqlite"
+_SQLITE: Final = "sqlite:///"
 _KNOWN_FROM: Final = "known_from"
 _VERSIONS: Final = "event_versions"
 
@@ -201,6 +202,7 @@ def open_lake(catalog: str | Path, *, namespace: str = NAMESPACE, **properties: 
         WarehouseError: the packages are missing, or the folder has no catalog.
     """
     place = str(catalog)
+    file = find_catalog_file(place)
     if isinstance(catalog, str) and "://" not in place and not Path(place).exists():
         require_packages()
         from pyiceberg.catalog import load_catalog
@@ -209,13 +211,18 @@ def open_lake(catalog: str | Path, *, namespace: str = NAMESPACE, **properties: 
     if "://" not in place:
         file = Path(place).resolve()
         file = file if file.is_file() else file / FOLDER / CATALOG_FILE
-        if not file.is_file():
-            raise WarehouseError(
-                f"there is no Iceberg catalog at {file}. Nothing was changed; `almanac merge` with "
-                "ALMANAC_ICEBERG=1 makes it, or give the address of the database."
-            )
-        place = f"sqlite:///{file}"
+        place = f"{_SQLITE}{file}"
+    if file is not None and not file.is_file():
+        raise WarehouseError(
+            f"there is no Iceberg catalog at {file}. Nothing was changed; `almanac merge` with "
+            "ALMANAC_ICEBERG=1 makes it, or give the address of the database."
+        )
     return Lake(open_catalog(place, {"init_catalog_tables": "false", **properties}), namespace)
+
+
+def find_catalog_file(address: str) -> Path | None:
+    """Return the file of a catalog in SQLite; None if the address is of another database."""
+    return Path(address.removeprefix(_SQLITE)) if address.startswith(_SQLITE) else None
 
 
 def open_catalog(address: str, properties: Mapping[str, str]) -> "Catalog":
@@ -227,9 +234,10 @@ def open_catalog(address: str, properties: Mapping[str, str]) -> "Catalog":
     require_packages()
     from pyiceberg.catalog.sql import SqlCatalog
 
-    scheme, _, rest = address.partition("://")
-    if scheme in ("postgresql", "postgres"):
-        address = f"postgresql+psycopg://{rest}"
+    if not address.startswith(_SQLITE):
+        scheme, _, rest = address.partition("://")
+        if scheme in ("postgresql", "postgres"):
+            address = f"postgresql+psycopg://{rest}"
         properties = {"s3.region": _usual_region(), "pool_pre_ping": "true", **properties}
     return SqlCatalog(CATALOG, uri=address, **properties)
 

@@ -24,6 +24,7 @@ from resources.inbox.progress import read_progress
 from warehouse.errors import LockHeld
 from warehouse.history.merge import ABANDONED_S
 from warehouse.home import Home
+from warehouse.iceberg.upkeep import remove_orphans
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -72,7 +73,7 @@ def prune_home(
         WarehouseError: another process merges, or a file of the inbox can't be used.
     """
     pruned = _prune_files(
-        home, now - timedelta(days=days or settings.keep_request_logs_days), dry_run
+        home, now - timedelta(days=days or settings.keep_request_logs_days), now, dry_run
     )
     if instance is not None:
         pruned += _prune_runs(home, settings, now, instance, days, dry_run, report)
@@ -224,7 +225,7 @@ def _files_of_run(home: Home, run_id: str) -> Iterator[Path]:
     yield from (path for path in [*paths, home.dagster / "storage" / run_id] if path.exists())
 
 
-def _prune_files(home: Home, before: datetime, dry_run: bool) -> list[Pruned]:
+def _prune_files(home: Home, before: datetime, now: datetime, dry_run: bool) -> list[Pruned]:
     """Delete files that were set aside, old logs, and files left by processes that were killed.
 
     The merge lock excludes living writers. Pulls write to landing without it, so only old files are
@@ -255,7 +256,12 @@ def _prune_files(home: Home, before: datetime, dry_run: bool) -> list[Pruned]:
             ),
             "temporary folders": leftovers(),
         }
-        return [_delete(what, paths, dry_run) for what, paths in kinds.items()]
+        pruned = [_delete(what, paths, dry_run) for what, paths in kinds.items()]
+        if home.iceberg is not None:
+            orphans = remove_orphans(home.iceberg, now, dry_run=dry_run)
+            size = sum(orphan.bytes for orphan in orphans)
+            pruned.append(Pruned("files of expired Iceberg snapshots", len(orphans), size))
+        return pruned
 
 
 def _set_aside(paths: Iterable[Path], before: datetime) -> Iterator[Path]:

@@ -12,6 +12,7 @@ from pipeline.console import print_json, quota_left
 from pipeline.health.batches import FeedHealth, Gap
 from pipeline.health.checks import read_health
 from pipeline.health.facts import DeferredWork, Health, read_sizes
+from pipeline.health.iceberg import IcebergHealth
 from pipeline.health.push import PushHealth
 from pipeline.health.quota import QuotaHealth
 from pipeline.home_location import locate_existing_home, locate_home
@@ -51,6 +52,8 @@ def show_warnings(health: Health) -> None:
 
 def _facts(health: Health) -> Iterator[tuple[str, str]]:
     yield "Published (UTC)", _when(health.published_at)
+    if health.iceberg is not None:
+        yield from _iceberg(health.iceberg)
     yield "Batches to merge", f"{health.pending:,}"
     suspect = f"{len(health.quarantined)} quarantined, {len(health.flagged)} flagged"
     yield "Suspect batches", suspect
@@ -85,6 +88,17 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
         yield "Interface deprecated", f"since {_day(since)}, ends {_day(ends_at)}"
     if health.quota is not None:
         yield from _quota(health.quota)
+
+
+def _iceberg(found: IcebergHealth) -> Iterator[tuple[str, str]]:
+    """Yield the publication in the Iceberg tables, how old it is, and the snapshots."""
+    if found.published_at is None:
+        yield "Iceberg (UTC)", "nothing was committed yet"
+        return
+    lag = f"{found.lag_s:,.0f} s behind" if found.lag_s else "up to date"
+    yield "Iceberg (UTC)", f"{_when(found.published_at)}, {lag}, {found.publication[:12]}"
+    for number, (table, snapshot_id) in enumerate(found.snapshots.items()):
+        yield "" if number else "Snapshots", f"{table} {snapshot_id}"
 
 
 def _push(push: PushHealth) -> Iterator[tuple[str, str]]:

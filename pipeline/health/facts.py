@@ -26,6 +26,7 @@ from pipeline.health.batches import (
     list_feeds,
     read_batches,
 )
+from pipeline.health.iceberg import IcebergHealth, read_iceberg
 from pipeline.health.push import PushHealth, read_push
 from pipeline.health.quota import QuotaHealth, read_quota
 from pipeline.health.runs import RunNote, read_run_note
@@ -167,6 +168,7 @@ class Health:
     runs: RunNote | None = None
     mirror: bool | None = None
     unpublished: Unpublished | None = None
+    iceberg: IcebergHealth | None = None
     warnings: list[HealthWarning] = field(default_factory=list)
 
 
@@ -227,6 +229,7 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
         coverage=find_coverage(recent, service_now),
         runs=runs,
         unpublished=_find_unpublished(home, published, why_unreadable, now),
+        iceberg=read_iceberg(home, None if published is None else published.at),
     )
 
 

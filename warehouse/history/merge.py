@@ -327,7 +327,9 @@ def _run(
                 limits=home.limits,
             )
             if home.iceberg is not None:
-                report.iceberg = commit_publication(home, home.iceberg, step=step)
+                report.iceberg = commit_publication(
+                    home, home.iceberg, rebuild=is_replay, step=step
+                )
         if is_replay:
             remove_surplus(home)
         report.waited = waited

@@ -43,6 +43,8 @@ from warehouse.history.day import Checkpoints
 from warehouse.history.fold import Fold
 from warehouse.history.merge import replay
 from warehouse.home import Home
+from warehouse.iceberg.lake_tables import LAKE_TABLES
+from warehouse.iceberg.upkeep import find_differences
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import MARKER, MARKERS
 from warehouse.publish.block_hashes import NOTE, PublishedHashes
@@ -124,6 +126,9 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
             yield Finding("the warehouse matches the lake", 0, notes=[note])
         else:
             yield from _comparing(home, lambda connection: _check_tables(connection, home, days))
+            if home.iceberg is not None:
+                wrong = [*find_differences(home, home.iceberg, deep=deep)]
+                yield Finding("the Iceberg tables match the warehouse", len(LAKE_TABLES), wrong)
             if deep:
                 yield from _check_replay(home, days)
 

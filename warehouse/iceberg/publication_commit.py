@@ -7,12 +7,12 @@ and to skip a publication that is committed.
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import duckdb
 import msgspec
@@ -20,10 +20,11 @@ import msgspec
 from almanac import lake
 from almanac.reading.attached_file import attach_published
 from warehouse.clock import utc_now
+from warehouse.errors import StaleWriter
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.storage import make_folders
 from warehouse.home import Home
-from warehouse.iceberg.lake_tables import LAKE_TABLES, PUBLICATIONS
+from warehouse.iceberg.lake_tables import LAKE_TABLES, PUBLICATIONS, LakeTable
 from warehouse.iceberg.parts import PartName, PublishedParts, digest
 from warehouse.iceberg.table_commits import (
     commit_parts,
@@ -31,7 +32,7 @@ from warehouse.iceberg.table_commits import (
     local_path,
     open_table,
 )
-from warehouse.iceberg.table_snapshots import read_snapshot
+from warehouse.iceberg.table_snapshots import TableSnapshot, read_snapshot
 from warehouse.iceberg_place import IcebergPlace
 from warehouse.phases import Step
 from warehouse.schema import ddl
@@ -81,22 +82,29 @@ def commit_publication(
     home: Home,
     place: IcebergPlace,
     *,
+    rebuild: bool = False,
     step: Step = lambda _: None,
     now: Callable[[], datetime] = utc_now,
 ) -> IcebergReport | None:
     """Commit the published file to the Iceberg tables. Call only under the merge lock.
 
-    A failure is noted and logged, since the publication stands: the next call tries again.
-    Returns None if there is no published file.
+    `rebuild` writes all files again, whatever the tables have. A failure is noted and logged, since
+    the publication stands: the next call tries again. Returns None if there is no published file.
+
+    Raises:
+        StaleWriter: another writer took over; the tables have its commits.
     """
     began = monotonic()
     if not home.warehouse.is_file():
         return None
     before = read_iceberg_note(home) or IcebergNote()
     try:
-        report = _commit(home, place, before, step, now)
+        with nullcontext() if home.database is None else home.database.translating_errors():
+            report = _commit(home, place, before, rebuild, step, now)
+    except StaleWriter:
+        raise
     except Exception as error:  # noqa: BLE001 - catalogs and stores have many; each is noted
-        why = hide_password(f"{type(error).__name__}: {error}", place)
+        why = describe_error(error, place)
         _log.warning(
             "The Iceberg tables do not have the newest publication: %s. The warehouse is "
             "published; the next merge commits it.",
@@ -110,48 +118,75 @@ def commit_publication(
     return report
 
 
-def hide_password(text: str, place: IcebergPlace) -> str:
-    """Return a text without the address of the catalog and its password."""
-    password = urlsplit(place.catalog).password
-    text = text.replace(place.catalog, "the catalog's address")
-    return text.replace(password, "***") if password else text
+def describe_error(error: Exception, place: IcebergPlace) -> str:
+    """Return the first line of an error, without the password of the catalog."""
+    text = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+    password = urlsplit(place.catalog).password or ""
+    for secret in {place.catalog, password, unquote(password)} - {""}:
+        text = text.replace(secret, "***")
+    return text
 
 
 def _commit(
-    home: Home, place: IcebergPlace, before: IcebergNote, step: Step, now: Callable[[], datetime]
+    home: Home,
+    place: IcebergPlace,
+    before: IcebergNote,
+    rebuild: bool,
+    step: Step,
+    now: Callable[[], datetime],
 ) -> IcebergReport:
     with closing(home.connect()) as connection:
         attach_published(connection, home.warehouse, "published")
         connection.execute(ddl.use("published"))
         ((publication, published_at),) = connection.execute(_SQL["list_publication"]).fetchall()
         is_there = before.publication == publication and before.location == place.location
-        if is_there and not before.why_failed and before.snapshots.keys() == _NAMES:
+        is_whole = not before.why_failed and before.snapshots.keys() == _NAMES
+        if is_there and is_whole and not rebuild:
             return IcebergReport(note=before)
-        with closing(open_writing(place)) as catalog:
+        with closing(_open_writing(home, place)) as catalog:
             catalog.create_namespace_if_not_exists(lake.NAMESPACE)
-            commit = _PublicationCommit(home, place, connection, catalog, step, now)
+            parts = PublishedParts(connection, home.lake)
+            commit = _PublicationCommit(place, connection, catalog, parts, rebuild, step, now)
             return commit.run(str(publication), datetime.fromisoformat(published_at))
 
 
 _NAMES: Final = {table.name for table in LAKE_TABLES}
 
 
-def open_writing(place: IcebergPlace) -> "Catalog":
-    """Open the catalog; a SQLite file is made if it is missing.
+def _open_writing(home: Home, place: IcebergPlace) -> "Catalog":
+    """Open the catalog, whose tables are made if they are missing, under the home's lease.
 
     Raises:
         WarehouseError: the packages of `crypto-almanac[lake]` are missing.
     """
-    scheme, _, path = place.catalog.partition("://")
-    if scheme == "sqlite":
-        make_folders(Path(path.removeprefix("/")).parent)
-    properties = {}
-    if local_path(place.location) is None:
-        from pyarrow.fs import FileSystem
+    file = lake.find_catalog_file(place.catalog)
+    if file is not None:
+        make_folders(file.parent)
+    if home.database is None or home.lease is None:
+        return lake.open_catalog(place.catalog, _find_region(place))
+    catalog = lake.open_catalog(home.lease.catalog_uri(), _find_region(place))
+    with home.lease.connect() as connection:
+        home.database.fence(connection)
+    return catalog
 
-        filesystem, _ = FileSystem.from_uri(place.location)
-        properties["s3.region"] = str(getattr(filesystem, "region", ""))
-    return lake.open_catalog(place.catalog, properties)
+
+def open_reading(place: IcebergPlace) -> lake.Lake:
+    """Open the tables for reading; nothing is made.
+
+    Raises:
+        WarehouseError: the packages are missing, or there is no catalog.
+    """
+    return lake.open_lake(place.catalog, **_find_region(place))
+
+
+def _find_region(place: IcebergPlace) -> dict[str, str]:
+    """Return the property of pyiceberg with the region of a bucket."""
+    if local_path(place.location) is not None:
+        return {}
+    from pyarrow.fs import FileSystem
+
+    filesystem, _ = FileSystem.from_uri(place.location)
+    return {"s3.region": str(getattr(filesystem, "region", ""))}
 
 
 class _PublicationCommit:
@@ -159,10 +194,11 @@ class _PublicationCommit:
 
     def __init__(
         self,
-        home: Home,
         place: IcebergPlace,
         connection: duckdb.DuckDBPyConnection,
         catalog: "Catalog",
+        parts: PublishedParts,
+        rebuild: bool,
         step: Step,
         now: Callable[[], datetime],
     ) -> None:
@@ -171,7 +207,8 @@ class _PublicationCommit:
         self._catalog = catalog
         self._step = step
         self._now = now
-        self._parts = PublishedParts(connection, home.lake)
+        self._parts = parts
+        self._rebuild = rebuild
 
     def run(self, publication: str, published_at: datetime) -> IcebergReport:
         """Commit the tables that differ, then the snapshots of all."""
@@ -182,9 +219,10 @@ class _PublicationCommit:
         snapshots: dict[str, int] = {}
         changed = []
         for declared in LAKE_TABLES:
-            before = read_snapshot(open_table(self._catalog, declared, self._place.location))
-            wanted = self._parts.find(declared, list_parts(before.files))
-            done = commit_parts(before, declared, wanted, properties, self._now())
+            before = self._read(declared)
+            there = {} if self._rebuild else list_parts(before.files)
+            wanted = self._parts.find(declared, there)
+            done = commit_parts(before, declared, there, wanted, properties, self._now())
             snapshots[declared.name] = done.snapshot_id
             if done.added or done.removed:
                 changed.append(declared.name)
@@ -200,6 +238,10 @@ class _PublicationCommit:
         )
         return IcebergReport(note=note, changed=changed)
 
+    def _read(self, declared: LakeTable) -> TableSnapshot:
+        location = self._place.location
+        return read_snapshot(open_table(self._catalog, declared, location, rebuild=self._rebuild))
+
     def _commit_snapshots(
         self,
         publication: str,
@@ -207,7 +249,7 @@ class _PublicationCommit:
         snapshots: Mapping[str, int],
         properties: Mapping[str, str],
     ) -> None:
-        before = read_snapshot(open_table(self._catalog, PUBLICATIONS, self._place.location))
+        before = self._read(PUBLICATIONS)
         values: dict[str, Any] = {
             "publication": publication,
             "published_at": published_at,
@@ -222,4 +264,5 @@ class _PublicationCommit:
         text = msgspec.json.encode(snapshots).decode()
         wanted = {PartName("all", digest(publication, text)): write}
         named = {**properties, lake.SNAPSHOTS: text}
-        commit_parts(before, PUBLICATIONS, wanted, named, self._now())
+        there = list_parts(before.files)
+        commit_parts(before, PUBLICATIONS, there, wanted, named, self._now())

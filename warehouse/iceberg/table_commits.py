@@ -58,8 +58,13 @@ class TableCommit:
     removed: int = 0
 
 
-def open_table(catalog: "Catalog", declared: LakeTable, location: str) -> "Table":
-    """Return a table of the catalog. It is made if it is missing, or if its files are elsewhere."""
+def open_table(
+    catalog: "Catalog", declared: LakeTable, location: str, *, rebuild: bool = False
+) -> "Table":
+    """Return a table of the catalog. It is made if it is missing, or if its files are elsewhere.
+
+    With `rebuild` it is also made again if its metadata can't be read.
+    """
     from pyiceberg.exceptions import NoSuchTableError
 
     name, place = (NAMESPACE, declared.name), f"{location}/{declared.name}"
@@ -67,6 +72,10 @@ def open_table(catalog: "Catalog", declared: LakeTable, location: str) -> "Table
         table = catalog.load_table(name)
     except NoSuchTableError:
         pass
+    except Exception:
+        if not rebuild:
+            raise
+        catalog.drop_table(name)
     else:
         if table.location() == place:
             return _update_schema(table, declared)
@@ -150,17 +159,17 @@ def list_parts(files: "Collection[DataFile]") -> "dict[PartName, DataFile]":
 def commit_parts(
     before: TableSnapshot,
     declared: LakeTable,
+    there: "Mapping[PartName, DataFile]",
     wanted: Parts,
     properties: Mapping[str, str],
     now: datetime,
 ) -> TableCommit:
     """Replace the parts of a table that differ, in one commit of the catalog.
 
-    `before` is its newest snapshot. Nothing is committed if no part differs, unless the table has
-    no snapshot yet.
+    `before` is its newest snapshot, and `there` are its parts that may stay. Nothing is committed
+    if no part differs, unless the table has no snapshot yet.
     """
     table, current = before.table, before.table.current_snapshot()
-    there = list_parts(before.files)
     kept = {file.file_path for name, file in there.items() if name in wanted}
     gone = [file for file in before.files if file.file_path not in kept]
     new = [name for name in wanted if name not in there]

@@ -14,8 +14,9 @@ from tests.warehouse.iceberg.tables_equal import count_differences, equal
 from tests.warehouse.publish.small_lake import Kind, Op, Plan
 from warehouse.iceberg import parts
 from warehouse.iceberg.lake_tables import EVENT_CHANGES, LAKE_TABLES
-from warehouse.iceberg.publication_commit import IcebergNote, read_iceberg_note
+from warehouse.iceberg.publication_commit import describe_error, read_iceberg_note
 from warehouse.iceberg.table_snapshots import read_snapshot
+from warehouse.iceberg_place import IcebergPlace
 from warehouse.schema.columns import AS_OF
 
 KINDS: tuple[Kind, ...] = ("change", "reschedule", "cancel", "see", "look", "miss")
@@ -201,11 +202,7 @@ def test_a_home_without_a_catalog_is_not_opened(iceberg: IcebergHome) -> None:
 
 
 def test_the_note_of_a_failure_has_no_password() -> None:
-    from warehouse.iceberg.publication_commit import hide_password
-    from warehouse.iceberg_place import IcebergPlace
-
-    place = IcebergPlace("postgresql://writer:canary@db/almanac", "s3://bucket/iceberg")
+    place = IcebergPlace("postgresql://writer:canary%40word@db/almanac", "s3://bucket/iceberg")
     assert "canary" not in repr(place)
-    text = hide_password("postgresql+psycopg://writer:canary@db/almanac refused", place)
-    assert "canary" not in text
-    assert IcebergNote().why_failed == ""
+    for text in ("canary@word was refused", f"no route to {place.catalog}"):
+        assert "canary" not in describe_error(OSError(text), place)

@@ -120,3 +120,20 @@ COPY (
         unnest($tables) AS table_name,
         unnest($snapshots)::BIGINT AS snapshot_id
 ) TO $file (FORMAT parquet, COMPRESSION zstd)
+
+-- name: sum_event_versions
+-- Grain: one row, the number of versions and the sum of their hashes, as in the table.
+-- Parameters: none. Run twice: the same row.
+SELECT count(*), coalesce(sum(hash(v)), 0)::VARCHAR
+FROM (SELECT * EXCLUDE (known_to, first_seen_at) FROM event_versions) AS v
+
+-- name: sum_event_changes
+-- Grain: one row, the number of versions in the change log and the sum of their hashes.
+-- Parameters: $files, those of the days. Run twice: the same row.
+SELECT count(*), coalesce(sum(hash(v)), 0)::VARCHAR
+FROM (FROM read_parquet($files, hive_partitioning = false)) AS v
+
+-- name: sum_there
+-- Grain: one row, the number of rows in the view `there` and the sum of their hashes.
+-- Parameters: none. Run twice: the same row.
+SELECT count(*), coalesce(sum(hash(t)), 0)::VARCHAR FROM there AS t
