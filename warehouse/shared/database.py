@@ -104,7 +104,7 @@ class SharedDatabase:
             return psycopg.connect(**parameters, autocommit=True)
 
     def catalog_uri(self, options: str = "") -> str:
-        """Return the address for SQLAlchemy, **with the password**, for the Iceberg catalog.
+        """Return the address for the Iceberg catalog, **with the password**.
 
         `options` are added to the session's.
         """
@@ -115,9 +115,7 @@ class SharedDatabase:
         name = rest.pop("dbname", None)
         rest["options"] = self._options(options)
         query = {key: str(value) for key, value in rest.items() if str(value)}
-        url = URL.create(
-            "postgresql+psycopg", username=user, password=password, database=name, query=query
-        )
+        url = URL.create("postgresql", username=user, password=password, database=name, query=query)
         return url.render_as_string(hide_password=False)
 
     def _options(self, more: str) -> str:
