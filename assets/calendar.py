@@ -25,7 +25,6 @@ from resources.session import LazySession
 from warehouse.batch_problems import list_landed_problems
 from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note, read_note
-from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.landing.batches import FORMAT
 
@@ -120,7 +119,7 @@ def backfill_months(
         CatalogError, WarehouseError: the backfill failed; months recorded before it stay recorded.
         dg.Failure: it would take more requests than `max_requests`.
     """
-    states = BackfillStates(Storage(home.state), home.landing)
+    states = BackfillStates(home.state_storage, home.landing)
     work = Backfill(session.service(), states, *config.span(months), partly=True)
     try:
         price = choose_price(work.prices(), config.source)

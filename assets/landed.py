@@ -37,7 +37,6 @@ from resources.waits import Wait, listening
 from warehouse.batch_problems import list_landed_problems
 from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
-from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.landing.batches import FORMAT, Feed
 
@@ -135,7 +134,7 @@ def _metadata_of(
 
 def _record_deferral(feed_day: FeedDay, catalog: LazySession, home: Home) -> None:
     """Record a deferred pull; remove the record once the same pull succeeds."""
-    deferrals = DeferredPulls(Storage(home.state))
+    deferrals = DeferredPulls(home.state_storage)
     if feed_day.resume_at is not None:
         deferrals.note(
             DeferredPull(
@@ -154,7 +153,7 @@ def _record_deferral(feed_day: FeedDay, catalog: LazySession, home: Home) -> Non
 
 def _record_refusal(feed_day: FeedDay, catalog: LazySession, home: Home) -> None:
     """Record a feed that the service refused; remove the record once it is received."""
-    refusals = RefusedFeeds(Storage(home.state))
+    refusals = RefusedFeeds(home.state_storage)
     if feed_day.refused:
         refusals.note(
             RefusedFeed(

@@ -1,15 +1,17 @@
 """The home that the settings name, with their limits for locks and for DuckDB."""
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from almanac.lake import CATALOG_FILE, FOLDER
-from pipeline.settings import Settings, read_settings
+from pipeline.settings import Settings, SettingsError, read_settings
 from warehouse.errors import HomeRefused
 from warehouse.home import Home
 from warehouse.iceberg_place import IcebergPlace
 
 if TYPE_CHECKING:
     from warehouse.shared.database import SharedDatabase
+    from warehouse.shared.file_index import FileIndex
 
 
 def locate_home(settings: Settings, *, wait_s: float | None = None) -> Home:
@@ -26,6 +28,7 @@ def locate_home(settings: Settings, *, wait_s: float | None = None) -> Home:
         iceberg=_place_iceberg(settings) if settings.iceberg else None,
         database=shared_database(settings),
         lease_s=settings.lease_s,
+        index=None if settings.bucket is None else _open_index(settings),
     )
 
 
@@ -60,6 +63,32 @@ def shared_database(settings: Settings) -> "SharedDatabase | None":
     return SharedDatabase(address.get_secret_value())
 
 
+def _open_index(settings: Settings) -> "FileIndex":
+    """Return the index of the files in the bucket. Nothing is connected yet.
+
+    Raises:
+        SettingsError: there is no database, or an address can't be read.
+        BucketUnusable: the address of the bucket can't be read.
+    """
+    address = settings.postgres_address()
+    if address is None or settings.bucket is None:
+        raise SettingsError(
+            "ALMANAC_BUCKET is set, but ALMANAC_POSTGRES is not. The database says which object of "
+            "the bucket each file is. Nothing was changed; set both, or neither."
+        )
+    return _index_at(address.get_secret_value(), settings.bucket)
+
+
+@cache
+def _index_at(address: str, bucket: str) -> "FileIndex":
+    """Return the index that all homes of this process share: it has one connection."""
+    from warehouse.shared.bucket import Bucket
+    from warehouse.shared.database import SharedDatabase
+    from warehouse.shared.file_index import FileIndex
+
+    return FileIndex(SharedDatabase(address), Bucket(bucket))
+
+
 def locate_existing_home() -> Home:
     """Return the home of the settings.
 
@@ -68,6 +97,8 @@ def locate_existing_home() -> Home:
         HomeRefused: there is no home; a mistyped path must not look like an empty home.
     """
     home = locate_home(read_settings())
+    if home.stamp() is None:
+        home.catch_up()
     home.refuse_lost_stamp()
     if home.stamp() is None:
         raise HomeRefused(

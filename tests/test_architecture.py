@@ -41,7 +41,7 @@ FLOORS = {
         "events next_events",
         "audit digest history_replay joins study",
         "database",
-        "adapters command_line spark",
+        "adapters command_line",
         "commands",
     ),
     "catalog.contract": (
@@ -98,6 +98,7 @@ FLOORS = {
         "shared_configuration",
         "instance settings",
         "home_location",
+        "moved_limits",
         "retention secrecy session",
         "polling receiver ui",
         "health",

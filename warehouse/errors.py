@@ -93,5 +93,13 @@ class DatabaseRefused(SharedDatabaseError):
     """The address, its privileges or a package must be corrected."""
 
 
+class BucketUnusable(WarehouseError):
+    """The bucket can't be reached or written, or is the wrong one; a later try may succeed."""
+
+
+class ObjectDamaged(WarehouseError):
+    """An object of the bucket is missing or has other bytes; this machine's files are as before."""
+
+
 class StaleWriter(WarehouseError):
     """Another writer has the lease, or it ended; the commit was refused and changed nothing."""

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     import duckdb
 
     from warehouse.shared.database import SharedDatabase
+    from warehouse.shared.file_index import FileIndex
+    from warehouse.shared.home_copy import HomeCopy
     from warehouse.shared.lease import Lease
 
 FORMAT = 1
@@ -57,11 +60,14 @@ class Home:
         iceberg: IcebergPlace | None = None,
         database: "SharedDatabase | None" = None,
         lease_s: float = 60.0,
+        index: "FileIndex | None" = None,
     ) -> None:
         self.root = root
         self.database = database
         """The PostgreSQL database with the writer lease; None if this machine is the only one."""
         self.lease_s = lease_s
+        self.index = index
+        """The files of the bucket; None if the home is the only copy."""
         self.lease: Lease | None = None
         """The writer lease, while `merge_lock` holds it."""
         self.limits = limits
@@ -83,13 +89,36 @@ class Home:
     def __repr__(self) -> str:
         return f"Home({str(self.root)!r})"
 
+    @cached_property
+    def copy(self) -> "HomeCopy | None":
+        """The copy of the home in a bucket, None without one."""
+        if self.index is None:
+            return None
+        # Imported here: most homes have no bucket.
+        from warehouse.shared.home_copy import HomeCopy
+
+        return HomeCopy(self.root, self.index, wait_s=self.wait_s)
+
     @property
     def state_storage(self) -> Storage:
-        return Storage(self.state)
+        return Storage(self.state) if self.copy is None else self.copy.state
 
     @property
     def landing(self) -> Landing:
-        return Landing(self.root / "landing")
+        return Landing(self.root / "landing" if self.copy is None else self.copy.landing)
+
+    def catch_up(self) -> None:
+        """Fetch what other machines wrote to the bucket, before a pull decides what to request.
+
+        Raises:
+            LockHeld: a merge on this machine holds the lock, and the lake is behind.
+            SharedDatabaseError, BucketUnusable, ObjectDamaged: nothing that was here is lost.
+        """
+        if self.copy is not None:
+            self.copy.catch_up()
+            if self.copy.is_lake_behind:
+                with self.machine_lock():
+                    self.copy.catch_up(with_lake=True)
 
     def stamp(self) -> Stamp | None:
         """Return the stamp, None if there is no home yet.
@@ -174,6 +203,8 @@ class Home:
         Raises:
             HomeRefused: as `check`.
         """
+        if self.stamp() is None:
+            self.catch_up()
         self.check(source)
         found = self.stamp()
         if found is None or found.source != source:
@@ -219,7 +250,8 @@ class Home:
         return sources
 
     def _write_stamp(self, stamp: Stamp) -> None:
-        Storage(self.root).put(_STAMP, seal(format_document(stamp)))
+        storage = Storage(self.root) if self.copy is None else self.copy.top
+        storage.put(_STAMP, seal(format_document(stamp)))
 
     def has_batches_or_pulls(self) -> bool:
         """Whether a batch is landed or being pulled; its source is the source of the home."""
@@ -233,6 +265,8 @@ class Home:
         Raises:
             LockHeld: another process still holds it after the home's `wait_s`, or another machine.
             SharedDatabaseError: the database of the lease can't be used; nothing was done.
+            BucketUnusable: nothing was done, or at the end: the next merge stores the lake.
+            StaleWriter: at the end, another machine took over; the lake in the bucket is its own.
         """
         with self.machine_lock() as waited:
             if self.database is None:
@@ -250,7 +284,12 @@ class Home:
             ) as lease:
                 self.lease = lease
                 try:
+                    if self.copy is not None:
+                        self.copy.catch_up(with_lake=True)
                     yield waited or lease.waited
+                    if self.copy is not None:
+                        self.check_lease()
+                        self.copy.commit(lease)
                 finally:
                     self.lease = None
 

@@ -41,7 +41,6 @@ from resources.ingest.scopes import month_key
 from warehouse.batch_problems import BatchProblem
 from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
-from warehouse.files.storage import Storage
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
@@ -63,7 +62,7 @@ def budget(
     if begin is None and end is not None:
         fail("--to needs --from. No request was sent.", code=EXIT_USAGE)
     settings = read_settings()
-    if begin is not None and Home(settings.home).stamp() is None:
+    if begin is not None and locate_home(settings).stamp() is None:
         _show_prices_alone(settings, begin, end, as_json=as_json)
         return
     home, now = locate_existing_home(), utc_now()
@@ -85,7 +84,7 @@ def budget(
 
 def _show_prices_alone(settings: Settings, begin: str, end: str | None, *, as_json: bool) -> None:
     """Show the prices before the first pull, from the service alone; no home is created."""
-    home = Home(settings.home)
+    home = locate_home(settings)
     with TemporaryDirectory(prefix="budget-", dir=own_folder()) as folder:
         plan, prices = _prices(settings, home, begin, end, probe_state=Path(folder))
     if as_json:
@@ -111,7 +110,7 @@ def _prices(
     lower, upper = dates_option(begin, end)
     try:
         with open_service(settings, work="backfill", probe_state=probe_state) as service:
-            states = BackfillStates(Storage(home.state), home.landing)
+            states = BackfillStates(home.state_storage, home.landing)
             return service.plan.name, Backfill(service, states, lower, upper).prices()
     except ValueError as error:
         fail(f"{error}. No request was sent.", code=EXIT_USAGE)
@@ -291,7 +290,7 @@ def backfill(
     began = monotonic()
     try:
         with open_service(settings, work="backfill") as service:
-            states = BackfillStates(Storage(home.state), home.landing)
+            states = BackfillStates(home.state_storage, home.landing)
             work = Backfill(service, states, lower, upper)
             with show_steps("Counting events for the price ..."):
                 prices = work.prices()

@@ -312,6 +312,8 @@ def _run(
         if is_replay:
             remove_obstacles(home)
         if with_repair:
+            if home.copy is not None:
+                home.copy.catch_up(repairing=True)
             repair_landing(home.landing, read_released(home))
             restore_whole(home.landing)
         merging = _Merge(home, step, refold_from)

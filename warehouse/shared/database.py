@@ -29,7 +29,7 @@ STALE: Final = "AL001"
 """The SQLSTATE with which the fence refuses a commit."""
 _FORMAT: Final = 1
 _FORMAT_TEXT: Final = "Almanac: writer lease and files of one home, format "
-_CREATIONS: Final = ("create_lease",)
+_CREATIONS: Final = ("create_lease", "create_files")
 """The statements that create the tables, in order."""
 _CONNECT_TIMEOUT_S: Final = 10
 _HOST: Final = re.compile(r"[\w.:%,\[\]/-]*", re.ASCII)
