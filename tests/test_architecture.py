@@ -41,7 +41,7 @@ FLOORS = {
         "events next_events",
         "audit digest history_replay joins study",
         "database",
-        "adapters command_line",
+        "adapters command_line spark",
         "commands",
     ),
     "catalog.contract": (

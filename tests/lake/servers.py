@@ -192,6 +192,30 @@ def running_spark(folder: Path, workers: int = 2) -> Iterator[str]:
             process.wait(30)
 
 
+@contextmanager
+def spark_session(master: str, **options: str) -> Iterator[Any]:
+    """Yield a session whose executors run this Python."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder: Any = SparkSession.builder.master(master)
+    usual = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "1g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
+    for name, value in {**usual, **options}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
 def _registered(page: int) -> int:
     import json
 

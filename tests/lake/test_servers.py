@@ -1,9 +1,10 @@
 """The servers that the tests of this folder start."""
 
 import os
-from typing import Any
 
 import pytest
+
+from tests.lake.servers import spark_session
 
 pytestmark = pytest.mark.lake
 
@@ -26,20 +27,7 @@ def test_the_bucket_is_reached_by_the_environment_alone(bucket: str) -> None:
 
 
 def test_two_executors_share_the_work(spark_master: str) -> None:
-    from pyspark.sql import SparkSession
-
-    builder: Any = SparkSession.builder
-    spark = (
-        builder.master(spark_master)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.executor.memory", "1g")
-        .config("spark.ui.enabled", "false")
-        .getOrCreate()
-    )
-    try:
+    with spark_session(spark_master) as spark:
         assert spark.range(1_000).repartition(4).count() == 1_000
         pids = spark.sparkContext.parallelize(range(4), 4).map(lambda _: os.getppid()).collect()
         assert len(set(pids)) == 2
-    finally:
-        spark.stop()
