@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.errors import InvalidArgument, UnknownName, WarehouseError
@@ -35,6 +36,7 @@ each table; the last two of `publications` alone."""
 FOLDER: Final = "iceberg"
 """The folder of the tables in a home or bucket."""
 CATALOG_FILE: Final = "catalog.sqlite"
+_FILES: Final = "almanac.bucket_files.BucketFiles"
 _SQLITE: Final = "sqlite:///"
 _KNOWN_FROM: Final = "known_from"
 _VERSIONS: Final = "event_versions"
@@ -192,8 +194,9 @@ def open_lake(catalog: str | Path, *, namespace: str = NAMESPACE, **properties: 
     """Open the Iceberg tables of a warehouse for reading.
 
     `catalog` is the folder of a home with a SQLite catalog, the address of a database
-    (`postgresql://…`, `sqlite:///…`), or the name of a catalog in `.pyiceberg.yaml`. `properties`
-    are those of pyiceberg, such as `{"s3.region": "eu-west-1"}`.
+    (`postgresql://…`, `sqlite:///…`), or the name of a catalog in `.pyiceberg.yaml`. A bucket is
+    opened as the environment says (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `AWS_REGION`), unless
+    `properties` has options of pyiceberg, such as `{"s3.endpoint": "https://…"}`.
 
         lake = open_lake("postgresql://reader@db/almanac")
         lake.read("event_versions", as_of=datetime(2026, 3, 1, tzinfo=UTC))
@@ -225,7 +228,7 @@ def find_catalog_file(address: str) -> Path | None:
     return Path(address.removeprefix(_SQLITE)) if address.startswith(_SQLITE) else None
 
 
-def open_catalog(address: str, properties: Mapping[str, str]) -> "Catalog":
+def open_catalog(address: str, properties: Mapping[str, str] = MappingProxyType({})) -> "Catalog":
     """Open a catalog in PostgreSQL or in a SQLite file.
 
     Raises:
@@ -238,8 +241,8 @@ def open_catalog(address: str, properties: Mapping[str, str]) -> "Catalog":
         scheme, _, rest = address.partition("://")
         if scheme in ("postgresql", "postgres"):
             address = f"postgresql+psycopg://{rest}"
-        properties = {"s3.region": _usual_region(), "pool_pre_ping": "true", **properties}
-    return SqlCatalog(CATALOG, uri=address, **properties)
+        properties = {"pool_pre_ping": "true", **properties}
+    return SqlCatalog(CATALOG, **{"uri": address, "py-io-impl": _FILES, **properties})
 
 
 def require_packages() -> None:
@@ -258,10 +261,3 @@ def require_packages() -> None:
             "was changed; run `pip install crypto-almanac[lake]`."
         ) from error
     del psycopg, pyiceberg, sqlalchemy
-
-
-def _usual_region() -> str:
-    """Return the region of the AWS environment: pyiceberg would ask AWS for it."""
-    from pyarrow.fs import S3FileSystem
-
-    return str(S3FileSystem().region)

@@ -35,7 +35,7 @@ FLOORS = {
         "change_digest errors forms",
         "csv_check",
         "user_files",
-        "console instants reading results",
+        "bucket_files console instants reading results",
         "frames lake reader streams",
         "coins",
         "events next_events",

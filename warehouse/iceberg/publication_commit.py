@@ -29,7 +29,6 @@ from warehouse.iceberg.parts import PartName, PublishedParts, digest
 from warehouse.iceberg.table_commits import (
     commit_parts,
     list_parts,
-    local_path,
     open_table,
 )
 from warehouse.iceberg.table_snapshots import TableSnapshot, read_snapshot
@@ -163,8 +162,8 @@ def _open_writing(home: Home, place: IcebergPlace) -> "Catalog":
     if file is not None:
         make_folders(file.parent)
     if home.database is None or home.lease is None:
-        return lake.open_catalog(place.catalog, _find_region(place))
-    catalog = lake.open_catalog(home.lease.catalog_uri(), _find_region(place))
+        return lake.open_catalog(place.catalog)
+    catalog = lake.open_catalog(home.lease.catalog_uri())
     with home.lease.connect() as connection:
         home.database.fence(connection)
     return catalog
@@ -176,17 +175,7 @@ def open_reading(place: IcebergPlace) -> lake.Lake:
     Raises:
         WarehouseError: the packages are missing, or there is no catalog.
     """
-    return lake.open_lake(place.catalog, **_find_region(place))
-
-
-def _find_region(place: IcebergPlace) -> dict[str, str]:
-    """Return the property of pyiceberg with the region of a bucket."""
-    if local_path(place.location) is not None:
-        return {}
-    from pyarrow.fs import FileSystem
-
-    filesystem, _ = FileSystem.from_uri(place.location)
-    return {"s3.region": str(getattr(filesystem, "region", ""))}
+    return lake.open_lake(place.catalog)
 
 
 class _PublicationCommit:

@@ -4,8 +4,9 @@ The writer holds the merge lock, so it does not retry a refused commit: the next
 of a commit that failed, and of expired snapshots, stay until `remove_orphans`.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+import shutil
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -15,15 +16,16 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlparse
 
 from almanac.lake import NAMESPACE
+from almanac.reading.temporary import own_folder
 from warehouse.files.storage import link_file, make_folders
 from warehouse.iceberg.lake_tables import PUBLICATIONS, LakeTable
-from warehouse.iceberg.parts import PartName, Parts, Write, parse_part
+from warehouse.iceberg.parts import PartName, Parts, parse_part
 from warehouse.iceberg.table_snapshots import TableSnapshot, write_snapshot
 from warehouse.schema.columns import INSTANT, TEXTS, Column
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.io import FileIO
+    from pyiceberg.io import FileIO, InputFile
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
@@ -45,6 +47,8 @@ _PROPERTIES: Final = {
     "write.metadata.metrics.default": "none",
     "write.parquet.compression-codec": "zstd",
 }
+_UPLOADS: Final = 8
+_BLOCK_BYTES: Final = 8 << 20
 _BOUND: Final = "truncate(36)"
 _NAME_MAPPING: Final = "schema.name-mapping.default"
 
@@ -175,47 +179,62 @@ def commit_parts(
     new = [name for name in wanted if name not in there]
     if current is not None and not gone and not new:
         return TableCommit(current.snapshot_id)
-    added = [_add_file(table, name, wanted[name]) for name in new]
+    added = _add_files(table, new, wanted)
     snapshots = [(each.snapshot_id, each.timestamp_ms) for each in table.metadata.snapshots]
     most = PUBLICATIONS_MAX if declared is PUBLICATIONS else SNAPSHOTS_MAX
     expired = choose_expired(snapshots, now, most)
     if len(expired) < _EXPIRED_TOGETHER:
         expired = []
-    snapshot_id = write_snapshot(before, gone, added, properties, expired)
+    snapshot_id = write_snapshot(before, gone, added, properties, expired, now)
     return TableCommit(snapshot_id, len(added), len(gone))
 
 
-def _add_file(table: "Table", name: PartName, write: Write) -> "DataFile":
-    """Write the file of a part into the folder of the table; return its entry."""
-    from pyiceberg.io.pyarrow import parquet_file_to_data_file
+def _add_files(table: "Table", new: Collection[PartName], wanted: Parts) -> "list[DataFile]":
+    """Write the files of parts into the folder of the table; return their entries.
 
-    location = f"{table.location()}/data/{name.file_name()}"
-    with _local_file(location) as file:
-        put_file(table.io, write(file), location)
-    return parquet_file_to_data_file(table.io, table.metadata, location)
+    Several uploads run side by side; a file is described from its copy on this machine.
+    """
+    uploads: list[Future[None]] = []
+    added: list[DataFile] = []
+    with (
+        TemporaryDirectory(prefix="iceberg-", dir=own_folder()) as folder,
+        ThreadPoolExecutor(_UPLOADS) as pool,
+    ):
+        for number, name in enumerate(new):
+            location = f"{table.location()}/data/{name.file_name()}"
+            target = local_path(location)
+            if target is not None:
+                make_folders(target.parent)
+            source = wanted[name](Path(folder) / f"{number}.parquet" if target is None else target)
+            added.append(_describe_file(table, source, location))
+            if target is None:
+                is_temporary = source.parent == Path(folder)
+                uploads.append(pool.submit(_upload, table.io, source, location, is_temporary))
+            elif target != source:
+                link_file(source, target)
+        for upload in uploads:
+            upload.result()
+    return added
 
 
-@contextmanager
-def _local_file(location: str) -> Iterator[Path]:
-    """Yield a path to write to: in the folder of the location if that is on this machine."""
-    path = local_path(location)
-    if path is None:
-        with TemporaryDirectory(prefix="iceberg-") as folder:
-            yield Path(folder) / "part.parquet"
-    else:
-        make_folders(path.parent)
-        yield path
+def _describe_file(table: "Table", source: Path, location: str) -> "DataFile":
+    """Return the entry of a file at a location, with the statistics of its copy here."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO, parquet_file_to_data_file
+
+    class Here(PyArrowFileIO):  # type: ignore[misc]
+        """Opens the copy for the location."""
+
+        def new_input(self, _: str) -> "InputFile":
+            return super().new_input(str(source))
+
+    return parquet_file_to_data_file(Here(), table.metadata, location)
 
 
-def put_file(io: "FileIO", source: Path, location: str) -> None:
-    """Put a file at a location: a hard link on this machine, or an upload."""
-    path = local_path(location)
-    if path is None:
-        with io.new_output(location).create(overwrite=True) as stream, source.open("rb") as file:
-            while block := file.read(8 << 20):
-                stream.write(block)
-    elif path != source:
-        link_file(source, path)
+def _upload(io: "FileIO", source: Path, location: str, is_temporary: bool) -> None:
+    with io.new_output(location).create(overwrite=True) as stream, source.open("rb") as file:
+        shutil.copyfileobj(file, stream, _BLOCK_BYTES)
+    if is_temporary:
+        source.unlink()
 
 
 def local_path(location: str) -> Path | None:

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -53,8 +54,11 @@ def write_snapshot(
     added: "Collection[DataFile]",
     properties: Mapping[str, str],
     expired: Collection[int],
+    now: datetime,
 ) -> int:
     """Replace files in one snapshot, and remove expired snapshots; return the snapshot's id.
+
+    `now` is its time, or the time of the snapshot before if the clock was set back.
 
     Raises:
         CommitFailedException: the table changed since it was read; nothing was committed.
@@ -92,6 +96,7 @@ def write_snapshot(
         parent_snapshot_id=parent_id,
         manifest_list=location,
         sequence_number=number,
+        timestamp_ms=max(round(now.timestamp() * 1000), metadata.last_updated_ms),
         summary=_summarise(table, gone, added, properties),
         schema_id=metadata.current_schema_id,
     )
