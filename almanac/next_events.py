@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -133,6 +133,36 @@ _OF_EVENT: Final = {
 }
 
 
+class Queries(Protocol):
+    """Runs statements over a published file, as `Reader` does."""
+
+    def query(
+        self, sql: str, values: Mapping[str, Any] = ..., *, frames: Mapping[str, Any] = ...
+    ) -> pa.Table: ...
+
+
+class KnownStates(NamedTuple):
+    """The state of each row: all that does not depend on its own timestamp between two steps.
+
+    Attributes:
+        found: the place in `NextEvents.spans` of the next event, `NONE` without any.
+        counts: the number of events ahead.
+        is_requested: whether the row has a coin, and a timestamp after the first pull.
+        is_watched: whether a pull had covered the coin.
+    """
+
+    found: Numbers
+    counts: Numbers
+    is_requested: Flags
+    is_watched: Flags
+
+    def select(self, rows: Flags) -> "KnownStates":
+        """Return the states of some rows."""
+        return KnownStates(
+            self.found[rows], self.counts[rows], self.is_requested[rows], self.is_watched[rows]
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class NextEvents:
     """The events ahead of some coins from the first timestamp of interest to the last.
@@ -149,10 +179,9 @@ class NextEvents:
     watched: tuple[Steps, Steps]
     first_pull_us: int | None
 
-    def of_rows(self, codes: Numbers, moments: Moments) -> pa.Table:
-        """Return the columns of the join for rows of coins and timestamps; `NONE` means no coin."""
-        micros = moments.microseconds
-        is_requested = moments.is_known & (codes != NONE)
+    def find_states(self, codes: Numbers, micros: Numbers, is_known: Flags) -> KnownStates:
+        """Return the states of rows of coins and timestamps; `NONE` means no coin."""
+        is_requested = is_known & (codes != NONE)
         if self.first_pull_us is None:
             is_requested = np.zeros_like(is_requested)
         else:
@@ -160,21 +189,32 @@ class NextEvents:
         # The place NONE is the last one: before the first step nothing is ahead.
         places = self.steps.places(codes, micros)
         found = np.append(self.steps.first, NONE)[places]
-        counts = np.append(self.steps.counts, 0)[places]
         found[~is_requested] = NONE
+        counts = np.append(self.steps.counts, 0)[places]
+        is_watched = is_requested & self._is_watched(codes, micros)
+        return KnownStates(found, counts, is_requested, is_watched)
+
+    def show_states(self, states: KnownStates) -> tuple[pa.Table, pa.Table]:
+        """Return the next event's columns of some states, and the rows of `spans` they are from."""
+        found = states.found
         taken = self.spans.take(pa.array(found, mask=found == NONE))
         columns = {name: taken.column(column) for name, column in _OF_EVENT.items()}
         columns["next_event_impact"] = _floats(columns["next_event_impact"])
+        return pa.table(columns), taken
+
+    def of_rows(self, codes: Numbers, moments: Moments) -> pa.Table:
+        """Return the columns of the join for rows of coins and timestamps; `NONE` means no coin."""
+        micros = moments.microseconds
+        states = self.find_states(codes, micros, moments.is_known)
+        shown, taken = self.show_states(states)
         ages = micros - _micros(taken.column("first_seen_at"))
-        return pa.table(
-            {
-                **columns,
-                "next_event_age_days": _days(ages, found),
-                "days_until": _days_until(taken, micros, found),
-                "events_ahead": pa.array(counts, mask=~is_requested),
-                "watched": is_requested & self._is_watched(codes, micros),
-            }
-        )
+        added = {
+            "next_event_age_days": _days(ages, states.found),
+            "days_until": _days_until(taken, micros, states.found),
+            "events_ahead": pa.array(states.counts, mask=~states.is_requested),
+            "watched": pa.array(states.is_watched),
+        }
+        return pa.table({**dict(zip(shown.column_names, shown.columns, strict=True)), **added})
 
     def _is_watched(self, codes: Numbers, micros: Numbers) -> Flags:
         """Whether a pull had covered the dates from the day of each timestamp to the horizon."""
@@ -186,7 +226,7 @@ class NextEvents:
 
 
 def next_events(
-    reader: Reader,
+    reader: Queries,
     slugs: list[str],
     horizon: timedelta,
     filters: Mapping[str, Any],

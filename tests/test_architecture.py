@@ -39,6 +39,7 @@ FLOORS = {
         "frames lake reader streams",
         "coins",
         "events next_events",
+        "event_steps",
         "audit digest history_replay joins study",
         "database",
         "adapters command_line spark",

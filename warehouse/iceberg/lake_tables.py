@@ -2,7 +2,7 @@
 
 A file holds one *part* of a table, such as the events of a month. A commit replaces the parts that
 differ. `hashed` parts are compared by a hash of their rows, `days` by the sha256 of the day's file
-in the lake, `versions` as versions.py says.
+in the lake, `versions` as parts.py says, `steps` as step_parts.py says.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from almanac import lake
 from warehouse.schema import tables
 from warehouse.schema.columns import CONTENT, Column, count, instant, text
 
-Parts = Literal["hashed", "days", "versions"]
+Parts = Literal["hashed", "days", "versions", "steps"]
 Partition = Literal["day", "month"]
 
 
@@ -67,6 +67,31 @@ COIN_SNAPSHOTS: Final = LakeTable(
     bounded=("observed_date", "coin"),
 )
 CANCELLATIONS: Final = LakeTable("cancellations", tables.CANCELLATIONS.columns)
+EVENT_STEPS: Final = LakeTable(
+    "event_steps",
+    (
+        text("coin", "Coin slug."),
+        instant("valid_from", "From when on the row holds, until the coin's next step."),
+        text("next_event_id", "The coin's next event within 7 days; NULL without one."),
+        text("next_event_title", "Its title."),
+        instant("next_event_date", "Its date."),
+        text("next_event_precision", "`instant`, or `day`: it begins at the end of the UTC day."),
+        text("next_event_categories", "Its categories, joined by `; `."),
+        Column("next_event_impact", "DOUBLE", "Its impact; NULL if unknown.", "0 to 10"),
+        text("next_event_band", "Its impact band."),
+        instant("next_event_known_from", "When this became known."),
+        instant("next_event_first_seen_at", "When the event was first seen."),
+        count("events_ahead", "The coin's events that begin within 7 days."),
+        Column(
+            "watched",
+            "BOOLEAN",
+            "Whether a complete pull in the two days before covered the coin for 7 days.",
+        ),
+    ),
+    parts="steps",
+    bounded=("coin", "valid_from"),
+)
+"""The answers of `attach_known` with its defaults; each timestamp is there once per coin."""
 PUBLICATIONS: Final = LakeTable(
     lake.PUBLICATIONS,
     (
@@ -79,4 +104,5 @@ PUBLICATIONS: Final = LakeTable(
 """Committed last: the snapshot of each other table."""
 LAKE_TABLES: Final = (
     *(EVENT_CHANGES, EVENT_VERSIONS, EVENTS, COINS, COIN_SNAPSHOTS, CANCELLATIONS),
+    EVENT_STEPS,
 )

@@ -22,6 +22,7 @@ import duckdb
 from warehouse.files import lake_paths
 from warehouse.files.storage import Storage
 from warehouse.iceberg.lake_tables import LakeTable
+from warehouse.iceberg.step_parts import StepPart, find_step_parts, list_step_rules
 from warehouse.sql import Statements
 
 _SQL: Final = Statements(__package__)
@@ -87,6 +88,12 @@ class PublishedParts:
             }
         if table.parts == "versions":
             return self._find_versions(table, there)
+        if table.parts == "steps":
+            form = hash_form(table)
+            return {
+                PartName(part.name, digest(form, part)): self._step_file(part)
+                for part in find_step_parts(self._connection)
+            }
         rows = self._connection.execute(_SQL[f"list_{table.name}"]).fetchall()
         form = hash_form(table)
         return {
@@ -98,6 +105,9 @@ class PublishedParts:
 
     def _day_file(self, logged: LoggedDay) -> Write:
         return lambda _: self._lake.path(lake_paths.changes_name(logged.day))
+
+    def _step_file(self, part: StepPart) -> Write:
+        return lambda file: part.write(self._connection, file)
 
     def _write(self, statement: str, values: Mapping[str, object]) -> Write:
         def write(file: Path) -> Path:
@@ -173,4 +183,6 @@ def digest(*values: object) -> str:
 def hash_form(table: LakeTable) -> str:
     """Return a hash of the statements and columns of a table, and of what computes hashes."""
     texts = [text for name, text in _SQL.texts.items() if name.endswith(table.name)]
+    if table.parts == "steps":
+        texts += list_step_rules()
     return digest(duckdb.__version__, table, *texts)

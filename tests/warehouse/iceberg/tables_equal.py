@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 from almanac.lake import Lake, open_lake
-from warehouse.iceberg.lake_tables import EVENT_CHANGES, EVENT_VERSIONS, LAKE_TABLES
+from warehouse.iceberg.lake_tables import EVENT_CHANGES, EVENT_STEPS, EVENT_VERSIONS, LAKE_TABLES
+from warehouse.iceberg.step_parts import find_step_parts
 
 DERIVED = ("known_to", "first_seen_at")
 
@@ -21,6 +23,12 @@ def count_differences(home: Path, lake: Lake | None = None) -> dict[str, tuple[i
             connection.register("there", lake.read(table.name, publication=publication))
             names = [column.name for column in table.columns]
             expected = f"FROM published.{table.name}"
+            if table is EVENT_STEPS:
+                connection.execute("USE published")
+                steps = [part.list(connection) for part in find_step_parts(connection)]
+                connection.execute("USE memory")
+                connection.register("steps", pa.concat_tables(steps))
+                expected = "FROM steps"
             if table is EVENT_VERSIONS:
                 names += DERIVED
             if table is EVENT_CHANGES:
