@@ -26,6 +26,7 @@ from pipeline.cli.serve import DEFAULT_PORT
 from pipeline.console import print_json, quota_left
 from pipeline.health.checks import LEAST_FREE_BYTES
 from pipeline.health.doctor import check_runs
+from pipeline.health.lease_database import check_database
 from pipeline.health.mirror import check_mirror
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.receiver.secret_files import CurrentVerifier
@@ -101,6 +102,7 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     try:
         settings = read_settings()
         source = settings.source
+        home = locate_home(settings)
     except SettingsError as error:
         yield Checked("settings", False, str(error))
         return
@@ -110,7 +112,6 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     yield from _secrecy(settings, fix=fix)
     if settings.push:
         yield _checked("webhooks", lambda: _webhooks(settings))
-    home = locate_home(settings)
     if fix:
         yield from _stamp(home)
     home_check = _checked("home", lambda: _home(home, source))
@@ -118,6 +119,8 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     yield home_check
     yield writable
     yield _disk(home.root)
+    for run in check_database(home):
+        yield Checked(run.what, run.holds, run.found)
     if home.warehouse.exists():
         yield _checked("warehouse", lambda: _warehouse(home))
     if inbox_folder(home).exists():

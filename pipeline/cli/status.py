@@ -13,6 +13,7 @@ from pipeline.health.batches import FeedHealth, Gap
 from pipeline.health.checks import read_health
 from pipeline.health.facts import DeferredWork, Health, read_sizes
 from pipeline.health.iceberg import IcebergHealth
+from pipeline.health.lease_database import read_lease_health
 from pipeline.health.push import PushHealth
 from pipeline.health.quota import QuotaHealth
 from pipeline.home_location import locate_existing_home, locate_home
@@ -54,6 +55,8 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     yield "Published (UTC)", _when(health.published_at)
     if health.iceberg is not None:
         yield from _iceberg(health.iceberg)
+    if health.lease is not None:
+        yield "Writer lease", health.lease.text
     yield "Batches to merge", f"{health.pending:,}"
     suspect = f"{len(health.quarantined)} quarantined, {len(health.flagged)} flagged"
     yield "Suspect batches", suspect
@@ -196,6 +199,7 @@ def status(
     health = read_health(settings, home, now)
     if health.source is not None:
         health.bytes = read_sizes(home)
+        health.lease = read_lease_health(home)
     if as_json:
         print_json({**asdict(health), **({} if changes is None else {"posted": changes.kinds})})
     elif health.source is None:

@@ -27,6 +27,7 @@ from pipeline.health.batches import (
     read_batches,
 )
 from pipeline.health.iceberg import IcebergHealth, read_iceberg
+from pipeline.health.lease_database import LeaseHealth
 from pipeline.health.push import PushHealth, read_push
 from pipeline.health.quota import QuotaHealth, read_quota
 from pipeline.health.runs import RunNote, read_run_note
@@ -169,6 +170,8 @@ class Health:
     mirror: bool | None = None
     unpublished: Unpublished | None = None
     iceberg: IcebergHealth | None = None
+    lease: LeaseHealth | None = None
+    """Only `almanac status` reads it, since the database may be slow."""
     warnings: list[HealthWarning] = field(default_factory=list)
 
 

@@ -23,11 +23,15 @@ def _skip_without(package: str) -> None:
         pytest.skip(f"the package {package} is not installed: make lake-tools")
 
 
-@pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+def skip_without_postgres() -> None:
     _skip_without("psycopg")
     if find_postgres() is None:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    skip_without_postgres()
     with running_postgres(tmp_path_factory.mktemp("postgres") / "server") as server:
         yield server
 

@@ -31,7 +31,8 @@ _FORMAT: Final = 1
 _FORMAT_TEXT: Final = "Almanac: writer lease and files of one home, format "
 _CREATIONS: Final = ("create_lease", "create_files")
 """The statements that create the tables, in order."""
-_CONNECT_TIMEOUT_S: Final = 10
+CONNECT_S: Final = 10
+"""The usual wait for a connection, in seconds."""
 _HOST: Final = re.compile(r"[\w.:%,\[\]/-]*", re.ASCII)
 _PORT: Final = re.compile(r"(\d+(,\d+)*)?", re.ASCII)
 _DEAD_NETWORK: Final = {
@@ -78,7 +79,7 @@ class SharedDatabase:
                 "postgresql://USER:PASSWORD@HOST/NAME, with '@', '/', ':' and '%' in the password "
                 "written as %40, %2F, %3A and %25. Nothing was changed."
             )
-        return {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "almanac"} | found
+        return {"application_name": "almanac", **found}
 
     @property
     def place(self) -> str:
@@ -89,16 +90,16 @@ class SharedDatabase:
         name = found.get("dbname") or found.get("user") or "the default database"
         return f"{host}{port}/{name}"
 
-    def connect(self, options: str = "") -> "Connection":
+    def connect(self, options: str = "", *, timeout_s: int = CONNECT_S) -> "Connection":
         """Open a connection in autocommit mode, on UTC. `options` are added to the session's.
 
         Raises:
             DatabaseUnavailable: it does not answer.
             DatabaseRefused: the address is wrong, or it does not admit this user.
         """
+        parameters = {"connect_timeout": timeout_s, **_DEAD_NETWORK, **self._parameters}
         import psycopg
 
-        parameters = {**_DEAD_NETWORK, **self._parameters}
         parameters["options"] = self._options(f"-c TimeZone=UTC {options}")
         with self.translating_errors():
             return psycopg.connect(**parameters, autocommit=True)
@@ -203,7 +204,7 @@ def _statements() -> "NamedStatements":
     return NamedStatements(__package__)
 
 
-def list_unfenced(connection: "Connection", tables: Sequence[str]) -> list[str]:
+def list_unfenced(connection: "Connection", tables: Sequence[str] = CATALOG_TABLES) -> list[str]:
     """Return those tables that exist and that any session may change."""
     rows = connection.execute(statement("find_unfenced"), {"tables": list(tables)}).fetchall()
     return [str(name) for (name,) in rows]

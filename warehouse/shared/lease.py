@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from warehouse.errors import LockHeld, SharedDatabaseError, StaleWriter
 from warehouse.files.locks import WAIT_S, me
-from warehouse.shared.database import SharedDatabase, statement
+from warehouse.shared.database import CONNECT_S, SharedDatabase, list_unfenced, statement
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 LEASE_S: Final = 60.0
 _RENEWALS: Final = 3
 """How often a lease is renewed in the time that it lasts."""
+_VERSION_MIN: Final = 14
+"""The oldest PostgreSQL in which a trigger can be replaced."""
 _POLL_S: Final = 0.25
 _SILENT_S: Final = 1.0
 """A shorter wait is not logged."""
@@ -58,17 +60,43 @@ class LeaseState:
         return f"the lease is free: epoch {self.epoch}, last of {self.holder}, {end}"
 
 
-def read_lease(database: SharedDatabase) -> LeaseState | None:
+def read_lease(database: SharedDatabase, *, timeout_s: int = CONNECT_S) -> LeaseState | None:
     """Return the lease; None if no writer has used the database yet.
 
     Raises:
         SharedDatabaseError: the database can't be used.
     """
-    with database.connect() as connection, database.translating_errors():
+    with database.connect(timeout_s=timeout_s) as connection, database.translating_errors():
         if connection.execute(statement("find_lease")).fetchone() == (None,):
             return None
         (row,) = connection.execute(statement("read_lease")).fetchall()
         return LeaseState(*row)
+
+
+def find_problems(database: SharedDatabase) -> list[str]:
+    """Return what would keep this user from writing under the lease.
+
+    Raises:
+        SharedDatabaseError: the database can't be used.
+    """
+    with database.connect("-c almanac.epoch=0") as connection, database.translating_errors():
+        (row,) = connection.execute(statement("check_privileges")).fetchall()
+        has_options, may_lease, may_commit, version = row
+        unfenced = list_unfenced(connection) if may_commit else []
+    own = (
+        (not has_options, "sessions lose their options: connect to PostgreSQL without a pooler"),
+        (
+            not may_lease,
+            "this user may not read and update almanac.writer_lease, or create the schema almanac",
+        ),
+        (not may_commit, "this user does not own the table iceberg_tables, or may not create it"),
+        (
+            version < _VERSION_MIN,
+            f"PostgreSQL {version} is too old: version {_VERSION_MIN} or newer is needed",
+        ),
+    )
+    fences = (f"the table {table} has no fence; the next merge adds it" for table in unfenced)
+    return [*(text for is_so, text in own if is_so), *fences]
 
 
 class Lease:

@@ -110,3 +110,20 @@ WHERE to_regclass(name) IS NOT NULL AND NOT EXISTS (
 CREATE OR REPLACE TRIGGER refuse_stale_writer
 BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {table}
 FOR EACH STATEMENT EXECUTE FUNCTION almanac.refuse_stale_writer()
+
+-- name: check_privileges
+-- Grain: one row. What this user may do, and whether the session has its options.
+SELECT
+    current_setting('almanac.epoch', true) = '0' AS has_options,
+    CASE WHEN to_regclass('almanac.writer_lease') IS NULL
+        THEN has_database_privilege(current_database(), 'CREATE')
+        ELSE has_table_privilege('almanac.writer_lease', 'SELECT')
+            AND has_table_privilege('almanac.writer_lease', 'UPDATE')
+    END AS may_lease,
+    CASE WHEN to_regclass('iceberg_tables') IS NULL
+        THEN coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)
+        ELSE pg_has_role(relowner, 'USAGE')
+    END AS may_commit,
+    current_setting('server_version_num')::integer / 10000 AS version
+FROM (SELECT) AS nothing
+LEFT JOIN pg_class ON pg_class.oid = to_regclass('iceberg_tables')
