@@ -3,7 +3,6 @@
 from functools import cache
 from typing import TYPE_CHECKING
 
-from almanac.lake import CATALOG_FILE, FOLDER
 from pipeline.settings import Settings, SettingsError, read_settings
 from warehouse.errors import HomeRefused
 from warehouse.home import Home
@@ -38,6 +37,9 @@ def _place_iceberg(settings: Settings) -> IcebergPlace:
     Raises:
         SettingsError: the address of the database can't be used.
     """
+    # Imported here, since it imports DuckDB.
+    from almanac.lake import CATALOG_FILE, FOLDER
+
     folder, address = settings.home.resolve() / FOLDER, settings.postgres_address()
     catalog = f"sqlite:///{folder / CATALOG_FILE}"
     return IcebergPlace(
