@@ -97,7 +97,7 @@ COPY (
     FROM event_versions
     WHERE known_from < $cut AND event_id >= $low AND ($high IS NULL OR event_id < $high)
     ORDER BY event_id, version
-) TO $file (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 20480)
+) TO $file (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 10240)
 
 -- name: write_recent_event_versions
 -- Grain: one row per version that became known at or after a time.
@@ -107,7 +107,7 @@ COPY (
     FROM event_versions
     WHERE known_from >= $cut
     ORDER BY event_id, version
-) TO $file (FORMAT parquet, COMPRESSION zstd)
+) TO $file (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 2048)
 
 -- name: write_publications
 -- Grain: one row per table, with its snapshot in this publication.
