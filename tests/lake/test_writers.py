@@ -121,6 +121,11 @@ class Machines:
 
         wait_until(is_taken_over)
 
+    def wait_for_merge(self) -> None:
+        merged = self.count_reports()["merged"]
+        self.land()
+        wait_until(lambda: self.count_reports()["merged"] > merged)
+
     def resume(self, name: str) -> None:
         if self.processes[name].poll() is None:
             self.processes[name].send_signal(signal.SIGCONT)
@@ -192,6 +197,8 @@ def test_no_stale_writer_commits_and_no_row_is_lost(
             time.sleep(source.random() * 0.5)
             machines.resume(name)
             done[fault] += 1
+            if number % 2:  # Else no merge would come to its end.
+                machines.wait_for_merge()
         machines.end()
     finally:
         machines.stop_all()

@@ -15,15 +15,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import duckdb
 
 from warehouse.files import lake_paths
 from warehouse.files.storage import Storage
 from warehouse.iceberg.lake_tables import LakeTable
-from warehouse.iceberg.step_parts import StepPart, find_step_parts, list_step_rules
 from warehouse.sql import Statements
+
+if TYPE_CHECKING:
+    from warehouse.iceberg.step_parts import StepPart
 
 _SQL: Final = Statements(__package__)
 _SEPARATOR: Final = "--"
@@ -89,6 +91,9 @@ class PublishedParts:
         if table.parts == "versions":
             return self._find_versions(table, there)
         if table.parts == "steps":
+            # Imported here, since it imports PyArrow.
+            from warehouse.iceberg.step_parts import find_step_parts
+
             form = hash_form(table)
             return {
                 PartName(part.name, digest(form, part)): self._step_file(part)
@@ -106,7 +111,7 @@ class PublishedParts:
     def _day_file(self, logged: LoggedDay) -> Write:
         return lambda _: self._lake.path(lake_paths.changes_name(logged.day))
 
-    def _step_file(self, part: StepPart) -> Write:
+    def _step_file(self, part: "StepPart") -> Write:
         return lambda file: part.write(self._connection, file)
 
     def _write(self, statement: str, values: Mapping[str, object]) -> Write:
@@ -184,5 +189,7 @@ def hash_form(table: LakeTable) -> str:
     """Return a hash of the statements and columns of a table, and of what computes hashes."""
     texts = [text for name, text in _SQL.texts.items() if name.endswith(table.name)]
     if table.parts == "steps":
+        from warehouse.iceberg.step_parts import list_step_rules
+
         texts += list_step_rules()
     return digest(duckdb.__version__, table, *texts)

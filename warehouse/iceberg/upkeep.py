@@ -18,7 +18,6 @@ from warehouse.home import Home
 from warehouse.iceberg.lake_tables import LAKE_TABLES, PUBLICATIONS, LakeTable
 from warehouse.iceberg.parts import LoggedDay
 from warehouse.iceberg.publication_commit import describe_error, open_reading
-from warehouse.iceberg.step_parts import sum_steps
 from warehouse.iceberg_place import IcebergPlace
 from warehouse.schema import ddl
 from warehouse.sql import Statements, literal
@@ -159,6 +158,8 @@ def _sum_published(
         rows = connection.execute(_SQL[f"list_{table.name}"]).fetchall()
         return sum(row[1] for row in rows), str(sum(int(row[2]) for row in rows))
     if table.parts == "steps":
+        from warehouse.iceberg.step_parts import sum_steps
+
         return sum_steps(connection)
     if table.parts == "versions":
         ((count, total),) = connection.execute(_SQL["sum_event_versions"]).fetchall()
