@@ -17,6 +17,7 @@ from typing import Final
 
 import duckdb
 
+from almanac.lake import FOLDER
 from pipeline.health.batches import (
     BatchFacts,
     Coverage,
@@ -241,6 +242,8 @@ def read_sizes(home: Home) -> dict[str, int]:
     sizes = {part: _add_sizes(home.root / part) for part in ("landing", "lake", "dagster")}
     with suppress(FileNotFoundError):
         sizes[home.warehouse.name] = home.warehouse.stat().st_size
+    if (home.root / FOLDER).is_dir():
+        sizes[FOLDER] = _add_sizes(home.root / FOLDER)
     with suppress(FileNotFoundError):
         sizes["spare file"] = spare_path(home.warehouse).stat().st_size
     return sizes

@@ -101,14 +101,16 @@ def open_table(
 
 def _update_schema(table: "Table", declared: LakeTable) -> "Table":
     """Add columns that a newer Almanac declares, and the mapping of column names to field ids."""
-    names = set(table.schema().column_names)
-    if not names.issuperset(column.name for column in declared.columns):
-        with table.update_schema() as update:
-            update.union_by_name(make_schema(declared.columns))
-    mapping = table.schema().name_mapping.model_dump_json()
-    if table.properties.get(_NAME_MAPPING) != mapping:
-        with table.transaction() as transaction:
-            transaction.set_properties({_NAME_MAPPING: mapping})
+    names = {field.name for field in table.schema().fields}
+    is_whole = names.issuperset(column.name for column in declared.columns)
+    if is_whole and _NAME_MAPPING in table.properties:
+        return table
+    with table.transaction() as transaction:
+        if not is_whole:
+            with transaction.update_schema() as update:
+                update.union_by_name(make_schema(declared.columns))
+        mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
+        transaction.set_properties({_NAME_MAPPING: mapping})
     return table
 
 

@@ -1,7 +1,8 @@
 """Each publication is committed to the Iceberg tables, which equal the published file."""
 
 import random
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import duckdb
@@ -13,11 +14,12 @@ from tests.warehouse.iceberg.conftest import HISTORY, IcebergHome
 from tests.warehouse.iceberg.tables_equal import count_differences, equal
 from tests.warehouse.publish.small_lake import Kind, Op, Plan
 from warehouse.iceberg import parts
-from warehouse.iceberg.lake_tables import EVENT_CHANGES, LAKE_TABLES
+from warehouse.iceberg.lake_tables import COINS, EVENT_CHANGES, LAKE_TABLES
 from warehouse.iceberg.publication_commit import describe_error, read_iceberg_note
+from warehouse.iceberg.table_commits import open_table
 from warehouse.iceberg.table_snapshots import read_snapshot
 from warehouse.iceberg_place import IcebergPlace
-from warehouse.schema.columns import AS_OF
+from warehouse.schema.columns import AS_OF, text
 
 KINDS: tuple[Kind, ...] = ("change", "reschedule", "cancel", "see", "look", "miss")
 
@@ -204,5 +206,21 @@ def test_a_home_without_a_catalog_is_not_opened(iceberg: IcebergHome) -> None:
 def test_the_note_of_a_failure_has_no_password() -> None:
     place = IcebergPlace("postgresql://writer:canary%40word@db/almanac", "s3://bucket/iceberg")
     assert "canary" not in repr(place)
-    for text in ("canary@word was refused", f"no route to {place.catalog}"):
-        assert "canary" not in describe_error(OSError(text), place)
+    for secret in ("canary@word was refused", f"no route to {place.catalog}"):
+        assert "canary" not in describe_error(OSError(secret), place)
+
+
+def test_a_column_that_a_newer_almanac_declares_is_added(committed: IcebergHome) -> None:
+    declared = replace(COINS, columns=(*COINS.columns, text("venue", "Where it trades.")))
+    reader = open_lake(committed.root)
+    before = reader.read("coins").to_pylist()
+    with closing(reader.catalog):
+        open_table(reader.catalog, declared, committed.place.location)
+        table = open_lake(committed.root).table("coins")
+        assert table.schema().find_field("venue").doc == "Where it trades."
+        mapped = table.name_mapping()
+        assert mapped is not None
+        assert "venue" in {name for field in mapped for name in field.names}
+    after = open_lake(committed.root).read("coins").to_pylist()
+    assert after == before  # A snapshot has the columns of its own time.
+    assert count_differences(committed.root) == equal()
