@@ -147,7 +147,9 @@ def _databases_kept_open(place: InstancePlace) -> Iterator[None]:
     newest_run = ExitStack()
     seen: set[Path] = set()
 
-    def keep(opened: sqlite3.Connection, record: object) -> None:
+    def keep(opened: object, record: object) -> None:
+        if not isinstance(opened, sqlite3.Connection):
+            return  # The catalog of the Iceberg tables may be in PostgreSQL.
         (_, _, name), *_ = opened.execute("PRAGMA database_list").fetchall()
         path = Path(name)
         # A new database has another journal at first.
