@@ -161,13 +161,16 @@ class Joins:
         import pyarrow as pa
 
         from almanac import frames, streams
-        from almanac.next_events import join_bars, name_bars, next_events, refuse_future
+        from almanac.next_events import (
+            join_bars,
+            name_bars,
+            next_events,
+            refuse_future,
+            shift_moments,
+        )
 
         reader, rows_max, span = self._reader, self._rows_max, duration(horizon, "horizon")
-        length = duration(bar, "bar")
-        if not length:
-            raise InvalidArgument(f"bar={bar!r}: a bar takes some time, such as '1h' or '1d'")
-        is_close = one_of(as_of, "as_of", ("bar_close", "bar_open")) == "bar_close"
+        lag_us = bar_lag_us(bar, as_of)
         target = None if to is None else streams.check_target(to, index)
         names = named_coins(symbols)
         opens = pd.Index(index)
@@ -177,10 +180,7 @@ class Joins:
             now = reader.now()
             refuse_future(opened, "index", now)
             coins = [coin.slug for coin in resolve_each_pair(reader, names.values())]
-            known_us = opened.microseconds + (length // US if is_close else 0)
-            # What will be known at the close of the running bar is not known yet.
-            is_over = opened.is_known & (known_us <= (now - ORIGIN) // US)
-            known = frames.Moments(known_us, is_over)
+            known = shift_moments(opened, lag_us, now)
             slugs = sorted(set(coins))
             ahead = next_events(reader, slugs, span, filters, *known.range_us())
         codes = [slugs.index(slug) for slug in coins]
@@ -245,6 +245,19 @@ class Joins:
                 **filter_values(reader, categories, min_impact),
             }
             return reader.result(_SQL["blackouts"], values)
+
+
+def bar_lag_us(bar: Duration, as_of: AsOf) -> int:
+    """Return the microseconds from the open of a bar to the knowledge.
+
+    Raises:
+        InvalidArgument: the bar takes no time, or `as_of` is none of its values.
+    """
+    length = duration(bar, "bar")
+    if not length:
+        raise InvalidArgument(f"bar={bar!r}: a bar takes some time, such as '1h' or '1d'")
+    is_close = one_of(as_of, "as_of", ("bar_close", "bar_open")) == "bar_close"
+    return length // US if is_close else 0
 
 
 def filter_values(

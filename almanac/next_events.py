@@ -276,7 +276,8 @@ def _floats(scores: pa.ChunkedArray) -> pa.ChunkedArray:
 class KnownRows:
     """Answers slices of rows one after the other; coins and what was ahead of them are kept.
 
-    Timestamps lie in `range_us`. `named` are names in the rows, each with its coin.
+    Timestamps lie in `range_us`. `named` are names in the rows, each with its coin. `slugs` has the
+    coins of texts that are resolved already, None for no coin.
     """
 
     def __init__(
@@ -288,6 +289,7 @@ class KnownRows:
         named: LabelledCoins | None,
         *,
         is_strict: bool,
+        slugs: Mapping[str, str | None] | None = None,
     ) -> None:
         self._reader = reader
         self._horizon = horizon
@@ -295,8 +297,9 @@ class KnownRows:
         self._range_us = range_us
         self._named = named
         self._is_strict = is_strict
-        self._slugs: dict[str, str | None] = {}
-        self._places: dict[str, int] = {}
+        self._slugs: dict[str, str | None] = dict(slugs or {})
+        found = sorted({slug for slug in self._slugs.values() if slug is not None})
+        self._places = {slug: place for place, slug in enumerate(found)}
         self._ahead: NextEvents | None = None
 
     def codes_of(self, texts: pa.DictionaryArray) -> Numbers:
@@ -338,8 +341,12 @@ def join_slices(
     tz: tzinfo,
     now: datetime,
     rows_max: int,
+    bar_us: int | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield a table without rows, and then the rows of a stream with their columns."""
+    """Yield a table without rows, and then the rows of a stream with their columns.
+
+    With `bar_us` each timestamp is the open of a bar, and the knowledge is of `bar_us` later.
+    """
     names = stream.schema.names
     if repeated := [name for name in names if names.count(name) > 1]:
         raise InvalidArgument(f"{stream.where} has two columns {repeated[0]!r}; rename one of them")
@@ -349,8 +356,27 @@ def join_slices(
         moments = frames.moments_of(instants, ts or "index", tz, first)
         refuse_future(moments, stream.where, now, first)
         codes = known.codes_of(frames.texts_of(frames.column_of(table, coin, "coin"), coin))
-        yield frames.with_columns(table, known.columns_of(codes, moments), prefix)
+        if bar_us is None:
+            columns = known.columns_of(codes, moments)
+        else:
+            closed = shift_moments(moments, bar_us, now)
+            known_at = known_at_column(closed, moments, tz)
+            columns = known.columns_of(codes, closed).append_column("known_at", known_at)
+        yield frames.with_columns(table, columns, prefix)
         first += table.num_rows
+
+
+def shift_moments(opened: Moments, bar_us: int, now: datetime) -> Moments:
+    """Return the timestamps of the knowledge of bars; those after now are not known."""
+    known_us = opened.microseconds + bar_us
+    # What will be known at the close of the running bar is not known yet.
+    return Moments(known_us, opened.is_known & (known_us <= (now - ORIGIN) // US))
+
+
+def known_at_column(known: Moments, opened: Moments, tz: tzinfo) -> pa.Array:
+    """Return the timestamps of the knowledge of bars, also of those that are not over."""
+    known_at = pa.array(known.microseconds, mask=~opened.is_known)
+    return known_at.cast(pa.timestamp("us", str(tz)))
 
 
 def join_bars(
@@ -364,8 +390,8 @@ def join_bars(
     each = len(codes)
     moments = Moments(np.repeat(known.microseconds, each), np.repeat(known.is_known, each))
     found = ahead.of_rows(np.tile(np.array(codes, np.int64), len(known.microseconds)), moments)
-    known_at = pa.array(moments.microseconds, mask=np.repeat(~opened.is_known, each))
-    return found.append_column("known_at", known_at.cast(pa.timestamp("us", str(tz))))
+    each_opened = Moments(np.repeat(opened.microseconds, each), np.repeat(opened.is_known, each))
+    return found.append_column("known_at", known_at_column(moments, each_opened, tz))
 
 
 def name_bars(
