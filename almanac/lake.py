@@ -39,7 +39,7 @@ CATALOG_FILE: Final = "catalog.sqlite"
 _FILES: Final = "almanac.bucket_files.BucketFiles"
 _SQLITE: Final = "sqlite:///"
 _KNOWN_FROM: Final = "known_from"
-_VERSIONS: Final = "event_versions"
+VERSIONS: Final = "event_versions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +182,16 @@ class Lake:
         """
         scan = self.scan(table, as_of=as_of, publication=publication, row_filter=row_filter)
         rows = scan.to_arrow()
-        if table != _VERSIONS:
+        if table != VERSIONS:
             return rows
-        name = "read_versions" if as_of is None else "read_valid_versions"
         with open_memory() as connection:
             connection.register("rows", rows)
-            return connection.sql(_SQL[name]).to_arrow_table()
+            return connection.sql(versions_statement(as_of)).to_arrow_table()
+
+
+def versions_statement(as_of: datetime | None) -> str:
+    """Return the statement that derives columns of `event_versions` from its rows `FROM rows`."""
+    return _SQL["read_versions" if as_of is None else "read_valid_versions"]
 
 
 def open_lake(catalog: str | Path, *, namespace: str = NAMESPACE, **properties: str) -> Lake:

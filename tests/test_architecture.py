@@ -42,6 +42,7 @@ FLOORS = {
         "event_steps",
         "audit digest history_replay joins study",
         "database",
+        "cluster",
         "adapters command_line spark",
         "commands",
     ),

@@ -1,4 +1,4 @@
--- The versions of events, as read from the Iceberg tables.
+-- The versions of events, as read from the Iceberg tables. DuckDB and Spark run the same statements.
 --
 --     read_versions | read_valid_versions
 
@@ -17,6 +17,7 @@ FROM rows
 SELECT
     *,
     min(known_from) OVER (PARTITION BY event_id) AS first_seen_at,
-    NULL::TIMESTAMPTZ AS known_to
+    -- NULL, in the type that each engine has for known_from.
+    nullif(known_from, known_from) AS known_to
 FROM rows
 QUALIFY version = max(version) OVER (PARTITION BY event_id)

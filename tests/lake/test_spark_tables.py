@@ -1,0 +1,105 @@
+"""Iceberg tables read through Spark equal those that one process reads."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from almanac import spark as almanac_spark
+from almanac.lake import Lake, open_lake
+from tests.lake.servers import spark_session
+from tests.lake.test_iceberg_shared import SharedHome
+from tests.warehouse.iceberg.conftest import HISTORY, IcebergHome
+from tests.warehouse.publish.small_lake import Op, Plan
+
+pytestmark = pytest.mark.lake
+
+
+@pytest.fixture(scope="module")
+def spark(spark_master: str) -> Iterator[Any]:
+    options = {
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.session.timeZone": "America/New_York",
+    }
+    with spark_session(spark_master, **options) as session:
+        yield session
+
+
+@pytest.fixture
+def committed(tmp_path: Path) -> IcebergHome:
+    home = IcebergHome(tmp_path)
+    home.publish(HISTORY)
+    home.commit()
+    return home
+
+
+def assert_same_rows(found: pa.Table, expected: pa.Table) -> None:
+    assert found.column_names == expected.column_names
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("found", found)
+        connection.register("expected", expected)
+        for left, right in (("found", "expected"), ("expected", "found")):
+            rows = connection.execute(f"FROM {left} EXCEPT ALL FROM {right}").fetchmany(3)
+            assert rows == []
+
+
+def test_tables_of_a_home_are_read_at_one_publication(spark: Any, committed: IcebergHome) -> None:
+    lake = open_lake(committed.root)
+    pinned = lake.publication()
+    before = lake.read("event_versions")
+    frame = almanac_spark.read(spark, "event_versions", lake, publication=pinned)
+    committed.publish([*HISTORY, Plan((Op(5, seed=9),), coins=3)])
+    committed.commit()
+    assert_same_rows(frame.toArrow(), before)
+    newer = almanac_spark.read(spark, "event_versions", committed.root)
+    assert_same_rows(newer.toArrow(), lake.read("event_versions"))
+    assert newer.count() > before.num_rows
+
+
+def test_columns_and_conditions_reduce_what_is_read(spark: Any, committed: IcebergHome) -> None:
+    lake = open_lake(committed.root)
+    expected = lake.read("event_versions")
+    last = max(expected["known_from"].to_pylist()).astimezone(UTC)
+    some = almanac_spark.read(spark, "event_versions", lake, columns=["event_id", "known_to"])
+    assert_same_rows(some.toArrow(), expected.select(["event_id", "known_to"]))
+    changes = almanac_spark.read(spark, "event_changes", lake)
+    newest = changes.filter(changes.known_from >= last)
+    every = lake.read("event_changes")
+    assert newest.count() == sum(at >= last for at in every["known_from"].to_pylist()) > 0
+    assert newest.rdd.getNumPartitions() < changes.rdd.getNumPartitions()
+    none = changes.filter(changes.known_from > last + timedelta(days=400))
+    assert none.count() == 0
+    filtered = almanac_spark.read(spark, "event_changes", lake, row_filter="event_id = 'no-event'")
+    assert filtered.count() == 0
+
+
+def test_password_of_the_catalog_does_not_reach_plan_or_event_log(
+    spark_master: str, tmp_path: Path, postgres: str, bucket: str
+) -> None:
+    shared = SharedHome(tmp_path / "home", postgres, bucket)
+    shared.publish(list(HISTORY))
+    shared.commit()
+    lake: Lake = open_lake(postgres)
+    at = sorted(set(lake.read("event_versions")["known_from"].to_pylist()))[0]
+    folder = tmp_path / "found"
+    folder.mkdir()
+    command = [sys.executable, "-m", "tests.lake.spark_reader", spark_master, postgres, str(folder)]
+    subprocess.run([*command, at.isoformat()], check=True, timeout=240)
+    for table in ("event_versions", "events", "coins", "cancellations"):
+        with duckdb.connect() as connection:
+            found = connection.sql(f"FROM '{folder}/{table}/*.parquet'").to_arrow_table()
+        assert_same_rows(found, lake.read(table))
+    with duckdb.connect() as connection:
+        found = connection.sql(f"FROM '{folder}/valid/*.parquet'").to_arrow_table()
+    assert_same_rows(found, lake.read("event_versions", as_of=at))
+    written = [(folder / "plans.txt").read_bytes()]
+    written += [file.read_bytes() for file in (folder / "log").rglob("*") if file.is_file()]
+    assert len(written) > 1
+    assert all(b"canary-password" not in text for text in written)
