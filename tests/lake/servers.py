@@ -32,11 +32,12 @@ def find_postgres() -> Path | None:
     return versions[-1].parent if versions else None
 
 
-@dataclass(frozen=True)
+@dataclass
 class PostgresServer:
     """A running server with the database `almanac`; its superuser is `postgres`."""
 
     port: int
+    launch: Callable[[], "subprocess.Popen[bytes]"]
     process: "subprocess.Popen[bytes]"
 
     @property
@@ -45,6 +46,15 @@ class PostgresServer:
 
     def address_of(self, database: str) -> str:
         return f"postgresql://postgres:canary-password@127.0.0.1:{self.port}/{database}"
+
+    def stop(self) -> None:
+        """Stop it, and end all connections."""
+        self.process.send_signal(signal.SIGINT)  # A fast shutdown.
+        self.process.wait(30)
+
+    def start(self) -> None:
+        """Start it again on the same data and port."""
+        self.process = self.launch()
 
 
 @contextmanager
@@ -79,22 +89,25 @@ def running_postgres(folder: Path) -> Iterator[PostgresServer]:
         "fsync": "off",
         "max_connections": 200,
     }
-    process = subprocess.Popen(
-        [programs / "postgres", "-D", data, *(f"--{k}={v}" for k, v in options.items())],
-        stdout=subprocess.DEVNULL,
-        stderr=(folder.parent / "postgres.log").open("wb"),
-        user=user,
-        cwd=folder,
-    )
-    try:
-        ready = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+    ready = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+
+    def launch() -> "subprocess.Popen[bytes]":
+        process = subprocess.Popen(
+            [programs / "postgres", "-D", data, *(f"--{k}={v}" for k, v in options.items())],
+            stdout=subprocess.DEVNULL,
+            stderr=(folder.parent / "postgres.log").open("ab"),
+            user=user,
+            cwd=folder,
+        )
         wait_until(lambda: subprocess.run(ready, check=False).returncode == 0, process)
-        server = PostgresServer(port, process)
+        return process
+
+    server = PostgresServer(port, launch, launch())
+    try:
         create_database(server, "almanac")
         yield server
     finally:
-        process.send_signal(signal.SIGINT)  # A fast shutdown.
-        process.wait(30)
+        server.stop()
 
 
 def create_database(server: PostgresServer, name: str) -> str:

@@ -1,0 +1,280 @@
+"""Two daemons and two code servers over one PostgreSQL and one home: killed, restarted, equal.
+
+Dagster supports one daemon. Here two show that a second one does no harm to history.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import yaml
+
+from catalog.sandbox.sandbox import Sandbox
+from tests.hangs import HANGS_AFTER_S
+from tests.lake.dagster_services import running_cluster, services_in, write_instance
+from tests.lake.servers import PostgresServer, find_postgres, running_postgres
+from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, Pages, wait_for
+from tests.test_cli import ALMANAC, environment
+from warehouse.clock import utc_now
+
+pytestmark = [pytest.mark.lake, pytest.mark.timeout(900)]
+
+MONTHS = [f"2025-{month:02}-01" for month in range(1, 13)]
+LAUNCH = """
+mutation($variables: ExecutionParams!) {
+  launchPipelineExecution(executionParams: $variables) {
+    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
+  }
+}
+"""
+RUNS = """
+query { runsOrError { ... on Runs { results {
+  runId status pipelineName tags { key value }
+  eventConnection { events { ... on MessageEvent { message } } }
+} } } }
+"""
+ENDED = ("SUCCESS", "FAILURE", "CANCELED")
+ROOT_RUN = "dagster/root_run_id"
+QUOTA = 3_000
+# The id of a batch has a hash of its requests, which depend on the pulls before.
+COMPARED = "* EXCLUDE (batch_id)"
+SENSORS = "daily_schedule,first_pull,unmerged_batches,health,quota"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[PostgresServer]:
+    """A server of its own, since the test restarts it."""
+    if find_postgres() is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    pytest.importorskip("dagster_postgres", reason="make lake-tools")
+    with running_postgres(tmp_path / "database" / "server") as running:
+        yield running
+
+
+@pytest.fixture
+def service() -> Iterator[Sandbox]:
+    now = utc_now()
+    # The export of the day is out, and the day has six more hours.
+    earliest, latest = (now.replace(hour=hour, minute=30) for hour in (0, 17))
+    with Sandbox(
+        seed=1, pace=0.3, export_interval_s=0, now=min(max(now, earliest), latest)
+    ) as sandbox:
+        yield sandbox
+
+
+def almanac(env: dict[str, str], *words: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [*ALMANAC, *words], env=env, capture_output=True, text=True, timeout=HANGS_AFTER_S
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def launch_daily(pages: Pages, day: str) -> str:
+    selector = {
+        "repositoryName": "__repository__",
+        "repositoryLocationName": "almanac",
+        "pipelineName": "daily",
+    }
+    tags = {"tags": [{"key": "dagster/partition", "value": day}]}
+    variables = {"selector": selector, "mode": "default", "executionMetadata": tags}
+    launched = pages.query(LAUNCH, variables=variables)["launchPipelineExecution"]
+    assert "run" in launched, launched
+    return str(launched["run"]["runId"])
+
+
+def ended_runs(pages: Pages) -> list[dict[str, Any]]:
+    """Return all runs once none is in progress, else an empty list."""
+    runs: list[dict[str, Any]] = pages.query(RUNS)["runsOrError"]["results"]
+    return runs if all(run["status"] in ENDED for run in runs) else []
+
+
+def is_in_progress(pages: Pages) -> bool:
+    runs = pages.query(RUNS)["runsOrError"]["results"]
+    return any(run["status"] == "STARTED" and run["pipelineName"] != "merge" for run in runs)
+
+
+def succeeded(runs: list[dict[str, Any]], run_id: str) -> bool:
+    """Whether a run succeeded, or the last of the runs that Dagster started after it."""
+    return any(
+        run["status"] == "SUCCESS"
+        and (run["runId"] == run_id or {"key": ROOT_RUN, "value": run_id} in run["tags"])
+        for run in runs
+    )
+
+
+def count_doubles(runs: list[dict[str, Any]]) -> dict[str, int]:
+    """Count runs that two processes executed, and runs that share their sensor's key."""
+    executed = [
+        sum("Started process for run" in event.get("message", "") for event in events)
+        for events in (run["eventConnection"]["events"] for run in runs)
+    ]
+    keys = Counter(
+        (run["pipelineName"], tag["value"])
+        for run in runs
+        for tag in run["tags"]
+        if tag["key"] == "dagster/run_key" and "parent" not in str(run["tags"])
+    )
+    return {
+        "processes of a run beyond one": sum(max(0, count - 1) for count in executed),
+        "runs of a key beyond one": sum(count - 1 for count in keys.values()),
+    }
+
+
+def count_differences(one: Path, other: Path) -> tuple[int, int]:
+    """Return how many versions only the first of two homes has, and only the second."""
+    with duckdb.connect() as connection:
+        for name, home in (("one", one), ("other", other)):
+            connection.execute(f"ATTACH '{home / 'warehouse.duckdb'}' AS {name} (READ_ONLY)")
+        counts = []
+        for left, right in (("one", "other"), ("other", "one")):
+            found = connection.execute(
+                f"SELECT count(*) FROM (SELECT {COMPARED} FROM {left}.event_versions "
+                f"EXCEPT ALL SELECT {COMPARED} FROM {right}.event_versions)"
+            ).fetchone()
+            assert found is not None
+            counts.append(int(found[0]))
+    return counts[0], counts[1]
+
+
+def status_of(pages: Pages, backfill_id: str) -> str:
+    found = pages.query(BACKFILL_STATUS, id=backfill_id)["partitionBackfillOrError"]
+    return str(found["status"])
+
+
+def test_two_daemons_with_kills_and_a_restart_leave_the_history_of_one_process(
+    tmp_path: Path, server: PostgresServer, service: Sandbox
+) -> None:
+    def key() -> str:
+        return service.new_key("enterprise", rate_per_s=50, burst=100, monthly_quota=QUOTA)
+
+    # The sensor `polls` is started later: commands in one process do not poll.
+    given = {"ALMANAC_BASE_URL": service.base_url, "ALMANAC_AUTOMATION": SENSORS}
+    home, alone = tmp_path / "home", tmp_path / "alone"
+    plain = {**environment(alone), **given, "ALMANAC_API_KEY": key()}
+    plain["ALMANAC_STATE"] = str(tmp_path / "machine of the other")
+    env = {**environment(home), **given, "ALMANAC_API_KEY": key()}
+    env |= write_instance(tmp_path / "instance", server.address)
+    almanac(plain, "run")
+    before = len(service.requests)
+    with services_in(tmp_path / "services") as services:
+        almanac(env, "dagster", "prepare")
+        services.start_code("code-1", env)
+        services.start_code("code-2", env)
+        pages = services.start_web("web", env, code="code-1")
+        services.start_daemon("daemon-1", env, code="code-1")
+        services.start_daemon("daemon-2", env, code="code-2")
+        wait_for(lambda: (home / "warehouse.duckdb").exists() and ended_runs(pages))
+        today = service.advance(timedelta(hours=6)).date().isoformat()
+        service.faults.set("slow=0.5~/v2/events")
+        selection = {"assetSelection": [{"path": ["landed_calendar"]}], "partitionNames": MONTHS}
+        launched = pages.query(BACKFILL, variables=selection)["launchPartitionBackfill"]
+        daily = launch_daily(pages, today)
+        code = services.name_of(wait_for(lambda: pages.worker_of(daily)))
+        services.kill("daemon-1")
+        services.kill(code)
+        almanac(env, "dagster", "prepare")
+        services.start_code(code, env)
+        services.start_daemon("daemon-1", env, code="code-1")
+        wait_for(lambda: is_in_progress(pages))
+        server.stop()
+        time.sleep(3)
+        server.start()
+        service.faults.set("")
+
+        # Marks killed runs as failed, as the sensor `health` does every 5 minutes.
+        almanac(env, "dagster", "prepare")
+
+        def all_done() -> list[dict[str, Any]]:
+            runs = ended_runs(pages)
+            is_done = status_of(pages, launched["backfillId"]) != "REQUESTED"
+            return runs if is_done and succeeded(runs, daily) else []
+
+        runs = wait_for(all_done)
+        almanac(env, "merge")
+        spent = len(service.requests) - before
+        service.forget_requests()
+        almanac(plain, "run")
+        almanac(
+            plain,
+            "backfill",
+            "--from",
+            "2025-01-01",
+            "--to",
+            "2025-12-31",
+            "--source",
+            "list",
+            "--yes",
+        )
+        sys.stdout.write(json.dumps({**count_doubles(runs), "requests": spent}))
+        assert status_of(pages, launched["backfillId"]) == "COMPLETED_SUCCESS"
+        assert count_differences(home, alone) == (0, 0)
+        assert spent <= QUOTA
+        assert {request.status for request in service.requests} <= {200, 304}
+        for command in ("status", "prune"):
+            almanac(env, command)
+        assert "in another storage than SQLite" in almanac(env, "doctor", "--json", code=1)
+
+
+def test_a_run_is_a_job_of_kubernetes_without_any_secret(
+    tmp_path: Path, postgres: str, service: Sandbox
+) -> None:
+    pytest.importorskip("dagster_k8s", reason="make lake-tools")
+    key = service.new_key("pro")
+    (tmp_path / "api-key").write_text(key)
+    env = {**environment(tmp_path / "home"), "ALMANAC_BASE_URL": service.base_url}
+    env["ALMANAC_AUTOMATION"] = "none"
+    file = {"ALMANAC_API_KEY_FILE": str(tmp_path / "api-key")}
+    env |= write_instance(tmp_path / "instance", postgres, of="kubernetes/scale/dagster.yaml")
+    with (
+        running_cluster(tmp_path / "cluster", {**env, **file}) as cluster,
+        services_in(tmp_path / "services") as services,
+    ):
+        use_cluster(tmp_path / "instance", cluster.kubeconfig)
+        services.start_code("code", {**env, **file})
+        pages = services.start_web("web", env, code="code")
+        services.start_daemon("daemon", env, code="code")
+        run_id = launch_daily(pages, service.clock.now().date().isoformat())
+        wait_for(lambda: pages.run_status(run_id) in ENDED)
+        assert pages.run_status(run_id) == "SUCCESS"
+        (job,) = cluster.jobs.values()
+        almanac({**env, **file}, "daemon", "--check")
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert job["metadata"]["namespace"] == "almanac"
+    assert container["image"] == "almanac:latest"
+    assert container["resources"]["limits"] == {"cpu": "2", "memory": "3Gi"}
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert pod["affinity"]["podAffinity"]
+    assert pod["automountServiceAccountToken"] is False
+    sources = [next(iter(each.values()))["name"] for each in container["envFrom"]]
+    assert sources == ["almanac-settings", "almanac-dagster", "almanac-lake"]
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts == {"/opt/dagster/dagster.yaml", "/var/lib/almanac", "/tmp", "/etc/almanac"}
+    text = json.dumps(job)
+    assert "canary-password" not in text and key not in text
+    if find_spec("kubernetes_validate") is not None:
+        validate = import_module("kubernetes_validate")
+        validate.validate(job, validate.latest_version(), strict=True)
+
+
+def use_cluster(folder: Path, kubeconfig: dict[str, Any]) -> None:
+    """Let the launcher of an instance use another cluster than that of its pod."""
+    (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    path = folder / "dagster.yaml"
+    text = path.read_text().replace(
+        "    job_image:",
+        f"    load_incluster_config: false\n    kubeconfig_file: {folder / 'kubeconfig'}\n"
+        "    job_image:",
+    )
+    path.write_text(text)
