@@ -4,6 +4,7 @@ Dagster supports one daemon. Here two show that a second one does no harm to his
 """
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -20,12 +21,19 @@ import pytest
 import yaml
 
 from catalog.sandbox.sandbox import Sandbox
+from pipeline.runs.dead_runs import read_presence
 from tests.hangs import HANGS_AFTER_S
 from tests.lake.dagster_services import running_cluster, services_in, write_instance
-from tests.lake.servers import PostgresServer, find_postgres, running_postgres
+from tests.lake.servers import (
+    PostgresServer,
+    create_database,
+    find_postgres,
+    running_postgres,
+)
 from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, Pages, wait_for
 from tests.test_cli import ALMANAC, environment
 from warehouse.clock import utc_now
+from warehouse.home import Home
 
 pytestmark = [pytest.mark.lake, pytest.mark.timeout(900)]
 
@@ -35,6 +43,11 @@ mutation($variables: ExecutionParams!) {
   launchPipelineExecution(executionParams: $variables) {
     __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
   }
+}
+"""
+TERMINATE = """
+mutation($runId: String!, $policy: TerminateRunPolicy) {
+  terminateRun(runId: $runId, terminatePolicy: $policy) { __typename }
 }
 """
 RUNS = """
@@ -131,20 +144,22 @@ def count_doubles(runs: list[dict[str, Any]]) -> dict[str, int]:
     }
 
 
-def count_differences(one: Path, other: Path) -> tuple[int, int]:
+def count_differences(first: Path, second: Path) -> tuple[int, int]:
     """Return how many versions only the first of two homes has, and only the second."""
+    homes = {"first": first, "second": second}
     with duckdb.connect() as connection:
-        for name, home in (("one", one), ("other", other)):
+        for name, home in homes.items():
             connection.execute(f"ATTACH '{home / 'warehouse.duckdb'}' AS {name} (READ_ONLY)")
-        counts = []
-        for left, right in (("one", "other"), ("other", "one")):
+
+        def count(left: str, right: str) -> int:
             found = connection.execute(
                 f"SELECT count(*) FROM (SELECT {COMPARED} FROM {left}.event_versions "
                 f"EXCEPT ALL SELECT {COMPARED} FROM {right}.event_versions)"
             ).fetchone()
             assert found is not None
-            counts.append(int(found[0]))
-    return counts[0], counts[1]
+            return int(found[0])
+
+        return count("first", "second"), count("second", "first")
 
 
 def status_of(pages: Pages, backfill_id: str) -> str:
@@ -165,6 +180,7 @@ def test_two_daemons_with_kills_and_a_restart_leave_the_history_of_one_process(
     plain["ALMANAC_STATE"] = str(tmp_path / "machine of the other")
     env = {**environment(home), **given, "ALMANAC_API_KEY": key()}
     env |= write_instance(tmp_path / "instance", server.address)
+    env["ALMANAC_POSTGRES"] = create_database(server, "shared")
     almanac(plain, "run")
     before = len(service.requests)
     with services_in(tmp_path / "services") as services:
@@ -180,6 +196,7 @@ def test_two_daemons_with_kills_and_a_restart_leave_the_history_of_one_process(
         selection = {"assetSelection": [{"path": ["landed_calendar"]}], "partitionNames": MONTHS}
         launched = pages.query(BACKFILL, variables=selection)["launchPartitionBackfill"]
         daily = launch_daily(pages, today)
+        wait_for(lambda: daily in read_presence(Home(home)).alive)
         code = services.name_of(wait_for(lambda: pages.worker_of(daily)))
         services.kill("daemon-1")
         services.kill(code)
@@ -224,6 +241,59 @@ def test_two_daemons_with_kills_and_a_restart_leave_the_history_of_one_process(
         for command in ("status", "prune"):
             almanac(env, command)
         assert "in another storage than SQLite" in almanac(env, "doctor", "--json", code=1)
+
+
+def test_a_lost_machine_is_replaced_by_an_empty_one_with_the_bucket(
+    tmp_path: Path, server: PostgresServer, service: Sandbox, bucket: str
+) -> None:
+    shared = {
+        **{"ALMANAC_BASE_URL": service.base_url, "ALMANAC_API_KEY": service.new_key("pro")},
+        **{"ALMANAC_AUTOMATION": "first_pull,health", "ALMANAC_BUCKET": bucket},
+        **{"ALMANAC_POSTGRES": create_database(server, "shared"), "ALMANAC_LEASE_S": "5"},
+        **write_instance(tmp_path / "instance", server.address),
+    }
+    first, second, alone = (
+        tmp_path / "first/home",
+        tmp_path / "second/home",
+        tmp_path / "alone/home",
+    )
+    plain = {**environment(alone), "ALMANAC_BASE_URL": service.base_url}
+    plain["ALMANAC_API_KEY"] = service.new_key("pro")
+    for home in (first, second, alone):
+        home.parent.mkdir()
+    almanac(plain, "run")
+    with services_in(tmp_path / "services") as services:
+        env = {**environment(first), **shared}
+        almanac(env, "dagster", "prepare")
+        services.start_code("code-1", env)
+        pages = services.start_web("web-1", env, code="code-1")
+        services.start_daemon("daemon-1", env, code="code-1")
+        wait_for(lambda: (first / "warehouse.duckdb").exists() and ended_runs(pages))
+        today = service.advance(timedelta(hours=6)).date().isoformat()
+        service.faults.set("slow=0.5~/v2/events")
+        daily = launch_daily(pages, today)
+        wait_for(lambda: daily in read_presence(Home(first)).alive)
+        for name in list(services.running):
+            services.kill(name)
+        service.faults.set("")
+        shutil.rmtree(first.parent)
+        env = {**environment(second), **shared}
+        almanac(env, "dagster", "prepare")
+        services.start_code("code-2", env)
+        pages = services.start_web("web-2", env, code="code-2")
+        # A run of another machine: only a person, or its launcher, knows that it is lost.
+        terminate(pages, daily)
+        services.start_daemon("daemon-2", env, code="code-2")
+        again = launch_daily(pages, today)
+        wait_for(lambda: succeeded(ended_runs(pages), again))
+        almanac(plain, "run")
+        assert count_differences(second, alone) == (0, 0)
+
+
+def terminate(pages: Pages, run_id: str) -> None:
+    """Mark a run as canceled."""
+    variables = {"runId": run_id, "policy": "MARK_AS_CANCELED_IMMEDIATELY"}
+    assert "TerminateRunSuccess" in str(pages.query(TERMINATE, **variables))
 
 
 def test_a_run_is_a_job_of_kubernetes_without_any_secret(
