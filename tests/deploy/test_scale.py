@@ -138,12 +138,12 @@ def test_a_run_gets_the_settings_key_and_home_of_the_code_server(
     assert given["resources"]["limits"] == server["resources"]["limits"]
     sources = {next(iter(each.values()))["name"] for each in server["envFrom"]}
     options = given["run_k8s_config"]["container_config"]
+    assert options["command"] == ["env"], "the entry point of the image is `almanac`"
     optional = {each["secret_ref"]["name"] for each in options["env_from"]}
     assert sources == {*given["env_config_maps"], *given["env_secrets"], *optional}
     mounted = {mount["mountPath"] for mount in server["volumeMounts"]}
-    assert mounted == {mount["mount_path"] for mount in options["volume_mounts"]} | {
-        given["dagster_home"]
-    }
+    assert mounted == {mount["mount_path"] for mount in options["volume_mounts"]}
+    assert given["dagster_home"] in mounted
     environment = {each["name"]: each.get("value") for each in server["env"]}
     assert dict(text.split("=") for text in given["env_vars"]).items() <= environment.items()
     assert environment["DAGSTER_HOME"] == given["dagster_home"]

@@ -157,7 +157,8 @@ class Cluster(ThreadingHTTPServer):
         (container,) = job["spec"]["template"]["spec"]["containers"]
         given = {each["name"]: each["value"] for each in container["env"] if "value" in each}
         ours = {name: given[name] for name in given.keys() - self.from_secrets.keys()}
-        program = [sys.executable, "-P", "-m", *container["args"]]
+        # Without a command, the pod would run the entry point of the image.
+        program = [*container["command"], *container["args"]]
         with (self.folder / f"{name}.log").open("wb") as output:
             process = subprocess.Popen(
                 program,
@@ -175,10 +176,15 @@ class _ClusterRequests(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         job = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._answer(201 if self.server.create(job) else 409, job)
+        # /apis/batch/v1/namespaces/NAME/jobs
+        job["metadata"]["namespace"] = self.path.split("/")[-2]
+        is_new = self.server.create(job)
+        job["status"] = {"active": 1}
+        self._answer(201 if is_new else 409, job)
 
     def do_GET(self) -> None:
-        job = self.server.jobs.get(self.path.split("?")[0].split("/")[-1])
+        path = self.path.partition("?")[0].removesuffix("/status")
+        job = self.server.jobs.get(path.rpartition("/")[2])
         self._answer(200, job or {"kind": "List", "apiVersion": "v1", "items": []})
 
     def _answer(self, status: int, body: Any) -> None:

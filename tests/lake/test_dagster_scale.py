@@ -330,7 +330,7 @@ def test_a_run_is_a_job_of_kubernetes_without_any_secret(
     sources = [next(iter(each.values()))["name"] for each in container["envFrom"]]
     assert sources == ["almanac-settings", "almanac-dagster", "almanac-lake"]
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
-    assert mounts == {"/opt/dagster/dagster.yaml", "/var/lib/almanac", "/tmp", "/etc/almanac"}
+    assert mounts == {"/opt/dagster", "/var/lib/almanac", "/tmp", "/etc/almanac"}
     text = json.dumps(job)
     assert "canary-password" not in text and key not in text
     if find_spec("kubernetes_validate") is not None:
