@@ -41,19 +41,20 @@ def data_files(iceberg: IcebergHome, table: str) -> set[str]:
     return {file.file_path for file in snapshot.files}
 
 
+@pytest.mark.parametrize("rounds", [5, pytest.param(60, marks=pytest.mark.long)])
 def test_tables_equal_the_warehouse_after_days_are_added_changed_and_removed(
-    iceberg: IcebergHome, monkeypatch: pytest.MonkeyPatch
+    iceberg: IcebergHome, monkeypatch: pytest.MonkeyPatch, rounds: int
 ) -> None:
     monkeypatch.setattr(parts, "RECENT_ROWS", 4)
     monkeypatch.setattr(parts, "BASE_ROWS", 3)
-    source = random.Random(36)
+    source = random.Random(rounds)
     steps = [f"iceberg:{table.name}" for table in LAKE_TABLES]
     plans = [make_plan(source) for _ in range(3)]
-    for number in range(7):
+    for number in range(rounds):
         plans = [*plans, make_plan(source)]
         if number % 3 == 1:  # A refold.
             plans[source.randrange(len(plans))] = make_plan(source)
-        if number == 4:
+        if number % 10 == 4:
             plans = plans[: len(plans) // 2]
         iceberg.publish(plans)
         if number % 2:

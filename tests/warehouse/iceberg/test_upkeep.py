@@ -46,11 +46,12 @@ def test_files_of_expired_snapshots_are_removed_and_others_stay(
     committed: IcebergHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_commits, "SNAPSHOT_DAYS", 1)
+    monkeypatch.setattr(table_commits, "SNAPSHOTS_MIN", 1)
     monkeypatch.setattr(table_commits, "_EXPIRED_TOGETHER", 1)
     lake = open_lake(committed.root)
     first = lake.publication()
     plans = list(HISTORY)
-    for number in range(4):
+    for number in range(2):
         plans = [*plans, Plan((Op(number % 3, "reschedule", number),), coins=number % 3)]
         committed.publish(plans)
         committed.commit()
