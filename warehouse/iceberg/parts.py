@@ -165,7 +165,9 @@ class PublishedParts:
         rows = self._connection.execute(_SQL["list_base_bounds"], values).fetchall()
         bounds: list[str | None] = [str(event_id) for (event_id,) in rows]
         fingerprint = self._base_fingerprint(form, cut)
-        for number, (low, high) in enumerate(zip(bounds, [*bounds[1:], None], strict=True)):
+        # No version is before the cut on the first day of a home.
+        ends = [*bounds, None][1:]
+        for number, (low, high) in enumerate(zip(bounds, ends, strict=True)):
             name = PartName(f"{_BASE}_{cut.isoformat()}_{number:04}", fingerprint)
             bound = {"cut": _midnight(cut), "low": low, "high": high}
             yield name, self._write("write_base_event_versions", bound)

@@ -70,6 +70,16 @@ def test_tables_equal_the_warehouse_after_days_are_added_changed_and_removed(
         assert count_differences(iceberg.root) == equal()
 
 
+def test_a_first_day_with_many_versions_is_committed(
+    iceberg: IcebergHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "RECENT_ROWS", 1)
+    for plans in (HISTORY[:1], HISTORY):
+        iceberg.publish(plans)
+        assert not iceberg.commit().why_failed
+        assert count_differences(iceberg.root) == equal()
+
+
 def test_only_files_of_parts_that_differ_are_replaced(committed: IcebergHome) -> None:
     before = {name: data_files(committed, name) for name in ("event_changes", "events", "coins")}
     committed.publish([*HISTORY, Plan((Op(2, "reschedule", 6, hour=9),))])
