@@ -60,8 +60,12 @@ class Lake:
 
     def publications(self) -> list[LakePublication]:
         """Return the publications that can still be read, oldest first."""
-        found = []
-        for snapshot in self.table(PUBLICATIONS).snapshots():
+        found: list[LakePublication] = []
+        try:
+            table = self.table(PUBLICATIONS)
+        except UnknownName:
+            return found
+        for snapshot in table.snapshots():
             values = snapshot.summary
             if values is not None and values.get(SNAPSHOTS):
                 found.append(
@@ -101,8 +105,10 @@ class Lake:
 
         Raises:
             UnknownName: there is no such table.
+            WarehouseError: the catalog can't be read.
         """
         from pyiceberg.exceptions import NoSuchTableError
+        from sqlalchemy.exc import SQLAlchemyError
 
         try:
             return self.catalog.load_table((self.namespace, name))
@@ -111,6 +117,12 @@ class Lake:
                 f"the catalog has no table {self.namespace}.{name}. `almanac merge` with "
                 "ALMANAC_ICEBERG=1 makes the tables."
             ) from None
+        except SQLAlchemyError as error:
+            why = str(getattr(error, "orig", None) or error).partition("\n")[0]
+            raise WarehouseError(
+                f"the catalog of the Iceberg tables can't be read: {why}. Nothing was changed; "
+                "check its address, or run `almanac merge` with ALMANAC_ICEBERG=1, which makes it."
+            ) from error
 
     def scan(
         self,

@@ -235,3 +235,11 @@ def test_a_column_that_a_newer_almanac_declares_is_added(committed: IcebergHome)
     after = open_lake(committed.root).read("coins").to_pylist()
     assert after == before  # A snapshot has the columns of its own time.
     assert count_differences(committed.root) == equal()
+
+
+def test_a_catalog_without_tables_has_no_publication(iceberg: IcebergHome) -> None:
+    file = iceberg.root / "iceberg" / "catalog.sqlite"
+    file.parent.mkdir()
+    file.touch()
+    with pytest.raises(WarehouseError, match="can't be read: no such table"):
+        open_lake(iceberg.root).publication()
