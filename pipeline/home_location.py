@@ -4,7 +4,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from pipeline.settings import Settings, SettingsError, read_settings
-from warehouse.errors import HomeRefused
+from warehouse.errors import BucketUnusable, HomeRefused
 from warehouse.home import Home
 from warehouse.iceberg_place import IcebergPlace
 
@@ -70,7 +70,6 @@ def _open_index(settings: Settings) -> "FileIndex":
 
     Raises:
         SettingsError: there is no database, or an address can't be read.
-        BucketUnusable: the address of the bucket can't be read.
     """
     address = settings.postgres_address()
     if address is None or settings.bucket is None:
@@ -78,7 +77,10 @@ def _open_index(settings: Settings) -> "FileIndex":
             "ALMANAC_BUCKET is set, but ALMANAC_POSTGRES is not. The database says which object of "
             "the bucket each file is. Nothing was changed; set both, or neither."
         )
-    return _index_at(address.get_secret_value(), settings.bucket)
+    try:
+        return _index_at(address.get_secret_value(), settings.bucket)
+    except BucketUnusable as error:
+        raise SettingsError(str(error)) from None
 
 
 @cache

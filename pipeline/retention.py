@@ -77,6 +77,9 @@ def prune_home(
     )
     if instance is not None:
         pruned += _prune_runs(home, settings, now, instance, days, dry_run, report)
+    if home.copy is not None:
+        aged = now - timedelta(days=days or settings.keep_objects_days)
+        pruned.append(Pruned("unused objects", *home.copy.prune(aged, dry_run=dry_run)))
     before = now - timedelta(days=settings.keep_deliveries_days if days is None else days)
     return pruned + _prune_deliveries(home, before, now, dry_run)
 

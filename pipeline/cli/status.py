@@ -57,6 +57,10 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
         yield from _iceberg(health.iceberg)
     if health.lease is not None:
         yield "Writer lease", health.lease.text
+    if health.bucket is not None:
+        behind = "; its lake is newer than the one here" if health.bucket.is_lake_behind else ""
+        at = f"synchronised {_when(health.bucket.synchronised_at)} UTC"
+        yield "Bucket", f"{health.bucket.address}, {at}{behind}"
     yield "Batches to merge", f"{health.pending:,}"
     suspect = f"{len(health.quarantined)} quarantined, {len(health.flagged)} flagged"
     yield "Suspect batches", suspect

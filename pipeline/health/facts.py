@@ -27,6 +27,7 @@ from pipeline.health.batches import (
     list_feeds,
     read_batches,
 )
+from pipeline.health.bucket import BucketHealth, read_bucket_health
 from pipeline.health.iceberg import IcebergHealth, read_iceberg
 from pipeline.health.lease_database import LeaseHealth
 from pipeline.health.push import PushHealth, read_push
@@ -172,6 +173,7 @@ class Health:
     unpublished: Unpublished | None = None
     iceberg: IcebergHealth | None = None
     lease: LeaseHealth | None = None
+    bucket: BucketHealth | None = None
     """Only `almanac status` reads it, since the database may be slow."""
     warnings: list[HealthWarning] = field(default_factory=list)
 
@@ -233,6 +235,7 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
         coverage=find_coverage(recent, service_now),
         runs=runs,
         unpublished=_find_unpublished(home, published, why_unreadable, now),
+        bucket=read_bucket_health(home),
         iceberg=read_iceberg(home, None if published is None else published.at),
     )
 

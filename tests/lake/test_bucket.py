@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.health.bucket import check_bucket, read_bucket_health
 from tests.lake.machines import Machines, files_in
 from tests.warehouse.landed_days import history, land
 from warehouse.errors import BucketUnusable, HomeRefused, ObjectDamaged, StaleWriter
 from warehouse.history.merge import merge, replay
+from warehouse.history.verify import verify
 from warehouse.landing.batches import Scope
 from warehouse.landing.journal import Intent, PageNote
 from warehouse.shared.bucket import Bucket
@@ -79,6 +81,14 @@ def test_a_home_that_existed_before_is_uploaded_and_is_complete_without_the_buck
     merge(offline)
     replay(offline)
     assert len(history(offline)[0]) == 5
+    land(offline, 5)
+    merge(offline)
+    merge(machines.home("second"))
+    third = machines.home("third")
+    merge(third)
+    assert len(history(third)[0]) == 6
+    assert not replay(third).damaged
+    assert files_in(third, "landing") == files_in(offline, "landing")
 
 
 def test_a_merge_that_was_not_committed_is_forgotten_after_a_takeover(machines: Machines) -> None:
@@ -175,7 +185,15 @@ def test_a_damaged_object_is_reported_and_restored_by_a_machine_that_has_the_fil
     assert machines.home("second").stamp() is None
     (problem,) = copy.problems()
     assert (problem.name, problem.why) == (name, "is missing")
-    assert copy.restore([problem]) == [name]
+    (check,) = check_bucket(first, fix=False)
+    assert not check.holds and "almanac doctor --fix stores it again" in check.found
+    broken = [finding for finding in verify(first, deep=True) if not finding.holds]
+    assert [finding.check for finding in broken] == ["the bucket has each file"]
+    (check,) = check_bucket(first, fix=True)
+    assert check.holds and "1 objects were stored again" in check.found
+    assert all(finding.holds for finding in verify(first, deep=True))
+    health = read_bucket_health(first)
+    assert health is not None and health.address == machines.bucket and not health.is_lake_behind
     second = machines.home("second")
     merge(second)
     assert history(second) == history(first)

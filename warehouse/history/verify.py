@@ -12,18 +12,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import duckdb
 
 from almanac.reading.attached_file import attach_published
 from almanac.reading.temporary import own_folder
 from warehouse.errors import (
+    BucketUnusable,
     CheckUnfinished,
     DamagedBatch,
     LakeDamaged,
     LandingError,
     LockHeld,
+    SharedDatabaseError,
     UnknownBatch,
     WarehouseError,
 )
@@ -53,6 +55,9 @@ from warehouse.publish.spare_file import spare_path
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal
+
+if TYPE_CHECKING:
+    from warehouse.shared.home_copy import HomeCopy
 
 _SQL = Statements(__package__, GROUPS)
 
@@ -118,6 +123,8 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
             yield _check_released(home, days)
             yield _check_stamp(home, manifests)
             yield _check_published(home)
+            if home.copy is not None:
+                yield _check_bucket(home.copy)
         if not home.warehouse.is_file():
             wrong = ["it is missing; `almanac replay` rebuilds it"] if days else []
             yield Finding("the warehouse exists", len(days), wrong)
@@ -131,6 +138,18 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
                 yield Finding("the Iceberg tables match the warehouse", len(LAKE_TABLES), wrong)
             if deep:
                 yield from _check_replay(home, days)
+
+
+def _check_bucket(copy: "HomeCopy") -> Finding:
+    """Compare the index of the bucket with its objects."""
+    try:
+        count, problems = len(copy.index.files()), copy.problems()
+    except (BucketUnusable, SharedDatabaseError) as error:
+        return Finding("the bucket has each file", 0, [str(error)])
+    hint = "`almanac doctor --fix` stores it again, on a machine that has the file"
+    return Finding(
+        "the bucket has each file", count, [f"{problem}; {hint}" for problem in problems]
+    )
 
 
 def _is_writable(home: Home) -> bool:

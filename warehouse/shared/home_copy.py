@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from warehouse.errors import HomeRefused, ObjectDamaged
+from warehouse.files.lake_paths import parse_day
 from warehouse.files.locks import WAIT_S, hold_lock
 from warehouse.files.storage import Storage
 from warehouse.shared.file_index import LAKE, LANDING, STATE, FileIndex, SharedFile
@@ -56,7 +57,8 @@ _LAKE_NEWEST: Final = "lake_newest"
 _LAKE_HERE: Final = "lake_here"
 """The newest `seq` of the lake that this machine has."""
 _JOINED: Final = "joined"
-_ORDER: Final = (LANDING + "bodies/", LANDING + "batches/", LANDING, STATE)
+_BATCHES: Final = LANDING + "batches/"
+_ORDER: Final = (LANDING + "bodies/", _BATCHES, LANDING, STATE)
 """Files appear in this order: a manifest after its body. `home.json` is last: without it there is
 no home."""
 log = logging.getLogger(__name__)
@@ -110,6 +112,11 @@ class HomeCopy:
         marks = self._local.marks()
         return marks.get(_LAKE_NEWEST, 0) > marks.get(_LAKE_HERE, 0)
 
+    @property
+    def synchronised_at(self) -> datetime | None:
+        """When this machine last read or wrote the index, None if never; UTC."""
+        return self._local.changed_at
+
     def catch_up(self, *, with_lake: bool = False, repairing: bool = False) -> None:
         """Fetch what other machines wrote, and remove what they removed.
 
@@ -153,6 +160,16 @@ class HomeCopy:
         self._upload([name for name in found if name not in rows], known)
         if STAMP not in rows and (self.root / STAMP).is_file():
             self._upload([STAMP], known)
+
+    def _upload_unshared(self, lake_files: Iterable[SharedFile]) -> None:
+        """Upload landing if this machine landed a batch of these days without the bucket."""
+        known = self._local.files(LANDING)
+        folders = {Path(file.name).parent.name for file in lake_files}
+        days = {parse_day(folder) for folder in folders} - {None}
+        if all(name in known for day in days for name in self._files.names(f"{_BATCHES}{day}")):
+            return
+        found = [name for name in self._files.names("landing") if is_landed(name)]
+        self._upload([name for name in found if name not in known], known)
 
     def _refuse_other_source(self, row: SharedFile) -> None:
         """Check that the home on this disk, if there is one, has the source of the bucket.
@@ -239,6 +256,7 @@ class HomeCopy:
             changed = self._changed([*here, *self._state_files()], known)
             if not changed and not gone:
                 return
+            self._upload_unshared(changed)
             self._put_objects(changed)
             lake = self.index.write(changed, removed=gone, lease=lease)
             marks = {_LAKE_NEWEST: lake, _LAKE_HERE: lake} if lake else {}

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +40,14 @@ class LocalIndex:
     @property
     def exists(self) -> bool:
         return self._path.exists()
+
+    @property
+    def changed_at(self) -> datetime | None:
+        """When the record was last written, None if there is none; UTC."""
+        try:
+            return datetime.fromtimestamp(self._path.stat().st_mtime, UTC)
+        except FileNotFoundError:
+            return None
 
     def marks(self) -> dict[str, int]:
         """Return the marks by name; none if there is no record yet."""
