@@ -67,7 +67,8 @@ def open_table(
 ) -> "Table":
     """Return a table of the catalog. It is made if it is missing, or if its files are elsewhere.
 
-    With `rebuild` it is also made again if its metadata can't be read.
+    The metadata has absolute paths, so the tables of a moved home are made again. With `rebuild` it
+    is also made again if its metadata can't be read.
     """
     from pyiceberg.exceptions import NoSuchTableError
 
@@ -76,6 +77,8 @@ def open_table(
         table = catalog.load_table(name)
     except NoSuchTableError:
         pass
+    except FileNotFoundError:
+        catalog.drop_table(name)
     except Exception:
         if not rebuild:
             raise

@@ -117,3 +117,14 @@ def test_a_rebuild_repairs_data_and_metadata(committed: IcebergHome) -> None:
     assert report.why_failed == ""
     assert [*find_differences(committed.home, committed.place, deep=True)] == []
     assert count_differences(committed.root) == equal()
+
+
+def test_the_tables_of_a_moved_home_are_made_again(
+    committed: IcebergHome, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("moved") / "home"
+    committed.root.rename(root)
+    moved = IcebergHome(root)
+    assert moved.commit().why_failed == ""
+    assert [*find_differences(moved.home, moved.place, deep=True)] == []
+    assert count_differences(root) == equal()
