@@ -39,7 +39,7 @@ def open_home(folder: Path, name: str, lease_s: float = 2.0) -> Home:
         iceberg=IcebergPlace(address, f"file://{folder / 'iceberg'}"),
         database=SharedDatabase(address),
         lease_s=lease_s,
-        wait_s=120.0,
+        wait_s=900.0,
     )
 
 

@@ -1,7 +1,7 @@
 """The PostgreSQL database of a home: its address, connections, tables, and errors.
 
-The password is in no text of this module: neither in a repr nor in an error. psycopg is imported
-when a connection is opened, since most homes have no such database.
+No repr and no error of this module shows the password. psycopg is imported when a connection is
+opened, since most homes have no such database.
 """
 
 import re
