@@ -34,7 +34,7 @@ test-long: tools
 
 # Needs Java 17, PostgreSQL and about 1 GB of packages; tests without them are skipped.
 test-lake: lake-tools
-	$(PYTEST) -m lake tests/lake
+	$(PYTEST) -m "lake and not long" tests/lake
 
 test-mass: tools
 	$(PYTEST) -n 2 -m mass tests

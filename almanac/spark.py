@@ -88,7 +88,7 @@ def attach_known(
         send: False if `home` is on a disk that all executors share. Then nothing is copied or sent;
             a later publication stops the job.
 
-    Raises: as `Database.attach_known`; a text that is no timestamp only when the frame is computed.
+    Raises: as `Database.attach_known`; a text that is not a timestamp only when the frame is computed.
     """
     options = JoinOptions(ts, coin, horizon, prefix, categories, min_impact, unknown, coins)
     return _join_rows(frame, home, options, send=send)
@@ -272,7 +272,7 @@ def _read_keys(frame: "DataFrame", options: JoinOptions) -> tuple[list[str | Non
 
 
 def _map_rows(frame: "DataFrame", sent: SentFile, work: _Work, new: list[pa.Field]) -> "DataFrame":
-    """Run work on the rows of each partition; new columns follow those of the frame."""
+    """Run work on the rows of each partition; new columns follow its columns."""
     return frame.mapInArrow(_task(sent, work), _schema(new, frame.schema.fields))
 
 

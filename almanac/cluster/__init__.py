@@ -1,1 +1,1 @@
-"""What the worker processes of Spark, Ray and Dask run: this package, over one publication."""
+"""Worker processes of Spark, Ray and Dask, which run this package over one publication."""

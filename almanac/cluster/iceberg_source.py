@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import DataScan
 
 _PUBLIC: Final = ("s3.endpoint", "s3.region", "s3.force-virtual-addressing", "py-io-impl")
-"""Properties of pyiceberg that are no secret and that executors need."""
+"""Properties of pyiceberg that executors need, without any secret."""
 _NAMES_MAX: Final = 1_000
 _COMPARED: Final[dict[type, Callable[..., Any]]] = {
     spark.EqualTo: ice.EqualTo,

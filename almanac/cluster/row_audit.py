@@ -63,7 +63,7 @@ class RowAudit:
             "used": found.used,
             "other_basis": found.other_basis,
         }
-        shown = _first_of_each([found.rows.of([verdict]) for verdict, _ in found.rows.counts])
+        shown = _first_of_each(found.rows)
         numbers = pa.array(shown["row"].to_numpy() - 1 + first)
         shown = shown.set_column(shown.schema.get_field_index("row"), "row", numbers)
         sink = pa.BufferOutputStream()
@@ -104,7 +104,7 @@ class RowAudit:
                 tables.append(shown.read_all())
         rows = pa.concat_tables(tables).sort_by("row")
         every = StoredRows(ds.dataset(rows), _KEYS, findings)
-        kept = _first_of_each([every.of([verdict]) for verdict, _ in findings], rows.slice(0, 0))
+        kept = _first_of_each(every)
         pulls = pulls_of(database.reader)
         return Audit(
             StoredRows(ds.dataset(kept), _KEYS, findings),
@@ -160,7 +160,8 @@ def _listed(findings: pa.Table, rows: int) -> pa.Array:
     )
 
 
-def _first_of_each(groups: Iterable[StoredRows], empty: pa.Table | None = None) -> pa.Table:
-    """Return the first findings of each group, in the order of their rows."""
-    tables = [group.head(FINDINGS_MAX).arrow() for group in groups]
-    return pa.concat_tables(tables or [empty]).sort_by("row")
+def _first_of_each(findings: StoredRows) -> pa.Table:
+    """Return the first findings of each verdict, in the order of their rows."""
+    verdicts = sorted({verdict for verdict, _ in findings.counts})
+    tables = [findings.of([verdict]).head(FINDINGS_MAX).arrow() for verdict in verdicts]
+    return pa.concat_tables([findings.head(0).arrow(), *tables]).sort_by("row")

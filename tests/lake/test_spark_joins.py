@@ -148,6 +148,16 @@ def test_audit_of_a_frame_equals_the_audit_of_one_process(
             assert connection.execute(f"({right}) EXCEPT ALL ({left})").fetchmany(3) == []
 
 
+def test_audit_of_clean_rows_has_no_finding(spark: Any, database: almanac.Database) -> None:
+    rows = database.sql("SELECT event_id, known_from AS ts FROM event_versions LIMIT 50").rows()
+    values = [(row["event_id"], row["ts"] + timedelta(seconds=1)) for row in rows]
+    frame = spark.createDataFrame(values, "event_id string, ts timestamp")
+    audited = almanac_spark.audit(frame, database)
+    assert audited.summary.is_clean
+    assert audited.summary.counts == {"clean": 50}
+    assert audited.rows.filter("verdict = 'clean' AND size(findings) = 0").count() == 50
+
+
 def test_unknown_coin_and_future_timestamp_are_refused_before_the_job(
     spark: Any, database: almanac.Database
 ) -> None:

@@ -73,11 +73,28 @@ def test_columns_and_conditions_reduce_what_is_read(spark: Any, committed: Icebe
     newest = changes.filter(changes.known_from >= last)
     every = lake.read("event_changes")
     assert newest.count() == sum(at >= last for at in every["known_from"].to_pylist()) > 0
-    assert newest.rdd.getNumPartitions() < changes.rdd.getNumPartitions()
-    none = changes.filter(changes.known_from > last + timedelta(days=400))
-    assert none.count() == 0
+    assert changes.filter(changes.known_from > last + timedelta(days=400)).count() == 0
     filtered = almanac_spark.read(spark, "event_changes", lake, row_filter="event_id = 'no-event'")
     assert filtered.count() == 0
+
+
+def test_a_pushed_condition_leaves_files_out(committed: IcebergHome) -> None:
+    from pyspark.sql.datasource import GreaterThan, LessThanOrEqual, StringContains
+
+    from almanac.cluster.iceberg_source import FilteringReader, pin_scan, read_arrow_schema
+
+    lake = open_lake(committed.root)
+    last = max(lake.read("event_changes")["known_from"].to_pylist())
+    scan = lake.scan("event_changes")
+    pinned = pin_scan(scan, lake.table("event_changes").metadata_location)
+    for given, is_read in (
+        (GreaterThan(("known_from",), last), False),
+        (LessThanOrEqual(("known_from",), last), True),
+        (StringContains(("title",), "x"), True),
+    ):
+        reader = FilteringReader(pinned, read_arrow_schema(scan))
+        assert list(reader.pushFilters([given])) == [given]
+        assert bool(reader.partitions()) == is_read
 
 
 def test_password_of_the_catalog_does_not_reach_plan_or_event_log(

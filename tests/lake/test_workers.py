@@ -20,7 +20,7 @@ def rows(filled_home: Home) -> pd.DataFrame:
         last = database.sql("SELECT max(known_from) AS at FROM event_versions").df()["at"][0]
     minutes = [timedelta(minutes=number % 4_000) for number in range(6_000)]
     ts = [last.tz_convert("UTC") - minute for minute in minutes]
-    return pd.DataFrame({"coin": [coins[n % 9] for n in range(6_000)], "ts": ts})
+    return pd.DataFrame({"coin": [coins[n % len(coins)] for n in range(6_000)], "ts": ts})
 
 
 def test_dask_frame_equals_one_process(rows: pd.DataFrame, filled_home: Home) -> None:

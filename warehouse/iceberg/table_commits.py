@@ -195,7 +195,7 @@ def commit_parts(
 
 
 def _add_files(table: "Table", new: Collection[PartName], wanted: Parts) -> "list[DataFile]":
-    """Write the files of parts into the folder of the table; return their entries.
+    """Write the files of parts into the table folder; return their entries.
 
     Several uploads run side by side; a file is described from its copy on this machine.
     """

@@ -57,7 +57,7 @@ class Bucket:
         return f"{self._opened[1]}/{_OBJECTS}/{sha256[:2]}/{sha256}"
 
     def check_home(self, home_id: str, *, is_new: bool) -> None:
-        """Check that the bucket is that of a home; the bucket of a new home gets its mark.
+        """Check that the bucket belongs to a home; the bucket of a new home gets its mark.
 
         Raises:
             BucketUnusable: it is another one, or can't be reached.

@@ -5,7 +5,7 @@
     state/ (some notes)   sweeps, deferred and refused pulls written through, others at the end
     lake/…                in one transaction at the end of a merge, under the writer lease
 
-The folder of the home is a cache. `catch_up` brings what other machines wrote; `commit` writes what
+The home folder is a cache. `catch_up` brings what other machines wrote; `commit` writes what
 this merge changed. A lake that another machine replaced is fetched as a whole: a merge that was
 killed before `commit` is forgotten, since landing has its batches and their markers.
 `warehouse.duckdb` is not shared: a publication builds it from the lake.
@@ -103,7 +103,7 @@ class HomeCopy:
 
     @property
     def top(self) -> Storage:
-        """The folder of the home, for its stamp."""
+        """The home folder, for its stamp."""
         return SharedStorage(self.root, self.index, "", lambda name: name == STAMP)
 
     @property
