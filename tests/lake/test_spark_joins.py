@@ -94,18 +94,20 @@ def test_features_of_a_frame_equal_features_of_one_process(
     spark: Any, database: almanac.Database, tmp_path: Path
 ) -> None:
     last = last_known(database)
-    opens = pd.date_range(last - timedelta(days=3), last, freq="1h").floor("h")
     symbols = ["bitcoin", "ethereum", "stellar"]
     found, plain = tmp_path / "found", tmp_path / "plain.parquet"
-    rows = [(ts.to_pydatetime(), symbol) for ts in opens for symbol in symbols]
-    frame = spark.createDataFrame(rows, "ts timestamp, symbol string").repartition(3)
-    # The last bar has not closed: it has no columns but known_at.
     with almanac.open(database.path, clock=lambda: last) as at_last:
+        now = at_last.reader.now()
+        opens = pd.date_range(now - timedelta(days=3), now, freq="1h", tz="UTC").floor("h")
+        rows = [(ts.to_pydatetime(), symbol) for ts in opens for symbol in symbols]
+        frame = spark.createDataFrame(rows, "ts timestamp, symbol string").repartition(3)
         answer = almanac_spark.features(frame, at_last, "1h", coin="symbol", horizon="14d")
         answer.write.parquet(str(found))
         assert at_last.features(opens, "1h", symbols, horizon="14d", to=plain) == len(rows)
     assert_same_rows(f"{found}/*.parquet", str(plain))
-    assert 0 < count_values("watched", plain) < len(rows)
+    # The last bar has not closed.
+    assert count_values("events_ahead", plain) == len(rows) - len(symbols)
+    assert count_values("known_at", plain) == len(rows)
 
 
 def test_audit_of_a_frame_equals_the_audit_of_one_process(

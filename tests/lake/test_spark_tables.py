@@ -1,20 +1,16 @@
 """Iceberg tables read through Spark equal those that one process reads."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import pyarrow as pa
 import pytest
 
 from almanac import spark as almanac_spark
-from almanac.lake import Lake, open_lake
+from almanac.lake import open_lake
 from tests.lake.servers import spark_session
-from tests.lake.test_iceberg_shared import SharedHome
+from tests.lake.spark_rows import assert_same_rows
 from tests.warehouse.iceberg.conftest import HISTORY, IcebergHome
 from tests.warehouse.publish.small_lake import Op, Plan
 
@@ -37,17 +33,6 @@ def committed(tmp_path: Path) -> IcebergHome:
     home.publish(HISTORY)
     home.commit()
     return home
-
-
-def assert_same_rows(found: pa.Table, expected: pa.Table) -> None:
-    assert found.column_names == expected.column_names
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("found", found)
-        connection.register("expected", expected)
-        for left, right in (("found", "expected"), ("expected", "found")):
-            rows = connection.execute(f"FROM {left} EXCEPT ALL FROM {right}").fetchmany(3)
-            assert rows == []
 
 
 def test_tables_of_a_home_are_read_at_one_publication(spark: Any, committed: IcebergHome) -> None:
@@ -95,28 +80,3 @@ def test_a_pushed_condition_leaves_files_out(committed: IcebergHome) -> None:
         reader = FilteringReader(pinned, read_arrow_schema(scan))
         assert list(reader.pushFilters([given])) == [given]
         assert bool(reader.partitions()) == is_read
-
-
-def test_password_of_the_catalog_does_not_reach_plan_or_event_log(
-    spark_master: str, tmp_path: Path, postgres: str, bucket: str
-) -> None:
-    shared = SharedHome(tmp_path / "home", postgres, bucket)
-    shared.publish(list(HISTORY))
-    shared.commit()
-    lake: Lake = open_lake(postgres)
-    at = sorted(set(lake.read("event_versions")["known_from"].to_pylist()))[0]
-    folder = tmp_path / "found"
-    folder.mkdir()
-    command = [sys.executable, "-m", "tests.lake.spark_reader", spark_master, postgres, str(folder)]
-    subprocess.run([*command, at.isoformat()], check=True, timeout=240)
-    for table in ("event_versions", "events", "coins", "cancellations"):
-        with duckdb.connect() as connection:
-            found = connection.sql(f"FROM '{folder}/{table}/*.parquet'").to_arrow_table()
-        assert_same_rows(found, lake.read(table))
-    with duckdb.connect() as connection:
-        found = connection.sql(f"FROM '{folder}/valid/*.parquet'").to_arrow_table()
-    assert_same_rows(found, lake.read("event_versions", as_of=at))
-    written = [(folder / "plans.txt").read_bytes()]
-    written += [file.read_bytes() for file in (folder / "log").rglob("*") if file.is_file()]
-    assert len(written) > 1
-    assert all(b"canary-password" not in text for text in written)
