@@ -34,7 +34,12 @@ _KINDS: Final = ("attach_known", "features", "audit")
 
 def main() -> None:
     size = parse_arguments(
-        __doc__, rows=10 * MILLION, small=MILLION, audit_rows=MILLION, kills=10, kill_rows=500_000
+        __doc__,
+        rows=10 * MILLION,
+        small=MILLION,
+        audit_rows=MILLION,
+        kills=10,
+        kill_rows=3 * MILLION,
     )
     with TemporaryDirectory(prefix="almanac-spark-", dir=size.folder) as temporary:
         folder = Path(temporary)
@@ -118,7 +123,7 @@ def measure(
         if kind == "audit" and not (joined := folder / f"signals-{rows}.parquet").exists():
             database.attach_known(given, to=joined)
         source = folder / f"signals-{rows}.parquet" if kind == "audit" else given
-        watch = ExecutorWatch(spark, None if kill_after_s is None else kill_after_s.uniform(1, 8))
+        watch = ExecutorWatch(spark, None if kill_after_s is None else kill_after_s.uniform(0.5, 6))
         began = time.perf_counter()
         with watch:
             frame = spark.read.parquet(str(source))
@@ -250,7 +255,7 @@ def run_plain(kind: str, source: Path, database: almanac.Database, into: Path) -
             # A bar's features are what was known at its close.
             closed = into.with_suffix(".closed.parquet")
             late = "ts + INTERVAL 1 HOUR"
-            now = f"(SELECT max(ts) FROM '{source}')"
+            now = f"TIMESTAMPTZ '{database.reader.now().isoformat()}'"
             connection.execute(
                 f"COPY (SELECT *, {late} AS known_at, CASE WHEN {late} <= {now} THEN {late} END "
                 f"AS at FROM '{source}') TO '{closed}'"
