@@ -151,11 +151,7 @@ class Lake:
                 f"publication {pinned.id} has no table {table}; it has "
                 f"{', '.join(sorted(pinned.snapshots))}."
             )
-        condition = AlwaysTrue() if row_filter is None else row_filter
-        if isinstance(condition, str):
-            from pyiceberg.expressions import parser
-
-            condition = parser.parse(condition)
+        condition = AlwaysTrue() if row_filter is None else _parse_filter(row_filter)
         if as_of is not None:
             if as_of.tzinfo is None:
                 raise InvalidArgument(
@@ -187,11 +183,15 @@ class Lake:
 
         `event_versions` also has `known_to` and `first_seen_at`, which are not stored: a later
         version ends an earlier one. With `as_of` it has one row per event, the version that was
-        valid then, as `events_as_of` of the warehouse; its `known_to` is NULL.
+        valid then, as `events_as_of` of the warehouse; its `known_to` is NULL. A `row_filter` of
+        `event_versions` may name `event_id` alone, since these columns need all versions of an
+        event: filter the result by other columns.
 
         Raises:
             InvalidArgument, UnknownName: as `scan`.
         """
+        if table == VERSIONS:
+            self.refuse_partial_histories(row_filter)
         scan = self.scan(table, as_of=as_of, publication=publication, row_filter=row_filter)
         rows = scan.to_arrow()
         if table != VERSIONS:
@@ -199,6 +199,38 @@ class Lake:
         with open_memory() as connection:
             connection.register("rows", rows)
             return connection.sql(versions_statement(as_of)).to_arrow_table()
+
+    def refuse_partial_histories(self, row_filter: Any) -> None:
+        """Check that a filter of `event_versions` keeps all versions of an event, or none.
+
+        Raises:
+            InvalidArgument: it names another column than `event_id`, or can't be read.
+        """
+        from pyiceberg.expressions.visitors import bind, extract_field_ids
+
+        if row_filter is None:
+            return
+        schema = self.table(VERSIONS).schema()
+        try:
+            named = extract_field_ids(bind(schema, _parse_filter(row_filter), case_sensitive=True))
+        except ValueError as error:
+            raise InvalidArgument(f"row_filter={row_filter!r} can't be read: {error}") from error
+        others = named - {schema.find_field("event_id").field_id}
+        if others:
+            names = ", ".join(sorted(str(schema.find_column_name(field)) for field in others))
+            raise InvalidArgument(
+                f"row_filter names {names}; expected event_id alone. The filter would run before "
+                "the version of each event is chosen, and an older version would look valid. "
+                "Filter the result instead, or use scan() for the stored rows."
+            )
+
+
+def _parse_filter(row_filter: Any) -> Any:
+    if not isinstance(row_filter, str):
+        return row_filter
+    from pyiceberg.expressions import parser
+
+    return parser.parse(row_filter)
 
 
 def versions_statement(as_of: datetime | None) -> str:

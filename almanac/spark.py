@@ -208,12 +208,14 @@ def read(
             which columns a query uses. Conditions of a query skip files if
             `spark.sql.python.filterPushdown.enabled` is true.
 
-    Raises: as `Lake.scan` and `open_lake`.
+    Raises: as `Lake.read` and `open_lake`.
     """
     from almanac.cluster.iceberg_source import make_source, pin_scan, read_arrow_schema
 
     opened = lake if isinstance(lake, Lake) else open_lake(lake)
     is_derived = table == VERSIONS
+    if is_derived:
+        opened.refuse_partial_histories(row_filter)
     wanted = ("*",) if columns is None else tuple(columns)
     if columns is not None and is_derived:
         keys = {"event_id", "version", "known_from"}

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warehouse.home import Home
+from warehouse.iceberg_place import IcebergPlace
 from warehouse.shared.bucket import Bucket
 from warehouse.shared.database import SharedDatabase
 from warehouse.shared.file_index import FileIndex
@@ -18,7 +19,7 @@ class Machines:
     postgres: str
     lease_s: float = 60.0
 
-    def home(self, name: str) -> Home:
+    def home(self, name: str, *, iceberg: bool = False) -> Home:
         """Return the home on a machine, as a new process has it."""
         database = SharedDatabase(self.postgres)
         return Home(
@@ -27,6 +28,7 @@ class Machines:
             index=FileIndex(database, Bucket(self.bucket)),
             lease_s=self.lease_s,
             wait_s=20,
+            iceberg=IcebergPlace(self.postgres, f"{self.bucket}/iceberg") if iceberg else None,
         )
 
     def alone(self, name: str = "alone") -> Home:

@@ -1,17 +1,20 @@
 """Landing and lake in a bucket: machines that take over, land together, and find it damaged."""
 
 import shutil
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from almanac.lake import open_lake
 from pipeline.health.bucket import check_bucket, read_bucket_health
 from tests.lake.machines import Machines, files_in
 from tests.warehouse.landed_days import history, land
 from warehouse.errors import BucketUnusable, HomeRefused, ObjectDamaged, StaleWriter
 from warehouse.history.merge import merge, replay
 from warehouse.history.verify import verify
+from warehouse.iceberg.publication_commit import read_iceberg_note
 from warehouse.landing.batches import Scope
 from warehouse.landing.journal import Intent, PageNote
 from warehouse.shared.bucket import Bucket
@@ -89,6 +92,69 @@ def test_a_home_that_existed_before_is_uploaded_and_is_complete_without_the_buck
     assert len(history(third)[0]) == 6
     assert not replay(third).damaged
     assert files_in(third, "landing") == files_in(offline, "landing")
+
+
+def test_batches_that_were_merged_without_the_bucket_are_merged_after_a_takeover(
+    machines: Machines,
+) -> None:
+    first = machines.home("first")
+    first.claim("s")
+    land(first, 0)
+    merge(first)
+    offline = machines.alone("first")
+    land(offline, 1)
+    land(offline, 3)
+    merge(offline)
+    second = machines.home("second")
+    land(second, 2)
+    merge(second)
+    first = machines.home("first")
+    assert merge(first).outcomes
+    assert len(history(first)[0]) == 4
+    assert all(finding.holds for finding in verify(first))
+    third = machines.home("third")
+    merge(third)
+    assert history(third) == history(first)
+
+
+def test_a_machine_commits_its_publication_again_after_another_committed(
+    machines: Machines,
+) -> None:
+    names = ("first", "second", "first")
+    for day, name in enumerate(names):
+        home = machines.home(name, iceberg=True)
+        home.claim("s")
+        land(home, day)
+        merge(home)
+    second = machines.home("second", iceberg=True)
+    for _ in range(2):
+        report = merge(second).iceberg
+        assert report is not None and not report.why_failed
+        lake = open_lake(machines.postgres)
+        with closing(lake.catalog):
+            assert lake.publication().id == report.note.publication
+    assert all(finding.holds for finding in verify(second, deep=True))
+    first = machines.home("first", iceberg=True)
+    assert read_iceberg_note(first) != report.note
+    merge(first)
+    assert all(finding.holds for finding in verify(first, deep=True))
+
+
+def test_a_home_that_joins_a_bucket_with_history_merges_its_own_batches_too(
+    machines: Machines,
+) -> None:
+    first, joining = machines.home("first"), machines.alone("joining")
+    for home, days in ((first, (0, 2)), (joining, (1, 3))):
+        home.claim("s")
+        for day in days:
+            land(home, day)
+        merge(home)
+    joining = machines.home("joining")
+    assert merge(joining).outcomes
+    assert len(history(joining)[0]) == 4
+    assert all(finding.holds for finding in verify(joining))
+    merge(machines.home("first"))
+    assert history(machines.home("first")) == history(joining)
 
 
 def test_a_merge_that_was_not_committed_is_forgotten_after_a_takeover(machines: Machines) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import duckdb
 import msgspec
 
-from almanac import lake
+from almanac import errors, lake
 from almanac.reading.attached_file import attach_published
 from warehouse.clock import utc_now
 from warehouse.errors import StaleWriter
@@ -140,13 +140,25 @@ def _commit(
         ((publication, published_at),) = connection.execute(_SQL["list_publication"]).fetchall()
         is_there = before.publication == publication and before.location == place.location
         is_whole = not before.why_failed and before.snapshots.keys() == _NAMES
-        if is_there and is_whole and not rebuild:
+        if is_there and is_whole and not rebuild and _is_newest(home, place, str(publication)):
             return IcebergReport(note=before)
         with closing(_open_writing(home, place)) as catalog:
             catalog.create_namespace_if_not_exists(lake.NAMESPACE)
             parts = PublishedParts(connection, home.lake)
             commit = _PublicationCommit(place, connection, catalog, parts, rebuild, step, now)
             return commit.run(str(publication), datetime.fromisoformat(published_at))
+
+
+def _is_newest(home: Home, place: IcebergPlace, publication: str) -> bool:
+    """Whether the tables have this publication. With a database another machine may commit too."""
+    if home.database is None:
+        return True
+    reader = open_reading(place)
+    with closing(reader.catalog):
+        try:
+            return reader.publication().id == publication
+        except (errors.UnknownName, errors.WarehouseError):
+            return False  # The tables were removed: they are made again.
 
 
 _NAMES: Final = {table.name for table in LAKE_TABLES}

@@ -18,6 +18,7 @@ from warehouse.home import Home
 from warehouse.iceberg.lake_tables import LAKE_TABLES, PUBLICATIONS, LakeTable
 from warehouse.iceberg.parts import LoggedDay
 from warehouse.iceberg.publication_commit import describe_error, open_reading
+from warehouse.iceberg.table_commits import local_path
 from warehouse.iceberg_place import IcebergPlace
 from warehouse.schema import ddl
 from warehouse.sql import Statements, literal
@@ -62,9 +63,15 @@ def remove_orphans(
 
 
 def _remove_orphans(place: IcebergPlace, now: datetime, *, dry_run: bool) -> list[OrphanFile]:
-    from pyarrow.fs import FileSelector, FileSystem, FileType
+    from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
-    files, root = FileSystem.from_uri(place.location)
+    folder_here = local_path(place.location)
+    # A path may have characters that are not allowed in an address.
+    files, root = (
+        FileSystem.from_uri(place.location)
+        if folder_here is None
+        else (LocalFileSystem(), str(folder_here))
+    )
     found: list[OrphanFile] = []
     reader = open_reading(place)
     with closing(reader.catalog):

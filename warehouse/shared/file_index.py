@@ -7,6 +7,7 @@ since any machine may land.
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +26,10 @@ _T = TypeVar("_T")
 LAKE: Final = "lake/"
 LANDING: Final = "landing/"
 STATE: Final = "state/"
+_THREADS: Final = 8
+_CHECKED_TOGETHER: Final = 200
+_SESSION: Final = "-c idle_in_transaction_session_timeout=60s -c lock_timeout=120s"
+"""A stopped machine holds `share_files` until the server ends its session; others wait longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +86,7 @@ class FileIndex:
             newest = 0
             with connection.transaction():
                 connection.execute(statement("share_files"))
-                for file in files:
-                    self._check_object(file)
+                self._check_objects(connection, files)
                 epoch = 0 if lease is None else lease.epoch
                 rows = [
                     {"name": f.name, "sha256": f.sha256, "bytes": f.bytes, "epoch": epoch}
@@ -108,6 +112,13 @@ class FileIndex:
             return self._run(written)
         with lease.connect() as connection, self._database.translating_errors():
             return written(connection)
+
+    def _check_objects(self, connection: "Connection", files: Sequence[SharedFile]) -> None:
+        """Check the objects of some files, while the server keeps the transaction open."""
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for first in range(0, len(files), _CHECKED_TOGETHER):
+                list(pool.map(self._check_object, files[first : first + _CHECKED_TOGETHER]))
+                connection.execute(statement("stay_active"))
 
     def _check_object(self, file: SharedFile) -> None:
         """Check that a row would refer to a whole object: `remove_unused` may have removed it."""
@@ -196,7 +207,7 @@ class FileIndex:
 
     def _connected(self) -> "Connection":
         if self._connection is None:
-            connection = self._database.connect()
+            connection = self._database.connect(_SESSION)
             self._database.prepare(connection)
             row = connection.execute(statement("read_home")).fetchone()
             assert row is not None

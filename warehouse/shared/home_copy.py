@@ -13,7 +13,7 @@ killed before `commit` is forgotten, since landing has its batches and their mar
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,6 +144,7 @@ class HomeCopy:
             )
             self._local.record(marks={_SEEN: newest, _LAKE_NEWEST: lake, home: 1})
             if with_lake and lake > marks.get(_LAKE_HERE, 0):
+                self._share_own_batches()
                 self._replace_lake(lake)
             if repairing:
                 self._repair()
@@ -152,6 +153,7 @@ class HomeCopy:
         """Upload the files of this home that the index has never had; the stamp is the last one."""
         if STAMP in rows:
             self._refuse_other_source(rows[STAMP])
+            self._mark_pending(rows)
         found = [
             *(name for name in self._files.names("landing") if is_landed(name)),
             *self._state_files(),
@@ -170,6 +172,22 @@ class HomeCopy:
             return
         found = [name for name in self._files.names("landing") if is_landed(name)]
         self._upload([name for name in found if name not in known], known)
+
+    def _share_own_batches(self) -> None:
+        """Upload what this machine landed without the bucket; the lake of the index lacks it."""
+        known = self._local.files(LANDING)
+        self._mark_pending(known)
+        found = [name for name in self._files.names("landing") if is_landed(name)]
+        self._upload([name for name in found if name not in known], known)
+
+    def _mark_pending(self, known: Collection[str]) -> None:
+        """Mark batches that the index has never had, so that the next merge folds them.
+
+        The lake of this machine may have them, and is about to be replaced by another.
+        """
+        for name in self._files.names(_BATCHES.rstrip("/")):
+            if name not in known and name.endswith(".json"):
+                self._files.put(f"{LANDING}{PENDING}{Path(name).name}", b"{}")
 
     def _refuse_other_source(self, row: SharedFile) -> None:
         """Check that the home on this disk, if there is one, has the source of the bucket.

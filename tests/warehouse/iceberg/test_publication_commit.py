@@ -243,3 +243,20 @@ def test_a_catalog_without_tables_has_no_publication(iceberg: IcebergHome) -> No
     file.touch()
     with pytest.raises(WarehouseError, match="can't be read: no such table"):
         open_lake(iceberg.root).publication()
+
+
+@pytest.mark.parametrize("as_of", [None, datetime(2030, 1, 1, tzinfo=UTC)])
+def test_a_filter_that_would_hide_a_later_version_is_refused(
+    committed: IcebergHome, as_of: datetime | None
+) -> None:
+    lake = open_lake(committed.root)
+    for row_filter in ("status != 'cancelled'", "version > 1", "event_id = 'a' or version = 1"):
+        with pytest.raises(InvalidArgument, match="expected event_id alone"):
+            lake.read("event_versions", row_filter=row_filter, as_of=as_of)
+    with pytest.raises(InvalidArgument, match="can't be read"):
+        lake.read("event_versions", row_filter="no_such_column = 1", as_of=as_of)
+    every = lake.read("event_versions", as_of=as_of).to_pylist()
+    chosen = every[0]["event_id"]
+    found = lake.read("event_versions", row_filter=f"event_id = '{chosen}'", as_of=as_of)
+    assert found.to_pylist() == [row for row in every if row["event_id"] == chosen]
+    assert lake.scan("event_versions", row_filter="version > 1").to_arrow().num_rows

@@ -42,6 +42,20 @@ def _age(paths: Iterator[Path] | set[Path], days: float) -> None:
         os.utime(path, (at, at))
 
 
+def test_files_are_removed_from_a_home_whose_path_is_no_address(tmp_path: Path) -> None:
+    iceberg = IcebergHome(tmp_path / "a home für tests")
+    iceberg.publish(HISTORY)
+    assert not iceberg.commit().why_failed
+    unused = iceberg.root / "iceberg" / "events" / "data" / "unused.parquet"
+    unused.write_bytes(b"")
+    _age({unused}, 30)
+    assert [orphan.path for orphan in remove_orphans(iceberg.place, datetime.now(UTC))] == [
+        str(unused)
+    ]
+    assert not unused.exists()
+    assert not list(find_differences(iceberg.home, iceberg.place, deep=True))
+
+
 def test_files_of_expired_snapshots_are_removed_and_others_stay(
     committed: IcebergHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:

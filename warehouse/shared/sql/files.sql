@@ -43,6 +43,10 @@ SELECT id::text, EXISTS (SELECT FROM almanac.files) FROM almanac.home
 -- for those, so it sees each row whose `seq` is below the newest one.
 SELECT pg_advisory_xact_lock_shared(hashtext('almanac'), hashtext('files'))
 
+-- name: stay_active
+-- The server ends a transaction that is idle for too long.
+SELECT 1
+
 -- name: lock_files
 SELECT pg_advisory_xact_lock(hashtext('almanac'), hashtext('files'))
 
