@@ -281,12 +281,19 @@ def open_catalog(address: str, properties: Mapping[str, str] = MappingProxyType(
 
     Raises:
         WarehouseError: the packages of `crypto-almanac[lake]` are missing.
+        InvalidArgument: the address can't be read; it is not shown, since it has a password.
     """
     require_packages()
     from pyiceberg.catalog.sql import SqlCatalog
 
     if not address.startswith(_SQLITE):
         scheme, _, rest = address.partition("://")
+        if rest.count("@") > 1 or "#" in rest:
+            raise InvalidArgument(
+                "the address of the catalog can't be read; expected "
+                "postgresql://USER:PASSWORD@HOST/NAME, with '@', '/', ':', '#' and '%' in the "
+                "password written as %40, %2F, %3A, %23 and %25. Nothing was opened."
+            )
         if scheme in ("postgresql", "postgres"):
             address = f"postgresql+psycopg://{rest}"
         properties = {"pool_pre_ping": "true", **properties}

@@ -35,12 +35,18 @@ def _place_iceberg(settings: Settings) -> IcebergPlace:
     """Return where the Iceberg tables are.
 
     Raises:
-        SettingsError: the address of the database can't be used.
+        SettingsError: the address of the database or the path of the home can't be used.
     """
     # Imported here, since it imports DuckDB.
     from almanac.lake import CATALOG_FILE, FOLDER
 
     folder, address = settings.home.resolve() / FOLDER, settings.postgres_address()
+    if settings.bucket is None and "#" in str(folder):
+        raise SettingsError(
+            f"ALMANAC_ICEBERG is set, and the path {settings.home.resolve()} contains '#', which "
+            "an address of a file can't have. Nothing was changed; set ALMANAC_HOME to another "
+            "path, or leave ALMANAC_ICEBERG out."
+        )
     catalog = f"sqlite:///{folder / CATALOG_FILE}"
     return IcebergPlace(
         catalog=catalog if address is None else address.get_secret_value(),

@@ -91,3 +91,9 @@ def test_materialised_tables_have_the_snapshot_in_their_metadata(tmp_path: Path)
     assert metadata["coins"]["iceberg publication"].value == publication.id
     assert metadata["coins"]["iceberg snapshot"].value == str(publication.snapshots["coins"])
     assert "iceberg snapshot" not in metadata["batches"]
+
+
+def test_a_home_whose_path_has_a_number_sign_is_refused(almanac: Almanac, tmp_path: Path) -> None:
+    home = str(tmp_path / "a#b")
+    done = almanac("merge", code=2, home=home, **ON)
+    assert "contains '#'" in done.output

@@ -260,3 +260,10 @@ def test_a_filter_that_would_hide_a_later_version_is_refused(
     found = lake.read("event_versions", row_filter=f"event_id = '{chosen}'", as_of=as_of)
     assert found.to_pylist() == [row for row in every if row["event_id"] == chosen]
     assert lake.scan("event_versions", row_filter="version > 1").to_arrow().num_rows
+
+
+def test_an_address_that_would_be_cut_inside_its_password_is_refused_without_it() -> None:
+    for password in ("p@zz/w", "p#zz"):
+        with pytest.raises(InvalidArgument, match="written as %40") as caught:
+            open_lake(f"postgresql://odd:{password}@localhost/almanac")
+        assert "zz" not in str(caught.value)
