@@ -35,7 +35,7 @@ def _place_iceberg(settings: Settings) -> IcebergPlace:
     """Return where the Iceberg tables are.
 
     Raises:
-        SettingsError: the address of the database or the path of the home can't be used.
+        SettingsError: the database address or the home path can't be used.
     """
     # Imported here, since it imports DuckDB.
     from almanac.lake import CATALOG_FILE, FOLDER
