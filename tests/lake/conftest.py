@@ -16,6 +16,9 @@ from tests.lake.servers import (
     running_spark,
     s3_environment,
 )
+from tests.mirror.conftest import filled_home
+
+__all__ = ["filled_home"]
 
 
 def _skip_without(package: str) -> None:

@@ -22,7 +22,6 @@ from warehouse.iceberg.lake_tables import EVENT_VERSIONS
 from warehouse.iceberg.publication_commit import commit_publication
 from warehouse.iceberg_place import IcebergPlace
 
-pytest_plugins = ["tests.mirror.conftest"]
 pytestmark = pytest.mark.lake
 QUESTIONS: Final = 100
 COLUMNS: Final = [column.name for column in EVENT_VERSIONS.columns]

@@ -15,7 +15,6 @@ from almanac import spark as almanac_spark
 from tests.lake.servers import spark_session
 from warehouse.home import Home
 
-pytest_plugins = ["tests.mirror.conftest"]
 pytestmark = pytest.mark.lake
 
 ROWS = 20_000

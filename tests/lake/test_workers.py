@@ -10,7 +10,6 @@ import almanac
 from tests.lake.spark_rows import assert_same_rows
 from warehouse.home import Home
 
-pytest_plugins = ["tests.mirror.conftest"]
 pytestmark = pytest.mark.lake
 
 
