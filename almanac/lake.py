@@ -139,7 +139,7 @@ class Lake:
         it. `row_filter` is a filter of pyiceberg, as an expression or as text.
 
         Raises:
-            InvalidArgument: `as_of` has no zone, or the table has no `known_from`.
+            InvalidArgument: `as_of` is naive, or the table lacks the column `known_from`.
             UnknownName: there is no such table.
         """
         from pyiceberg.expressions import AlwaysTrue, And, LessThanOrEqual
@@ -250,7 +250,7 @@ def open_lake(catalog: str | Path, *, namespace: str = NAMESPACE, **properties: 
         lake.read("event_versions", as_of=datetime(2026, 3, 1, tzinfo=UTC))
 
     Raises:
-        WarehouseError: the packages are missing, or the folder has no catalog.
+        WarehouseError: the packages of `crypto-almanac[lake]` or the catalog file are missing.
     """
     place = str(catalog)
     file = find_catalog_file(place)

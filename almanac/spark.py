@@ -282,7 +282,7 @@ def _map_rows(frame: "DataFrame", sent: SentFile, work: _Work, new: list[pa.Fiel
 def _task(
     sent: SentFile, work: _Work
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the work on the batches of a partition; one without rows has no answer."""
+    """Return a function for `mapInArrow` that does the work; an empty partition yields nothing."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         first = next(batches, None)

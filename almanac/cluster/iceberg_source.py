@@ -39,7 +39,7 @@ _COMPARED: Final[dict[type, Callable[..., Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class PinnedScan:
-    """A scan of one snapshot. A pickle of it has no secret.
+    """A scan of one snapshot, without secrets, so that it can be sent to executors.
 
     Attributes:
         location: of the table's metadata file, which may be gone by now.
@@ -98,7 +98,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 class FilePartition(spark.InputPartition):  # type: ignore[misc]
-    """A data file of the plan, with its deletes and what is left of the condition."""
+    """A data file to read, with the deleted rows and the condition that its rows must meet."""
 
     def __init__(self, task: FileScanTask) -> None:
         super().__init__(None)
@@ -119,7 +119,7 @@ class IcebergReader(spark.DataSourceReader):  # type: ignore[misc]
     def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file."""
         if not isinstance(partition, FilePartition):
-            return  # Spark makes one if there is no file.
+            return  # Spark adds an empty partition to a plan without files.
         scan = self.scan.open()
         found = ArrowScan(scan.table_metadata, scan.io, scan.projection(), scan.row_filter)
         for batch in found.to_record_batches([partition.task]):

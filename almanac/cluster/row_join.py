@@ -86,7 +86,7 @@ class RowJoin:
         return join_slices(known, stream, *names, reader.tz, now, SLICE_ROWS, self.bar_us)
 
     def _known_rows(self, reader: Reader, now: datetime) -> KnownRows:
-        """Return what was ahead of the coins; the last one is kept for the next task."""
+        """Return the events ahead of the coins, cached for the next task of this process."""
         key = (id(reader), self.key)
         if key not in _known:
             _known.clear()

@@ -252,7 +252,7 @@ def run_plain(kind: str, source: Path, database: almanac.Database, into: Path) -
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         if kind == "features":
-            # A bar's features are what was known at its close.
+            # The features of a bar are known at its close.
             closed = into.with_suffix(".closed.parquet")
             late = "ts + INTERVAL 1 HOUR"
             now = f"TIMESTAMPTZ '{database.reader.now().isoformat()}'"

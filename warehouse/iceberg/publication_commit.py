@@ -107,7 +107,7 @@ def commit_publication(
         _log.warning(
             "The Iceberg tables do not have the newest publication: %s. The warehouse is "
             "published; the next merge commits it.",
-            why,
+            why.rstrip("."),
         )
         note = msgspec.structs.replace(before, failed_at=now(), why_failed=why)
         report = IcebergReport(note=note)

@@ -170,13 +170,16 @@ class HomeCopy:
         days = {parse_day(folder) for folder in folders} - {None}
         if all(name in known for day in days for name in self._files.names(f"{_BATCHES}{day}")):
             return
-        found = [name for name in self._files.names("landing") if is_landed(name)]
-        self._upload([name for name in found if name not in known], known)
+        self._upload_landing(known)
 
     def _share_own_batches(self) -> None:
         """Upload what this machine landed without the bucket; the lake of the index lacks it."""
         known = self._local.files(LANDING)
         self._mark_pending(known)
+        self._upload_landing(known)
+
+    def _upload_landing(self, known: Mapping[str, LocalFile]) -> None:
+        """Upload the files of landing that this machine has not shared yet."""
         found = [name for name in self._files.names("landing") if is_landed(name)]
         self._upload([name for name in found if name not in known], known)
 
