@@ -4,13 +4,15 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q --dist loadfile --no-loadscope-reorder
 LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-strip-extras --python-version 3.11
 
-.PHONY: setup tools lake-tools run sandbox test suite test-long test-lake test-mass test-faults check style types bench bench-analyst bench-limits bench-push bench-server lock clean
+.PHONY: setup tools lake-tools browser-tools docs-tools run sandbox test suite test-long test-lake test-browser test-mass test-faults check style types bench bench-analyst bench-limits bench-push bench-server docs lock clean
 
 # What the application needs, and what tests and benchmarks need.
 setup: LOCKS = requirements.lock
 tools: LOCKS = requirements.lock requirements-dev.lock
 lake-tools: LOCKS = requirements.lock requirements-dev.lock requirements-lake.lock
-setup tools lake-tools:
+browser-tools: LOCKS = requirements.lock requirements-dev.lock requirements-browser.lock
+docs-tools: LOCKS = requirements.lock requirements-docs.lock
+setup tools lake-tools browser-tools docs-tools:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and \
 		"Almanac needs Python 3.11 to 3.13; name one with make PYTHON=python3.12")'
 	@$(PYTHON) -P .ci/environment.py $(LOCKS)
@@ -35,6 +37,11 @@ test-long: tools
 # Needs Java 17, PostgreSQL and about 1 GB of packages; tests without them are skipped.
 test-lake: lake-tools
 	$(PYTEST) -m "lake and not long" tests/lake
+
+# Needs Chromium, and npm for axe-core.
+test-browser: browser-tools
+	@npm install --silent --no-save --no-package-lock --prefix .venv/npm axe-core@4
+	$(PYTEST) -m "browser and not long" tests/web
 
 test-mass: tools
 	$(PYTEST) -n 2 -m mass tests
@@ -87,11 +94,15 @@ lock: setup
 	$(LOCK) --group application pyproject.toml -o requirements.lock
 	$(LOCK) -c requirements.lock --group pyproject.toml:setup -o requirements-setup.lock
 	$(LOCK) -c requirements.lock -c requirements-setup.lock --group dev --group bench --extra study --extra polars \
-		--extra lake pyproject.toml -o requirements-dev.lock
+		--extra lake --extra report pyproject.toml -o requirements-dev.lock
 	$(LOCK) -c requirements.lock -c requirements-setup.lock -c requirements-dev.lock --group lake --extra lake \
 		pyproject.toml -o requirements-lake.lock
 	$(LOCK) -c requirements.lock -c requirements-lake.lock --group application --group scale --extra lake pyproject.toml \
 		-o requirements-scale.lock
+	$(LOCK) -c requirements.lock -c requirements-setup.lock -c requirements-dev.lock --group browser pyproject.toml \
+		-o requirements-browser.lock
+	$(LOCK) -c requirements.lock -c requirements-setup.lock -c requirements-dev.lock --group docs pyproject.toml \
+		-o requirements-docs.lock
 
 clean:
 	rm -rf .venv build dist

@@ -14,7 +14,7 @@ from almanac.events import Basis, Coins, Coverage, EventQueries, Names, coverage
 from almanac.history_replay import Replay
 from almanac.instants import Duration, Instant, plain_number, refuse_misread, zone
 from almanac.joins import Joins
-from almanac.reader import CoinTexts, Reader, find_file
+from almanac.reader import CoinTexts, Publication, Reader, find_file
 from almanac.reading.named_sql import NamedStatements
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
@@ -114,6 +114,11 @@ class Database(EventQueries, Joins):
     def path(self) -> Path:
         """The file that is read."""
         return self._reader.file
+
+    @property
+    def publication(self) -> Publication:
+        """The publication that the next question reads: its `id`, and `published_at`, UTC."""
+        return self._reader.publication()
 
     @property
     def reader(self) -> Reader:

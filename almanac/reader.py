@@ -8,7 +8,7 @@ from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import duckdb
 
@@ -141,6 +141,13 @@ def find_file(home: str | Path) -> Path:
             "the application). `almanac run` or `almanac merge` of the application makes it."
         )
     return file
+
+
+class Publication(NamedTuple):
+    """A publication: its identifier, and when it was made, by the machine clock."""
+
+    id: str
+    published_at: datetime
 
 
 class Reader:
@@ -368,6 +375,11 @@ class Reader:
         last = rows[0]["last_pull_at"] if rows else None
         at = self.clock()
         return at if last is None else max(at, last)
+
+    def publication(self) -> Publication:
+        """Return the publication that is read."""
+        facts = {row["name"]: row["value"] for row in self.rows(_SQL["publication"])}
+        return Publication(facts["publication"], datetime.fromisoformat(facts["published_at"]))
 
     def _advice(self, connection: duckdb.DuckDBPyConnection, message: str) -> str | None:
         """Return what to do about a table or file that SQL can't reach; None of another error."""

@@ -44,6 +44,7 @@ FLOORS = {
         "database",
         "cluster",
         "adapters command_line spark",
+        "calendar mcp",
         "commands",
     ),
     "catalog.contract": (
@@ -103,7 +104,8 @@ FLOORS = {
         "moved_limits",
         "retention secrecy session",
         "polling receiver ui",
-        "health",
+        "health probe",
+        "report web",
         "automation",
         "build",
         "daily_run definitions",

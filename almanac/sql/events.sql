@@ -14,6 +14,11 @@ SELECT max(observed_at) AS last_pull_at FROM batches WHERE status = 'merged'
 -- Parameters: none. Run twice: the same row.
 SELECT first_at FROM _almanac.first_look
 
+-- name: publication
+-- Grain: one row per fact of the publication: its identifier, and the instant when it was made, as
+-- text. Parameters: none. Run twice: the same rows.
+SELECT name, value FROM _almanac.facts WHERE name IN ('publication', 'published_at')
+
 -- name: published_names
 -- Grain: one row per table or view of the publication with the name $name, in any case.
 -- Parameters: $name. Run twice: the same rows.

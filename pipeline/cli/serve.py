@@ -69,6 +69,7 @@ def serve(
     from pipeline.mirror.replay_server import ReplayServer
     from pipeline.mirror.replay_store import ReplayRangeError
     from pipeline.mirror.version_feed import FeedUnusable
+    from pipeline.web.site import WebSite
 
     if plan not in PLANS:
         fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}", code=2)
@@ -82,7 +83,14 @@ def serve(
     state_dir = folder or read_settings().mirror_dir
     server: HistoryServer
     if start is None:
-        server = Mirror(home.warehouse, state_dir=state_dir, host=host, port=port, plan=PLANS[plan])
+        server = Mirror(
+            home.warehouse,
+            state_dir=state_dir,
+            host=host,
+            port=port,
+            plan=PLANS[plan],
+            site=WebSite,
+        )
     else:
         server = ReplayServer(
             home.warehouse,
@@ -94,6 +102,7 @@ def serve(
             host=host,
             port=port,
             plan=PLANS[plan],
+            site=WebSite,
             on_end=lambda state: _report_end(state, as_json=as_json),
         )
     stop = threading.Event()
@@ -130,6 +139,7 @@ def _announce(server: "HistoryServer", warehouse: Path) -> None:
         people.print(f"The clock: curl {server.base_url}{CONTROL_PATH}", soft_wrap=True)
     else:
         people.print(f"Mirror of {warehouse} on {server.base_url}", soft_wrap=True)
+    people.print(f"Pages: {server.base_url}/", soft_wrap=True)
     people.print(f"Try: curl '{server.base_url}/v2/events?limit=2'", soft_wrap=True)
     people.print("Press Ctrl-C to stop.")
 

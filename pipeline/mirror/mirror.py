@@ -11,6 +11,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -51,6 +52,48 @@ _NO_LIMITS: Final[dict[str, Any]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class SitePlace:
+    """The parts from which pages in front of the interface are made.
+
+    `now` is the clock of the answers; `keys` are the keys that a request needs if `needs_key`.
+    """
+
+    warehouse: Path
+    now: Callable[[], datetime]
+    keys: KeyRing
+    needs_key: bool
+
+
+class Site(Protocol):
+    """Pages in front of the interface: `around` answers their paths, and passes on the others."""
+
+    @property
+    def background(self) -> Sequence[Background]:
+        """Tasks that run as long as the server."""
+        ...
+
+    def around(self, app: ASGIApp) -> ASGIApp: ...
+
+    def close(self) -> None: ...
+
+
+SiteMaker = Callable[[SitePlace], Site]
+
+
+class _NoSite:
+    background: Sequence[Background] = ()
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        return app
+
+    def close(self) -> None: ...
+
+
+def without_site(place: SitePlace) -> Site:
+    return _NoSite()
+
+
 class HistoryStore(CatalogStore, KnowledgeStore, Protocol):
     """A catalog through time, with its versions."""
 
@@ -83,8 +126,10 @@ class HistoryServer(ABC):
         port: int = 0,
         plan: Plan = ENTERPRISE,
         options: ServerOptions | None = None,
+        site: SiteMaker = without_site,
     ) -> None:
         self._warehouse = warehouse
+        self._make_site = site
         self._state_dir = state_dir
         self._host = host
         self._port = port
@@ -126,6 +171,7 @@ class HistoryServer(ABC):
         self,
         store: HistoryStore,
         folder: ServiceDir,
+        undo: ExitStack,
         *,
         now: Callable[[], datetime],
         changes_until: Callable[[], datetime | None],
@@ -140,18 +186,21 @@ class HistoryServer(ABC):
         def inside(handler: Handler) -> Handler:
             return as_of_answers(handler, lambda: store.bounds, now, clock_moves=clock_moves)
 
+        needs_key = not is_loopback(self._host)
         knowledge = KnowledgeRoutes(store, cursors=cursors, until=changes_until)
-        document = DocumentRoutes(
-            store.never_known, needs_key=not is_loopback(self._host), clock_moves=clock_moves
-        )
+        document = DocumentRoutes(store.never_known, needs_key=needs_key, clock_moves=clock_moves)
+        keys = self._keys(folder)
+        site = self._make_site(SitePlace(self._warehouse, now, keys, needs_key))
+        undo.callback(site.close)
         parts = ServerParts(
             store=store,
-            keys=self._keys(folder),
+            keys=keys,
             usage=usage,
             cursors=cursors,
             instant_of=lambda _: now(),
             options=self._options,
-            background=background,
+            background=(*background, *site.background),
+            around=site.around,
             inside=inside,
             lags=False,
             extensions={**knowledge.handlers(), **document.handlers(), **extensions},
@@ -195,9 +244,16 @@ class Mirror(HistoryServer):
         events_in_memory: int = EVENTS_IN_MEMORY,
         wall: Callable[[], datetime] = utc_now,
         push: SenderOptions | None = None,
+        site: SiteMaker = without_site,
     ) -> None:
         super().__init__(
-            warehouse, state_dir=state_dir, host=host, port=port, plan=plan, options=options
+            warehouse,
+            state_dir=state_dir,
+            host=host,
+            port=port,
+            plan=plan,
+            options=options,
+            site=site,
         )
         self._events_in_memory = events_in_memory
         self._wall = wall
@@ -221,6 +277,7 @@ class Mirror(HistoryServer):
         app = self._serve(
             store,
             folder,
+            undo,
             now=ServedClock(store, self._wall).now,
             changes_until=lambda: None,
             cursors=CursorSigner(cursor_secret(folder.path)),

@@ -33,7 +33,7 @@ from catalog.server.request_guard import RequestGuard, RequestRules
 from catalog.server.routes import CursorSigner
 from catalog.server.state_dir import ServiceDir
 from catalog.server.webhooks.sender import Pusher, SenderOptions
-from pipeline.mirror.mirror import HistoryServer, cursor_secret
+from pipeline.mirror.mirror import HistoryServer, SiteMaker, cursor_secret, without_site
 from pipeline.mirror.replay_clock import ReplayClock
 from pipeline.mirror.replay_store import ReplayStore
 
@@ -101,9 +101,16 @@ class ReplayServer(HistoryServer):
         options: ServerOptions | None = None,
         push: SenderOptions = PUSH,
         on_end: Callable[[ReplayState], None] = lambda _: None,
+        site: SiteMaker = without_site,
     ) -> None:
         super().__init__(
-            warehouse, state_dir=state_dir, host=host, port=port, plan=plan, options=options
+            warehouse,
+            state_dir=state_dir,
+            host=host,
+            port=port,
+            plan=plan,
+            options=options,
+            site=site,
         )
         self._start_at = start
         self._end_at = until
@@ -190,6 +197,7 @@ class ReplayServer(HistoryServer):
         app = self._serve(
             store,
             folder,
+            undo,
             now=clock.now,
             changes_until=clock.now,
             cursors=cursors,

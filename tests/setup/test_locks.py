@@ -18,10 +18,15 @@ RUNTIME: Final = "requirements.lock"
 SETUP: Final = "requirements-setup.lock"
 TESTS: Final = "requirements-dev.lock"
 LAKE: Final = "requirements-lake.lock"
+BROWSER: Final = "requirements-browser.lock"
+DOCS: Final = "requirements-docs.lock"
 SCALE: Final = "requirements-scale.lock"
 PACKAGES: Final = ("almanac", "assets", "catalog", "pipeline", "resources", "warehouse")
 OPTIONAL: Final = frozenset(
-    {"dask", "matplotlib", "polars", "psycopg", "pyiceberg", "pyspark", "pytest", "ray", "scipy"}
+    {
+        *("altair", "dask", "matplotlib", "polars", "psycopg", "pyiceberg", "pyspark", "pytest"),
+        *("ray", "scipy", "vl_convert"),
+    }
 )
 """Imported in the function that needs it, which says so if it is missing, or run by it."""
 
@@ -65,7 +70,7 @@ def asked_in(group: str) -> list[Requirement]:
     return found
 
 
-@pytest.mark.parametrize("lock", [RUNTIME, SETUP, TESTS, LAKE, SCALE])
+@pytest.mark.parametrize("lock", [RUNTIME, SETUP, TESTS, LAKE, SCALE, BROWSER, DOCS])
 def test_each_pin_has_hashes_and_no_line_names_a_host(lock: str) -> None:
     assert pinned(lock)
     for pin, hashes in pinned(lock).items():
@@ -90,6 +95,7 @@ def test_the_tests_run_with_the_versions_that_the_application_runs_with(lock: st
     [
         *((RUNTIME, ["application"]), (SETUP, ["setup"]), (TESTS, ["dev", "bench"])),
         *((LAKE, ["lake"]), (SCALE, ["application", "scale"])),
+        *((BROWSER, ["browser"]), (DOCS, ["docs"])),
     ],
 )
 def test_a_lock_has_what_the_project_asks_for(lock: str, groups: list[str]) -> None:

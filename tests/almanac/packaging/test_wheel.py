@@ -61,9 +61,11 @@ def test_the_metadata_names_the_few_dependencies_and_no_address(metadata: Messag
     needed = {name.replace(" ", "").replace("'", '"') for name in metadata.get_all("Requires-Dist")}
     assert needed == {
         *("duckdb>=1.4", "jinja2>=3.1", "pandas>=2.2", "pyarrow>=17", "rich>=14", "typer>=0.20"),
+        *('icalendar>=7.0;extra=="calendar"', 'mcp>=2.0;extra=="mcp"'),
         'psycopg[binary]>=3.2;extra=="lake"',
         *('pyiceberg>=0.12;extra=="lake"', 'sqlalchemy>=2.0;extra=="lake"'),
         'polars>=1.0;extra=="polars"',
+        *('altair>=6.0;extra=="report"', 'vl-convert-python>=1.9;extra=="report"'),
         *('matplotlib>=3.9;extra=="study"', 'scipy>=1.13;extra=="study"'),
     }
     assert (metadata.get_all("Project-URL"), metadata["Home-page"]) == (None, None)

@@ -1,0 +1,1 @@
+"""Events as an iCalendar feed (RFC 5545)."""

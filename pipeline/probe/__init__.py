@@ -1,0 +1,1 @@
+"""The probe: asks a service what the specification leaves open."""

@@ -1,0 +1,126 @@
+"""The pages in front of the interface: their routes, who may read them, and their headers."""
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from almanac.database import Database, open_database
+from almanac.reading.query_limits import QueryLimits
+from catalog.server.accounts import Grant
+from catalog.server.app import Background, presented_keys
+from pipeline.mirror.mirror import SitePlace
+from pipeline.web.event_page import show_event
+from pipeline.web.pages import Pages
+from pipeline.web.upcoming_page import show_upcoming
+
+_LIMITS: Final = QueryLimits(memory_bytes=1_000_000_000, timeout_s=10.0)
+_STATIC: Final = {"site.css": "text/css", "site.js": "text/javascript"}
+_HEADERS: Final = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+        b"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"private, no-cache"),
+)
+
+
+class WebSite:
+    """The pages of a warehouse. A later publication is read from the next request on."""
+
+    def __init__(self, place: SitePlace) -> None:
+        self._place = place
+        self._database = open_database(place.warehouse, clock=place.now, limits=_LIMITS)
+        self.background: Sequence[Background] = ()
+
+    def close(self) -> None:
+        self._database.close()
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """Return a layer that answers the paths of the pages, and passes on all others."""
+        routes = [self._guarded(route) for route in page_routes(self._database)]
+        return Router(routes, default=app, redirect_slashes=False)
+
+    def _guarded(self, route: BaseRoute) -> BaseRoute:
+        assert isinstance(route, Route)
+        route.app = _KeyLayer(route.app, self._place)
+        return route
+
+
+def page_routes(database: Database) -> list[BaseRoute]:
+    """Return the routes of the pages over a database."""
+    pages = Pages(database)
+    return [
+        Route("/", pages.endpoint(show_upcoming)),
+        Route("/event/{event_id:path}", pages.endpoint(show_event)),
+        Route("/static/{name}", get_static),
+    ]
+
+
+def get_static(request: Request) -> Response:
+    """Return a file of the package: a style sheet or a script."""
+    name = request.path_params["name"]
+    if name not in _STATIC:
+        return PlainTextResponse("No such file\n", status_code=404)
+    body = files("pipeline.web").joinpath("static", name).read_bytes()
+    return Response(body, media_type=_STATIC[name])
+
+
+class _KeyLayer:
+    """Adds the headers of the pages; off loopback it asks for a key that shows every field.
+
+    A browser or a calendar program sends the key as the password of HTTP Basic authentication.
+    """
+
+    def __init__(self, app: ASGIApp, place: SitePlace) -> None:
+        self._app = app
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                have = {name.lower() for name, _ in message["headers"]}
+                more = [(name, value) for name, value in _HEADERS if name not in have]
+                message["headers"] = [*message["headers"], *more]
+            await send(message)
+
+        refusal = self._refusal(scope) if self._place.needs_key else None
+        await (refusal or self._app)(scope, receive, send_with_headers)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        grant = find_grant(scope, self._place.keys.grant_of)
+        if grant is None:
+            return PlainTextResponse(
+                "This page needs a key of this server, as the password; the name does not count.\n",
+                status_code=401,
+                headers={"www-authenticate": 'Basic realm="Almanac", charset="UTF-8"'},
+            )
+        if not grant.plan.export:
+            return PlainTextResponse(
+                f"The pages show every field, and the plan {grant.plan.name} hides some. Use a key "
+                "of the plan elite or enterprise, or /v2 with this key.\n",
+                status_code=403,
+            )
+        return None
+
+
+def find_grant(scope: Scope, grant_of: Callable[[set[str]], Grant | None]) -> Grant | None:
+    """Return the grant of the key in `x-api-key`, `Authorization: Bearer`, or a Basic password."""
+    keys = presented_keys(scope)
+    for name, value in scope["headers"]:
+        scheme, _, text = value.decode("latin-1").strip().partition(" ")
+        if name == b"authorization" and scheme.lower() == "basic":
+            try:
+                keys.add(b64decode(text, validate=True).decode("utf-8").partition(":")[2])
+            except (NotBase64, ValueError):
+                return None
+    return grant_of(keys)
