@@ -95,6 +95,10 @@ QUESTIONS: Final = {
     "resolve": CommandPlace(
         *("almanac.commands", "resolve"), "Show the coin of a slug, ticker or name."
     ),
+    "mcp": CommandPlace(
+        *("almanac.mcp.command", "mcp"),
+        "Answer an assistant over the Model Context Protocol, on standard input and output.",
+    ),
 }
 """The commands of the package, which read a published file and change nothing."""
 

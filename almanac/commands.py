@@ -44,7 +44,7 @@ HomeOption = Annotated[
 ]
 
 
-def _warehouse(home: Path | None) -> Path:
+def locate_warehouse(home: Path | None) -> Path:
     return extension().find_warehouse() if home is None else find_file(home)
 
 
@@ -181,7 +181,7 @@ def sql(
     text, is_vertical = _read_statement(query, file)
     chosen = _choose_form(form, output, is_vertical=is_vertical)
     values = dict(map(parse_parameter, param or ()))
-    warehouse = _warehouse(home)
+    warehouse = locate_warehouse(home)
     limits = _choose_limits(memory, timeout)
     bound_memory(limits)
     options: dict[str, Any] = {
@@ -399,7 +399,7 @@ def audit(
     from almanac.audit.audit import run_audit
 
     code = run_audit(
-        *(_warehouse(home), signals, sys.stdout.write),
+        *(locate_warehouse(home), signals, sys.stdout.write),
         decided_at=decided_at and _decode(decided_at, "--decided-at"),
         fields=[_decode(text, "--field") for text in field or ()],
         basis=basis.value,
@@ -455,7 +455,7 @@ def changes(
     # Imported here: a query needs none of it.
     from almanac.digest import LISTED, digest_of, in_form
 
-    reader = Reader(_warehouse(home))
+    reader = Reader(locate_warehouse(home))
     try:
         digest = digest_of(
             reader,
@@ -494,7 +494,7 @@ def coverage(
     """Show which dates had been pulled at a time; other dates are unknown."""
     from almanac.database import open_database
 
-    with open_database(_warehouse(home)) as database:
+    with open_database(locate_warehouse(home)) as database:
         found = database.coverage(at)
     windows = found.windows.rows()
     if as_json:
@@ -522,7 +522,7 @@ def resolve(
     """Show the coin of a slug, ticker or name."""
     from almanac.database import open_database
 
-    with open_database(_warehouse(home)) as database:
+    with open_database(locate_warehouse(home)) as database:
         found = database.resolve(_decode(coin, "the coin"))
     row = {"slug": found.slug, "symbol": found.symbol, "name": found.name, "rank": found.rank}
     if as_json:

@@ -44,8 +44,8 @@ FLOORS = {
         "database",
         "cluster",
         "adapters command_line spark",
-        "calendar mcp",
-        "commands",
+        "calendar commands",
+        "mcp",
     ),
     "catalog.contract": (
         "bodies constants records token_bucket",
