@@ -230,7 +230,7 @@ TOOLS: Final = (
     ToolSpec(
         "what_changed",
         "Changes in a period",
-        "What became known after `since`, until `until`: one row per version and kind of change, "
+        "Changes that became known after `since`, until `until`: one row per version and kind, "
         "with old and new values, oldest first. A move has the kind rescheduled.",
         {
             "since": {"type": "string", "description": f"{_INSTANT}; also today or yesterday."},
