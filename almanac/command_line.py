@@ -99,6 +99,9 @@ QUESTIONS: Final = {
         *("almanac.mcp.command", "mcp"),
         "Answer an assistant over the Model Context Protocol, on standard input and output.",
     ),
+    "export": CommandPlace(
+        *("almanac.calendar.command", "export_app"), "Write events to a calendar file."
+    ),
 }
 """The commands of the package, which read a published file and change nothing."""
 

@@ -45,6 +45,7 @@ HomeOption = Annotated[
 
 
 def locate_warehouse(home: Path | None) -> Path:
+    """Return the published file to read: of `--home`, or the usual one."""
     return extension().find_warehouse() if home is None else find_file(home)
 
 
@@ -461,8 +462,8 @@ def changes(
             reader,
             since=since,
             until=until,
-            coins=_split_names("--coins", coins),
-            kinds=_split_names("--kinds", kinds),
+            coins=split_names("--coins", coins),
+            kinds=split_names("--kinds", kinds),
             min_impact=min_impact,
             limit=LISTED if limit is None and form is not DigestFormat.JSON else limit,
         )
@@ -472,7 +473,7 @@ def changes(
     print_text(fitted(text, sys.stdout.encoding) if form is DigestFormat.TABLE else text)
 
 
-def _split_names(option: str, given: str | None) -> list[str] | None:
+def split_names(option: str, given: str | None) -> list[str] | None:
     """Return the names in a comma list, None if the option is not given.
 
     Raises:

@@ -44,8 +44,8 @@ FLOORS = {
         "database",
         "cluster",
         "adapters command_line spark",
-        "calendar commands",
-        "mcp",
+        "commands",
+        "calendar mcp",
     ),
     "catalog.contract": (
         "bodies constants records token_bucket",

@@ -44,21 +44,7 @@ FROM events_as_of($at::TIMESTAMPTZ, basis := $basis)
 WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
     AND {shared has_category}
     AND ($statuses::VARCHAR[] IS NULL OR list_contains($statuses::VARCHAR[], status))
-    AND (
-        $lower::TIMESTAMPTZ IS NULL
-        OR latest > CASE
-            WHEN epoch_us(date_end) % 86400000000 = 0 THEN $lower_day::TIMESTAMPTZ
-            WHEN date_end IS NOT NULL OR date_precision = 'instant' THEN $lower::TIMESTAMPTZ
-            ELSE $lower_day::TIMESTAMPTZ
-        END
-    )
-    AND (
-        $upper::TIMESTAMPTZ IS NULL
-        OR coalesce(earliest, least(first_seen_at, latest - INTERVAL 24 HOURS)) < CASE
-            WHEN date_precision = 'instant' THEN $upper::TIMESTAMPTZ
-            ELSE $upper_day::TIMESTAMPTZ
-        END
-    )
+    AND {shared in_window}
     AND {shared has_impact}
 ORDER BY earliest NULLS LAST, latest, event_id
 

@@ -217,6 +217,13 @@ class KeyRing:
             return None
         return grant
 
+    def usable_grants(self) -> list[Grant]:
+        """Return the grant of each key that is not revoked or expired."""
+        self._from_file("")
+        now = self._wall()
+        found = (*self._fixed.values(), *self._filed.values())
+        return [grant for grant in found if grant.expires_at is None or now < grant.expires_at]
+
     def _from_file(self, digest: str) -> Grant | None:
         if self._book is None:
             return None

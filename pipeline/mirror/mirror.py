@@ -11,7 +11,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -57,12 +57,14 @@ class SitePlace:
     """The parts from which pages in front of the interface are made.
 
     `now` is the clock of the answers; `keys` are the keys that a request needs if `needs_key`.
+    `secret` is the secret of the server's folder, for signatures.
     """
 
     warehouse: Path
     now: Callable[[], datetime]
     keys: KeyRing
     needs_key: bool
+    secret: bytes = field(repr=False)
 
 
 class Site(Protocol):
@@ -190,7 +192,8 @@ class HistoryServer(ABC):
         knowledge = KnowledgeRoutes(store, cursors=cursors, until=changes_until)
         document = DocumentRoutes(store.never_known, needs_key=needs_key, clock_moves=clock_moves)
         keys = self._keys(folder)
-        site = self._make_site(SitePlace(self._warehouse, now, keys, needs_key))
+        secret = cursor_secret(folder.path)
+        site = self._make_site(SitePlace(self._warehouse, now, keys, needs_key, secret))
         undo.callback(site.close)
         parts = ServerParts(
             store=store,

@@ -16,6 +16,7 @@ from almanac.reading.query_limits import QueryLimits
 from catalog.server.accounts import Grant
 from catalog.server.app import Background, presented_keys
 from pipeline.mirror.mirror import SitePlace
+from pipeline.web.calendar_routes import CalendarRoutes
 from pipeline.web.event_page import show_event
 from pipeline.web.pages import Pages
 from pipeline.web.upcoming_page import show_upcoming
@@ -40,6 +41,7 @@ class WebSite:
     def __init__(self, place: SitePlace) -> None:
         self._place = place
         self._database = open_database(place.warehouse, clock=place.now, limits=_LIMITS)
+        self._calendar = CalendarRoutes(self._database, place, self._key_grant)
         self.background: Sequence[Background] = ()
 
     def close(self) -> None:
@@ -47,13 +49,20 @@ class WebSite:
 
     def around(self, app: ASGIApp) -> ASGIApp:
         """Return a layer that answers the paths of the pages, and passes on all others."""
-        routes = [self._guarded(route) for route in page_routes(self._database)]
+        found = [*page_routes(self._database), *self._calendar.routes()]
+        routes = [self._guarded(route) for route in found]
         return Router(routes, default=app, redirect_slashes=False)
 
     def _guarded(self, route: BaseRoute) -> BaseRoute:
         assert isinstance(route, Route)
-        route.app = _KeyLayer(route.app, self._place)
+        route.app = _KeyLayer(route.app, self._place.needs_key, self._find_grant)
         return route
+
+    def _key_grant(self, scope: Scope) -> Grant | None:
+        return find_grant(scope, self._place.keys.grant_of)
+
+    def _find_grant(self, scope: Scope) -> Grant | None:
+        return self._key_grant(scope) or self._calendar.find_grant(scope)
 
 
 def page_routes(database: Database) -> list[BaseRoute]:
@@ -81,9 +90,12 @@ class _KeyLayer:
     A browser or a calendar program sends the key as the password of HTTP Basic authentication.
     """
 
-    def __init__(self, app: ASGIApp, place: SitePlace) -> None:
+    def __init__(
+        self, app: ASGIApp, needs_key: bool, grant_of_request: Callable[[Scope], Grant | None]
+    ) -> None:
         self._app = app
-        self._place = place
+        self._needs_key = needs_key
+        self._find_grant = grant_of_request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
@@ -93,11 +105,11 @@ class _KeyLayer:
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 
-        refusal = self._refusal(scope) if self._place.needs_key else None
+        refusal = self._refusal(scope) if self._needs_key else None
         await (refusal or self._app)(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        grant = find_grant(scope, self._place.keys.grant_of)
+        grant = self._find_grant(scope)
         if grant is None:
             return PlainTextResponse(
                 "This page needs a key of this server, as the password; the name does not count.\n",

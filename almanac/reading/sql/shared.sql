@@ -16,6 +16,28 @@
     OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
 )
 
+-- name: shared_in_window
+-- Whether an event may lie in the window from $lower to $upper, instants or NULL; $lower_day and
+-- $upper_day are the same for dates of days and periods. A deadline may fall at any time from the
+-- first sighting.
+(
+    (
+        $lower::TIMESTAMPTZ IS NULL
+        OR latest > CASE
+            WHEN epoch_us(date_end) % 86400000000 = 0 THEN $lower_day::TIMESTAMPTZ
+            WHEN date_end IS NOT NULL OR date_precision = 'instant' THEN $lower::TIMESTAMPTZ
+            ELSE $lower_day::TIMESTAMPTZ
+        END
+    )
+    AND (
+        $upper::TIMESTAMPTZ IS NULL
+        OR coalesce(earliest, least(first_seen_at, latest - INTERVAL 24 HOURS)) < CASE
+            WHEN date_precision = 'instant' THEN $upper::TIMESTAMPTZ
+            ELSE $upper_day::TIMESTAMPTZ
+        END
+    )
+)
+
 -- name: shared_presence
 -- Grain: one row per event and time [shown_us, hidden_us) in which it was present, with a NULL
 -- missing_since, or missing. Events that were never missing have no row.

@@ -1,0 +1,128 @@
+"""The commands `almanac export`: events in formats of other programs."""
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from almanac.commands import HomeOption, locate_warehouse, split_names
+from almanac.console import EXIT_USAGE, JsonOption, fail, local_file, people, warnings
+from almanac.reading.answers import names_a_stream
+
+export_app = typer.Typer(
+    add_completion=False, help="Write events to a calendar file.", no_args_is_help=True
+)
+
+
+@export_app.callback()
+def make_group() -> None:
+    """Write events to a calendar file."""
+
+
+class EstimatedDates(StrEnum):
+    """The form of events whose date is a period or a deadline."""
+
+    DEADLINE = "deadline"
+    DROP = "drop"
+
+
+class CancelledEvents(StrEnum):
+    """The form of cancelled and withdrawn events."""
+
+    SHOW = "show"
+    DROP = "drop"
+
+
+@export_app.command()
+def ics(
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Write to this file; replace it.", callback=local_file),
+    ],
+    coins: Annotated[
+        str | None, typer.Option(help="Slugs, tickers or names, separated by commas.")
+    ] = None,
+    categories: Annotated[
+        str | None, typer.Option(help="Names of categories, separated by commas.")
+    ] = None,
+    min_impact: Annotated[float | None, typer.Option(help="The lowest score, 0 to 10.")] = None,
+    estimated: Annotated[
+        EstimatedDates,
+        typer.Option(help="Show periods and deadlines on their last day, or leave them out."),
+    ] = EstimatedDates.DEADLINE,
+    cancelled: Annotated[
+        CancelledEvents,
+        typer.Option(help="Show cancelled and withdrawn events as cancelled, or leave them out."),
+    ] = CancelledEvents.SHOW,
+    starts: Annotated[
+        str | None,
+        typer.Option("--from", help="The first event date.", show_default="30 days ago"),
+    ] = None,
+    ends: Annotated[
+        str | None, typer.Option("--to", help="The end of the event dates, exclusive.")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="Show what was known at this time.", show_default="now")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Write at most this many events.")
+    ] = 10_000,
+    as_json: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
+    """Write events as an iCalendar file, for Google Calendar, Outlook, Apple and others."""
+    # Imported here, so that the help is fast.
+    from almanac.calendar.feed import FeedQuery, write_feed
+    from almanac.database import open_database
+    from almanac.forms import json_text
+
+    query = FeedQuery(
+        coins=split_names("--coins", coins),
+        categories=split_names("--categories", categories),
+        min_impact=min_impact,
+        estimated=estimated.value,
+        cancelled=cancelled.value,
+        starts=starts,
+        ends=ends,
+        as_of=as_of,
+        limit=limit,
+    )
+    with open_database(locate_warehouse(home)) as database:
+        feed = write_feed(database, query)
+    _replace_file(output, feed.content)
+    if as_json:
+        found = {"file": str(output), "events": feed.events, "total": feed.total}
+        sys.stdout.write(json_text({**found, "truncated": feed.is_truncated}) + "\n")
+    else:
+        plural = "" if feed.events == 1 else "s"
+        people.print(f"{feed.events:,} event{plural} in {output}", soft_wrap=True)
+    if feed.is_truncated:
+        warnings.print(
+            f"almanac: the file has {feed.events:,} of {feed.total:,} events, the earliest dates. "
+            "Select fewer events, or raise --limit.",
+            soft_wrap=True,
+        )
+
+
+def _replace_file(file: Path, content: bytes) -> None:
+    """Replace a file by a rename, so that a program that reads it never finds half of it."""
+    if names_a_stream(file):
+        with file.open("ab") as stream:
+            stream.write(content)
+        return
+    target = file.resolve()
+    if not target.parent.is_dir():
+        fail(
+            f"{file} can't be written: there is no folder {target.parent}. Nothing was written; "
+            "create the folder, or name a file in an existing one.",
+            code=EXIT_USAGE,
+        )
+    staged = target.with_name(f".{os.getpid()}-{target.name}")
+    try:
+        staged.write_bytes(content)
+        staged.replace(target)
+    finally:
+        staged.unlink(missing_ok=True)

@@ -1,0 +1,361 @@
+"""Events as an iCalendar feed (RFC 5545), as they were known at a timestamp.
+
+    with almanac.open("data") as db:
+        feed = write_feed(db, FeedQuery(coins=["slug:bitcoin"], min_impact=7))
+        Path("bitcoin.ics").write_bytes(feed.content)
+
+The same knowledge and query give the same bytes. docs/calendar.md states the rules.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from almanac.coins import slugs_of
+from almanac.database import Database
+from almanac.errors import InvalidArgument, UnknownName, WarehouseError
+from almanac.events import (
+    Coins,
+    Names,
+    category_names,
+    check_observed,
+    impact_values,
+    known_at,
+    one_of,
+    window_values,
+)
+from almanac.forms import plain, plain_line, web_address
+from almanac.instants import Instant
+from almanac.reader import Reader
+from almanac.reading.named_sql import NamedStatements
+
+LIMIT: Final = 10_000
+LIMIT_MOST: Final = 100_000
+PAST: Final = timedelta(days=30)
+"""How far back a feed begins if the query names no start."""
+SUFFIX: Final = "@crypto-almanac"
+"""The end of each UID: fixed, so that every machine writes the same."""
+ESTIMATED: Final = ("deadline", "drop")
+CANCELLED: Final = ("show", "drop")
+_REFRESH: Final = "PT1H"
+_SEQUENCE_FROM: Final = datetime(2017, 1, 1, tzinfo=UTC)
+_TICKERS_MAX: Final = 3
+_OCTETS_MAX: Final = 75
+_PREFIX: Final = {"cancelled": "Cancelled: ", "withdrawn": "Withdrawn: "}
+_SQL: Final = NamedStatements("almanac.calendar")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedQuery:
+    """The events of a feed, and the form in which they are shown.
+
+    Attributes:
+        coins, categories, min_impact: as in `Database.events`.
+        estimated: `deadline` shows a period or deadline on its last day, `drop` leaves it out.
+        cancelled: `show` keeps cancelled and withdrawn events with STATUS:CANCELLED, `drop` leaves
+            them out.
+        event_ids: these events alone, of any date; None is all.
+        starts, ends: the window of event dates, `ends` exclusive. Without `starts` a feed begins 30
+            days before `as_of`.
+        as_of: the timestamp; None is now.
+        limit: the most events; those farthest in the future are left out.
+    """
+
+    coins: Coins | None = None
+    categories: Names | None = None
+    min_impact: float | None = None
+    estimated: Literal["deadline", "drop"] = "deadline"
+    cancelled: Literal["show", "drop"] = "show"
+    event_ids: tuple[str, ...] | None = None
+    starts: Instant | None = None
+    ends: Instant | None = None
+    as_of: Instant | None = None
+    limit: int = LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A calendar: its bytes, the number of its events, and the number that the query selects."""
+
+    content: bytes
+    events: int
+    total: int
+
+    @property
+    def is_truncated(self) -> bool:
+        return self.events < self.total
+
+
+def write_feed(database: Database, query: FeedQuery) -> Feed:
+    """Return the calendar of a query.
+
+    Raises:
+        InvalidArgument: an argument is wrong, or `as_of` is still to come.
+        QueryRefused: nothing was observed yet at `as_of`.
+        UnknownName, AmbiguousCoin: a coin, category or event does not exist, or is not unique.
+        WarehouseError: the package icalendar is not installed.
+    """
+    _require_icalendar()
+    reader = database.reader
+    one_of(query.estimated, "estimated", ESTIMATED)
+    one_of(query.cancelled, "cancelled", CANCELLED)
+    if not 1 <= query.limit <= LIMIT_MOST:
+        raise InvalidArgument(f"limit={query.limit!r}; expected 1 to {LIMIT_MOST:,}")
+    with reader.pinned():
+        at = known_at(reader, query.as_of, "as_of")
+        check_observed(reader, at, "as_of", query.as_of)
+        slugs = slugs_of(reader, query.coins)
+        values = {
+            "at": at,
+            "coins": slugs,
+            "categories": category_names(reader, query.categories),
+            "event_ids": None if query.event_ids is None else list(query.event_ids),
+            "estimated": query.estimated == "deadline",
+            "cancelled": query.cancelled == "show",
+            "limit": query.limit,
+            **window_values(reader, _window(query, at)),
+            **impact_values(query.min_impact),
+        }
+        rows = reader.rows(_SQL["calendar_events"], values)
+        coins = {row["slug"]: row for row in reader.rows(_SQL["calendar_coins"])}
+        if query.event_ids is not None and not rows:
+            _check_known(database, query.event_ids, at)
+    total = rows[0]["total"] if rows else 0
+    name = _name(query, slugs, coins)
+    for row in rows:
+        # The coins of the filter first: the title names only three.
+        row["coins"] = sorted(row["coins"] or (), key=lambda slug: slug not in (slugs or ()))
+    lines = [*_head(name, query, len(rows), total), *_events(rows, coins)]
+    lines.append(b"END:VCALENDAR")
+    return Feed(b"\r\n".join(lines) + b"\r\n", len(rows), total)
+
+
+def find_knowledge(reader: Reader, at: datetime) -> tuple[object, ...]:
+    """Return values that differ if a publication knew more at one timestamp than at another."""
+    return tuple(reader.rows(_SQL["knowledge"], {"at": at})[0].values())
+
+
+def find_categories(reader: Reader) -> list[str]:
+    """Return the names of the categories that a query may select."""
+    return [row["category"] for row in reader.rows(_SQL["calendar_categories"])]
+
+
+def starts_by_default(at: datetime) -> datetime:
+    """Return the midnight at which a feed begins if its query names no start."""
+    return (at - PAST).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _window(query: FeedQuery, at: datetime) -> tuple[Instant | None, Instant | None] | None:
+    if query.event_ids is not None and query.starts is None and query.ends is None:
+        return None
+    return starts_by_default(at) if query.starts is None else query.starts, query.ends
+
+
+def _require_icalendar() -> None:
+    try:
+        import icalendar  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise WarehouseError(
+            "a calendar needs the package icalendar, which is not installed. Nothing was written. "
+            "Run: pip install 'crypto-almanac[calendar]'"
+        ) from error
+
+
+def _check_known(database: Database, event_ids: tuple[str, ...], at: datetime) -> None:
+    """Raise UnknownName if one of the events was never observed by a timestamp."""
+    for event_id in event_ids:
+        if database.history(event_id).rows()[0]["known_from"] > at:
+            raise UnknownName(f"no event with the id {event_id!r} was known at {at.isoformat()}")
+
+
+def _name(query: FeedQuery, slugs: list[str] | None, coins: Mapping[str, Any]) -> str:
+    """Return the name of the calendar, from its filters."""
+    parts = []
+    if slugs is not None:
+        parts.append(_tickers(slugs, coins))
+    if query.categories is not None:
+        given = query.categories
+        parts.append(given if isinstance(given, str) else ", ".join(map(str, given)))
+    if query.min_impact is not None:
+        parts.append(f"impact {float(query.min_impact):g}+")
+    if query.as_of is not None:
+        parts.append(f"as of {query.as_of}")
+    return plain_line(" · ".join(["Crypto events", *parts]))
+
+
+def _tickers(slugs: list[str], coins: Mapping[str, Any]) -> str:
+    tickers = [_ticker(slug, coins) for slug in slugs[:_TICKERS_MAX]]
+    more = len(slugs) - len(tickers)
+    return ", ".join(tickers) + (f" +{more}" if more else "")
+
+
+def _ticker(slug: str, coins: Mapping[str, Any]) -> str:
+    symbol: str | None = coins[slug]["symbol"] if slug in coins else None
+    return symbol.upper() if symbol else slug
+
+
+def _head(name: str, query: FeedQuery, events: int, total: int) -> Iterator[bytes]:
+    notes = ["Dates in [brackets] are not exact: the event is shown on the last possible day."]
+    if events < total:
+        left_out = (
+            f"Truncated: {events:,} of {total:,} events, the earliest dates. Select fewer events, "
+            f"or raise the limit ({query.limit:,})."
+        )
+        notes.insert(0, left_out)
+    yield from (
+        *(b"BEGIN:VCALENDAR", b"VERSION:2.0", b"PRODID:-//crypto-almanac//Almanac//EN"),
+        *(b"CALSCALE:GREGORIAN", b"METHOD:PUBLISH"),
+        _text_line("NAME", name),
+        _text_line("X-WR-CALNAME", name),
+        _text_line("X-WR-CALDESC", " ".join(notes)),
+        b"REFRESH-INTERVAL;VALUE=DURATION:" + _REFRESH.encode(),
+        b"X-PUBLISHED-TTL:" + _REFRESH.encode(),
+    )
+    if events < total:
+        yield _text_line("X-ALMANAC-TRUNCATED", left_out)
+
+
+def _events(rows: list[dict[str, Any]], coins: Mapping[str, Any]) -> Iterator[bytes]:
+    for row in rows:
+        changed = _instant(row["changed_at"])
+        yield b"BEGIN:VEVENT"
+        yield _text_line("UID", plain_line(row["event_id"]) + SUFFIX)
+        yield b"DTSTAMP:" + changed
+        yield b"LAST-MODIFIED:" + changed
+        yield b"SEQUENCE:%d" % sequence_number(row["changed_at"])
+        yield from _when(row)
+        yield _text_line("SUMMARY", _summary(row, coins))
+        yield _text_line("DESCRIPTION", _description(row, coins))
+        if row["categories"]:
+            yield _category_line(tuple(row["categories"]))
+        if (address := web_address(row["source_url"])) is not None:
+            yield _folded(f"URL:{address}")
+        yield _status(row)
+        yield b"TRANSP:TRANSPARENT"
+        yield b"END:VEVENT"
+
+
+def sequence_number(changed_at: datetime) -> int:
+    """Return the SEQUENCE of an event: whole seconds from 2017 to its last change.
+
+    Later knowledge has a greater number, also after a refold that numbers the versions anew.
+    """
+    return max(0, (changed_at - _SEQUENCE_FROM) // timedelta(seconds=1))
+
+
+def _when(row: Mapping[str, Any]) -> Iterator[bytes]:
+    if row["starts_at"] is None:
+        yield b"DTSTART;VALUE=DATE:" + _day(row["first_day"])
+        yield b"DTEND;VALUE=DATE:" + _day(row["end_day"])
+        return
+    yield b"DTSTART:" + _instant(row["starts_at"])
+    if row["ends_at"] is not None:
+        yield b"DTEND:" + _instant(row["ends_at"])
+
+
+def _status(row: Mapping[str, Any]) -> bytes:
+    if row["status"] != "scheduled":
+        return b"STATUS:CANCELLED"
+    is_sure = row["is_exact"] and row["missing_since"] is None
+    return b"STATUS:CONFIRMED" if is_sure else b"STATUS:TENTATIVE"
+
+
+def _summary(row: Mapping[str, Any], coins: Mapping[str, Any]) -> str:
+    period = "" if row["is_exact"] else f"[{row['displayed_date_full']}] "
+    tickers = f"{_tickers(row['coins'], coins)}: " if row["coins"] else ""
+    title = row["title"] or "Untitled event"
+    return plain_line(f"{_PREFIX.get(row['status'], '')}{period}{tickers}{title}")
+
+
+def _description(row: Mapping[str, Any], coins: Mapping[str, Any]) -> str:
+    """Return the description: a line for each fact that is known; a hidden fact says so."""
+    lines = []
+    if row["status"] != "scheduled":
+        since = row["cancelled_at"] or row["version_from"]
+        lines.append(f"This event was {row['status']} ({_minute(since)}).")
+    elif row["missing_since"] is not None:
+        lines.append(f"The service stopped listing this event ({_minute(row['missing_since'])}).")
+    if not row["is_exact"]:
+        lines.append(f"Date: {row['displayed_date_full']}. This is not an exact date.")
+    for label, field, show in _FACTS:
+        if field in (row["unknown_fields"] or ()):
+            lines.append(f"{label}: not shown by the plan")
+        elif row[field] not in (None, "", []):
+            lines.append(f"{label}: {show(row, coins)}")
+    if row["description"]:
+        lines += ["", row["description"], ""]
+    known = f"First seen {_minute(row['first_seen_at'])}"
+    if row["version_from"] != row["first_seen_at"]:
+        known += f", last changed {_minute(row['version_from'])}"
+    lines.append(f"{known}.")
+    if (address := web_address(row["source_url"])) is not None:
+        lines.append(f"Source: {address}")
+    return plain("\n".join(lines).replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _coin_names(row: Mapping[str, Any], coins: Mapping[str, Any]) -> str:
+    found = [coins.get(slug) or {"symbol": None, "name": slug} for slug in row["coins"]]
+    return ", ".join(
+        f"{coin['name']} ({coin['symbol'].upper()})" if coin["symbol"] else str(coin["name"])
+        for coin in found
+    )
+
+
+def _impact(row: Mapping[str, Any], coins: Mapping[str, Any]) -> str:
+    return f"{row['impact']:g} of 10" + (f" ({row['impact_band']})" if row["impact_band"] else "")
+
+
+_Coins = Mapping[str, Any]
+_Show = Callable[[Mapping[str, Any], _Coins], str]
+_FACTS: Final[tuple[tuple[str, str, _Show], ...]] = (
+    ("Coins", "coins", _coin_names),
+    ("Categories", "categories", lambda row, coins: ", ".join(row["categories"])),
+    ("Impact", "impact", _impact),
+)
+
+
+def _minute(instant: datetime) -> str:
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+@lru_cache(maxsize=20_000)
+def _instant(instant: datetime) -> bytes:
+    from icalendar import vDatetime
+
+    return bytes(vDatetime(instant.astimezone(UTC).replace(microsecond=0)).to_ical())  # type: ignore[no-untyped-call]
+
+
+@lru_cache(maxsize=20_000)
+def _day(day: date) -> bytes:
+    from icalendar import vDate
+
+    return bytes(vDate(day).to_ical())  # type: ignore[no-untyped-call]
+
+
+@lru_cache(maxsize=2_000)
+def _category_line(names: tuple[str, ...]) -> bytes:
+    return _folded("CATEGORIES:" + ",".join(_escaped(plain_line(name)) for name in names))
+
+
+def _text_line(name: str, text: str) -> bytes:
+    return _folded(f"{name}:{_escaped(text)}")
+
+
+def _escaped(text: str) -> str:
+    from icalendar import vText
+
+    # icalendar takes a backslash before N for a line break; in a title it is neither.
+    parts = text.split("\\N")
+    return r"\\N".join(vText(part).to_ical().decode() for part in parts)
+
+
+def _folded(line: str) -> bytes:
+    """Return a content line in lines of at most 75 octets, cut between characters."""
+    from icalendar.parser import Contentline
+
+    data = line.encode()
+    if len(data) < _OCTETS_MAX:
+        return data
+    return bytes(Contentline(line).to_ical())  # type: ignore[no-untyped-call]
