@@ -47,7 +47,10 @@ DIFFERENCES: Final = frozenset(
 )
 MORE: Final = frozenset({"no limit headers", "retry after as a date", "retired version is gone"})
 """These exclude one of the others, or show in a refusal."""
-_OWN: Final = ("connection", "content-encoding", "content-length", "date", "server", "etag")
+_OWN: Final = (
+    *("connection", "content-encoding", "content-length", "date", "etag", "server"),
+    "transfer-encoding",
+)
 _PATH: Final = "/v2/events/export"
 
 

@@ -41,4 +41,4 @@ def test_the_service_differs_in_each_point(almanac_sandbox: Sandbox) -> None:
         days = {"from": "2026-03-01", "to": "2026-03-02"}
         export = client.get(EXPORT_PATH, params=days)
         assert export.text.split("\r\n")[0].split(",")[-1] == "id"
-        assert len(service.requests) == 11
+        assert len(service.requests) == 10
