@@ -42,7 +42,8 @@ class RequestRules:
     """Which requests are refused, by their head alone.
 
     The names of loopback and `names` are known, with any port; with `own_addresses` also the
-    address at which the request arrived, if Host has it as an address. The paths of `graphql` take
+    address at which the request arrived, if Host has it as an address. Pages of `origins`, such as
+    `https://app.example`, may send requests, too. The paths of `graphql` take
     an operation only as the JSON body of a POST, since a link can make a browser send a GET. Where
     `graphql` is given, a mutation in a URL is refused whatever the path. A path with control
     characters is refused unless the application reads `any_path`.
@@ -55,11 +56,13 @@ class RequestRules:
         own_addresses: bool = False,
         graphql: Collection[str] = (),
         any_path: bool = False,
+        origins: Iterable[str] = (),
     ) -> None:
         self._names = frozenset(name.strip("[]").lower() for name in names)
         self._own_addresses = own_addresses
         self._graphql = frozenset(graphql)
         self._any_path = any_path
+        self._origins = frozenset(origin.encode() for origin in origins)
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Return why a request is refused, or None if it may pass."""
@@ -70,7 +73,10 @@ class RequestRules:
             return Refusal(400, "Send one Host header, of the form name or name:port.")
         if not self._is_known(host.name, scope):
             return Refusal(421, f"This server is not known as {host.name}.")
-        if not all(_is_origin(origin, host) for origin in _values(scope, b"origin")):
+        origins = _values(scope, b"origin")
+        if len(origins) == 1 and origins[0] in self._origins:
+            return self._operation_refusal(scope) if self._graphql else None
+        if not all(_is_origin(origin, host) for origin in origins):
             return Refusal(403, "Requests of other sites are refused (Origin).")
         if not _is_from_own_site(scope):
             return Refusal(403, "Requests of other sites are refused (Sec-Fetch-Site).")

@@ -53,6 +53,9 @@ def serve(
         Path | None,
         typer.Option("--dir", help="The mirror's folder; by default under ALMANAC_HOME."),
     ] = None,
+    cors: Annotated[
+        list[str] | None, typer.Option(help="An origin whose pages may send requests; repeatable.")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
     ] = False,
@@ -61,6 +64,7 @@ def serve(
     # Imported here, so that the help and wrong options need no server.
     from catalog.contract.plans import PLANS
     from catalog.server.accounts import JsonFileError
+    from catalog.server.app import ServerOptions
     from catalog.server.hosting import HostingError
     from catalog.server.state_dir import ServiceDirError
     from catalog.server.webhooks.outbox import OutboxUnreadable
@@ -81,6 +85,7 @@ def serve(
     end = None if until is None else instant_option("--until", until)
     home = locate_existing_home()
     state_dir = folder or read_settings().mirror_dir
+    options = ServerOptions(cors_origins=tuple(cors or ()))
     server: HistoryServer
     if start is None:
         server = Mirror(
@@ -89,6 +94,7 @@ def serve(
             host=host,
             port=port,
             plan=PLANS[plan],
+            options=options,
             site=WebSite,
         )
     else:
@@ -102,6 +108,7 @@ def serve(
             host=host,
             port=port,
             plan=PLANS[plan],
+            options=options,
             site=WebSite,
             on_end=lambda state: _report_end(state, as_json=as_json),
         )

@@ -210,6 +210,12 @@ class HistoryServer(ABC):
         )
         return build_app(parts)
 
+    def _guard(self, app: ASGIApp) -> ASGIApp:
+        """Refuse requests of other sites on loopback, where no key is needed."""
+        if not is_loopback(self._host):
+            return app
+        return RequestGuard(app, RequestRules(any_path=True, origins=self._options.cors_origins))
+
     def _keys(self, folder: ServiceDir) -> KeyRing:
         book, others = folder.key_book(), None
         if is_loopback(self._host):
@@ -288,7 +294,7 @@ class Mirror(HistoryServer):
             background=(self._follow, self._pusher.run),
             extensions={"/healthz": self._get_health},
         )
-        return RequestGuard(app, RequestRules(any_path=True)) if is_loopback(self._host) else app
+        return self._guard(app)
 
     async def _follow(self) -> None:
         """Serve each new publication: its view is made on a thread, and then replaces the old."""

@@ -27,9 +27,8 @@ from catalog.contract import errors
 from catalog.contract.plans import ENTERPRISE, Plan
 from catalog.server.accounts import UsageBook
 from catalog.server.app import ServerOptions
-from catalog.server.control_path import answer_order, decode_order, is_loopback, read_instant
+from catalog.server.control_path import answer_order, decode_order, read_instant
 from catalog.server.exchange import Exchange, attach, dated
-from catalog.server.request_guard import RequestGuard, RequestRules
 from catalog.server.routes import CursorSigner
 from catalog.server.state_dir import ServiceDir
 from catalog.server.webhooks.sender import Pusher, SenderOptions
@@ -205,9 +204,7 @@ class ReplayServer(HistoryServer):
             background=(self._watch_end, self._pusher.run),
             clock_moves=True,
         )
-        if is_loopback(self._host):
-            app = RequestGuard(app, RequestRules(any_path=True))
-        return _ControlLayer(app, self)
+        return _ControlLayer(self._guard(app), self)
 
     def start(self) -> "ReplayServer":
         """Listen; the clock starts when requests are answered."""

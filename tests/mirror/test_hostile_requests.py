@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from catalog.server.app import ServerOptions
 from tests.mirror.filled_home import mirroring
 from warehouse.home import Home
 
@@ -55,3 +56,19 @@ def test_a_page_of_another_site_reads_nothing(
         answer = client.get("/v2/events", headers=headers)
         assert answer.status_code == status
         assert "data" not in answer.text
+
+
+def test_a_page_of_an_allowed_origin_reads_and_others_do_not(
+    filled_home: Home, tmp_path: Path
+) -> None:
+    options = ServerOptions(cors_origins=("https://app.example",))
+    with mirroring(filled_home, tmp_path, options=options) as (_, client):
+        sent = {"origin": "https://app.example", "sec-fetch-site": "cross-site"}
+        answer = client.get("/v2/events", headers=sent)
+        assert answer.status_code == 200
+        assert answer.headers["access-control-allow-origin"] == "https://app.example"
+        for origin in ("https://app.example.evil", "http://app.example", "null"):
+            refused = client.get("/v2/events", headers={"origin": origin})
+            assert refused.status_code == 403, origin
+        host = {"origin": "https://app.example", "host": "rebound.example"}
+        assert client.get("/v2/events", headers=host).status_code == 421
