@@ -7,10 +7,11 @@
 The same knowledge and query give the same bytes. docs/calendar.md states the rules.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from almanac.coins import slugs_of
@@ -27,7 +28,7 @@ from almanac.events import (
     window_values,
 )
 from almanac.forms import plain, plain_line, web_address
-from almanac.instants import Instant
+from almanac.instants import Instant, instant
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 
@@ -44,6 +45,7 @@ _SEQUENCE_FROM: Final = datetime(2017, 1, 1, tzinfo=UTC)
 _TICKERS_MAX: Final = 3
 _OCTETS_MAX: Final = 75
 _PREFIX: Final = {"cancelled": "Cancelled: ", "withdrawn": "Withdrawn: "}
+_NOTHING: Final[Mapping[str, Sequence[datetime]]] = MappingProxyType({})
 _SQL: Final = NamedStatements("almanac.calendar")
 
 
@@ -88,8 +90,13 @@ class Feed:
         return self.events < self.total
 
 
-def write_feed(database: Database, query: FeedQuery) -> Feed:
+def write_feed(
+    database: Database, query: FeedQuery, removed: Mapping[str, Sequence[datetime]] = _NOTHING
+) -> Feed:
     """Return the calendar of a query.
+
+    `removed` are the times of versions that were published and then removed by a refold, by event:
+    the SEQUENCE of an event stays above theirs.
 
     Raises:
         InvalidArgument: an argument is wrong, or `as_of` is still to come.
@@ -106,6 +113,9 @@ def write_feed(database: Database, query: FeedQuery) -> Feed:
     with reader.pinned():
         at = known_at(reader, query.as_of, "as_of")
         check_observed(reader, at, "as_of", query.as_of)
+        for name, bound in (("from", query.starts), ("to", query.ends)):
+            if bound is not None:
+                instant(bound, name, reader.tz, now=at)
         slugs = slugs_of(reader, query.coins)
         values = {
             "at": at,
@@ -119,15 +129,21 @@ def write_feed(database: Database, query: FeedQuery) -> Feed:
             **impact_values(query.min_impact),
         }
         rows = reader.rows(_SQL["calendar_events"], values)
-        coins = {row["slug"]: row for row in reader.rows(_SQL["calendar_coins"])}
+        named = {slug for row in rows for slug in row["coins"] or ()}.union(slugs or ())
+        found = reader.rows(_SQL["calendar_coins"], {"slugs": sorted(named)})
+        coins = {row["slug"]: row for row in found}
         if query.event_ids is not None and not rows:
             _check_known(database, query.event_ids, at)
     total = rows[0]["total"] if rows else 0
     name = _name(query, slugs, coins)
+    before = {
+        event_id: [moment for moment in moments if moment <= at]
+        for event_id, moments in removed.items()
+    }
     for row in rows:
         # The coins of the filter first: the title names only three.
         row["coins"] = sorted(row["coins"] or (), key=lambda slug: slug not in (slugs or ()))
-    lines = [*_head(name, query, len(rows), total), *_events(rows, coins)]
+    lines = [*_head(name, query, len(rows), total), *_events(rows, coins, before)]
     lines.append(b"END:VCALENDAR")
     return Feed(b"\r\n".join(lines) + b"\r\n", len(rows), total)
 
@@ -207,27 +223,31 @@ def _head(name: str, query: FeedQuery, events: int, total: int) -> Iterator[byte
     yield from (
         *(b"BEGIN:VCALENDAR", b"VERSION:2.0", b"PRODID:-//crypto-almanac//Almanac//EN"),
         *(b"CALSCALE:GREGORIAN", b"METHOD:PUBLISH"),
-        _text_line("NAME", name),
-        _text_line("X-WR-CALNAME", name),
-        _text_line("X-WR-CALDESC", " ".join(notes)),
+        text_line("NAME", name),
+        text_line("X-WR-CALNAME", name),
+        text_line("X-WR-CALDESC", " ".join(notes)),
         b"REFRESH-INTERVAL;VALUE=DURATION:" + _REFRESH.encode(),
         b"X-PUBLISHED-TTL:" + _REFRESH.encode(),
     )
     if events < total:
-        yield _text_line("X-ALMANAC-TRUNCATED", left_out)
+        yield text_line("X-ALMANAC-TRUNCATED", left_out)
 
 
-def _events(rows: list[dict[str, Any]], coins: Mapping[str, Any]) -> Iterator[bytes]:
+def _events(
+    rows: list[dict[str, Any]],
+    coins: Mapping[str, Any],
+    removed: Mapping[str, Sequence[datetime]],
+) -> Iterator[bytes]:
     for row in rows:
         changed = _instant(row["changed_at"])
         yield b"BEGIN:VEVENT"
-        yield _text_line("UID", plain_line(row["event_id"]) + SUFFIX)
+        yield text_line("UID", plain_line(row["event_id"]) + SUFFIX)
         yield b"DTSTAMP:" + changed
         yield b"LAST-MODIFIED:" + changed
-        yield b"SEQUENCE:%d" % sequence_number(row["changed_at"])
+        yield b"SEQUENCE:%d" % sequence_number(row["changed_at"], removed.get(row["event_id"], ()))
         yield from _when(row)
-        yield _text_line("SUMMARY", _summary(row, coins))
-        yield _text_line("DESCRIPTION", _description(row, coins))
+        yield text_line("SUMMARY", _summary(row, coins))
+        yield text_line("DESCRIPTION", _description(row, coins))
         if row["categories"]:
             yield _category_line(tuple(row["categories"]))
         if (address := web_address(row["source_url"])) is not None:
@@ -237,12 +257,20 @@ def _events(rows: list[dict[str, Any]], coins: Mapping[str, Any]) -> Iterator[by
         yield b"END:VEVENT"
 
 
-def sequence_number(changed_at: datetime) -> int:
+def sequence_number(changed_at: datetime, removed: Sequence[datetime] = ()) -> int:
     """Return the SEQUENCE of an event: whole seconds from 2017 to its last change.
 
-    Later knowledge has a greater number, also after a refold that numbers the versions anew.
+    Later knowledge has a greater number, also after a refold that numbers the versions anew. Each
+    removed version adds two, less one until the newest of them is known again: a removal raises the
+    number, and so does a return.
     """
-    return max(0, (changed_at - _SEQUENCE_FROM) // timedelta(seconds=1))
+    current = _seconds(changed_at)
+    newest = max((current, *map(_seconds, removed)))
+    return newest + 2 * len(removed) - (newest > current)
+
+
+def _seconds(moment: datetime) -> int:
+    return max(0, (moment - _SEQUENCE_FROM) // timedelta(seconds=1))
 
 
 def _when(row: Mapping[str, Any]) -> Iterator[bytes]:
@@ -339,7 +367,8 @@ def _category_line(names: tuple[str, ...]) -> bytes:
     return _folded("CATEGORIES:" + ",".join(_escaped(plain_line(name)) for name in names))
 
 
-def _text_line(name: str, text: str) -> bytes:
+def text_line(name: str, text: str) -> bytes:
+    """Return the content line of a property that is a text: escaped and folded."""
     return _folded(f"{name}:{_escaped(text)}")
 
 

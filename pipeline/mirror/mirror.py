@@ -52,12 +52,20 @@ _NO_LIMITS: Final[dict[str, Any]] = {
 }
 
 
+RemovedVersions = Callable[[], Mapping[str, Sequence[datetime]]]
+
+
+def no_removed_versions() -> Mapping[str, Sequence[datetime]]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class SitePlace:
     """The parts from which pages in front of the interface are made.
 
     `now` is the clock of the answers; `keys` are the keys that a request needs if `needs_key`.
-    `secret` is the secret of the server's folder, for signatures.
+    `secret` is the secret of the server's folder, for signatures. `removed` returns the times of
+    versions that were published and then removed by a refold, by event.
     """
 
     warehouse: Path
@@ -65,6 +73,7 @@ class SitePlace:
     keys: KeyRing
     needs_key: bool
     secret: bytes = field(repr=False)
+    removed: RemovedVersions
 
 
 class Site(Protocol):
@@ -182,6 +191,7 @@ class HistoryServer(ABC):
         background: Sequence[Background],
         extensions: Mapping[str, Handler] = MappingProxyType({}),
         clock_moves: bool = False,
+        removed: RemovedVersions = no_removed_versions,
     ) -> ASGIApp:
         """Return the application over a store: the interface, and the mirror's own routes."""
 
@@ -193,7 +203,7 @@ class HistoryServer(ABC):
         document = DocumentRoutes(store.never_known, needs_key=needs_key, clock_moves=clock_moves)
         keys = self._keys(folder)
         secret = cursor_secret(folder.path)
-        site = self._make_site(SitePlace(self._warehouse, now, keys, needs_key, secret))
+        site = self._make_site(SitePlace(self._warehouse, now, keys, needs_key, secret, removed))
         undo.callback(site.close)
         parts = ServerParts(
             store=store,
@@ -293,6 +303,7 @@ class Mirror(HistoryServer):
             usage=UsageBook(folder.usage_file()),
             background=(self._follow, self._pusher.run),
             extensions={"/healthz": self._get_health},
+            removed=feed.removed_versions,
         )
         return self._guard(app)
 

@@ -194,6 +194,15 @@ class VersionFeed:
             rows = self._read("list_recorded_between", **bounds)
         return [(row[1], row[2], _EPOCH + row[3] * _MICROSECOND) for row in rows]
 
+    def removed_versions(self) -> dict[str, list[datetime]]:
+        """Return the times of the versions that refolds removed, by event."""
+        with self._reading, self._as_unusable():
+            rows = self._read("list_gone")
+        found: dict[str, list[datetime]] = {}
+        for event_id, micros in rows:
+            found.setdefault(event_id, []).append(_EPOCH + micros * _MICROSECOND)
+        return found
+
     def last_recorded_at(self) -> datetime:
         """Return the time of the last publication that added versions; 1970 in a new feed."""
         with self._reading, self._as_unusable():

@@ -56,6 +56,7 @@ PAGE_PATH: Final = "/calendar"
 _LISTS: Final = ("coins", "categories", "event")
 _SINGLE: Final = ("impact", "estimated", "cancelled", "from", "to", "as_of", "limit", "token")
 _WRONG: Final = (InvalidArgument, UnknownName, AmbiguousCoin)
+_DIGITS_MAX: Final = 9
 _KEPT_BYTES: Final = 64_000_000
 _PURPOSE: Final = b"calendar feed\0"
 
@@ -108,7 +109,7 @@ class CalendarRoutes:
         try:
             found = self._find_feed(read_query(request.query_params))
         except _WRONG as error:
-            return PlainTextResponse(f"{error}\n", status_code=400)
+            return PlainTextResponse(f"{_explain(error)}\n", status_code=400)
         except QueryRefused as error:
             return PlainTextResponse(f"{error}\n", status_code=422)
         except AlmanacError as error:
@@ -133,12 +134,14 @@ class CalendarRoutes:
             at = known_at(reader, query.as_of, "as_of")
             publication = reader.publication()
             known = find_knowledge(reader, at)
-        key = (publication.id, known, starts_by_default(at), repr(query))
+        removed = self._place.removed()
+        gone = sum(map(len, removed.values()))
+        key = (publication.id, known, gone, starts_by_default(at), repr(query))
         with self._lock:
             kept = self._kept.get(key)
         # Outside of the lock, so that other requests do not wait for a large feed.
         if kept is None:
-            feed = write_feed(self._database, query)
+            feed = write_feed(self._database, query, removed)
             kept = feed, f'"{blake2b(feed.content, digest_size=16).hexdigest()}"'
             if feed.is_truncated:
                 counts = (feed.events, feed.total)
@@ -177,7 +180,7 @@ class CalendarRoutes:
             found = write_feed(self._database, replace(query, limit=1)).total
             left_out = max(0, found - query.limit)
         except _WRONG as error:
-            problem = str(error)
+            problem = _explain(error)
         address = self._address(request, chosen)
         return render(
             "calendar.html",
@@ -231,7 +234,7 @@ def read_query(parameters: QueryParams) -> FeedQuery:
         starts=single["from"],
         ends=single["to"],
         as_of=single["as_of"],
-        limit=int(_number("limit", single["limit"]) or LIMIT),
+        limit=LIMIT if single["limit"] is None else _whole("limit", single["limit"]),
     )
 
 
@@ -253,6 +256,21 @@ def _number(name: str, given: str | None) -> float | None:
         return float(given)
     except ValueError:
         raise InvalidArgument(f"{name}={given!r}; expected a number") from None
+
+
+def _whole(name: str, given: str) -> int:
+    if not (given.isascii() and given.isdigit() and len(given) <= _DIGITS_MAX):
+        raise InvalidArgument(f"{name}={given!r}; expected a whole number")
+    return int(given)
+
+
+def _explain(error: AlmanacError) -> str:
+    """Return the message of an error, with what to write in an address."""
+    if not isinstance(error, AmbiguousCoin) or not error.coins:
+        return str(error)
+    listed = ", ".join(f"slug:{coin.slug} ({coin.name})" for coin in error.coins)
+    first = f"slug:{error.coins[0].slug}"
+    return f"Several coins have the same ticker or name: {listed}. Choose one, such as {first}."
 
 
 def _is_unchanged(request: Request, found: TaggedFeed) -> bool:

@@ -10,6 +10,7 @@ such a file, replacing it by a newer one. Does not: how a lake is published
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -66,6 +67,14 @@ def publish_by_hand(
         if {table.name, table.qualified} & PUBLISHED.keys():
             connection.execute(ddl.insert(table, source))
     _fill_coins(made, coins)
+    known = [at] if at else [*pulls, *(version.known_from for version in versions)]
+    facts = {"publication": sha256(repr(versions).encode()).hexdigest()[:32]}
+    facts["published_at"] = max(known).isoformat()
+    connection.execute(
+        "INSERT INTO published._almanac.facts BY NAME "
+        "SELECT unnest($names) AS name, unnest($texts) AS value",
+        {"names": list(facts), "texts": list(facts.values())},
+    )
     connection.execute("USE memory")
     connection.execute("DETACH published")
     made.close()

@@ -58,9 +58,9 @@ ORDER BY k.first_day, starts_at NULLS FIRST, k.event_id
 LIMIT $limit
 
 -- name: calendar_coins
--- Grain: one row per coin, with its ticker and name.
--- Parameters: none. Run twice: the same rows.
-SELECT slug, symbol, name FROM coins
+-- Grain: one row per coin of the list, with its ticker and name.
+-- Parameters: $slugs. Run twice: the same rows.
+SELECT slug, symbol, name FROM coins WHERE slug IN (SELECT unnest($slugs::VARCHAR[]))
 
 -- name: calendar_categories
 -- Grain: one row per category.

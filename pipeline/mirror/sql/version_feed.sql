@@ -175,6 +175,13 @@ SELECT count(*)
 FROM recorded
 WHERE gone = 1 AND seq > :seq
 
+-- name: list_gone
+-- Grain: one row per removed version, with its time. Any number of times.
+SELECT event_id, known_from
+FROM recorded
+WHERE gone = 1
+ORDER BY event_id, known_from
+
 -- name: count_since
 -- Grain: one row, the number of versions after a place, up to `head`, in a range of times, and the
 -- place of the first. Any number of times.

@@ -8,9 +8,9 @@ import icalendar
 import pytest
 
 import almanac
-from almanac.calendar.feed import FeedQuery, write_feed
+from almanac.calendar.feed import FeedQuery, sequence_number, write_feed
 from tests.almanac.publications import NamedCoin, publish_by_hand
-from tests.warehouse.answers.handmade import Known
+from tests.warehouse.answers.handmade import Absence, Known
 
 DAY = timedelta(days=1)
 PULLED = datetime(2026, 3, 1, 6, tzinfo=UTC)
@@ -69,12 +69,18 @@ DATES = {
 }
 
 
-@pytest.mark.parametrize("name", DATES)
-def test_exact_dates_keep_their_precision(name: str, tmp_path: Path) -> None:
-    fields, expected = DATES[name]
-    event = only_event(tmp_path, **fields)
-    assert times(event) == expected
-    assert str(event["status"]) == "CONFIRMED"
+def events_of(path: Path, fields: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return an event for each name, with the fields of a version."""
+    known = [Known(event_id=name, known_from=PULLED, **given) for name, given in fields.items()]
+    with open_at(path, known) as db:
+        return events_in(write_feed(db, FeedQuery()).content)
+
+
+def test_exact_dates_keep_their_precision(tmp_path: Path) -> None:
+    events = events_of(tmp_path, {name: fields for name, (fields, _) in DATES.items()})
+    found = {name: times(event) for name, event in events.items()}
+    assert found == {name: expected for name, (_, expected) in DATES.items()}
+    assert {str(event["status"]) for event in events.values()} == {"CONFIRMED"}
 
 
 PERIODS = {
@@ -118,13 +124,160 @@ PERIODS = {
 }
 
 
-@pytest.mark.parametrize("name", PERIODS)
-def test_period_is_shown_on_its_last_day_with_the_period_in_the_title(
-    name: str, tmp_path: Path
-) -> None:
-    fields, last_day, title = PERIODS[name]
-    event = only_event(tmp_path, is_estimated=True, **fields)
-    assert times(event) == (last_day, last_day + DAY)
-    assert (str(event["summary"]), str(event["status"])) == (title, "TENTATIVE")
-    assert "not an exact date" in event["description"]
-    assert str(event["transp"]) == "TRANSPARENT"
+def test_period_is_shown_on_its_last_day_with_the_period_in_the_title(tmp_path: Path) -> None:
+    given = {name: {"is_estimated": True, **fields} for name, (fields, *_) in PERIODS.items()}
+    events = events_of(tmp_path, given)
+    found = {name: (*times(event), str(event["summary"])) for name, event in events.items()}
+    assert found == {name: (day, day + DAY, title) for name, (_, day, title) in PERIODS.items()}
+    for event in events.values():
+        assert (str(event["status"]), str(event["transp"])) == ("TENTATIVE", "TRANSPARENT")
+        assert "not an exact date" in event["description"]
+
+
+def test_estimated_events_can_be_left_out(tmp_path: Path) -> None:
+    versions = [
+        Known(event_id=name, known_from=PULLED, is_estimated=True, **fields)
+        for name, (fields, *_) in PERIODS.items()
+    ]
+    with open_at(tmp_path, [*versions, Known(event_id="exact", known_from=PULLED, date=NOW)]) as db:
+        content = write_feed(db, FeedQuery(estimated="drop")).content
+    assert set(events_in(content)) == {"exact"}
+
+
+def test_same_knowledge_gives_the_same_bytes_and_later_knowledge_does_not(tmp_path: Path) -> None:
+    first = [Known(event_id="evt", known_from=PULLED, date=NOW + DAY)]
+    moved = Known(event_id="evt", version=2, known_from=PULLED + DAY, date=NOW + 2 * DAY)
+    query = FeedQuery(as_of=PULLED + timedelta(hours=1), starts="2026-02-01")
+    with open_at(tmp_path, first) as db:
+        then = write_feed(db, query)
+    with open_at(tmp_path, [*first, moved]) as db:
+        assert write_feed(db, query) == then
+        assert write_feed(db, FeedQuery(starts="2026-02-01")).content != then.content
+
+
+def test_feed_has_a_title_links_and_facts_of_the_event(tmp_path: Path) -> None:
+    event = only_event(
+        tmp_path,
+        title="Main\tnet\u202e \x1b[31m",
+        coins=("bitcoin", "ether", "third", "fourth"),
+        categories=("Hard, Fork", "Release"),
+        impact=7.5,
+        impact_band="Critical",
+        source_url="https://x.example/a?b=c,d",
+    )
+    assert str(event["summary"]) == r"BTC, ETH, third +1: Main net\u202e \x1b[31m"
+    assert event["categories"].cats == ["Hard, Fork", "Release"]
+    assert str(event["url"]) == "https://x.example/a?b=c,d"
+    description = str(event["description"]).splitlines()
+    assert description[0] == "Coins: Bitcoin (BTC), Ether (ETH), third, fourth"
+    assert "Impact: 7.5 of 10 (Critical)" in description
+    assert description[-2:] == [
+        "First seen 2026-03-01 06:00 UTC.",
+        "Source: https://x.example/a?b=c,d",
+    ]
+
+
+def test_source_that_is_no_web_address_is_left_out(tmp_path: Path) -> None:
+    addresses = ("javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "x", "http://")
+    given = {address: {"date": NOW, "source_url": address} for address in addresses}
+    events = events_of(tmp_path, given)
+    assert set(events) == set(addresses)
+    for address, event in events.items():
+        assert "url" not in event
+        assert f"Source: {address}" not in event["description"]
+
+
+def test_hidden_field_is_named_and_not_invented(tmp_path: Path) -> None:
+    event = only_event(tmp_path, unknown_fields=("impact", "categories"))
+    assert "Impact: not shown by the plan" in event["description"]
+    assert "Categories: not shown by the plan" in event["description"]
+    assert "categories" not in event
+    assert "Impact" not in only_event(tmp_path)["description"]
+
+
+def test_feed_begins_30_days_ago_and_has_no_end(tmp_path: Path) -> None:
+    ages = {"old": -31, "recent": -29, "today": 0, "far": 3000}
+    known = [
+        Known(event_id=name, known_from=PULLED, date=NOW + days * DAY)
+        for name, days in ages.items()
+    ]
+    undated = Known(event_id="undated", known_from=PULLED)
+    with open_at(tmp_path, [*known, undated]) as db:
+
+        def shown(**given: Any) -> set[str]:
+            return set(events_in(write_feed(db, FeedQuery(**given)).content))
+
+        assert shown() == {"recent", "today", "far"}
+        assert shown(starts="2020-01-01") == set(ages)
+        assert shown(ends="2026-03-10") == {"recent", "today"}
+        assert shown(event_ids=("old",)) == {"old"}
+        assert shown(event_ids=("undated",)) == set()
+        with pytest.raises(almanac.UnknownName, match="nothing"):
+            shown(event_ids=("nothing",))
+
+
+def test_limit_leaves_out_the_latest_dates_and_says_so(tmp_path: Path) -> None:
+    known = [
+        Known(event_id=f"evt_{number}", known_from=PULLED, date=NOW + number * DAY)
+        for number in range(5)
+    ]
+    with open_at(tmp_path, known) as db:
+        feed = write_feed(db, FeedQuery(limit=2))
+        whole = write_feed(db, FeedQuery())
+        for limit in (0, 100_001):
+            with pytest.raises(almanac.InvalidArgument, match="1 to 100,000"):
+                write_feed(db, FeedQuery(limit=limit))
+    assert set(events_in(feed.content)) == {"evt_0", "evt_1"}
+    assert (feed.is_truncated, feed.events, feed.total) == (True, 2, 5)
+    calendar = icalendar.Calendar.from_ical(feed.content)
+    assert str(calendar["x-almanac-truncated"]).startswith("Truncated: 2 of 5 events")
+    assert "Truncated: 2 of 5 events" in str(calendar["x-wr-caldesc"])
+    assert not whole.is_truncated
+    assert b"TRUNCATED" not in whole.content
+
+
+def test_coins_of_the_filter_come_first_and_name_the_calendar(tmp_path: Path) -> None:
+    known = Known(
+        event_id="evt", known_from=PULLED, date=NOW, coins=("aa", "bb", "bitcoin", "cc", "dd")
+    )
+    with open_at(tmp_path, [known]) as db:
+        content = write_feed(db, FeedQuery(coins="btc", min_impact=0)).content
+        assert not events_in(content)  # its score is unknown
+        content = write_feed(db, FeedQuery(coins="btc")).content
+    assert str(events_in(content)["evt"]["summary"]) == "BTC, aa, bb +2: title"
+    assert str(icalendar.Calendar.from_ical(content)["name"]) == "Crypto events · BTC"
+
+
+def test_sequence_never_goes_back_after_a_refold() -> None:
+    first, second = PULLED, PULLED + DAY
+    published = sequence_number(second)
+    removed = sequence_number(first, [second])
+    returned = sequence_number(second, [second])
+    removed_again = sequence_number(first, [second, second])
+    later = sequence_number(second + timedelta(seconds=1), [second, second])
+    assert sequence_number(first) < published < removed < returned < removed_again < later
+    assert later < 2**31 - 1
+
+
+def test_missing_event_is_tentative_until_it_returns(tmp_path: Path) -> None:
+    known = [Known(event_id="evt", known_from=PULLED, date=NOW)]
+    gone, back = PULLED + DAY, PULLED + 2 * DAY
+    absences = [Absence("evt", gone, gone), Absence("evt", back, None)]
+    sequences, statuses = [], []
+    with open_at(tmp_path, known, absences=absences) as db:
+        for as_of in (PULLED, gone, back):
+            event = events_in(write_feed(db, FeedQuery(as_of=as_of)).content)["evt"]
+            sequences.append(event["sequence"])
+            statuses.append(str(event["status"]))
+            assert ("stopped listing" in event["description"]) == (as_of == gone)
+    assert statuses == ["CONFIRMED", "TENTATIVE", "CONFIRMED"]
+    assert sequences == sorted(set(sequences))
+
+
+@pytest.mark.parametrize("field", ["estimated", "cancelled"])
+def test_unknown_words_are_refused_with_the_allowed_ones(field: str, tmp_path: Path) -> None:
+    with (
+        open_at(tmp_path, []) as db,
+        pytest.raises(almanac.InvalidArgument, match="drop"),
+    ):
+        write_feed(db, FeedQuery(**{field: "maybe"}))  # type: ignore[arg-type]
