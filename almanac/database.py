@@ -39,6 +39,7 @@ def open_database(
     limits: QueryLimits | None = None,
     clock: Callable[[], datetime] = _machine_clock,
     coins_are: CoinTexts = "any",
+    trust_clock: bool = False,
 ) -> "Database":
     """Open a published warehouse for reading.
 
@@ -54,6 +55,8 @@ def open_database(
         coins_are: `slug` takes every text of a coin for a slug, such as those that this package
             writes; `any` takes slugs, tickers and names, and refuses a text that is, say, the slug
             of one coin and the ticker of another.
+        trust_clock: whether now is the time of the clock even if the last pull is later, as on the
+            virtual clock of a replay.
 
     Returns:
         A context manager; leaving it closes the file.
@@ -65,6 +68,7 @@ def open_database(
     file = find_file("data" if home is None else home)
     one_of(coins_are, "coins_are", ("any", "slug"))
     options: Any = {"follow": follow, "limits": limits, "clock": clock, "coins_are": coins_are}
+    options["trust_clock"] = trust_clock
     return Database(Reader(file, tz=zone(tz), **options))
 
 

@@ -165,11 +165,13 @@ class Reader:
         limits: QueryLimits | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         coins_are: CoinTexts = "any",
+        trust_clock: bool = False,
     ) -> None:
         self.file = file
         self.tz = tz
         self.coins_are = coins_are
         self.clock = clock
+        self._trust_clock = trust_clock
         self._follow = follow
         self._limits = limits or QueryLimits()
         self._lock = threading.RLock()
@@ -238,7 +240,7 @@ class Reader:
                     "or leave out follow=False"
                 )
             options = {"tz": self.tz, "limits": self._limits, "clock": self.clock}
-            options["coins_are"] = self.coins_are
+            options |= {"coins_are": self.coins_are, "trust_clock": self._trust_clock}
             return {"home": self.file.absolute(), **options, "frames": dict(self._frames)}
 
     @property
@@ -369,8 +371,11 @@ class Reader:
     def now(self) -> datetime:
         """Return the timestamp of the newest knowledge: the clock, or the last pull if it is later.
 
-        The service's clock may be ahead of this machine's.
+        The service's clock may be ahead of this machine's. With `trust_clock` the clock alone
+        counts, as in a replay.
         """
+        if self._trust_clock:
+            return self.clock()
         rows = self.rows(_SQL["last_pull"])
         last = rows[0]["last_pull_at"] if rows else None
         at = self.clock()

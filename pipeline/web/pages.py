@@ -4,7 +4,7 @@ Each page has `as_of`: the whole site shows what was known then. Links keep it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import blake2b
@@ -12,16 +12,52 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from almanac.database import Database
-from almanac.errors import AlmanacError, InvalidArgument, QueryRefused, UnknownName
-from almanac.events import find_pulls, known_at
-from almanac.forms import plain_line, web_address
+from almanac.errors import (
+    AlmanacError,
+    AmbiguousCoin,
+    InvalidArgument,
+    QueryRefused,
+    UnknownName,
+)
+from almanac.events import check_observed, known_at
+from almanac.forms import cut_line, plain_line, web_address
 from almanac.reader import Reader
+from almanac.reading.named_sql import NamedStatements
 
-_STATUS: Final = ((UnknownName, 404), (InvalidArgument, 400), (QueryRefused, 422))
+_SQL = NamedStatements("pipeline.web")
+_STATUS: Final = (
+    (UnknownName, 404),
+    (AmbiguousCoin, 400),
+    (InvalidArgument, 400),
+    (QueryRefused, 422),
+)
+NAVIGATION: Final = (
+    ("/", "Upcoming"),
+    ("/coins", "Coins"),
+    ("/changes", "Changes"),
+    ("/quality", "Quality"),
+    ("/calendar", "Calendar"),
+)
+"""The paths and names of the pages that every page links."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulls:
+    """The pulls of events around the time of a request; None where there is none.
+
+    `current` is the last one at that time, `previous` and `next` are its neighbours, `first` the
+    first of all. Nothing of it is later than now.
+    """
+
+    first: datetime | None = None
+    previous: datetime | None = None
+    current: datetime | None = None
+    next: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +65,7 @@ class SiteRequest:
     """A request for a page, and the publication that is kept open while it is answered.
 
     `as_of` is the time that the request names, None for now; `moment` is that time or now.
+    `parameters` are of the query and the path; `query` has the parameters of the query alone.
     """
 
     database: Database
@@ -36,6 +73,9 @@ class SiteRequest:
     parameters: Mapping[str, str]
     as_of: datetime | None
     moment: datetime
+    now: datetime
+    query: Mapping[str, str]
+    pulls: Pulls
 
     @property
     def reader(self) -> Reader:
@@ -48,8 +88,29 @@ class SiteRequest:
     def link(self, path: str, **parameters: object) -> str:
         """Return the address of a page that keeps the time of knowledge."""
         kept: dict[str, object] = {} if self.as_of is None else {"as_of": instant_text(self.as_of)}
-        found = {name: value for name, value in (parameters | kept).items() if value is not None}
-        return path + (f"?{urlencode(found)}" if found else "")
+        return _address(path, kept | parameters)
+
+    def again(self, **changed: object) -> str:
+        """Return the address of this page with other parameters; None leaves one out."""
+        return _address(self.path, {**self.query, "page": None, **changed})
+
+    def other_time(self, moment: datetime | None) -> str:
+        """Return the address of this page as of another time; None is now."""
+        return self.again(as_of=None if moment is None else instant_text(moment))
+
+    def is_current(self, path: str) -> bool:
+        """Whether a link of the navigation leads to this page."""
+        return self.path == path
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """The parameters that a form for another time keeps."""
+        return {k: v for k, v in self.query.items() if k not in ("as_of", "page") and v.strip()}
+
+
+def _address(path: str, parameters: Mapping[str, object]) -> str:
+    given = {name: value for name, value in parameters.items() if value not in (None, "")}
+    return path + (f"?{urlencode(given)}" if given else "")
 
 
 PageFunction = Callable[[SiteRequest], str]
@@ -62,26 +123,75 @@ class Pages:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def endpoint(self, show: PageFunction) -> Callable[[Request], Response]:
-        """Return the endpoint of a page. Starlette runs it on a thread."""
+    def endpoint(
+        self, show: PageFunction, *, needs_pull: bool = True
+    ) -> Callable[[Request], Response]:
+        """Return the endpoint of a page. Starlette runs it on a thread.
+
+        With `needs_pull`, a time before the first pull gets the reason in place of the page.
+        """
 
         def answer(request: Request) -> Response:
-            database, moment = self._database, None
-            parameters = {**request.query_params, **request.path_params}
             try:
-                with database.reader.pinned():
-                    given = parameters.get("as_of", "").strip() or None
-                    moment = known_at(database.reader, given, "as_of")
-                    as_of = None if given is None else moment
-                    path = request.url.path
-                    page = show(SiteRequest(database, path, parameters, as_of, moment))
-                status = 200
+                with self._database.reader.pinned():
+                    return self._answer(request, show, needs_pull=needs_pull)
             except AlmanacError as error:
-                status = next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
-                page = render("problem.html", None, title="No answer", problem=str(error))
-            return _tagged(request, page, status)
+                return _tagged(request, render_problem(None, error), _status(error))
 
         return answer
+
+    def _answer(self, request: Request, show: PageFunction, *, needs_pull: bool) -> Response:
+        reader = self._database.reader
+        query = dict(request.query_params)
+        now = reader.now()
+        path = quote(request.scope["path"])
+        parameters = {**query, **request.path_params}
+        page = SiteRequest(
+            *(
+                self._database,
+                path,
+                parameters,
+                None,
+                now,
+                now,
+                query,
+                _find_pulls(reader, now, now),
+            )
+        )
+        try:
+            _check_query(request)
+            given = query.get("as_of", "").strip() or None
+            moment = known_at(reader, given, "as_of")
+            if needs_pull:
+                check_observed(reader, moment, "as_of", given)
+        except AlmanacError as error:
+            return _tagged(request, render_problem(page, error), _status(error))
+        if given is not None:
+            page = replace(
+                page, as_of=moment, moment=moment, pulls=_find_pulls(reader, moment, now)
+            )
+        try:
+            return _tagged(request, show(page), 200)
+        except AlmanacError as error:
+            return _tagged(request, render_problem(page, error), _status(error))
+
+
+def _status(error: AlmanacError) -> int:
+    return next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
+
+
+def _check_query(request: Request) -> None:
+    """Refuse a parameter that is given twice: which of them counts would be a guess."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    for name in names:
+        if names.count(name) > 1:
+            shown = cut_line(name, 40)
+            raise InvalidArgument(f"{shown} is given {names.count(name)} times; give it once")
+
+
+def _find_pulls(reader: Reader, moment: datetime, now: datetime) -> Pulls:
+    (found,) = reader.rows(_SQL["pulls_around"], {"at": moment, "now": now})
+    return Pulls(**found)
 
 
 def _tagged(request: Request, page: str, status: int) -> Response:
@@ -93,11 +203,23 @@ def _tagged(request: Request, page: str, status: int) -> Response:
 
 def render(template: str, request: SiteRequest | None, *, title: str, **values: Any) -> str:
     """Return a page from a template of this package. Every value is escaped."""
-    found: dict[str, Any] = {"request": request, "title": title, **values}
+    found: dict[str, Any] = {"request": request, "title": title, "navigation": NAVIGATION, **values}
     if request is not None:
-        _, found["last_pull_at"] = find_pulls(request.reader, request.moment)
-        found["published_at"] = request.reader.publication().published_at
+        published_at = request.reader.publication().published_at
+        # In a replay the file is later than the clock.
+        found["published_at"] = published_at if published_at <= request.now else None
     return _templates().get_template(template).render(found)
+
+
+def render_problem(request: SiteRequest | None, error: AlmanacError) -> str:
+    """Return the page of a request without an answer: the reason, and links that have one."""
+    return render(
+        "problem.html",
+        request,
+        title="No answer",
+        problem=cut_line(str(error), 1_000),
+        coins=error.coins if isinstance(error, AmbiguousCoin) else (),
+    )
 
 
 @cache
@@ -112,6 +234,9 @@ def _templates() -> Environment:
     made.filters |= {
         "instant": instant_text,
         "line": plain_line,
+        "cut": cut_line,
+        "moment": format_moment,
+        "picked": _picked_text,
         "web_address": web_address,
         "quoted": lambda text: quote(text, safe=""),
         "number": "{:,}".format,
@@ -124,3 +249,17 @@ def instant_text(instant: datetime | None) -> str:
     if instant is None:
         return ""
     return instant.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
+
+
+def _picked_text(instant: datetime | None) -> str:
+    """Return a timestamp as a field of a form has it: in UTC, without zone, whole seconds."""
+    return "" if instant is None else instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def format_moment(instant: datetime | None) -> Markup:
+    """Return a timestamp for people, as an element of HTML; seconds only where there are some."""
+    if instant is None:
+        return Markup("")
+    at = instant.astimezone(UTC)
+    shown = at.strftime("%d %b %Y %H:%M:%S" if at.second or at.microsecond else "%d %b %Y %H:%M")
+    return Markup('<time datetime="{}">{}</time>').format(instant_text(at), shown)

@@ -22,7 +22,7 @@ from pipeline.web.pages import Pages
 from pipeline.web.upcoming_page import show_upcoming
 
 _LIMITS: Final = QueryLimits(memory_bytes=1_000_000_000, timeout_s=10.0)
-_STATIC: Final = {"site.css": "text/css", "site.js": "text/javascript"}
+_STATIC: Final = {"site.css": "text/css", "site.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _HEADERS: Final = (
     (
         b"content-security-policy",
@@ -40,7 +40,9 @@ class WebSite:
 
     def __init__(self, place: SitePlace) -> None:
         self._place = place
-        self._database = open_database(place.warehouse, clock=place.now, limits=_LIMITS)
+        self._database = open_database(
+            place.warehouse, clock=place.now, limits=_LIMITS, trust_clock=True
+        )
         self._calendar = CalendarRoutes(self._database, place, self._key_grant)
         self.background: Sequence[Background] = ()
 
