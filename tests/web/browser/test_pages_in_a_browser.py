@@ -1,0 +1,129 @@
+"""Every page in Chromium: no error, no foreign request, no sideways scrolling, accessible.
+
+`ALMANAC_SCREENSHOTS=FOLDER` keeps a picture of each page.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+WIDTHS: Final = {"desktop": 1280, "phone": 375}
+SCREENSHOTS: Final = os.environ.get("ALMANAC_SCREENSHOTS")
+PAGES: Final = ("/", "/changes", "/coins", "/coin/bitcoin", "/quality", "/calendar")
+GRAVE: Final = ("serious", "critical")
+
+
+def watch(page: Page, base_url: str) -> list[str]:
+    """Return a list to which everything is added that a page must not do."""
+    wrong: list[str] = []
+
+    def check_request(request: Any) -> None:
+        if not request.url.startswith((base_url + "/", "data:")):
+            wrong.append(f"request to {request.url[:200]}")
+
+    def check_response(response: Any) -> None:
+        is_page = response.request.is_navigation_request()
+        if response.status >= 400 and not is_page:
+            wrong.append(f"{response.status} of {response.url[:200]}")
+
+    def check_console(message: Any) -> None:
+        is_status = "Failed to load resource" in message.text  # as the page, a navigation
+        if message.type in ("error", "warning") and not is_status:
+            wrong.append(f"console: {message.text[:300]}")
+
+    page.on("request", check_request)
+    page.on("response", check_response)
+    page.on("console", check_console)
+    page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
+    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+    return wrong
+
+
+def find_paths(page: Page, base_url: str) -> list[str]:
+    """Return the paths of all kinds of pages, with two events of the first page."""
+    page.goto(base_url + "/")
+    links = page.locator("main a[href^='/event/']").evaluate_all(
+        "links => links.map(link => link.getAttribute('href'))"
+    )
+    known = list(dict.fromkeys(links))
+    return [
+        *PAGES,
+        *known[:1],
+        *known[-1:],
+        "/event/unknown",
+        "/coin/unknown",
+        "/?as_of=1999-01-01",
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["filled", "empty", "odd", "own"])
+def test_each_page_is_shown_without_a_fault(
+    browser: Browser, axe: str, sites: dict[str, str], name: str, width: str, scheme: Any
+) -> None:
+    if name not in sites:
+        pytest.skip("ALMANAC_BROWSER_HOME names no home")
+    base_url = sites[name]
+    size: Any = {"width": WIDTHS[width], "height": 900}
+    # The policy of the pages forbids scripts of others, and axe-core is one.
+    context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=False)
+    tester = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
+    page, tested = context.new_page(), tester.new_page()
+    try:
+        wrong = watch(page, base_url)
+        for path in find_paths(page, base_url):
+            page.goto(base_url + path)
+            if SCREENSHOTS:
+                file = f"{name}-{width}-{scheme}-{quote(path, safe='')[:60]}.png"
+                page.screenshot(path=Path(SCREENSHOTS) / file, full_page=name != "odd")
+            assert wrong == [], path
+            assert page.evaluate("window.hacked") is None, path
+            assert page.title(), path
+            assert page.locator("h1").count() == 1, path
+            wide = page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            assert wide <= 0, f"{path} is {wide} pixels too wide"
+            tested.goto(base_url + path)
+            tested.evaluate(axe)
+            found = tested.evaluate("axe.run()")
+            grave = [
+                (each["id"], each["nodes"][0]["html"][:200])
+                for each in found["violations"]
+                if each["impact"] in GRAVE
+            ]
+            assert grave == [], path
+    finally:
+        context.close()
+        tester.close()
+
+
+def test_the_keyboard_reaches_the_filters_and_the_events(
+    browser: Browser, sites: dict[str, str]
+) -> None:
+    page = browser.new_page()
+    try:
+        page.goto(sites["filled"] + "/")
+        reached = []
+        for _ in range(80):
+            page.keyboard.press("Tab")
+            shown = page.evaluate(
+                "(() => { const e = document.activeElement; const r = e.getBoundingClientRect();"
+                " return [e.tagName, e.getAttribute('href') || e.name || '',"
+                " r.width > 0 && r.height > 0] })()"
+            )
+            reached.append(tuple(shown))
+        names = [name for _, name, _ in reached]
+        assert names[0] == "#content", "the first is the link past the navigation"
+        assert all(is_visible for _, _, is_visible in reached)
+        assert any(name.startswith("/event/") for name in names)
+        assert {"as_of", "coin", "category"} <= set(names)
+    finally:
+        page.close()
