@@ -1,23 +1,294 @@
-"""The first page: the events to come, by day."""
+"""The first page: the events to come, by day, with filters.
 
+An estimated event is never under a day: it is listed apart, under its month, quarter, year or
+deadline. Belongs here: filters of the page, and the rows of a list of events. Does not: one event.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from difflib import get_close_matches
 from itertools import groupby
+from math import ceil
+from typing import Any, Final
 
+from almanac.coins import slugs_of
+from almanac.errors import InvalidArgument, UnknownName
+from almanac.events import BANDS, impact_values
+from almanac.forms import cut_line
+from almanac.reading.named_sql import NamedStatements
 from pipeline.web.pages import SiteRequest, render
 
-_WITHIN = "30d"
+_SQL = NamedStatements("pipeline.web")
+ON_A_PAGE: Final = 60
+_OPEN_SHOWN: Final = 10
+"""Events without an exact date that are shown below the days, before a link to all."""
+_CHIPS_MAX: Final = 10
+_RECENT: Final = timedelta(days=7)
+"""An event is marked as moved or new for so long."""
+_WHEN: Final = {
+    "today": "Today",
+    "this-week": "This week",
+    "next-week": "Next week",
+    "7d": "Next 7 days",
+    "14d": "Next 14 days",
+    "30d": "Next 30 days",
+    "90d": "Next 90 days",
+    "365d": "Next 365 days",
+    "all": "Any time",
+}
+_WHEN_DEFAULT: Final = "30d"
+_DATES: Final = {"all": "Exact and estimated", "exact": "Exact only", "estimated": "Estimated only"}
+_PERIODS: Final = {
+    "month": "Some time in a month",
+    "quarter": "Some time in a quarter",
+    "year": "Some time in a year",
+    "deadline": "Any time up to a deadline",
+}
+_FAR: Final = datetime(9999, 1, 1, tzinfo=UTC)
+_PAGES_MAX: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class DayRange:
+    """The UTC days of a list of events: from the first day until `ends`, exclusive."""
+
+    starts: datetime
+    ends: datetime
+
+    def __str__(self) -> str:
+        first, last = self.starts, self.ends - timedelta(days=1)
+        if self.ends >= _FAR:
+            return f"from {first:%d %b %Y} on"
+        return f"{first:%d %b %Y}" if first == last else f"{first:%d %b %Y} to {last:%d %b %Y}"
 
 
 def show_upcoming(request: SiteRequest) -> str:
     """Return the page of the events that were to come at the time of knowledge."""
-    events = request.database.upcoming(
-        coins=request.text("coin"),
-        within=request.text("within") or _WITHIN,
-        as_of=request.as_of,
-        categories=request.text("category"),
-    ).rows()
-    days = [(day, list(found)) for day, found in groupby(events, key=_day)]
-    return render("upcoming.html", request, title="Upcoming events", days=days, count=len(events))
+    days = _read_days(request)
+    dates = _choice(request, "dates", _DATES, "all")
+    page = read_page(request)
+    places = (page - 1) * ON_A_PAGE + 1, page * ON_A_PAGE
+    none = 1, 0
+    filters = {
+        "at": request.moment,
+        "starts": max(days.starts, midnight(request.moment)),
+        "ends": days.ends,
+        "coins": slugs_of(request.reader, request.text("coin")),
+        "words": None if (words := request.text("q")) is None else words.lower(),
+        **impact_values(_read_impact(request)),
+    }
+    exact = none if dates == "estimated" else places
+    shortened = (1, _OPEN_SHOWN) if page == 1 else none
+    open_dates = {"all": shortened, "exact": none, "estimated": places}[dates]
+    category = request.text("category")
+    rows = request.reader.rows(
+        _SQL["upcoming_page"],
+        {
+            **filters,
+            "categories": None if category is None else [category.lower()],
+            **dict(zip(("exact_from", "exact_to"), exact, strict=True)),
+            **dict(zip(("open_from", "open_to"), open_dates, strict=True)),
+        },
+    )
+    facets = rows[0]["facets"] or []
+    category = _read_category(request, [row["category"] for row in facets])
+    events = prepare_events(request, [row for row in rows if row["event_id"] is not None])
+    paged = [event for event in events if event["is_exact"] == (dates != "estimated")]
+    total = paged[0]["total"] if paged else 0
+    if page > 1 and not paged:
+        raise InvalidArgument(f"page={page}: there are fewer pages. Begin with the first.")
+    opened = [event for event in events if not event["is_exact"]]
+    return render(
+        "upcoming.html",
+        request,
+        title="Upcoming events",
+        days=_by_day([event for event in events if event["is_exact"]], filters["starts"]),
+        periods=_by_period(opened),
+        open_total=opened[0]["total"] if opened else 0,
+        total=total,
+        page=page,
+        pages=ceil(total / ON_A_PAGE),
+        range=days,
+        when=None if _has_days(request) else request.text("when") or _WHEN_DEFAULT,
+        whens=_WHEN,
+        dates=dates,
+        dates_choices=_DATES,
+        category=category,
+        categories=_categories(request, facets, category),
+        chips=_chips(facets, category),
+        bands=BANDS,
+        has_filter=any(request.text(n) for n in ("coin", "category", "impact", "q", "dates")),
+    )
 
 
-def _day(event: dict[str, object]) -> str:
-    return str(event["earliest"] or event["latest"])[:10]
+def midnight(moment: datetime) -> datetime:
+    """Return the first moment of a UTC day."""
+    return datetime.combine(moment.astimezone(UTC).date(), time(), tzinfo=UTC)
+
+
+def read_page(request: SiteRequest) -> int:
+    """Return the number of a page of a list, from 1.
+
+    Raises:
+        InvalidArgument: it is not such a number.
+    """
+    given = request.text("page") or "1"
+    if not (given.isascii() and given.isdigit() and len(given) < 7 and int(given) >= 1):
+        raise InvalidArgument(f"page={cut_line(given, 40)!r}; expected a number from 1 on")
+    return int(given)
+
+
+def prepare_events(request: SiteRequest, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a list of events, with the names of coins and the marks moved and new."""
+    events = list(rows)
+    if not events:
+        return []
+    ids = [event["event_id"] for event in events]
+    values = {"event_ids": ids, "since": request.moment - _RECENT, "at": request.moment}
+    marks = {row["event_id"]: row for row in request.reader.rows(_SQL["recent_marks"], values)}
+    slugs = {coin for event in events for coin in event["coins"] or ()}
+    labels = find_coin_labels(request, slugs)
+    for event in events:
+        mark = marks.get(event["event_id"], {})
+        moved_at = mark.get("moved_at")
+        event["moved_ago"] = None if moved_at is None else _days_ago(request.moment - moved_at)
+        event["moved_from"] = mark.get("moved_from")
+        created_at = mark.get("created_at")
+        event["new_ago"] = None if created_at is None else _days_ago(request.moment - created_at)
+        event["coin_labels"] = [(coin, labels.get(coin, coin)) for coin in event["coins"] or ()]
+    return events
+
+
+def find_coin_labels(request: SiteRequest, slugs: Iterable[str]) -> dict[str, str]:
+    """Return the ticker of each coin that has one, in capitals."""
+    rows = request.reader.rows(_SQL["coin_labels"], {"coins": sorted(slugs)})
+    return {row["coin"]: row["symbol"].upper() for row in rows if row["symbol"]}
+
+
+def _days_ago(age: timedelta) -> str:
+    if age < timedelta(hours=24):
+        return "today" if age < timedelta(hours=1) else f"{age.seconds // 3600} h ago"
+    return "1 day ago" if age.days == 1 else f"{age.days} days ago"
+
+
+def _has_days(request: SiteRequest) -> bool:
+    return bool(request.text("from") or request.text("to"))
+
+
+def _read_days(request: SiteRequest) -> DayRange:
+    """Return the days that the request asks for; `from` and `to` go before `when`."""
+    today = midnight(request.moment)
+    if _has_days(request):
+        first, last = _read_day(request, "from"), _read_day(request, "to")
+        starts, ends = first or today, _FAR if last is None else last + timedelta(days=1)
+        if ends <= starts:
+            raise InvalidArgument(
+                f"no day lies between from={starts:%Y-%m-%d} and to={ends - timedelta(1):%Y-%m-%d}"
+            )
+        return DayRange(starts, ends)
+    when = _choice(request, "when", _WHEN, _WHEN_DEFAULT)
+    monday = today - timedelta(days=today.weekday())
+    week = timedelta(days=7)
+    if when == "today":
+        return DayRange(today, today + timedelta(days=1))
+    if when == "this-week":
+        return DayRange(today, monday + week)
+    if when == "next-week":
+        return DayRange(monday + week, monday + 2 * week)
+    if when == "all":
+        return DayRange(today, _FAR)
+    return DayRange(today, today + timedelta(days=int(when.removesuffix("d")) + 1))
+
+
+def _read_day(request: SiteRequest, name: str) -> datetime | None:
+    given = request.text(name)
+    if given is None:
+        return None
+    try:
+        found = date.fromisoformat(given)
+    except ValueError:
+        shown = cut_line(given, 40)
+        raise InvalidArgument(
+            f"{name}={shown!r} is not a day; expected such as 2026-03-02"
+        ) from None
+    if not date(1970, 1, 1) <= found <= date(9990, 1, 1):
+        raise InvalidArgument(f"{name}={given!r} is not within the years 1970 to 9990")
+    return datetime.combine(found, time(), tzinfo=UTC)
+
+
+def _choice(request: SiteRequest, name: str, choices: Mapping[str, str], default: str) -> str:
+    given = request.text(name) or default
+    if given not in choices:
+        raise InvalidArgument(f"{name}={cut_line(given, 40)!r}; expected {', '.join(choices)}")
+    return given
+
+
+def _read_impact(request: SiteRequest) -> float | None:
+    """Return the least impact: a score, or the lowest score of a band."""
+    given = request.text("impact")
+    if given is None:
+        return None
+    of_band = {name.lower(): least for least, name in BANDS}
+    try:
+        return of_band[given.lower()] if given.lower() in of_band else float(given)
+    except ValueError:
+        bands = ", ".join(name for _, name in BANDS)
+        shown = cut_line(given, 40)
+        raise InvalidArgument(
+            f"impact={shown!r}; expected a score from 0 to 10, or {bands}"
+        ) from None
+
+
+def _read_category(request: SiteRequest, shown: list[str]) -> str | None:
+    given = request.text("category")
+    if given is None:
+        return None
+    for name in (*shown, *_known_categories(request)):
+        if name.lower() == given.lower():
+            return name
+    known = _known_categories(request)
+    near = get_close_matches(given.lower(), [name.lower() for name in known], 3, 0.4)
+    similar = ", ".join(name for name in known if name.lower() in near)
+    hint = f" Similar: {similar}." if similar else ""
+    raise UnknownName(f"no event has the category {cut_line(given, 60)!r}.{hint}")
+
+
+def _known_categories(request: SiteRequest) -> list[str]:
+    rows = request.reader.rows(_SQL["known_categories"], {"at": request.moment})
+    return [row["category"] for row in rows if row["category"]]
+
+
+def _categories(
+    request: SiteRequest, facets: list[dict[str, Any]], chosen: str | None
+) -> list[tuple[str, int]]:
+    """Return the categories of the select by name, with the number of their events."""
+    found = {row["category"]: row["events"] for row in facets}
+    if chosen is not None:
+        found.setdefault(chosen, 0)
+    return sorted(found.items())
+
+
+def _chips(facets: list[dict[str, Any]], chosen: str | None) -> list[tuple[str, int]]:
+    """Return the most frequent categories, and the chosen one."""
+    found = {row["category"]: row["events"] for row in facets[:_CHIPS_MAX]}
+    if chosen is not None and chosen not in found:
+        found[chosen] = next((row["events"] for row in facets if row["category"] == chosen), 0)
+    return list(found.items())
+
+
+def _by_day(
+    events: list[dict[str, Any]], starts: datetime
+) -> list[tuple[date | None, list[dict[str, Any]]]]:
+    """Return the events of each day; under None those that began earlier."""
+
+    def begins(event: dict[str, Any]) -> date | None:
+        first: datetime = event["earliest"]
+        return None if first < starts else first.astimezone(UTC).date()
+
+    return [(day, list(found)) for day, found in groupby(events, key=begins)]
+
+
+def _by_period(events: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    grouped = groupby(events, key=lambda event: _PERIODS.get(event["date_precision"], "No date"))
+    return [(name, list(found)) for name, found in grouped]

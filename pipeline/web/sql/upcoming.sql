@@ -1,0 +1,80 @@
+-- The events to come, as known at a time; their marks; names of coins and categories.
+
+-- name: upcoming_page
+-- Grain: one row per upcoming event of a page, exact dates first, those under way last; one row with the event_id NULL if
+-- there is none. `total` is the number of all events that pass the filters and have a date of the same
+-- kind, exact or not. `facets`, the same in each row, has the categories of the events that pass the
+-- other filters, with their number.
+-- Parameters: $at; $starts and $ends, the time in which an event may take place; $coins, $categories
+-- (small letters), lists or NULL; $min_impact, $bands; $words, a part of the title in small letters, or
+-- NULL; $exact_from, $exact_to, $open_from, $open_to, the places of exact and of other dates.
+-- Run twice: the same rows.
+WITH found AS MATERIALIZED (
+    SELECT *, coalesce(date_precision IN ('instant', 'day'), false) AS is_exact
+    FROM upcoming_as_of($at::TIMESTAMPTZ)
+    WHERE coalesce(earliest, $at::TIMESTAMPTZ) < $ends::TIMESTAMPTZ
+        AND latest > $starts::TIMESTAMPTZ
+        AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+        AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
+        AND {shared has_impact}
+)
+SELECT f.facets, p.*
+FROM (
+    SELECT list({'category': category, 'events': events} ORDER BY events DESC, category) AS facets
+    FROM (
+        SELECT category, count(*) AS events
+        FROM (SELECT unnest(categories) AS category FROM found)
+        GROUP BY category
+    )
+) AS f
+LEFT JOIN (
+    SELECT
+        *,
+        row_number() OVER (
+            PARTITION BY is_exact
+            ORDER BY is_exact AND earliest < $starts::TIMESTAMPTZ,
+                list_position(['month', 'quarter', 'year', 'deadline'], date_precision),
+                if(is_exact, earliest, latest), earliest, event_id
+        ) AS place,
+        count(*) OVER (PARTITION BY is_exact) AS total
+    FROM found
+    WHERE {shared has_category}
+    QUALIFY (is_exact AND place BETWEEN $exact_from AND $exact_to)
+        OR (NOT is_exact AND place BETWEEN $open_from AND $open_to)
+) AS p ON true
+ORDER BY p.is_exact DESC, p.place
+
+-- name: known_categories
+-- Grain: one row per category known at $at: listed by then, or of a version known by then.
+-- Parameters: $at. Run twice: the same rows.
+SELECT name AS category FROM categories WHERE first_seen_at <= $at::TIMESTAMPTZ
+UNION
+SELECT unnest(categories) FROM event_versions WHERE known_from <= $at::TIMESTAMPTZ
+ORDER BY category
+
+-- name: recent_marks
+-- Grain: one row per event of $event_ids that was created, or whose date changed, after $since and at
+-- or before $at: its last such version.
+-- Parameters: $event_ids, $since, $at. Run twice: the same rows.
+SELECT
+    event_id,
+    arg_max(known_from, version) FILTER (WHERE is_move) AS moved_at,
+    arg_max(old_date, version) FILTER (WHERE is_move) AS moved_from,
+    max(known_from) FILTER (WHERE list_contains(change_kinds, 'created')) AS created_at
+FROM (
+    SELECT
+        event_id, version, known_from, change_kinds,
+        list_has_any(change_kinds, ['rescheduled', 'made_exact', 'made_estimated']) AS is_move,
+        lag(displayed_date_full) OVER (PARTITION BY event_id ORDER BY version) AS old_date
+    FROM event_versions
+    WHERE event_id IN (SELECT unnest($event_ids::VARCHAR[])) AND known_from <= $at::TIMESTAMPTZ
+)
+WHERE known_from > $since::TIMESTAMPTZ
+GROUP BY event_id
+
+-- name: coin_labels
+-- Grain: one row per coin of $coins that has a name. Symbol and name are current.
+-- Parameters: $coins, slugs. Run twice: the same rows.
+SELECT slug AS coin, symbol, name
+FROM coins
+WHERE slug IN (SELECT unnest($coins::VARCHAR[]))
