@@ -3,6 +3,8 @@
 import logging
 import random
 import re
+import shutil
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from html import unescape
@@ -20,10 +22,14 @@ from almanac.database import open_database
 from catalog.contract.plans import PLANS
 from catalog.server.accounts import KeyRing
 from catalog.server.state_dir import ServiceDir
-from pipeline.mirror.mirror import SitePlace, no_removed_versions
+from pipeline.mirror.mirror import Mirror, SitePlace, no_removed_versions
+from pipeline.mirror.published_catalog import PublishedCatalog
 from pipeline.web.calendar_routes import CalendarRoutes
 from pipeline.web.site import WebSite
 from tests.almanac.publications import NamedCoin, publish_by_hand
+from tests.hangs import HANGS_AFTER_S
+from tests.history.stories.disk import without_syncs
+from tests.history.stories.handmade import HandmadeHome, event
 from tests.mirror.filled_home import ENDS, NOW, STARTS, mirroring
 from tests.warehouse.answers.handmade import Known
 from warehouse.home import Home
@@ -289,3 +295,46 @@ def test_token_outlives_a_restart_and_differs_between_keys(
             assert client.get("/calendar", auth=("anyone", poor)).status_code == 403
     assert addresses[0] == addresses[1]
     assert len(set(addresses[0])) == 2
+
+
+def test_sequence_grows_when_a_refold_removes_and_returns_a_version(tmp_path: Path) -> None:
+    with without_syncs():
+        home = HandmadeHome(tmp_path / "home")
+        home.listed("02 06:00", event("evt"))
+        home.merge()
+        first, second = tmp_path / "first.duckdb", tmp_path / "second.duckdb"
+        shutil.copy(home.home.warehouse, first)
+        moved = event("evt", date="2026-06-05T00:00:00Z", updatedAt="2026-03-02T06:30:00Z")
+        home.listed("02 07:00", moved)
+        home.merge()
+        shutil.copy(home.home.warehouse, second)
+    served, found = tmp_path / "served.duckdb", []
+    shutil.copy(first, served)
+    with (
+        Mirror(
+            served,
+            state_dir=tmp_path / "mirror",
+            site=WebSite,
+            wall=lambda: NOW + timedelta(days=9),
+        ) as mirror,
+        httpx.Client(base_url=mirror.base_url, verify=False) as client,
+    ):
+        for file in (first, second, first, second):
+            staged = tmp_path / "staged"
+            shutil.copy(file, staged)
+            staged.replace(served)
+            wait_for_publication(client, file)
+            (part,) = read_plainly(client.get("/calendar.ics").content).values()
+            answer = client.get("/calendar.ics").text
+            found.append((part[0], int(re.findall("SEQUENCE:(.*)", answer)[0])))
+    starts, sequences = zip(*found, strict=True)
+    assert starts == ("20260601", "20260605", "20260601", "20260605")
+    assert sequences == tuple(sorted(set(sequences)))
+
+
+def wait_for_publication(client: httpx.Client, file: Path) -> None:
+    published_at = PublishedCatalog(file).published_at
+    give_up_at = time.monotonic() + HANGS_AFTER_S
+    while client.get("/healthz").json()["publication"]["publishedAt"] != published_at:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.05)
