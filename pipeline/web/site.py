@@ -17,6 +17,7 @@ from catalog.server.accounts import Grant
 from catalog.server.app import Background, presented_keys
 from pipeline.mirror.mirror import SitePlace
 from pipeline.web.calendar_routes import CalendarRoutes
+from pipeline.web.coin_page import show_coin, show_coins
 from pipeline.web.event_page import show_event
 from pipeline.web.pages import Pages
 from pipeline.web.upcoming_page import show_upcoming
@@ -73,6 +74,8 @@ def page_routes(database: Database) -> list[BaseRoute]:
     return [
         Route("/", pages.endpoint(show_upcoming)),
         Route("/event/{event_id:path}", pages.endpoint(show_event)),
+        Route("/coins", pages.endpoint(show_coins)),
+        Route("/coin/{slug:path}", pages.endpoint(show_coin)),
         Route("/static/{name}", get_static),
     ]
 
