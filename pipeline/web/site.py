@@ -19,6 +19,7 @@ from pipeline.mirror.mirror import SitePlace
 from pipeline.web.calendar_routes import CalendarRoutes
 from pipeline.web.coin_page import show_coin, show_coins
 from pipeline.web.event_page import show_event
+from pipeline.web.mcp_route import McpRoute
 from pipeline.web.pages import Pages
 from pipeline.web.upcoming_page import show_upcoming
 
@@ -45,14 +46,15 @@ class WebSite:
             place.warehouse, clock=place.now, limits=_LIMITS, trust_clock=True
         )
         self._calendar = CalendarRoutes(self._database, place, self._key_grant)
-        self.background: Sequence[Background] = ()
+        self._mcp = McpRoute(place)
+        self.background: Sequence[Background] = self._mcp.background
 
     def close(self) -> None:
         self._database.close()
 
     def around(self, app: ASGIApp) -> ASGIApp:
         """Return a layer that answers the paths of the pages, and passes on all others."""
-        found = [*page_routes(self._database), *self._calendar.routes()]
+        found = [*page_routes(self._database), *self._calendar.routes(), *self._mcp.routes()]
         routes = [self._guarded(route) for route in found]
         return Router(routes, default=app, redirect_slashes=False)
 

@@ -1,0 +1,82 @@
+"""MCP over HTTP at `/mcp`: the tools of `almanac mcp` for assistants that connect to a server.
+
+Each POST is answered with JSON, and no session is kept. The SDK is imported at the first request,
+since it takes about a second.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from catalog.server.app import Background
+from pipeline.mirror.mirror import SitePlace
+
+log = logging.getLogger(__name__)
+MCP_PATH: Final = "/mcp"
+_NO_STREAM: Final = (
+    "This address answers POST requests of the Model Context Protocol. It has no stream and no "
+    "session. docs/assistants.md has the configuration of a client.\n"
+)
+_NO_SDK: Final = (
+    "The MCP SDK is not installed on this server: pip install 'crypto-almanac[mcp]', and start it "
+    "again.\n"
+)
+
+
+class McpRoute:
+    """The route of MCP. Its background task holds the SDK's session manager."""
+
+    def __init__(self, place: SitePlace) -> None:
+        self._place = place
+        self._wanted = asyncio.Event()
+        self._begun = asyncio.Event()
+        self._manager: Any = None
+        self.background: Sequence[Background] = (self._run,)
+
+    def routes(self) -> list[BaseRoute]:
+        return [Route(MCP_PATH, self)]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            headers = {"allow": "POST"}
+            refusal: Response = PlainTextResponse(_NO_STREAM, status_code=405, headers=headers)
+            await refusal(scope, receive, send)
+            return
+        self._wanted.set()
+        await self._begun.wait()
+        if self._manager is None:
+            await PlainTextResponse(_NO_SDK, status_code=501)(scope, receive, send)
+            return
+        await self._manager.handle_request(scope, receive, send)
+
+    async def _run(self) -> None:
+        await self._wanted.wait()
+        try:
+            toolbox, manager = await asyncio.to_thread(self._make_manager)
+        except ModuleNotFoundError as error:
+            log.error("/mcp can't be served: %s", error)
+            self._begun.set()
+            return
+        try:
+            async with manager.run():
+                self._manager = manager
+                self._begun.set()
+                await asyncio.Event().wait()
+        finally:
+            self._manager = None
+            toolbox.close()
+
+    def _make_manager(self) -> tuple[Any, Any]:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        from almanac.mcp.server import make_server
+        from almanac.mcp.tools import Toolbox
+
+        toolbox = Toolbox(self._place.warehouse, clock=self._place.now)
+        server = make_server(toolbox)
+        return toolbox, StreamableHTTPSessionManager(server, json_response=True, stateless=True)
