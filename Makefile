@@ -4,14 +4,14 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q --dist loadfile --no-loadscope-reorder
 LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-strip-extras --python-version 3.11
 
-.PHONY: setup tools lake-tools browser-tools docs-tools run sandbox test suite test-long test-lake test-browser test-mass test-faults check style types bench bench-analyst bench-limits bench-push bench-server docs lock clean
+.PHONY: setup tools lake-tools browser-tools docs-tools run sandbox test suite test-long test-lake test-browser test-mass test-faults check style types bench bench-analyst bench-limits bench-push bench-server docs docs-serve lock clean
 
 # What the application needs, and what tests and benchmarks need.
 setup: LOCKS = requirements.lock
-tools: LOCKS = requirements.lock requirements-dev.lock
+tools: LOCKS = requirements.lock requirements-dev.lock requirements-docs.lock
 lake-tools: LOCKS = requirements.lock requirements-dev.lock requirements-lake.lock
-browser-tools: LOCKS = requirements.lock requirements-dev.lock requirements-browser.lock
-docs-tools: LOCKS = requirements.lock requirements-docs.lock
+browser-tools: LOCKS = requirements.lock requirements-dev.lock requirements-docs.lock requirements-browser.lock
+docs-tools: LOCKS = requirements-docs.lock
 setup tools lake-tools browser-tools docs-tools:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and \
 		"Almanac needs Python 3.11 to 3.13; name one with make PYTHON=python3.12")'
@@ -41,7 +41,7 @@ test-lake: lake-tools
 # Needs Chromium, and npm for axe-core.
 test-browser: browser-tools
 	@npm install --silent --no-save --no-package-lock --prefix .venv/npm axe-core@4
-	$(PYTEST) -m "browser and not long" tests/web
+	$(PYTEST) -m "browser and not long" tests/web tests/docs_site
 
 test-mass: tools
 	$(PYTEST) -n 2 -m mass tests
@@ -89,6 +89,14 @@ bench-push: tools
 bench-server: tools
 	$(BIN)/python -m bench.server
 	$(BIN)/python -m bench.server.mirror
+
+# The docs site, in build/site. Open build/site/index.html.
+docs: docs-tools
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open $(CURDIR)/build/site/index.html"
+
+docs-serve: docs-tools
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 lock: setup
 	$(LOCK) --group application pyproject.toml -o requirements.lock

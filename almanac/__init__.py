@@ -37,7 +37,7 @@ _HOMES = {
     "Audit": "audit.report",
     "Change": "history_replay",
     "Coin": "coins",
-    "Coverage": "coverage",
+    "Coverage": "events",
     "Database": "database",
     "InvalidArgument": "errors",
     "LookAhead": "errors",

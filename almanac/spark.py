@@ -88,8 +88,8 @@ def attach_known(
         send: False if `home` is on a disk that all executors share. Then nothing is copied or sent;
             a later publication stops the job.
 
-    Raises: as `Database.attach_known`; a text that is not a timestamp only when the frame
-        is computed.
+    The errors are those of `Database.attach_known`. A text that is not a timestamp fails when the
+    frame is computed.
     """
     options = JoinOptions(ts, coin, horizon, prefix, categories, min_impact, unknown, coins)
     return _join_rows(frame, home, options, send=send)

@@ -1,0 +1,101 @@
+"""A hook of MkDocs: adds the pages outside `docs` that pages link to, and rewrites the links.
+
+A linked file of the repository, such as `CONTRIBUTING.md` or `deploy/Caddyfile`, becomes a page
+under `repository/`: Markdown unchanged, other text as a block of code. The site needs no address of
+the repository, and a link that leads nowhere fails the build.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.structure.files import File, Files
+
+ROOT: Final = Path(__file__).parent.parent
+DOCS: Final = "docs"
+OUTSIDE: Final = "repository"
+STARTS: Final = (
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "bench/README.md"),
+    "tests/mutants/README.md",
+)
+"""Pages outside `docs` that the navigation lists."""
+LINK: Final = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[#)])")
+FENCED: Final = re.compile(r"(^ *```.*?^ *```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+LANGUAGES: Final = {".yaml": "yaml", ".py": "python", ".conf": "nginx", ".sql": "sql"}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the linked pages outside `docs`, and a list of the decisions."""
+    known = {f"{DOCS}/{file.src_uri}" for file in files}
+    waiting = [*STARTS, *(path for path in known if path.endswith(".md"))]
+    seen = set(waiting)
+    while waiting:
+        source = waiting.pop()
+        if source not in known:
+            add(files, config, page_of(source), read_page(source))
+        if source.endswith(".md"):
+            found = {path for path in linked(source) if (ROOT / path).is_file()} - seen
+            seen |= found
+            waiting += sorted(found - known)
+    decisions = sorted((ROOT / DOCS / "decisions").glob("*.md"))
+    add(files, config, "decisions/index.md", list_pages("Decisions", decisions))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Return the text of a page with links that lead to pages of the site."""
+    uri: str = page.file.src_uri
+    source = uri.removeprefix(f"{OUTSIDE}/") if uri.startswith(f"{OUTSIDE}/") else f"{DOCS}/{uri}"
+    folder = posixpath.dirname(source)
+
+    def rewrite(found: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(folder, found[0]))
+        if not (ROOT / target).exists():
+            return found[0]
+        return posixpath.relpath(page_of(target), posixpath.dirname(uri) or ".")
+
+    parts = FENCED.split(markdown)
+    return "".join(
+        part if number % 2 else LINK.sub(rewrite, part) for number, part in enumerate(parts)
+    )
+
+
+def add(files: Files, config: Any, uri: str, text: str) -> None:
+    files.append(File.generated(config, uri, content=text))
+
+
+def page_of(path: str) -> str:
+    """Return the source address, in the site, of a path of the repository."""
+    if (ROOT / path).is_dir():
+        path = f"{path}/index.md"
+    if path.startswith(f"{DOCS}/"):
+        return path.removeprefix(f"{DOCS}/")
+    return f"{OUTSIDE}/{path}" if path.endswith(".md") else f"{OUTSIDE}/{path}.md"
+
+
+def linked(source: str) -> Iterator[str]:
+    """Yield the paths to which a page links."""
+    folder = posixpath.dirname(source)
+    for target in LINK.findall(FENCED.sub("", (ROOT / source).read_text("utf-8"))):
+        yield posixpath.normpath(posixpath.join(folder, target))
+
+
+def read_page(source: str) -> str:
+    """Return a file as Markdown."""
+    path = ROOT / source
+    text = path.read_text("utf-8")
+    if path.suffix == ".md":
+        return text
+    return f"# {source}\n\n````{LANGUAGES.get(path.suffix, 'text')}\n{text}````\n"
+
+
+def list_pages(title: str, pages: Iterable[Path]) -> str:
+    """Return a page with the titles of others."""
+    lines = [f"- [{read_title(page)}]({page.name})" for page in pages]
+    return "\n".join([f"# {title}", "", *lines, ""])
+
+
+def read_title(page: Path) -> str:
+    return page.read_text("utf-8").partition("\n")[0].removeprefix("# ").replace(". ", "\\. ", 1)
