@@ -25,7 +25,7 @@ from almanac.errors import (
     UnknownName,
 )
 from almanac.events import check_observed, known_at
-from almanac.forms import cut_line, plain_line, web_address
+from almanac.forms import cut_line, plain, plain_line, web_address
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 
@@ -36,6 +36,7 @@ _STATUS: Final = (
     (InvalidArgument, 400),
     (QueryRefused, 422),
 )
+_PROSE_MAX: Final = 20_000
 NAVIGATION: Final = (
     ("/", "Upcoming"),
     ("/coins", "Coins"),
@@ -236,6 +237,7 @@ def _templates() -> Environment:
         "line": plain_line,
         "cut": cut_line,
         "moment": format_moment,
+        "prose": lambda text: plain(text[:_PROSE_MAX]),
         "picked": _picked_text,
         "web_address": web_address,
         "quoted": lambda text: quote(text, safe=""),
