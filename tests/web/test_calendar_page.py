@@ -57,6 +57,11 @@ def test_each_export_of_the_page_writes_a_file(folder: Path) -> None:
                 assert json.loads(printed)["events"] > 0
 
 
+def test_key_of_the_page_is_made(folder: Path) -> None:
+    (block,) = blocks_of("keys", PAGE)
+    assert re.search(r"alm2_\w+", run(block.text, folder))
+
+
 def test_python_of_the_page_runs(folder: Path) -> None:
     (block,) = blocks_of("calendar python", PAGE)
     done = subprocess.run(
@@ -72,8 +77,10 @@ def test_python_of_the_page_runs(folder: Path) -> None:
 
 def test_every_block_of_commands_says_where_it_runs_and_its_commands_exist() -> None:
     marks = {block.mark for block in blocks(PAGE) if block.language == "sh"}
-    assert marks == {"calendar start", "calendar", "export", "cron"}
-    for mark in ("calendar start", "cron"):
+    ran = {"calendar", "export", "keys"}
+    parsed = {"calendar start", "public start", "cron"}
+    assert marks == ran | parsed
+    for mark in parsed:
         for block in blocks_of(mark, PAGE):
             for line in block.commands:
                 for words in almanac_commands(line):
