@@ -8,7 +8,15 @@ from typing import Any, Final, Literal
 
 from almanac.coins import slugs_of
 from almanac.errors import InvalidArgument
-from almanac.events import Coins, Names, find_pulls, impact_values, known_at, listed
+from almanac.events import (
+    Coins,
+    Names,
+    category_names,
+    find_pulls,
+    impact_values,
+    known_at,
+    listed,
+)
 from almanac.forms import (
     cut_line,
     json_text,
@@ -111,7 +119,7 @@ class Digest:
         sections: the kinds that occurred, the most important first.
         min_impact: the least impact, None for all; `unscored` changes have no known impact, and
             are left out if there is a least one.
-        coins: slugs that an event has one of, None for all.
+        coins, categories: slugs and names that an event has one of, None for all.
     """
 
     since: datetime
@@ -122,6 +130,7 @@ class Digest:
     min_impact: float | None = None
     unscored: int = 0
     coins: Sequence[str] | None = None
+    categories: Sequence[str] | None = None
 
     @property
     def stale_for(self) -> timedelta | None:
@@ -154,6 +163,7 @@ def digest_of(
     kinds: Names | None = None,
     min_impact: float | None = None,
     limit: int | None = None,
+    categories: Names | None = None,
 ) -> Digest:
     """Return what became known after `since`, until `until` (now by default).
 
@@ -168,11 +178,13 @@ def digest_of(
         if limit is not None and limit < 1:
             raise InvalidArgument(f"limit={limit}: expected at least 1")
         named, slugs = listed(kinds, "kinds", IN_ORDER), slugs_of(reader, coins)
+        names = category_names(reader, categories)
         values = {
             "since": after,
             "until": before,
             "kinds": named,
             "coins": slugs,
+            "categories": names,
             "apart": named is None or set(named) >= _TO_A_PRECISION,
             **impact_values(min_impact),
         }
@@ -199,6 +211,7 @@ def digest_of(
         min_impact=values["min_impact"],
         unscored=sum(row["unscored"] for row in counts),
         coins=slugs,
+        categories=names,
     )
 
 
@@ -269,6 +282,8 @@ def notes(digest: Digest) -> list[str]:
         )
     if digest.coins is not None:
         found.append(f"Only events of {', '.join(digest.coins)}.")
+    if digest.categories is not None:
+        found.append(f"Only events of the categories {', '.join(digest.categories)}.")
     if digest.min_impact is not None:
         left_out = f"; {digest.unscored:,} without a known impact are left out"
         found.append(

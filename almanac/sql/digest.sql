@@ -12,8 +12,8 @@ SELECT max(observed_at) AS last_known FROM batches WHERE status = 'merged'
 
 -- name: digest_counts
 -- Grain: one row per kind of change in the period.
--- Parameters: $since, $until, instants; $kinds, $coins, lists or NULL; $min_impact, a score or NULL;
--- $bands, the bands that lie above it as a whole; $apart, whether the kinds made_exact and
+-- Parameters: $since, $until, instants; $kinds, $coins, $categories, lists or NULL; $min_impact, a
+-- score or NULL; $bands, the bands that lie above it as a whole; $apart, whether the kinds made_exact and
 -- made_estimated are wanted too. Run twice: the same rows.
 -- `unscored` are changes of events without a known impact, which a least impact leaves out; `apart`
 -- are the rescheduled events whose date became exact or estimated, if $apart.
@@ -40,6 +40,7 @@ FROM (
         AND c.known_from <= $until::TIMESTAMPTZ
         AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], c.kind))
         AND ($coins::VARCHAR[] IS NULL OR list_has_any(c.coins, $coins::VARCHAR[]))
+        AND {shared has_category}
 )
 GROUP BY kind
 ORDER BY kind
@@ -74,6 +75,7 @@ WITH found AS (
         AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], c.kind))
         AND (c.kind <> 'revealed' OR $revealed)
         AND ($coins::VARCHAR[] IS NULL OR list_has_any(c.coins, $coins::VARCHAR[]))
+        AND {shared has_category}
         AND (
             $min_impact::DOUBLE IS NULL
             OR c.impact >= $min_impact::DOUBLE

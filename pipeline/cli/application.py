@@ -49,6 +49,10 @@ COMMANDS: Final = {
     "digest": _place(
         "status", "digest", "Post the changes since the last digest to ALMANAC_DIGEST_URL."
     ),
+    "report": _place(
+        *("report", "report"),
+        "Write a report: what is coming, what changed since the last one, and data quality.",
+    ),
     "merge": _place(
         *("merge", "merge"),
         "Merge landed batches into the lake and publish the warehouse. Sends no request.",
