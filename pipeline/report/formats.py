@@ -10,15 +10,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from almanac.forms import markdown, plain_line
+from pipeline.report.document import Quote, ReportSection, ReportTable
 from pipeline.report.plots import Plot
 from pipeline.report.report_facts import ReportFacts
-from pipeline.report.sections import (
-    Quote,
-    ReportSection,
-    ReportTable,
-    describe_report,
-    split_upcoming,
-)
+from pipeline.report.sections import describe_report, split_upcoming
 
 _CODE: Final = "`"
 
@@ -85,7 +80,7 @@ def make_json(facts: ReportFacts) -> dict[str, Any]:
         "quota": facts.quota,
         "batches": facts.batches,
         "missing": facts.missing_events,
-        "warnings": [{"kind": one.kind, "text": one.text} for one in facts.warnings],
+        "warnings": [{"kind": warning.kind, "text": warning.text} for warning in facts.warnings],
     }
 
 

@@ -16,10 +16,11 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from almanac.reader import Reader
+from pipeline.report.document import ReportSection
 from pipeline.report.formats import file_stamp, make_html, make_markdown
 from pipeline.report.plots import Plot
 from pipeline.report.report_facts import ReportFacts, ReportRequest, collect_facts
-from pipeline.report.sections import ReportSection, make_sections
+from pipeline.report.sections import make_sections
 from pipeline.settings import Settings
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.locks import hold_lock
