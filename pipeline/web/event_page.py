@@ -90,7 +90,7 @@ def show_event(request: SiteRequest) -> str:
         hidden=frozenset(event["unknown_fields"] or ()),
         state=_describe_state(event, absences, request.moment),
         period=_PERIODS.get(event["date_precision"]),
-        coins=[(coin, names.get(coin, {})) for coin in coins],
+        coins=[(coin, names.get(coin, {"symbol": None, "name": None})) for coin in coins],
         neighbours=_find_neighbours(request, event),
         timeline=_list_history(versions, moves, absences),
         source=web_address(event["source_url"]),

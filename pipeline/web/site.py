@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from almanac.database import Database, open_database
 from almanac.reading.query_limits import QueryLimits
+from catalog.contract.constants import PATH_LENGTH_MAX, QUERY_LENGTH_MAX
 from catalog.server.accounts import Grant
 from catalog.server.app import Background, presented_keys
 from pipeline.mirror.mirror import SitePlace
@@ -112,7 +113,9 @@ class _KeyLayer:
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 
-        refusal = self._refusal(scope) if self._needs_key else None
+        refusal = _refusal_of_size(scope)
+        if refusal is None and self._needs_key:
+            refusal = self._refusal(scope)
         await (refusal or self._app)(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
@@ -130,6 +133,19 @@ class _KeyLayer:
                 status_code=403,
             )
         return None
+
+
+def _refusal_of_size(scope: Scope) -> Response | None:
+    """Return the refusal of an address that is longer than the interface accepts."""
+    for name, size, most in (
+        ("path", len(scope["path"]), PATH_LENGTH_MAX),
+        ("query", len(scope["query_string"]), QUERY_LENGTH_MAX),
+    ):
+        if size > most:
+            return PlainTextResponse(
+                f"The {name} has {size:,} characters; the limit is {most:,}.\n", status_code=414
+            )
+    return None
 
 
 def find_grant(scope: Scope, grant_of: Callable[[set[str]], Grant | None]) -> Grant | None:

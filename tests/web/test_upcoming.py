@@ -1,0 +1,170 @@
+"""The page of upcoming events: days, filters, marks and pages of the list."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from html import unescape
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.almanac.publications import NamedCoin
+from tests.warehouse.answers.handmade import Known
+from tests.web.handmade_site import DAY, FIRST, serve_pages
+
+
+def at(day: int, hour: int = 0, month: int = 3) -> datetime:
+    return datetime(2026, month, day, hour, tzinfo=UTC)
+
+
+def event(name: str, date: datetime, **more: object) -> Known:
+    shown = {"title": f"Title {name}", "displayed_date": f"{date:%d %b}", **more}
+    return Known(event_id=name, known_from=FIRST, date=date, **shown)  # type: ignore[arg-type]
+
+
+QUARTER = {"is_estimated": True, "date_type": "quarter", "displayed_date": "Q1 2026"}
+VERSIONS = [
+    event("today", at(4), categories=("AMA",), coins=("bitcoin",), impact=1.0, impact_band="Low"),
+    event("clock", at(5, 14), categories=("Unlock",), coins=("dash",), impact_band="High"),
+    event("next", at(10), categories=("Unlock",), coins=("other-btc",), impact=8.0),
+    event("far", at(20, month=9), categories=("Listing",)),
+    event("open", datetime(2026, 3, 31, 23, 59, 59, tzinfo=UTC), **QUARTER),
+    event("over", at(1)),
+    event("gone", at(6), status="cancelled"),
+    event("moved", at(12), displayed_date="12 Mar"),
+    Known(
+        event_id="moved",
+        version=2,
+        known_from=FIRST + 2 * DAY,
+        change_kinds=("rescheduled",),
+        changed_fields=("date", "displayed_date"),
+        title="Title moved",
+        date=at(6),
+        displayed_date="06 Mar",
+    ),
+    Known(
+        event_id="late",
+        known_from=FIRST + 3 * DAY,
+        change_kinds=("created",),
+        title="Title late",
+        date=at(7),
+        displayed_date="07 Mar",
+    ),
+]
+COINS = [
+    NamedCoin("bitcoin", "btc", "Bitcoin", 1),
+    NamedCoin("other-btc", "btc", "Other", 900),
+    NamedCoin("dash", "dash", "Dash", 50),
+]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with serve_pages(tmp_path_factory.mktemp("p"), VERSIONS, coins=COINS) as client:
+        yield client
+
+
+def shown(client: TestClient, **parameters: str) -> list[str]:
+    answer = client.get("/", params=parameters)
+    assert answer.status_code == 200, answer.text
+    return re.findall(r'href="/event/([^"?]+)', answer.text)
+
+
+def test_events_are_under_their_day_and_estimated_ones_apart(client: TestClient) -> None:
+    page = client.get("/").text
+    days = re.findall(r'<h2 class="day"><time datetime="([^"]+)"', page)
+    assert days == ["2026-03-04", "2026-03-05", "2026-03-06", "2026-03-07", "2026-03-10"]
+    before, after = page.split('<h2 id="open">')
+    assert "Title open" not in before
+    assert "Title open" in after
+    assert "Q1 2026" in after
+    assert "2026-03-31" not in page
+    assert "14:00 UTC" in before
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({}, ["today", "clock", "moved", "late", "next", "open"]),
+        ({"coin": "dash"}, ["clock"]),
+        ({"coin": "slug:other-btc"}, ["next"]),
+        ({"category": "unlock"}, ["clock", "next"]),
+        ({"category": "Unlock", "when": "next-week"}, ["next"]),
+        ({"when": "today"}, ["today", "open"]),
+        ({"when": "this-week"}, ["today", "clock", "moved", "late", "open"]),
+        ({"when": "all", "dates": "exact", "category": "Listing"}, ["far"]),
+        ({"from": "2026-09-01", "to": "2026-09-30"}, ["far"]),
+        ({"from": "2026-03-10", "dates": "exact"}, ["next", "far"]),
+        ({"dates": "estimated"}, ["open"]),
+        ({"impact": "5"}, ["clock", "next"]),
+        ({"impact": "critical"}, ["next"]),
+        ({"q": "TITLE LATE"}, ["late"]),
+        ({"q": "%"}, []),
+    ],
+    ids=lambda value: "-".join(value.values()) or "all" if isinstance(value, dict) else None,
+)
+def test_filters_select_events(
+    client: TestClient, parameters: dict[str, str], expected: list[str]
+) -> None:
+    assert shown(client, **parameters) == expected
+
+
+def test_moved_and_new_events_are_marked(client: TestClient) -> None:
+    page = " ".join(client.get("/").text.split())
+    assert "moved 1 day ago from <bdi>12 Mar 2026</bdi>" in page
+    assert page.count('class="mark new"') == 1
+
+
+def test_page_of_a_past_time_shows_the_date_known_then(client: TestClient) -> None:
+    then = client.get("/", params={"as_of": "2026-03-02T12:00:00"}).text
+    assert re.findall(r'datetime="2026-03-12"', then)
+    assert "Title late" not in then
+    assert 'class="mark' not in then
+    assert all("as_of=" in link for link in re.findall(r'href="(/event/[^"]+)"', then))
+
+
+def test_ambiguous_ticker_lists_its_coins_as_links(client: TestClient) -> None:
+    answer = client.get("/", params={"coin": "BTC", "when": "90d"})
+    assert answer.status_code == 400
+    links = [unescape(link) for link in re.findall(r'href="(/\?[^"]*slug[^"]*)"', answer.text)]
+    assert links == [
+        "/?coin=slug%3Abitcoin&when=90d",
+        "/?coin=slug%3Aother-btc&when=90d",
+    ]
+    assert client.get(links[0]).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("parameters", "status", "text"),
+    [
+        ({"coin": "no-such"}, 404, "no coin has the slug"),
+        ({"category": "Unlok"}, 404, "Similar: Unlock"),
+        ({"impact": "high!"}, 400, "expected a score from 0 to 10"),
+        ({"impact": "nan"}, 400, "min_impact"),
+        ({"impact": "11"}, 400, "from 0 to 10"),
+        ({"when": "never"}, 400, "expected today"),
+        ({"from": "03/04/2026"}, 400, "expected such as 2026-03-02"),
+        ({"from": "2026-05-01", "to": "2026-04-01"}, 400, "no day lies between"),
+        ({"page": "0"}, 400, "expected a number from 1"),
+        ({"page": "7"}, 400, "there are fewer pages"),
+        ({"dates": "some"}, 400, "expected all, exact, estimated"),
+    ],
+    ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else None,
+)
+def test_wrong_filter_says_what_was_expected(
+    client: TestClient, parameters: dict[str, str], status: int, text: str
+) -> None:
+    answer = client.get("/", params=parameters)
+    assert answer.status_code == status
+    assert text in unescape(answer.text)
+
+
+def test_long_list_has_pages_that_together_show_each_event_once(tmp_path: Path) -> None:
+    versions = [event(f"evt{n:03}", at(4 + n % 20)) for n in range(130)]
+    with serve_pages(tmp_path, versions) as client:
+        pages = [shown(client, page=str(number)) for number in (1, 2, 3)]
+        assert [len(page) for page in pages] == [60, 60, 10]
+        assert len({name for page in pages for name in page}) == 130
+        assert 'rel="next"' in client.get("/?page=2&q=title").text
+        assert "page=3&amp;q=title" in client.get("/?page=2&q=title").text
