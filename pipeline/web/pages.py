@@ -229,6 +229,7 @@ def _templates() -> Environment:
         loader=PackageLoader("pipeline.web"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_without_controls,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -244,6 +245,11 @@ def _templates() -> Environment:
         "number": "{:,}".format,
     }
     return made
+
+
+def _without_controls(value: object) -> object:
+    """Return a value of a template without control characters, also in an attribute."""
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def instant_text(instant: datetime | None) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from html import unescape
 
@@ -17,37 +18,41 @@ def at(day: int, hour: int = 0) -> datetime:
     return datetime(2026, 3, day, hour, tzinfo=UTC)
 
 
-BASE = {"event_id": "evt", "title": "Unlock", "coins": ("dash",), "categories": ("Unlock",)}
+FIRST_VERSION = Known(
+    event_id="evt",
+    title="Unlock",
+    coins=("dash",),
+    categories=("Unlock",),
+    known_from=FIRST,
+    date=at(10, 14),
+    displayed_date="10 Mar",
+    unknown_fields=("impact",),
+)
+MOVED = replace(
+    FIRST_VERSION,
+    version=2,
+    known_from=FIRST + DAY,
+    date=at(15, 14),
+    displayed_date="15 Mar",
+    change_kinds=("rescheduled", "rescored"),
+    changed_fields=("date", "displayed_date", "impact"),
+    unknown_fields=(),
+    impact=7.0,
+    source_url="https://news.example/a",
+)
 VERSIONS = [
-    Known(
-        **BASE,
-        known_from=FIRST,
-        date=at(10, 14),
-        displayed_date="10 Mar",
-        unknown_fields=("impact",),
-    ),
-    Known(
-        **BASE,
-        version=2,
-        known_from=FIRST + DAY,
-        date=at(15, 14),
-        displayed_date="15 Mar",
-        change_kinds=("rescheduled", "rescored"),
-        changed_fields=("date", "displayed_date", "impact"),
-        impact=7.0,
-        source_url="https://news.example/a",
-    ),
-    Known(
-        **BASE,
+    FIRST_VERSION,
+    MOVED,
+    replace(
+        MOVED,
         version=3,
         known_from=FIRST + 3 * DAY,
-        date=at(15, 14),
-        displayed_date="15 Mar",
         change_kinds=("cancelled",),
         changed_fields=("status",),
+        unknown_fields=("source_url", "impact_summary"),
         status="cancelled",
         cancelled_at=at(4, 3),
-        unknown_fields=("source_url", "impact_summary"),
+        source_url=None,
     ),
     Known(
         event_id="quarter",

@@ -1,0 +1,249 @@
+"""Hostile content on the pages, and hostile requests to them.
+
+Belongs here: texts that try to leave their place on a page, and requests that try to read, write or
+reach more than a page. Does not: the interface under `/v2` (tests/mirror/test_hostile_requests.py).
+"""
+
+import http.client
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import pytest
+from starlette.testclient import TestClient
+
+from pipeline.web.site import WebSite
+from tests.almanac.publications import NamedCoin
+from tests.mirror.filled_home import mirroring
+from tests.warehouse.answers.handmade import Known
+from tests.web.handmade_site import DAY, FIRST, NOW, serve_pages
+from warehouse.home import Home
+
+TEXTS = {
+    "script": "<script>alert(1)</script>",
+    "cdata": "]]><!-- --><img src=x onerror=alert(1)>",
+    "quote": "\"'><svg/onload=alert(1)> style=x",
+    "template": "{{ 7 * 7 }}{% raw %}",
+    "controls": "a\x00b\x07\x1b[31mc\x7f\x85",
+    "bidi": "abc\u202egnp.exe\u2066x\u2028y",
+    "rtl": "\u05d0\u05d9\u05e8\u05d5\u05e2 \u0645\u0631\u062d\u0628\u0627",
+    "long": "x" * 10_000,
+    "tag": "</title></main></body><h1>",
+}
+COIN = '<b>"co&in"</b>'
+SOURCES = (
+    "javascript:alert(1)",
+    "data:text/html,<script>alert(1)</script>",
+    "//evil.example/x",
+    'https://news.example/"onmouseover="alert(1)',
+    "https://news.example/<script>",
+    "JaVaScRiPt:alert(1)//https://news.example",
+)
+
+
+def make_versions() -> Iterator[Known]:
+    for number, (name, text) in enumerate(TEXTS.items()):
+        # A name in a database has no null character.
+        shown = text.replace("\x00", "")
+        yield Known(
+            event_id=name,
+            known_from=FIRST,
+            title=shown,
+            displayed_date=shown[:300],
+            date=NOW + DAY,
+            coins=(COIN, "dash"),
+            categories=(shown[:300],),
+            source_url=SOURCES[number % len(SOURCES)],
+            impact_band=shown[:50],
+        )
+        yield Known(
+            event_id=name,
+            version=2,
+            known_from=FIRST + DAY,
+            change_kinds=("rescheduled", "revised"),
+            changed_fields=("title", "date", "displayed_date", "categories", "source_url"),
+            title=shown + ".",
+            displayed_date=shown[:300] + ".",
+            date=NOW + 2 * DAY,
+            coins=(COIN, "dash"),
+            categories=(shown[:300], "AMA"),
+            source_url=SOURCES[(number + 1) % len(SOURCES)],
+        )
+
+
+class _Tags(HTMLParser):
+    """The tags and attributes of a page, as a browser reads them."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.names: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.attributes += attrs
+
+
+def check_page(page: str) -> None:
+    """Check that a page has no element, handler or link that the site does not make."""
+    tags = _Tags()
+    tags.feed(page)
+    assert tags.names.count("script") == 1
+    assert not {"svg", "img", "b", "style", "iframe", "object"} & set(tags.names)
+    assert tags.names.count("h1") == tags.names.count("title") == 1
+    for name, value in tags.attributes:
+        assert not name.startswith("on")
+        assert name not in ("style", "srcdoc")
+        if name in ("href", "src", "action"):
+            assert urlsplit(value or "").scheme in ("", "http", "https", "webcal")
+            assert not (value or "").startswith("//")
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page)
+    assert "49" not in re.findall(r"<bdi>(\d+)", page)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    coins = [NamedCoin(COIN, "<i>", TEXTS["cdata"], 1), NamedCoin("dash", "dash", "x" * 5_000, 2)]
+    with serve_pages(tmp_path_factory.mktemp("h"), list(make_versions()), coins=coins) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/", "/?when=all", "/coins", "/coin/dash", f"/coin/{quote(COIN)}"),
+        *(f"/event/{name}" for name in TEXTS),
+    ],
+)
+def test_hostile_content_stays_text(hostile: TestClient, path: str) -> None:
+    answer = hostile.get(path)
+    assert answer.status_code == 200
+    check_page(answer.text)
+    assert len(answer.text) < 150_000
+
+
+def test_long_title_is_cut_in_lists_and_whole_on_its_page(hostile: TestClient) -> None:
+    # A category may have 300 characters, and a filter needs all of them.
+    assert "x" * 301 not in hostile.get("/").text
+    assert "x" * 10_000 in hostile.get("/event/long").text
+
+
+_SCRIPT = "<script>alert(1)</script>"
+_SQL_TRIES = (
+    "' OR 1=1 --",
+    "x'; DROP TABLE events; --",
+    "') UNION SELECT value FROM _almanac.facts --",
+    "$at",
+    "read_csv('/etc/passwd')",
+    "slug:' || getenv('HOME') || '",
+)
+REQUESTS: tuple[tuple[str, str, dict[str, str]], ...] = (
+    *(
+        ("GET", f"/?{name}={quote(text)}", {})
+        for name in ("coin", "category", "q")
+        for text in _SQL_TRIES
+    ),
+    *(
+        ("GET", f"/?{name}={quote(_SQL_TRIES[0])}", {})
+        for name in ("impact", "when", "from", "to", "dates", "page", "as_of")
+    ),
+    *(
+        ("GET", f"/?{name}={quote(_SCRIPT)}", {})
+        for name in ("coin", "category", "impact", "when", "from", "page", "as_of", "q", "<b>")
+    ),
+    *(("GET", f"/event/{quote(text, safe='')}", {}) for text in (*_SQL_TRIES, _SCRIPT)),
+    *(("GET", f"/coin/{quote(text, safe='')}", {}) for text in (*_SQL_TRIES, _SCRIPT)),
+    ("GET", f"/coins?q={quote(_SCRIPT)}", {}),
+    ("GET", "/coins?q=%27%20OR%201%3D1", {}),
+    ("GET", "/static/../site.py", {}),
+    ("GET", "/static/%2e%2e/site.py", {}),
+    ("GET", "/static/..%2fsite.py", {}),
+    ("GET", "/static/%2fetc%2fpasswd", {}),
+    ("GET", "/static/..\\site.py", {}),
+    ("GET", "/static/", {}),
+    ("GET", "/event/../../etc/passwd", {}),
+    ("GET", "/event/%2e%2e%2f%2e%2e%2fetc%2fpasswd", {}),
+    ("GET", "/coin/..%2f..%2fetc%2fpasswd", {}),
+    ("GET", "//evil.example/", {}),
+    ("GET", "//evil.example/?as_of=2026-01-01", {}),
+    ("GET", "/event//evil.example", {}),
+    ("GET", "http://evil.example/", {}),
+    ("GET", "/event/a%00b", {}),
+    ("GET", "/?q=a%00b", {}),
+    ("GET", "/?coin=%00", {}),
+    ("GET", "/?q=%ff%fe%ed%a0%80", {}),
+    ("GET", "/event/%ff%ed%a0%80", {}),
+    ("GET", "/?as_of=2026-01-01%0d%0aX-Injected:%201", {}),
+    ("GET", "/event/x%0d%0aX-Injected:%201", {}),
+    ("GET", "/?q=" + "a" * 100_000, {}),
+    ("GET", "/event/" + "a" * 30_000, {}),
+    ("GET", "/?" + "&".join(f"p{number}=1" for number in range(400)), {}),
+    ("GET", "/?page=99999999999999999999", {}),
+    ("GET", "/?page=-1", {}),
+    ("GET", "/?page=1e3", {}),
+    ("GET", "/?impact=inf", {}),
+    ("GET", "/?impact=1e400", {}),
+    ("GET", "/?from=0001-01-01&to=9999-12-31", {}),
+    ("GET", "/?as_of=9999-12-31T23:59:59-15:00", {}),
+    ("GET", "/?coin=btc&coin=eth", {}),
+    ("GET", "/?as_of=2026-01-01&as_of=2026-02-01", {}),
+    ("GET", "/", {"Host": "evil.example"}),
+    ("GET", "/", {"Host": "127.0.0.1\tevil"}),
+    ("GET", "/", {"Origin": "https://evil.example"}),
+    ("GET", "/", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}),
+    ("GET", "/", {"X-Forwarded-Host": "evil.example", "X-Original-URL": "/metrics"}),
+    ("GET", "/", {"If-None-Match": '"' + "a" * 5_000 + '"'}),
+    ("POST", "/", {}),
+    ("PUT", "/event/evt", {}),
+    ("DELETE", "/coins", {}),
+    ("PATCH", "/static/site.css", {}),
+    ("OPTIONS", "/", {"Origin": "https://evil.example"}),
+    ("TRACE", "/", {}),
+)
+
+
+@pytest.fixture(scope="module")
+def address(filled_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    before = _digest(filled_home.warehouse)
+    with mirroring(filled_home, tmp_path_factory.mktemp("m"), site=WebSite) as (mirror, _):
+        yield urlsplit(mirror.base_url).netloc
+    assert _digest(filled_home.warehouse) == before
+
+
+def _digest(file: Path) -> str:
+    return sha256(file.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "headers"),
+    REQUESTS,
+    ids=[f"{number}-{method}" for number, (method, _, _) in enumerate(REQUESTS)],
+)
+def test_hostile_request_is_refused_or_harmless(
+    address: str, method: str, target: str, headers: dict[str, str]
+) -> None:
+    connection = http.client.HTTPConnection(address, timeout=20)
+    try:
+        # As it is written: other clients correct a path with dots.
+        connection.putrequest(method, target, skip_host="Host" in headers)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        body = answer.read().decode("utf-8", "replace")
+    finally:
+        connection.close()
+    assert answer.status < 500
+    assert answer.getheader("x-injected") is None
+    assert answer.getheader("location") is None
+    assert answer.getheader("access-control-allow-origin") is None
+    for leaked in ("root:", "Traceback", "def get_static", str(Path.home()) + "/"):
+        assert leaked not in body
+    if (answer.getheader("content-type") or "").startswith("text/html"):
+        check_page(body)
+        assert "script-src 'self'" in (answer.getheader("content-security-policy") or "")
+    if method != "GET" or {"Host", "Origin"} & headers.keys():
+        assert answer.status in (400, 403, 405, 421)
