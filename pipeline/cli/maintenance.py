@@ -39,7 +39,7 @@ from resources.errors import CatalogError
 from resources.inbox.deliveries import waiting_deliveries
 from resources.inbox.inbox_file import InboxReader
 from resources.inbox.progress import inbox_folder, settled_letters
-from resources.service_clock import NOTABLE, ServiceClock
+from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock
 from warehouse.clock import utc_now
 from warehouse.errors import CheckUnfinished, WarehouseError
 from warehouse.history.verify import Finding
@@ -245,7 +245,8 @@ def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
                     usage.remaining is None or usage.remaining > 0,
                     quota_left(usage.remaining, usage.limit, is_unlimited=usage.is_unlimited),
                 )
-            yield _clock(service.client.service_clock)
+            permitted = timedelta(days=settings.max_clock_skew_days)
+            yield _clock(service.client.service_clock, permitted)
             if settings.coins:
                 yield _watchlist(settings, service)
     except (CatalogError, WarehouseError, SettingsError) as error:
@@ -263,15 +264,22 @@ def _watchlist(settings: Settings, service: OpenedSession) -> Checked:
     return Checked("watchlist", holds, found, is_caution=holds and not watched.keys() <= KNOWN)
 
 
-def _clock(service_clock: ServiceClock) -> Checked:
-    """Check how far the service's clock is from the machine's: data is dated by the service's."""
+def _clock(service_clock: ServiceClock, permitted: timedelta) -> Checked:
+    """Check how far the service's clock is from the machine's: data is dated by the service's.
+
+    A service with a set time, such as a replay, is far from it. Then `permitted` is raised.
+    """
     if service_clock.offset is None:
         return Checked("clock", False, "the service sent no plausible Date")
     size = f"{abs(service_clock.ahead.total_seconds()):,.0f} s"
     way = "ahead of" if service_clock.ahead > timedelta(0) else "behind"
-    is_kept = abs(service_clock.ahead) <= NOTABLE
     found = f"the service's clock is {size} {way} this machine's"
-    return Checked("clock", is_kept, found if is_kept else f"{found}: correct the machine's clock")
+    if abs(service_clock.ahead) <= NOTABLE:
+        return Checked("clock", True, found)
+    if permitted > MAX_SKEW:
+        allowed = f"{found}, as ALMANAC_MAX_CLOCK_SKEW_DAYS permits for a service with a set time"
+        return Checked("clock", True, allowed, is_caution=True)
+    return Checked("clock", False, f"{found}: correct the machine's clock")
 
 
 def _checked(what: str, check: Callable[[], str]) -> Checked:
