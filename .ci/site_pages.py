@@ -22,6 +22,8 @@ STARTS: Final = (
 )
 """Pages outside `docs` that the navigation lists."""
 LINK: Final = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[#)])")
+NAMED: Final = re.compile(r"(?<=\[)([\w./-]+\.md)(?=\]\(([^)#\s:]+)[#)])")
+"""A link whose text is the name of a page."""
 FENCED: Final = re.compile(r"(^ *```.*?^ *```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 LANGUAGES: Final = {".yaml": "yaml", ".py": "python", ".conf": "nginx", ".sql": "sql"}
 
@@ -45,10 +47,14 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Return the text of a page with links that lead to pages of the site."""
+    """Return the text of a page; links lead to pages of the site and show their titles."""
     uri: str = page.file.src_uri
     source = uri.removeprefix(f"{OUTSIDE}/") if uri.startswith(f"{OUTSIDE}/") else f"{DOCS}/{uri}"
     folder = posixpath.dirname(source)
+
+    def show_title(found: re.Match[str]) -> str:
+        target = ROOT / folder / found[2]
+        return read_title(target) if target.is_file() else found[0]
 
     def rewrite(found: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(folder, found[0]))
@@ -58,7 +64,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     parts = FENCED.split(markdown)
     return "".join(
-        part if number % 2 else LINK.sub(rewrite, part) for number, part in enumerate(parts)
+        part if number % 2 else LINK.sub(rewrite, NAMED.sub(show_title, part))
+        for number, part in enumerate(parts)
     )
 
 
