@@ -257,7 +257,7 @@ def test_the_units_share_account_and_limits_and_one_writer() -> None:
     assert common["ProtectSystem"] == "strict"
     assert {path.name for path in UNITS} == {
         f"almanac-{name}.service"
-        for name in ("backup", "code", "daemon", "receive", "watch", "web")
+        for name in ("backup", "code", "daemon", "receive", "serve", "watch", "web")
     }
     for name in ("code", "daemon", "web"):
         parsed = unit(DEPLOY / "systemd" / f"almanac-{name}.service")

@@ -123,8 +123,10 @@ def test_every_block_of_commands_says_where_it_runs_and_its_commands_exist() -> 
     marks = {block.mark for block in blocks(PAGE) if block.language == "sh"}
     assert marks == {
         *("mirror start", "mirror", "replay start", "replay", "keys"),
-        *("containers", "kubernetes"),
+        *("server", "containers", "kubernetes"),
     }
+    (start,) = blocks_of("server", PAGE)[0].commands
+    assert (ROOT / "deploy" / "systemd" / start.split()[-1]).is_file()
     for mark in ("containers", "kubernetes"):
         for block in blocks_of(mark, PAGE):
             for line in block.commands:
