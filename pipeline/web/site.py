@@ -18,6 +18,7 @@ from catalog.server.accounts import Grant
 from catalog.server.app import Background, presented_keys
 from pipeline.mirror.mirror import SitePlace
 from pipeline.web.calendar_routes import CalendarRoutes
+from pipeline.web.changes_page import show_changes
 from pipeline.web.coin_page import show_coin, show_coins
 from pipeline.web.event_page import show_event
 from pipeline.web.mcp_route import McpRoute
@@ -79,6 +80,7 @@ def page_routes(database: Database) -> list[BaseRoute]:
         Route("/event/{event_id:path}", pages.endpoint(show_event)),
         Route("/coins", pages.endpoint(show_coins)),
         Route("/coin/{slug:path}", pages.endpoint(show_coin)),
+        Route("/changes", pages.endpoint(show_changes)),
         Route("/static/{name}", get_static),
     ]
 

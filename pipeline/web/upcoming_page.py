@@ -66,7 +66,7 @@ class DayRange:
 def show_upcoming(request: SiteRequest) -> str:
     """Return the page of the events that were to come at the time of knowledge."""
     days = _read_days(request)
-    dates = _choice(request, "dates", _DATES, "all")
+    dates = read_choice(request, "dates", _DATES, "all")
     page = read_page(request)
     places = (page - 1) * ON_A_PAGE + 1, page * ON_A_PAGE
     none = 1, 0
@@ -76,7 +76,7 @@ def show_upcoming(request: SiteRequest) -> str:
         "ends": days.ends,
         "coins": slugs_of(request.reader, request.text("coin")),
         "words": None if (words := request.text("q")) is None else words.lower(),
-        **impact_values(_read_impact(request)),
+        **impact_values(read_impact(request)),
     }
     exact = none if dates == "estimated" else places
     shortened = (1, _OPEN_SHOWN) if page == 1 else none
@@ -92,7 +92,7 @@ def show_upcoming(request: SiteRequest) -> str:
         },
     )
     facets = rows[0]["facets"] or []
-    category = _read_category(request, [row["category"] for row in facets])
+    category = read_category(request, [row["category"] for row in facets])
     events = prepare_events(request, [row for row in rows if row["event_id"] is not None])
     paged = [event for event in events if event["is_exact"] == (dates != "estimated")]
     total = paged[0]["total"] if paged else 0
@@ -187,7 +187,7 @@ def _read_days(request: SiteRequest) -> DayRange:
                 f"no day lies between from={starts:%Y-%m-%d} and to={ends - timedelta(1):%Y-%m-%d}"
             )
         return DayRange(starts, ends)
-    when = _choice(request, "when", _WHEN, _WHEN_DEFAULT)
+    when = read_choice(request, "when", _WHEN, _WHEN_DEFAULT)
     monday = today - timedelta(days=today.weekday())
     week = timedelta(days=7)
     if when == "today":
@@ -217,14 +217,15 @@ def _read_day(request: SiteRequest, name: str) -> datetime | None:
     return datetime.combine(found, time(), tzinfo=UTC)
 
 
-def _choice(request: SiteRequest, name: str, choices: Mapping[str, str], default: str) -> str:
+def read_choice(request: SiteRequest, name: str, choices: Mapping[str, str], default: str) -> str:
+    """Return a parameter that is one of the keys of `choices`."""
     given = request.text(name) or default
     if given not in choices:
         raise InvalidArgument(f"{name}={cut_line(given, 40)!r}; expected {', '.join(choices)}")
     return given
 
 
-def _read_impact(request: SiteRequest) -> float | None:
+def read_impact(request: SiteRequest) -> float | None:
     """Return the least impact: a score, or the lowest score of a band."""
     given = request.text("impact")
     if given is None:
@@ -240,21 +241,23 @@ def _read_impact(request: SiteRequest) -> float | None:
         ) from None
 
 
-def _read_category(request: SiteRequest, shown: list[str]) -> str | None:
+def read_category(request: SiteRequest, shown: list[str]) -> str | None:
+    """Return the category of the request as it is written; `shown` are tried first."""
     given = request.text("category")
     if given is None:
         return None
-    for name in (*shown, *_known_categories(request)):
+    for name in (*shown, *list_categories(request)):
         if name.lower() == given.lower():
             return name
-    known = _known_categories(request)
+    known = list_categories(request)
     near = get_close_matches(given.lower(), [name.lower() for name in known], 3, 0.4)
     similar = ", ".join(name for name in known if name.lower() in near)
     hint = f" Similar: {similar}." if similar else ""
     raise UnknownName(f"no event has the category {cut_line(given, 60)!r}.{hint}")
 
 
-def _known_categories(request: SiteRequest) -> list[str]:
+def list_categories(request: SiteRequest) -> list[str]:
+    """Return the categories that were known at the time of knowledge."""
     rows = request.reader.rows(_SQL["known_categories"], {"at": request.moment})
     return [row["category"] for row in rows if row["category"]]
 
