@@ -264,6 +264,13 @@ class ServiceSettings(SettingsGroup):
     export_path: str = Field(
         default=constants.EXPORT_PATH, description="Path of the bulk export on the service."
     )
+    page_size: int = Field(
+        default=constants.EVENTS_LIMIT_MAX,
+        ge=1,
+        le=constants.EVENTS_LIMIT_MAX,
+        description="The most events or cancellations to request in one page, for a service that "
+        "refuses pages of 100.",
+    )
     export_interval_s: float = Field(
         default=60.0,
         ge=0,

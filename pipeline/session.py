@@ -7,7 +7,7 @@ fraction of the time without them.
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil
 from pathlib import Path
@@ -43,6 +43,7 @@ from resources.limits.limiter import (
 from resources.request_log import RequestLog, last_usage
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
+from resources.waits import RetryPolicy
 from warehouse.clock import utc_now
 from warehouse.errors import BucketUnusable, SharedDatabaseError
 from warehouse.files.storage import Storage
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from catalog.sandbox.sandbox import Sandbox
     from catalog.sandbox.world_process import WorldProcess
     from resources.http.bodies import UsageAnswer
+    from resources.http.calls import Timeouts
     from resources.http.client import CatalogClient
 
 
@@ -261,6 +263,57 @@ def open_service(
         yield service
 
 
+@dataclass(frozen=True, slots=True)
+class UnclaimedService:
+    """A service of which nothing is known. `client` sends each request once, without retries.
+
+    `stranger` is a client with a key that does not exist, to see how the service refuses it.
+    """
+
+    client: "CatalogClient"
+    stranger: "CatalogClient"
+    key: SecretStr
+    clock: Callable[[], datetime]
+    limiter: Limiter
+    log: RequestLog
+
+
+NO_KEY: Final = SecretStr("almanac-probe-this-key-does-not-exist")
+_ONCE: Final = RetryPolicy(attempts=1, export_attempts=1)
+
+
+@contextmanager
+def open_unclaimed_service(
+    settings: Settings, *, timeouts: "Timeouts | None" = None
+) -> Iterator[UnclaimedService]:
+    """Open a service without a request. Requests are charged and logged, the home is not claimed.
+
+    Raises:
+        SettingsError: the settings contradict each other.
+    """
+    home = locate_home(settings)
+    with ExitStack() as stack:
+        address = _address(settings, stack, None, None)
+        plan = PLANS[settings.plan or ("free" if address.sandbox is None else SANDBOX_PLAN.name)]
+        log = RequestLog(home.state, address.clock, key=address.key)
+        service_clock = _clock_of(settings, address, home.state)
+        limiter = limiter_for(settings, plan, address.clock, address.sandbox)
+
+        def count_here() -> None:
+            limiter.on_usage(own_account(settings, plan, address.clock(), service_clock.ahead))
+
+        if isinstance(limiter, SharedLimiter):
+            limiter.request_account = count_here
+            limiter.ahead = lambda: service_clock.ahead
+        client, stranger = (
+            stack.enter_context(
+                _client(settings, given, log, limiter, service_clock, _ONCE, timeouts)
+            )
+            for given in (address, replace(address, key=NO_KEY))
+        )
+        yield UnclaimedService(client, stranger, address.key, address.clock, limiter, log)
+
+
 def _adopt(settings: Settings, home: Home, clock: Callable[[], datetime]) -> None:
     """Count what other machines have spent with the key."""
     # Imported here: most homes have no bucket.
@@ -321,6 +374,8 @@ def _client(
     log: RequestLog,
     limiter: Limiter,
     service_clock: ServiceClock,
+    policy: RetryPolicy | None = None,
+    timeouts: "Timeouts | None" = None,
 ) -> "CatalogClient":
     from resources.http.client import CatalogClient
     from resources.http.network import DIRECT
@@ -331,6 +386,9 @@ def _client(
         limiter=limiter,
         observer=log,
         export_path=settings.export_path,
+        page_size=settings.page_size,
+        policy=policy,
+        timeouts=timeouts,
         service_clock=service_clock,
         # The embedded sandbox is in this process: no proxy is in between.
         network=settings.network() if address.sandbox is None else DIRECT,

@@ -2,14 +2,23 @@
 
 The only reader of the `data` wrapper, for lists, single records and deliveries, for pages as they
 arrive and for pages in landing. Belongs here: where a decoded body has its rows, its meta and its
-event. Does not: how bytes become values, how many rows there may be, what a row has.
+event, and by which names a usage has its fields. Does not: how bytes become values, how many rows
+there may be, what a row has.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
+from urllib.parse import parse_qsl, urlsplit
 
 ListShape = Literal["data", "array"]
+_ROWS: Final = ("data", "items", "results", "events")
+"""The names of a list's rows, the contract's first."""
+_META: Final = ("meta", "pagination", "paging")
+_NEXT: Final = ("nextcursor", "next")
+_CURSORS: Final = frozenset({*_NEXT, "cursor"})
+_TOTALS: Final = ("total", "totalcount")
+_LIMITS: Final = ("limit", "pagesize", "perpage")
 _ENVELOPE: Final = frozenset({"type", "apiVersion", "deliveredAt"})
 
 
@@ -21,17 +30,105 @@ class ListBody:
     shape: ListShape
     meta: Mapping[str, Any] | None = None
 
+    @property
+    def cursor(self) -> Any:
+        """The cursor of the next page as sent, None if there is none.
+
+        Beside a `nextCursor`, a `cursor` belongs to the page itself. `next` may be an address.
+        """
+        named = fold_names(self.meta or {})
+        for name in _NEXT:
+            if name in named:
+                return _cursor_in(named[name])
+        return named.get("cursor")
+
+    @property
+    def total(self) -> Any:
+        """The number of all rows as sent, None if it is absent."""
+        return first_named(self.meta or {}, _TOTALS)
+
+    @property
+    def limit(self) -> Any:
+        """The applied page size as sent, None if it is absent."""
+        return first_named(self.meta or {}, _LIMITS)
+
 
 def list_body(value: Any) -> ListBody | None:
-    """Return the list of a body, a bare array or one in `data`; None for anything else."""
+    """Return the list of a body, a bare array or one in a wrapper; None for anything else.
+
+    Without `meta`, its fields may be in `pagination`, or beside the rows.
+    """
     if isinstance(value, list):
         return ListBody(value, "array")
-    rows = value.get("data") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or ("data" not in value and "error" in value):
+        return None
+    wrapper = next((name for name in _ROWS if name in value), "data")
+    rows = value.get(wrapper)
     if not isinstance(rows, list):
         return None
-    if "meta" not in value:
-        return ListBody(rows, "data")
-    return ListBody(rows, "data", value["meta"] if isinstance(value["meta"], dict) else {})
+    for name in _META:
+        if name in value:
+            return ListBody(rows, "data", value[name] if isinstance(value[name], dict) else {})
+    beside = {name: value[name] for name in value if fold(name) in _CURSORS | {*_TOTALS}}
+    return ListBody(rows, "data", beside or None)
+
+
+def fold(name: str) -> str:
+    """Return a name in lower case without `_` and `-`."""
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+def fold_names(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields by their folded names; of two the first stays."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        found.setdefault(fold(name), value)
+    return found
+
+
+def first_named(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """Return the first field with one of these folded names that is not null, else None."""
+    named = fold_names(fields)
+    return next((named[name] for name in names if named.get(name) is not None), None)
+
+
+def _cursor_in(value: Any) -> Any:
+    """Return a cursor, also if it is the `cursor` parameter of an address."""
+    if isinstance(value, str) and "cursor=" in value:
+        return dict(parse_qsl(urlsplit(value).query)).get("cursor", value)
+    return value
+
+
+_USAGE: Final[Mapping[str, tuple[str, ...]]] = {
+    "plan": ("plan", "tier", "planname", "subscription"),
+    "used": ("used", "requestsused", "usedrequests", "usage", "consumed"),
+    "limit": ("limit", "quota", "monthlyquota", "monthlylimit", "requestslimit", "allowed"),
+    "remaining": ("remaining", "requestsremaining", "left", "requestsleft"),
+    "resetAt": ("resetat", "resetsat", "reset", "nextreset", "periodend", "resetdate"),
+    "rate": ("rate", "ratepersecond", "ratelimit", "requestspersecond"),
+    "burst": ("burst", "burstlimit", "burstcapacity"),
+    "period": ("period", "billingperiod", "window"),
+}
+"""The fields of the usage, and the folded names that are accepted for each."""
+
+
+def usage_fields(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the usage by the contract's names; a field that is absent has no key.
+
+    The plan may be an object with its name.
+    """
+    named = fold_names(content)
+    found = {
+        field: next(named[name] for name in names if name in named)
+        for field, names in _USAGE.items()
+        if not named.keys().isdisjoint(names)
+    }
+    if isinstance(plan := found.get("plan"), dict):
+        found["plan"] = first_named(plan, ("name", "id", "slug", "code"))
+    if isinstance(period := found.get("period"), dict):
+        ends = {"start": ("start", "from", "begin"), "end": ("end", "to", "until")}
+        found["period"] = {name: first_named(period, names) for name, names in ends.items()}
+    return found
 
 
 def is_wrapped(value: Any) -> bool:

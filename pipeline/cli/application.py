@@ -74,6 +74,10 @@ COMMANDS: Final = {
         "Check settings, home, disk, versions, connection, key and plan. Sends one or two "
         "requests.",
     ),
+    "probe": _place(
+        *("probe", "probe"),
+        "Ask a service what its specification leaves open, with at most 30 requests.",
+    ),
     "prune": _place(
         *("maintenance", "prune"),
         "Delete old runs, logs and files that were set aside, and files left by killed processes.",

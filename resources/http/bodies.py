@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
-from catalog.contract.bodies import ListBody, list_body, single_body
+from catalog.contract.bodies import ListBody, list_body, single_body, usage_fields
 from resources.errors import NotData, NotDataKind, TooLarge, TruncatedBody, VersionGone
 from resources.http.calls import Answer
 from resources.http.responses import BodyShape, looks_like_html, read_error_body
@@ -73,16 +73,15 @@ def read_page(
     """
     call = f"GET {path}"
     found = _list_of(answer, decoded_json(answer, call), call)
-    meta = found.meta or {}
     _check_rows(len(found.rows), params, call)
     return RawPage(
         params=params,
         cursor_in=cursor,
-        cursor_out=_cursor(meta.get("cursor")),
+        cursor_out=_cursor(found.cursor),
         body=answer.body,
         ids=tuple(row_key(row, key_fields) for row in found.rows),
-        total=_count(meta.get("total")),
-        limit=_count(meta.get("limit")),
+        total=_count(found.total),
+        limit=_count(found.limit),
         headers=answer.headers,
         date=answer.date,
         date_doubt=answer.date_doubt,
@@ -189,6 +188,7 @@ EVENT_STATUSES: Final = frozenset({200, 404, 410})
 _PLAN_CHARS: Final = 200
 _PERIOD_MAX: Final = timedelta(days=366)
 _YEARS: Final = range(1900, 2201)
+_EPOCH: Final = range(1_000_000_000, 7_000_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ def read_usage(answer: Answer, *, call: str) -> UsageAnswer:
     content = decoded_json(answer, call)
     if not isinstance(content, dict):
         raise _not_an_object(answer, call)
-    content = single_body(content)
+    content = usage_fields(single_body(content))
     period = content.get("period")
     span = period if isinstance(period, dict) else {}
     plan = content.get("plan")
@@ -344,10 +344,12 @@ def read_usage(answer: Answer, *, call: str) -> UsageAnswer:
 
 
 def read_instant(value: Any) -> datetime | None:
-    """Return an ISO 8601 text with a zone as aware UTC, else None; also None for impossible years.
+    """Return an ISO 8601 text with a zone, or seconds since 1970, as aware UTC, else None.
 
-    Arithmetic with the year 1 or 9999 overflows.
+    Also None for impossible years: arithmetic with the year 1 or 9999 overflows.
     """
+    if isinstance(value, int) and not isinstance(value, bool) and value in _EPOCH:
+        return datetime.fromtimestamp(value, UTC)
     if not isinstance(value, str):
         return None
     try:

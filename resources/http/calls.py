@@ -216,6 +216,42 @@ class Answer(ResponseHead):
         return replace(make_evidence(self), body=self.body)
 
 
+@dataclass(frozen=True, slots=True)
+class InspectedAnswer(Answer):
+    """A response of any status. `headers` are all of them, names in lower case.
+
+    `fault` is why the body can't be read to its end, empty if it can. `is_cut` is whether the body
+    was longer than what was read; the rest was not received.
+    """
+
+    wire_bytes: int = 0
+    is_cut: bool = False
+    fault: str = ""
+
+
+def inspect_answer(
+    response: httpx.Response, opened: ResponseHead, most_bytes: int
+) -> InspectedAnswer:
+    """Read the beginning of a body; a broken body is a fault and no error."""
+    reader = BodyReader(response, max_bytes=_ANSWER_BYTES, max_ratio=bounds.RATIO)
+    body, fault, is_cut = b"", "", False
+    try:
+        for piece in reader:
+            body += piece
+            if is_cut := len(body) > most_bytes:
+                break
+    except CatalogError as error:
+        fault = error.happened
+    headers = {name.lower(): text for name, text in response.headers.items()}
+    return InspectedAnswer(
+        **(_fields(opened) | {"headers": headers}),
+        body=body[:most_bytes],
+        wire_bytes=reader.wire_bytes,
+        is_cut=is_cut,
+        fault=fault,
+    )
+
+
 Reading = Callable[[httpx.Response, ResponseHead], T]
 
 

@@ -14,7 +14,7 @@ better how many rows to expect. The file is kept in both cases.
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import reduce
@@ -27,7 +27,14 @@ import httpx
 from pydantic import SecretStr
 
 from catalog.contract import constants
-from resources.errors import Evidence, NotData, NotDataKind, PlanLacksAccess, TruncatedBody
+from resources.errors import (
+    ContractBroken,
+    Evidence,
+    NotData,
+    NotDataKind,
+    PlanLacksAccess,
+    TruncatedBody,
+)
 from resources.http.bodies import (
     COIN_STATUSES,
     EVENT_STATUSES,
@@ -40,7 +47,16 @@ from resources.http.bodies import (
     read_usage,
     rows_requested,
 )
-from resources.http.calls import BodyReader, Bounds, Caller, ResponseHead, Timeouts, make_evidence
+from resources.http.calls import (
+    BodyReader,
+    Bounds,
+    Caller,
+    InspectedAnswer,
+    ResponseHead,
+    Timeouts,
+    inspect_answer,
+    make_evidence,
+)
 from resources.http.list_query import DateBound, DateRange, ListPart, bound_text, event_filters
 from resources.http.lists import ListQuery, Paginator, Validators
 from resources.http.network import DIRECT, Network, Proxy
@@ -55,6 +71,7 @@ from warehouse.codecs import RecordCounter, detect_kind
 
 _HEAD_BYTES: Final = 65_536
 _STATUSES: Final = frozenset({200, 304})
+_INSPECTED: Final = frozenset(range(100, 600)) - {429}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +236,8 @@ _USER_AGENT = "crypto-almanac"
 class CatalogClient:
     """Reads the catalog over HTTP. Thread-safe: several lists may be paged in parallel.
 
-    `base_url` is with or without `/v2`. Every request waits for `limiter` first. `observer` is
+    `base_url` is with or without `/v2`. `page_size` is the most events or cancellations that a page
+    is asked for. Every request waits for `limiter` first. `observer` is
     called after each attempt. `extra_headers` are sent with every request, and read each time.
     `network` has proxy and certificates. `transport` replaces it, but not key, limiter and count.
     `service_clock` records the Date of every response; None is a clock of its own that accepts any.
@@ -236,6 +254,7 @@ class CatalogClient:
         timeouts: Timeouts | None = None,
         bounds: Bounds | None = None,
         export_path: str = constants.EXPORT_PATH,
+        page_size: int = constants.EVENTS_LIMIT_MAX,
         extra_headers: Mapping[str, str] | None = None,
         observer: Observer | None = None,
         transport: httpx.BaseTransport | None = None,
@@ -246,6 +265,7 @@ class CatalogClient:
         self.service_clock = service_clock or ServiceClock(environment.clock, max_skew=None)
         self.base_url = checked_base_url(base_url)
         self.export_path = "/" + export_path.lstrip("/")
+        self._page_size = page_size
         self._timeouts = timeouts or Timeouts()
         self._limiter = limiter
         self._stop_retrying = environment.stop_retrying
@@ -428,10 +448,51 @@ class CatalogClient:
         answer = self._caller.get(
             path, {}, lambda answer: read_usage(answer, call=f"GET {path}"), for_usage=True
         )
-        self._limiter.on_stated_pace(answer.rate, answer.burst)
-        if answer.account is not None:
-            self._limiter.on_usage(answer.account, sent_before=before)
+        self._adopt_usage(answer, before)
         return answer
+
+    def _adopt_usage(self, usage: UsageAnswer, sent_before: int) -> None:
+        self._limiter.on_stated_pace(usage.rate, usage.burst)
+        if usage.account is not None:
+            self._limiter.on_usage(usage.account, sent_before=sent_before)
+
+    def inspect(
+        self,
+        path: str,
+        params: Mapping[str, str],
+        *,
+        headers: Mapping[str, str] | None = None,
+        most_bytes: int,
+        for_usage: bool = False,
+        for_export: bool = False,
+    ) -> InspectedAnswer:
+        """Return the response of any status but 429, with at most so many bytes of its body.
+
+        A usage is passed to the limiter. An export that is not found starts no export interval.
+
+        Raises:
+            CatalogError: 429, or no complete response.
+        """
+        before = self._limiter.sent()
+
+        def read(response: httpx.Response, opened: ResponseHead) -> InspectedAnswer:
+            return inspect_answer(response, opened, most_bytes)
+
+        found = self._caller.stream(
+            path,
+            params,
+            read,
+            statuses=_INSPECTED,
+            headers=headers,
+            for_usage=for_usage,
+            for_export=for_export,
+        )
+        if for_export and found.status == 404:
+            self._limiter.on_no_export()
+        if for_usage and found.status == 200 and not found.fault:
+            with suppress(ContractBroken):
+                self._adopt_usage(read_usage(found, call=f"GET {path}"), before)
+        return found
 
     def events_total(
         self,
@@ -489,6 +550,8 @@ class CatalogClient:
         limit: int | None,
         known_ids: Iterable[str],
     ) -> Paginator:
+        if limit is not None and path != constants.COINS_PATH:
+            limit = min(limit, self._page_size)
         return Paginator(
             self._caller, ListQuery(path, parts, key_fields, limit), known_ids=known_ids
         )

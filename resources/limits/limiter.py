@@ -74,6 +74,10 @@ class Limiter(Protocol):
         """Called after a 429 to an export; None if it named no wait."""
         self.on_rate_limited(retry_after_s)
 
+    def on_no_export(self) -> None:
+        """Called if the path of an export was not found: the next one has not to wait for it."""
+        return
+
     def on_rate_limited(self, retry_after_s: float | None) -> None:
         """Called after a 429 for rate or burst; None if it named no wait."""
 
@@ -305,6 +309,10 @@ class SharedLimiter(Limiter):
             free = replace(entry.state, export_at_ns=0)
             held = hold_exports(free, entry.now_ns, retry_after_s)
             entry.state = charge(held, self._work, -1)
+
+    def on_no_export(self) -> None:
+        with self.ledger.locked() as entry:
+            entry.state = replace(entry.state, export_at_ns=0)
 
     def on_long_wait(self, wait_s: float) -> None:
         """After a response that was counted and requests a wait, make every process wait."""
