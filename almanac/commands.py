@@ -18,6 +18,7 @@ from almanac.console import (
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     INTERRUPTED,
+    HomeOption,
     JsonOption,
     fail,
     local_file,
@@ -33,15 +34,6 @@ from almanac.reader import Reader, find_file
 from almanac.reading.answers import FileForm, NoFolder, write_answer
 from almanac.reading.attached_file import connected, run_sql
 from almanac.reading.query_limits import QueryHooks, QueryLimits, bound_memory, end_process
-
-HomeOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="The home, or a warehouse.duckdb.",
-        show_default="ALMANAC_HOME of the application, or data",
-        callback=local_file,
-    ),
-]
 
 
 def locate_warehouse(home: Path | None) -> Path:

@@ -58,6 +58,15 @@ def local_file(given: Path | None) -> Path | None:
         raise typer.BadParameter(str(error)) from error
 
 
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="The home, or a warehouse.duckdb.",
+        show_default="ALMANAC_HOME of the application, or data",
+        callback=local_file,
+    ),
+]
+
 people = PlainConsole(highlight=False)
 warnings = PlainConsole(stderr=True, highlight=False)
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from almanac.commands import HomeOption, locate_warehouse, split_names
-from almanac.console import EXIT_USAGE, JsonOption, fail, local_file, people, warnings
+from almanac.commands import locate_warehouse, split_names
+from almanac.console import EXIT_USAGE, HomeOption, JsonOption, fail, local_file, people, warnings
 from almanac.reading.answers import names_a_stream
 
 export_app = typer.Typer(

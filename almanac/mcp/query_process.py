@@ -1,85 +1,281 @@
-"""Runs one statement of an assistant in a process of its own, which can be ended.
+"""Runs the statements of an assistant, each in a process of its own, which can be ended.
 
 Some functions of DuckDB ignore an interrupt, and DuckDB does not count the memory of all. A process
-has a bound of its memory, and is killed if it does not end.
+has a bound of its memory, no environment variable with a secret, and is killed if it does not end
+or if its starter ends.
 """
 
 import json
+import logging
+import math
+import os
+import re
 import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from almanac.errors import QueryRefused, WarehouseError
 from almanac.forms import json_text
-from almanac.reading.attached_file import connected, run_sql
-from almanac.reading.query_limits import QueryHooks, QueryLimits, bound_memory, end_process
+from almanac.reading.answers import with_iso_instants
+from almanac.reading.attached_file import connected, explained
+from almanac.reading.named_sql import NamedStatements, identifiers_in, lists_names, reading_relation
+from almanac.reading.query_limits import (
+    QueryHooks,
+    QueryLimits,
+    QueryWatch,
+    bound_memory,
+    end_process,
+)
 
+log = logging.getLogger(__name__)
 _START_S: Final = 10.0
+_WAIT_S: Final = 10.0
+_RUNNING_MAX: Final = 2
+_FETCHED: Final = 1_000
+_MESSAGE_MAX: Final = 1_500
+_SQL = NamedStatements("almanac.mcp")
+_OF_MACHINE: Final = re.compile(
+    r"duckdb_(databases|settings|secrets|extensions?\w*|external\w*|logs?\w*|temporary_files"
+    r"|profiling_settings|prepared_statements)|pragma_database_list|pg_settings|pg_tablespace"
+    r"|current_setting|which_secret",
+    re.IGNORECASE,
+)
+"""Tables and functions that show paths and settings of the machine, also inside a text."""
+_RUNS_TEXT: Final = frozenset(
+    {
+        *("query", "query_table", "json_execute_serialized_sql"),
+        *("arrow_scan", "arrow_scan_dumb", "pandas_scan", "python_arrow_scan"),
+        "python_map_function",
+    }
+)
+"""Functions that run a text as SQL, where a name can be composed, or read a memory address."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRows:
-    """The first rows of a statement, as JSON values, and the number of all."""
+    """The first rows of a statement, as JSON values, and the number of all.
 
+    `columns` are names and DuckDB types; `snapshot` is the publication, `id` and `published_at`.
+    """
+
+    columns: list[dict[str, str]]
     rows: list[dict[str, Any]]
     count: int
+    snapshot: dict[str, str]
 
 
-def run_query(file: Path, sql: str, *, rows_max: int, limits: QueryLimits) -> QueryRows:
-    """Run one reading statement on a published file, and return its first rows.
+class QueryProcesses:
+    """Runs statements on one published file, two at a time."""
 
-    Raises:
-        QueryRefused: it would write, fails, takes too long or needs too much memory.
-    """
-    order = {"file": str(file), "sql": sql, "rows_max": rows_max, "limits": asdict(limits)}
-    seconds = limits.timeout_s + limits.grace_s + _START_S
+    def __init__(self, file: Path, limits: QueryLimits) -> None:
+        self._file = file.absolute()
+        self._limits = limits
+        self._free = threading.BoundedSemaphore(_RUNNING_MAX)
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Kill the processes that run; later calls are refused."""
+        with self._lock:
+            self._is_closed = True
+            for process in self._running:
+                process.kill()
+
+    def run(self, sql: str, *, rows_max: int, bytes_max: int) -> QueryRows:
+        """Run one reading statement, and return its first rows.
+
+        Raises:
+            QueryRefused: it would write, fails, takes too long, needs too much memory, or asks for
+                settings of the machine; or two statements run already.
+        """
+        refuse_machine_names(sql)
+        order = {
+            "file": str(self._file),
+            "sql": sql,
+            "rows_max": rows_max,
+            "bytes_max": bytes_max,
+            "limits": asdict(self._limits),
+        }
+        if not self._free.acquire(timeout=_WAIT_S):
+            raise QueryRefused(
+                f"{_RUNNING_MAX} statements are running, and none ended within {_WAIT_S:g} s. This "
+                "one was not run; try it again."
+            )
+        try:
+            answer = json.loads(self._run_process(order))
+        finally:
+            self._free.release()
+        if "error" in answer:
+            raise QueryRefused(answer["error"][:_MESSAGE_MAX])
+        return QueryRows(**answer)
+
+    def _run_process(self, order: dict[str, Any]) -> bytes:
+        """Return the output of a process; it ends if this process ends."""
+        seconds = self._limits.timeout_s + self._limits.grace_s + _START_S
+        reader, writer = os.pipe()
+        try:
+            process = self._start(reader, {**order, "alive": reader})
+            try:
+                out, err = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired as error:
+                raise QueryRefused(
+                    f"the statement did not end within {seconds:g} s, and was killed. Nothing was "
+                    "changed."
+                ) from error
+            finally:
+                process.kill()
+                process.wait()
+                with self._lock:
+                    self._running.discard(process)
+        finally:
+            os.close(reader)
+            os.close(writer)
+        if process.returncode == 0:
+            return out
+        why = err.decode("utf-8", "replace").strip()
+        last = why.splitlines()[-1] if why else ""
+        if not last.startswith(_STOPPED):
+            log.warning("the process of a statement ended with %s: %s", process.returncode, why)
+        raise QueryRefused(
+            last
+            if last.startswith(_STOPPED)
+            else "the process of the statement ended before it answered: it probably needed more "
+            "memory than it may use. Nothing was changed."
+        )
+
+    def _start(self, alive: int, order: dict[str, Any]) -> subprocess.Popen[bytes]:
+        # No variable of the parent: it may hold a key.
+        variables = {
+            "TMPDIR": tempfile.gettempdir(),
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        }
+        with self._lock, tempfile.TemporaryFile() as given:
+            if self._is_closed:
+                raise QueryRefused("the server is stopping. The statement was not run.")
+            given.write(json.dumps(order).encode("utf-8", "surrogatepass"))
+            given.seek(0)
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-X", "utf8", "-m", __name__],
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=variables,
+                pass_fds=(alive,),
+            )
+            self._running.add(process)
+        return process
+
+
+def refuse_machine_names(sql: str) -> None:
+    """Refuse a statement that asks for paths or settings of the machine, or hides a name."""
     try:
-        ended = subprocess.run(
-            [sys.executable, "-P", "-m", __name__],
-            input=json.dumps(order).encode("utf-8", "surrogatepass"),
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
+        found = _OF_MACHINE.search(sql)
+        name = found[0] if found else next(iter(identifiers_in(sql) & _RUNS_TEXT), None)
+    except UnicodeEncodeError:
+        return  # The process refuses it with its place.
+    if name is not None:
         raise QueryRefused(
-            f"the statement did not end within {seconds:g} s, and was killed. Nothing was changed."
-        ) from error
-    if ended.returncode != 0:
-        why = ended.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise QueryRefused(
-            (why[-1] if why else "the process of the statement ended, as without memory")[:1_000]
+            f"{name} is not permitted here: it shows or can show settings of the machine. The "
+            "statement was not run. The tool tables lists the content of the warehouse."
         )
-    answer = json.loads(ended.stdout)
-    if "error" in answer:
-        raise QueryRefused(answer["error"])
-    return QueryRows(answer["rows"], answer["count"])
+
+
+_STOPPED: Final = "the query was stopped: "
 
 
 def main() -> None:
     """Read an order from standard input, and write the answer to standard output."""
     order = json.loads(sys.stdin.buffer.read())
+    threading.Thread(target=_end_with_starter, args=(order["alive"],), daemon=True).start()
     limits = QueryLimits(**order["limits"])
     bound_memory(limits)
-    program = QueryHooks(on_stuck=lambda why: end_process(f"it was stopped: {why}\n", 1))
     try:
-        with connected(Path(order["file"]), limits=limits) as connection:
-            found = run_sql(
-                connection,
-                order["sql"],
-                rows_max=order["rows_max"],
-                limits=limits,
-                program=program,
-            )
+        answer = _answer(order, limits)
     except WarehouseError as error:
-        answer: dict[str, Any] = {"error": str(error)}
-    else:
-        rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
-        answer = {"rows": rows, "count": found.count}
-    sys.stdout.write(json_text(answer))
+        answer = {"error": str(error)}
+    except MemoryError:
+        answer = {"error": f"{_STOPPED}it needs more memory than it may use"}
+    sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
+    # Without teardown, which can wait for work that nothing stops.
+    end_process("", 0)
+
+
+def _end_with_starter(alive: int) -> None:
+    os.read(alive, 1)
+    end_process("", 1)
+
+
+def _answer(order: Mapping[str, Any], limits: QueryLimits) -> dict[str, Any]:
+    sql = order["sql"]
+    program = QueryHooks(on_stuck=lambda why: end_process(f"{_STOPPED}{why}\n", 1))
+    with connected(Path(order["file"]), limits=limits) as connection:
+        facts = dict(connection.execute(_SQL["read_publication"]).fetchall())
+        snapshot = {"id": facts["publication"], "published_at": facts["published_at"]}
+        with explained(QueryWatch(connection, limits, program)):
+            relation = reading_relation(connection, sql, {})
+            types = [str(kind) for kind in relation.types]
+            columns = [
+                {"name": name, "type": kind}
+                for name, kind in zip(relation.columns, types, strict=True)
+            ]
+            batches: Iterator[list[Any]]
+            if lists_names(sql):
+                batches = iter([relation.fetchall()])
+            else:
+                connection.register("answer", with_iso_instants(relation))
+                connection.execute(_SQL["read_answer"])
+                batches = iter(lambda: connection.fetchmany(_FETCHED), [])
+            names = _distinct_names(relation.columns)
+            rows, count = _first_rows(batches, names, order["rows_max"], order["bytes_max"])
+    return {"columns": columns, "rows": rows, "count": count, "snapshot": snapshot}
+
+
+def _first_rows(
+    batches: Iterable[list[Any]], names: list[str], rows_max: int, bytes_max: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Return the first rows as JSON values, within both limits, and the number of all."""
+    rows: list[dict[str, Any]] = []
+    size = count = 0
+    for batch in batches:
+        count += len(batch)
+        for row in batch:
+            if len(rows) == rows_max or size > bytes_max:
+                break
+            text = json_text({name: _plain(value) for name, value in zip(names, row, strict=True)})
+            size += len(text.encode())
+            if size <= bytes_max:
+                rows.append(json.loads(text))
+    return rows, count
+
+
+def _distinct_names(names: list[str]) -> list[str]:
+    """Return names of which none is there twice: a JSON object would lose a value."""
+    found: list[str] = []
+    for name in names:
+        number, free = 1, name
+        while free in found:
+            number += 1
+            free = f"{name}_{number}"
+        found.append(free)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON has: no NaN, no infinity, and only texts as keys."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value
 
 
 if __name__ == "__main__":

@@ -1,53 +1,32 @@
-"""The tools of an assistant: each is one question of the package, with its schema and its answer.
+"""The tools of an assistant, as they are described to it: texts and JSON schemas.
 
-Every answer has `as_of`, the time of knowledge; `snapshot`, the publication that was read;
-`total_rows`; `truncated`; and `rows`, at most `limit` of them and at most `BYTES_MAX` of JSON.
+Importing this module reads no data and no database library, so that a server starts fast.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
-from almanac.database import Database, open_database
-from almanac.errors import InvalidArgument, UnknownName
-from almanac.events import known_at
-from almanac.forms import json_text
-from almanac.mcp.query_process import run_query
-from almanac.reading.query_limits import QueryLimits
-from almanac.results import Result
-
 Schema = dict[str, Any]
-Arguments = Mapping[str, Any]
 LIMIT: Final = 50
 LIMIT_MAX: Final = 1_000
-BYTES_MAX: Final = 200_000
-"""An assistant reads the whole answer; a longer one would fill its context."""
-_LIMITS: Final = QueryLimits(memory_bytes=1_000_000_000, threads=2, timeout_s=30.0)
-
-
-@dataclass(frozen=True, slots=True)
-class FoundRows:
-    """The rows of a question: a part of `total`, at the time of knowledge."""
-
-    as_of: datetime
-    rows: Sequence[Mapping[str, Any]]
-    total: int
-    facts: Mapping[str, Any] | None = None
+BYTES_MAX: Final = 60_000
+"""The most JSON of the rows: an assistant reads a whole answer into its context."""
+STATUSES: Final = ("scheduled", "cancelled", "withdrawn")
+KINDS: Final = (
+    *("created", "rescheduled", "made_exact", "made_estimated", "rescored", "revised"),
+    *("cancelled", "withdrawn", "restored", "revealed"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool: how it is described to an assistant, and the function that answers."""
+    """A tool: its description and the schemas of its arguments and rows."""
 
     name: str
     title: str
     description: str
     properties: Schema
-    answer: Callable[[Database, Arguments], FoundRows]
+    row: Schema
     required: tuple[str, ...] = ()
 
     @property
@@ -57,6 +36,15 @@ class ToolSpec:
             "properties": self.properties,
             "required": list(self.required),
             "additionalProperties": False,
+        }
+
+    @property
+    def output_schema(self) -> Schema:
+        rows = {"type": "array", "items": {"type": "object", "properties": self.row}}
+        return {
+            "type": "object",
+            "properties": {**_ANSWER, "rows": rows},
+            "required": [*_REQUIRED, "rows"],
         }
 
 
@@ -84,7 +72,8 @@ _MIN_IMPACT: Final[Schema] = {
     "type": "number",
     "minimum": 0,
     "maximum": 10,
-    "description": "The least impact score. Events without a known score are left out.",
+    "description": "The least impact, 0 to 10. An event with a band alone is included if its whole "
+    "band reaches it; an event of unknown impact is left out.",
 }
 _PAGE: Final[Schema] = {
     "limit": {
@@ -92,13 +81,13 @@ _PAGE: Final[Schema] = {
         "minimum": 1,
         "maximum": LIMIT_MAX,
         "default": LIMIT,
-        "description": "The most rows.",
+        "description": "The most rows of the answer.",
     },
     "offset": {
         "type": "integer",
         "minimum": 0,
         "default": 0,
-        "description": "Rows to skip, to read on after a truncated answer.",
+        "description": "Rows to skip: next_offset of a truncated answer.",
     },
 }
 _FILTERS: Final[Schema] = {
@@ -106,83 +95,106 @@ _FILTERS: Final[Schema] = {
     "categories": _CATEGORIES,
     "min_impact": _MIN_IMPACT,
 }
+
+
+def _column(kind: str, description: str, *, may_be_null: bool = False) -> Schema:
+    return {"type": [kind, "null"] if may_be_null else kind, "description": description}
+
+
+def _names(description: str) -> Schema:
+    return {"type": "array", "items": {"type": "string"}, "description": description}
+
+
+_EVENT: Final[Schema] = {
+    "event_id": _column("string", "The identifier, for history_of."),
+    "title": _column("string", "The title, written by the service's contributors."),
+    "displayed_date_full": _column("string", "The date for people, with its year."),
+    "date_exact": _column(
+        "string",
+        "The start, UTC; a date at 00:00 with date_precision day is a UTC day. Null for an "
+        "estimated event.",
+        may_be_null=True,
+    ),
+    "date_precision": _column("string", "instant, day, or the period: month, quarter, year …"),
+    "is_estimated": _column("boolean", "Whether the service calls the date an estimate."),
+    "earliest": _column(
+        "string", "The earliest time at which it can begin, UTC.", may_be_null=True
+    ),
+    "latest": _column("string", "The time at which it is over, UTC, exclusive.", may_be_null=True),
+    "coins": _names("Slugs of coins."),
+    "categories": _names("Names of categories."),
+    "impact": _column("number", "The score, 0 to 10; null if unknown.", may_be_null=True),
+    "impact_band": _column("string", "Low, Mid, High or Critical.", may_be_null=True),
+}
+_KNOWN: Final[Schema] = {
+    "status": _column("string", "scheduled, cancelled or withdrawn, at the time of knowledge."),
+    "unknown_fields": _names(
+        "Fields that the plan of the pulled data does not show: unknown, not empty."
+    ),
+    "version": _column("integer", "The number of the version, from 1."),
+}
+_HISTORY: Final[Schema] = {
+    **_EVENT,
+    **_KNOWN,
+    "known_from": _column("string", "When the version became known, UTC."),
+    "known_to": _column(
+        "string", "When the next version became known, UTC; null if none had.", may_be_null=True
+    ),
+    "change_kinds": _names("Kinds of change, as in what_changed."),
+    "changed_fields": _names("Fields that changed."),
+}
+_CHANGE: Final[Schema] = {
+    "event_id": _EVENT["event_id"],
+    "title": _EVENT["title"],
+    "known_from": _column("string", "When the change became known, UTC."),
+    "kind": _column("string", "The kind of change."),
+    "old_value": _column("string", "The value before; null if none.", may_be_null=True),
+    "new_value": _column(
+        "string",
+        "The value after; for revised and revealed the names of fields.",
+        may_be_null=True,
+    ),
+}
+_COVERAGE: Final[Schema] = {
+    "feed": _column("string", "The kind of pull: export, events, cancellations …"),
+    "plan": _column("string", "The plan of the key, which decides the fields shown."),
+    "lower": _column(
+        "string", "The first event date pulled; null: without a bound.", may_be_null=True
+    ),
+    "upper": _column(
+        "string", "The last event date pulled; null: without a bound.", may_be_null=True
+    ),
+    "observed_at": _column("string", "The last complete pull, UTC."),
+    "age_hours": _column("number", "Its age at the time of knowledge, hours."),
+}
+_COIN: Final[Schema] = {
+    "slug": _column("string", "The unique name, for the arguments coins."),
+    "symbol": _column("string", "The ticker, which several coins may share.", may_be_null=True),
+    "name": _column("string", "The name.", may_be_null=True),
+    "rank": _column("integer", "The rank, 1 is the highest.", may_be_null=True),
+}
+_TABLE: Final[Schema] = {
+    "description": _column("string", "The content and its unit.", may_be_null=True),
+}
 _OF_EVENTS: Final = (
-    "Show displayed_date_full to people. date_exact is null for an estimated event: its date is "
-    "only a period or a deadline, between earliest and latest. Impact is 0 to 10. All times are "
-    "UTC."
+    "Show displayed_date_full to people. date_exact is null for an estimated event: its date is a "
+    "period between earliest and latest, or a deadline at latest, never a day. Times are UTC."
 )
-
-
-def _upcoming(database: Database, given: Arguments) -> FoundRows:
-    found = database.upcoming(
-        **_some(given, "coins", "within", "as_of", "categories", "min_impact"),
-        include_estimated=given.get("include_estimated", True),
-    )
-    return _page(database, found, given)
-
-
-def _events_as_of(database: Database, given: Arguments) -> FoundRows:
-    window = (given.get("from"), given.get("to"))
-    found = database.events(
-        **_some(given, "coins", "as_of", "categories", "min_impact", "status"),
-        window=None if window == (None, None) else window,
-    )
-    return _page(database, found, given)
-
-
-def _history_of(database: Database, given: Arguments) -> FoundRows:
-    event_id = given["event_id"]
-    moment = known_at(database.reader, given.get("as_of"), "as_of")
-    rows = [row for row in database.history(event_id).rows() if row["known_from"] <= moment]
-    if not rows:
-        raise UnknownName(f"the event {event_id!r} was not known at {moment.isoformat()}")
-    for row in rows:
-        if row["known_to"] is not None and row["known_to"] > moment:
-            row["known_to"] = None  # Its end became known later.
-    return FoundRows(moment, _sliced(rows, given), len(rows))
-
-
-def _what_changed(database: Database, given: Arguments) -> FoundRows:
-    found = database.changes(**_some(given, "since", "until", "kinds", "coins", "min_impact"))
-    return _page(database, found, {**given, "as_of": given.get("until")})
-
-
-def _coverage(database: Database, given: Arguments) -> FoundRows:
-    found = database.coverage(given.get("as_of"))
-    facts = {"first_pull_at": found.first_pull_at, "last_pull_at": found.last_pull_at}
-    rows = found.windows.rows()
-    return FoundRows(found.at, _sliced(rows, given), len(rows), facts)
-
-
-def _resolve_coin(database: Database, given: Arguments) -> FoundRows:
-    coin = database.resolve(given["coin"])
-    row = {"slug": coin.slug, "symbol": coin.symbol, "name": coin.name, "rank": coin.rank}
-    return FoundRows(database.reader.now(), [row], 1)
-
-
-def _tables(database: Database, given: Arguments) -> FoundRows:
-    return _page(database, database.tables(given.get("name")), given)
-
-
-def _query(database: Database, given: Arguments) -> FoundRows:
-    answer = run_query(
-        database.path, given["sql"], rows_max=given.get("limit", LIMIT), limits=_LIMITS
-    )
-    return FoundRows(database.reader.now(), answer.rows, answer.count)
-
 
 TOOLS: Final = (
     ToolSpec(
         "upcoming",
         "Upcoming events",
-        "Events that were still to come at a time, soonest first: scheduled, not missing, not "
-        "over. Use it for questions such as: which token unlocks are next week? " + _OF_EVENTS,
+        "Events that are still to come or in progress, as known at a time: scheduled, not missing, "
+        "not over. Use it for: which token unlocks are next week? Sorted by the earliest possible "
+        "start, so estimated events of a long period come first; for a calendar of exact dates set "
+        "include_estimated to false. " + _OF_EVENTS,
         {
             **_FILTERS,
             "within": {
                 "type": "string",
                 "default": "14d",
-                "description": "How far ahead, such as 12h, 7d or 8w.",
+                "description": "How far ahead an event may begin, such as 12h, 7d or 8w.",
             },
             "include_estimated": {
                 "type": "boolean",
@@ -192,199 +204,134 @@ TOOLS: Final = (
             "as_of": _AS_OF,
             **_PAGE,
         },
-        _upcoming,
+        _EVENT,
     ),
     ToolSpec(
         "events_as_of",
         "Events as known at a time",
-        "All events, past and to come, as they were known at a time, without look-ahead. "
-        "unknown_fields names fields that the plan of the data hides: they are unknown, not "
-        "empty. " + _OF_EVENTS,
+        "All events, past and to come, as they were known at a time, without look-ahead. Use it "
+        "for: what was known on 1 March about events in April? history_of has the description and "
+        "all other fields of one event. A field in unknown_fields is unknown, not empty. "
+        + _OF_EVENTS,
         {
             "as_of": _AS_OF,
             "from": {"type": "string", "description": f"The first event date. {_INSTANT}."},
             "to": {"type": "string", "description": f"The end, exclusive. {_INSTANT}."},
             "status": {
                 "type": "string",
-                "enum": ["scheduled", "cancelled", "withdrawn", "all"],
-                "description": "The status at that time. Default: scheduled.",
+                "enum": [*STATUSES, "all"],
+                "default": "scheduled",
+                "description": "The status at that time.",
             },
             **_FILTERS,
             **_PAGE,
         },
-        _events_as_of,
+        {**_EVENT, **_KNOWN},
     ),
     ToolSpec(
         "history_of",
         "History of an event",
-        "Every version of one event, oldest first: known_from is when it became known, "
-        "change_kinds and changed_fields say what changed. " + _OF_EVENTS,
+        "Every version of one event with all of its fields, oldest first. Use it for: when did "
+        "this date move, and when did that become known? A field in unknown_fields is unknown, not "
+        "empty. " + _OF_EVENTS,
         {
             "event_id": {"type": "string", "description": "The identifier, from another tool."},
             "as_of": _AS_OF,
             **_PAGE,
         },
-        _history_of,
+        _HISTORY,
         ("event_id",),
     ),
     ToolSpec(
         "what_changed",
         "Changes in a period",
-        "Changes that became known after `since`, until `until`: one row per version and kind, "
-        "with old and new values, oldest first. A move has the kind rescheduled.",
+        "Changes that became known after since, until until: one row per version and kind, oldest "
+        "first, with old and new values. Use it for: which events moved or were cancelled since "
+        "Monday? A moved date has the kind rescheduled. as_of of the answer is until.",
         {
             "since": {"type": "string", "description": f"{_INSTANT}; also today or yesterday."},
             "until": {"type": "string", "description": f"{_INSTANT}. Default: now."},
             "kinds": {
                 "type": "array",
-                "items": {"type": "string"},
-                "description": "Kinds of change: cancelled, rescheduled, made_exact, "
-                "made_estimated, rescored, created, withdrawn, restored, revised, revealed.",
+                "items": {"type": "string", "enum": list(KINDS)},
+                "description": "Kinds of change. Default: all. made_exact: an estimate became a "
+                "date. rescored: another impact. revealed: a field became visible.",
             },
             "coins": _COINS,
             "min_impact": _MIN_IMPACT,
             **_PAGE,
         },
-        _what_changed,
+        _CHANGE,
         ("since",),
     ),
     ToolSpec(
         "coverage",
         "Coverage of the data",
-        "Which event dates had been pulled, and how old the pulls are. An event that is absent "
-        "from dates that were not pulled says nothing.",
+        "Which event dates had been pulled, and how old the pulls are. Use it before you say that "
+        "there is no event, or how fresh the data is: on dates that were not pulled, an absent "
+        "event says nothing.",
         {"as_of": _AS_OF, **_PAGE},
-        _coverage,
+        _COVERAGE,
     ),
     ToolSpec(
         "resolve_coin",
         "Coin of a name or ticker",
-        "The one coin with a slug, ticker or name. An ambiguous one is refused, with the slugs.",
+        "The one coin with a slug, ticker or name, as last seen. An ambiguous text is refused, "
+        "with the slugs to choose from.",
         {"coin": {"type": "string", "description": "A slug, ticker or name."}},
-        _resolve_coin,
+        _COIN,
         ("coin",),
     ),
     ToolSpec(
         "tables",
         "Tables for SQL",
-        "The tables, views and macros that `query` can read, with descriptions; with a name, its "
-        "columns.",
+        "The tables, views and macros that query can read, with descriptions; with a name, its "
+        "columns with types and units.",
         {"name": {"type": "string", "description": "The name of a table or view."}, **_PAGE},
-        _tables,
+        _TABLE,
     ),
     ToolSpec(
         "query",
         "SQL query",
-        "Run one DuckDB statement that only reads the warehouse; files, network and settings are "
-        "refused. Prefer the other tools. For the past use events_as_of('2026-03-01') in FROM: the "
-        "tables events and coins show the present. Call `tables` first. A truncated answer needs "
-        "a statement with fewer rows or columns.",
+        "Run one DuckDB statement that reads the warehouse, for questions that the other tools do "
+        "not answer, such as counts. Call tables first. Files, network and settings are refused; "
+        "memory, time and rows are limited. Tables and views show the present: for the past read "
+        "FROM events_as_of('2026-03-01'). as_of of the answer is the time of the publication. A "
+        "truncated answer needs a statement with fewer rows or columns, or LIMIT and OFFSET.",
         {
-            "sql": {"type": "string", "description": "One statement, such as SELECT."},
+            "sql": {
+                "type": "string",
+                "description": "One statement, such as SELECT status, count(*) FROM "
+                "events_as_of('2026-03-01') GROUP BY status",
+            },
             "limit": _PAGE["limit"],
         },
-        _query,
+        {},
         ("sql",),
     ),
 )
 
-OUTPUT_SCHEMA: Final[Schema] = {
-    "type": "object",
-    "properties": {
-        "as_of": {"type": "string", "description": "The time of knowledge, UTC."},
-        "snapshot": {
-            "type": "object",
-            "description": "The publication that was read.",
-            "properties": {"id": {"type": "string"}, "published_at": {"type": "string"}},
-            "required": ["id", "published_at"],
-        },
-        "total_rows": {"type": "integer", "description": "All rows of the answer."},
-        "truncated": {"type": "boolean", "description": "Whether `rows` has fewer than all."},
-        "note": {"type": "string", "description": "How to read the rest."},
-        "rows": {"type": "array", "items": {"type": "object"}},
+_ANSWER: Final[Schema] = {
+    "as_of": {"type": "string", "description": "The time of knowledge, UTC."},
+    "snapshot": {
+        "type": "object",
+        "description": "The publication that was read, and when it was made, UTC.",
+        "properties": {"id": {"type": "string"}, "published_at": {"type": "string"}},
+        "required": ["id", "published_at"],
     },
-    "required": ["as_of", "snapshot", "total_rows", "truncated", "rows"],
+    "total_rows": {"type": "integer", "description": "All rows of the question."},
+    "truncated": {"type": "boolean", "description": "Whether rows has fewer than total_rows."},
+    "truncated_by": {
+        "type": ["string", "null"],
+        "enum": ["rows", "bytes", "offset", None],
+        "description": "rows: the limit. bytes: the size of an answer. offset: only rows before.",
+    },
+    "next_offset": {
+        "type": ["integer", "null"],
+        "description": "The offset that reads on; null at the end, and for query.",
+    },
+    "note": {"type": "string", "description": "Which rows these are, and how to get the others."},
 }
-
-
-class Toolbox:
-    """Answers tools from one published file; a later publication is read by the next call.
-
-    Raises (open): as `almanac.open`.
-    """
-
-    def __init__(self, file: Path, *, clock: Callable[[], datetime] | None = None) -> None:
-        options: dict[str, Any] = {} if clock is None else {"clock": clock}
-        self._database = open_database(file, limits=_LIMITS, **options)
-
-    def close(self) -> None:
-        self._database.close()
-
-    def call(self, name: str, given: Arguments) -> dict[str, Any]:
-        """Return the answer of a tool, as JSON values.
-
-        Raises:
-            UnknownName: there is no such tool.
-            AlmanacError: the question can't be answered; the message says what to do.
-        """
-        tool = next((each for each in TOOLS if each.name == name), None)
-        if tool is None:
-            names = ", ".join(each.name for each in TOOLS)
-            raise UnknownName(f"there is no tool {name!r}; the tools are {names}")
-        check_arguments(tool, given)
-        with self._database.reader.pinned():
-            found = tool.answer(self._database, given)
-            publication = self._database.publication
-        return _as_json(found, publication.id, publication.published_at, given)
-
-
-def check_arguments(tool: ToolSpec, given: Arguments) -> None:
-    """Raise InvalidArgument if arguments do not fit the schema of a tool."""
-    from jsonschema import Draft202012Validator
-
-    for error in Draft202012Validator(tool.input_schema).iter_errors(dict(given)):
-        where = ".".join(map(str, error.absolute_path)) or "arguments"
-        raise InvalidArgument(f"{where}: {error.message[:300]}")
-
-
-def _some(given: Arguments, *names: str) -> dict[str, Any]:
-    return {name: given[name] for name in names if given.get(name) is not None}
-
-
-def _page(database: Database, found: Result, given: Arguments) -> FoundRows:
-    moment = known_at(database.reader, given.get("as_of"), "as_of")
-    return FoundRows(moment, _sliced(found.rows(), given), len(found))
-
-
-def _sliced(rows: Sequence[Mapping[str, Any]], given: Arguments) -> list[Mapping[str, Any]]:
-    first = given.get("offset", 0)
-    return list(islice(rows, first, first + given.get("limit", LIMIT)))
-
-
-def _as_json(
-    found: FoundRows, snapshot: str, published_at: datetime, given: Arguments
-) -> dict[str, Any]:
-    rows: list[Any] = []
-    size = 0
-    for row in found.rows:
-        text = json_text(dict(row))
-        size += len(text.encode())
-        if rows and size > BYTES_MAX:
-            break
-        rows.append(json.loads(text))
-    offset = given.get("offset", 0)
-    is_truncated = offset + len(rows) < found.total or offset > 0
-    answer = {
-        "as_of": found.as_of.astimezone(UTC),
-        "snapshot": {"id": snapshot, "published_at": published_at},
-        "total_rows": found.total,
-        "truncated": is_truncated,
-        **(found.facts or {}),
-    }
-    shown: dict[str, Any] = json.loads(json_text(answer))
-    if is_truncated:
-        last = offset + len(rows)
-        shown["note"] = f"Rows {offset + 1:,} to {last:,} of {found.total:,}" + (
-            f"; read on with offset {last}" if last < found.total and "sql" not in given else ""
-        )
-    return {**shown, "rows": rows}
+_REQUIRED: Final = (
+    *("as_of", "snapshot", "total_rows", "truncated", "truncated_by", "next_offset", "note"),
+)

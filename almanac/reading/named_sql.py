@@ -176,6 +176,12 @@ def changes_what_is_locked(sql: str) -> bool:
     return False
 
 
+def identifiers_in(sql: str) -> set[str]:
+    """Return the words and names of a statement, in small letters and without quotes."""
+    found = (_first_word(token) for token in _tokens(sql))
+    return {word.strip('"') for word in found}
+
+
 def _words(sql: str) -> Iterator[str]:
     """Yield the words outside brackets, in small letters."""
     return (word for word, depth in _words_and_depths(sql) if depth == 0 and word not in "()")

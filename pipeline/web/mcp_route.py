@@ -75,8 +75,8 @@ class McpRoute:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
         from almanac.mcp.server import make_server
-        from almanac.mcp.tools import Toolbox
+        from almanac.mcp.toolbox import Toolbox
 
         toolbox = Toolbox(self._place.warehouse, clock=self._place.now)
-        server = make_server(toolbox)
+        server = make_server(toolbox.call)
         return toolbox, StreamableHTTPSessionManager(server, json_response=True, stateless=True)

@@ -1,0 +1,11 @@
+-- The statement of an assistant, in the process that runs it.
+
+-- name: read_answer
+-- Grain: as the relation `answer`, the rows of the statement with timestamps as ISO 8601.
+-- Parameters: none. Run twice: the same rows.
+FROM answer
+
+-- name: read_publication
+-- Grain: one row per fact of the publication: its identifier, and the time when it was made, as
+-- text. Parameters: none. Run twice: the same rows.
+SELECT name, value FROM _almanac.facts WHERE name IN ('publication', 'published_at')

@@ -1,0 +1,282 @@
+"""Answers the tools of an assistant from one published file.
+
+Every answer has `as_of`, the time of knowledge; `snapshot`, the publication that was read;
+`total_rows`; `truncated`; and `rows`, at most `limit` of them and at most `BYTES_MAX` of JSON.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator
+
+from almanac.database import Database, open_database
+from almanac.errors import AlmanacError, InvalidArgument, UnknownName
+from almanac.events import known_at
+from almanac.forms import json_text
+from almanac.mcp.query_process import QueryProcesses
+from almanac.mcp.tools import BYTES_MAX, LIMIT, TOOLS, ToolSpec
+from almanac.reading.query_limits import QueryLimits
+from almanac.results import Result
+
+Arguments = Mapping[str, Any]
+LIMITS: Final = QueryLimits(memory_bytes=1_000_000_000, threads=2, timeout_s=30.0)
+_EVENT_COLUMNS: Final = (
+    *("event_id", "title", "displayed_date_full", "date", "date_precision", "is_estimated"),
+    *("earliest", "latest", "status", "coins", "categories", "impact", "impact_band"),
+    *("cancelled_at", "missing_since", "first_seen_at", "changed_at", "version", "source_url"),
+    "unknown_fields",
+)
+"""Without the long texts, which history_of has."""
+_EXACT: Final = ("instant", "day")
+_PATHS_KEPT: Final = ("/", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRows:
+    """The rows of a question from `offset` on, at a time of knowledge. `total` counts all."""
+
+    as_of: datetime
+    rows: list[dict[str, Any]]
+    total: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _upcoming(database: Database, given: Arguments) -> FoundRows:
+    moment = known_at(database.reader, given.get("as_of"), "as_of")
+    found = database.upcoming(
+        **_some(given, "coins", "within", "categories", "min_impact"),
+        as_of=given.get("as_of") or moment,
+        include_estimated=given.get("include_estimated", True),
+    )
+    return _cut(moment, found, given)
+
+
+def _events_as_of(database: Database, given: Arguments) -> FoundRows:
+    moment = known_at(database.reader, given.get("as_of"), "as_of")
+    window = (given.get("from"), given.get("to"))
+    found = database.events(
+        **_some(given, "coins", "categories", "min_impact", "status"),
+        as_of=given.get("as_of") or moment,
+        window=None if window == (None, None) else window,
+    )
+    return _cut(moment, found[list(_EVENT_COLUMNS)], given)
+
+
+def _history_of(database: Database, given: Arguments) -> FoundRows:
+    event_id = given["event_id"]
+    moment = known_at(database.reader, given.get("as_of"), "as_of")
+    rows = [row for row in database.history(event_id).rows() if row["known_from"] <= moment]
+    if not rows:
+        raise UnknownName(f"no event with the id {event_id!r} was known at {moment.isoformat()}")
+    for row in rows:
+        if row["known_to"] is not None and row["known_to"] > moment:
+            row["known_to"] = None  # Its end became known later.
+    first = given.get("offset", 0)
+    shown = rows[first : first + given.get("limit", LIMIT)]
+    return FoundRows(moment, [_with_exact_date(row) for row in shown], len(rows))
+
+
+def _what_changed(database: Database, given: Arguments) -> FoundRows:
+    moment = known_at(database.reader, given.get("until"), "until")
+    found = database.changes(
+        **_some(given, "since", "kinds", "coins", "min_impact"),
+        until=given.get("until") or moment,
+    )
+    return _cut(moment, found, given)
+
+
+def _coverage(database: Database, given: Arguments) -> FoundRows:
+    found = database.coverage(given.get("as_of"))
+    facts = {"first_pull_at": found.first_pull_at, "last_pull_at": found.last_pull_at}
+    return _cut(found.at, found.windows, given, facts)
+
+
+def _resolve_coin(database: Database, given: Arguments) -> FoundRows:
+    coin = database.resolve(given["coin"])
+    row = {"slug": coin.slug, "symbol": coin.symbol, "name": coin.name, "rank": coin.rank}
+    return FoundRows(database.reader.now(), [row], 1)
+
+
+def _tables(database: Database, given: Arguments) -> FoundRows:
+    return _cut(database.reader.now(), database.tables(given.get("name")), given)
+
+
+_ANSWERS: Final[Mapping[str, Callable[[Database, Arguments], FoundRows]]] = {
+    "upcoming": _upcoming,
+    "events_as_of": _events_as_of,
+    "history_of": _history_of,
+    "what_changed": _what_changed,
+    "coverage": _coverage,
+    "resolve_coin": _resolve_coin,
+    "tables": _tables,
+}
+_QUERY: Final = "query"
+
+
+class Toolbox:
+    """Answers tools from one published file; a later publication is read by the next call.
+
+    Raises (open): as `almanac.open`.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        *,
+        clock: Callable[[], datetime] | None = None,
+        limits: QueryLimits = LIMITS,
+    ) -> None:
+        options: dict[str, Any] = {} if clock is None else {"clock": clock}
+        self._database = open_database(file, limits=limits, **options)
+        self._queries = QueryProcesses(self._database.path, limits)
+
+    def close(self) -> None:
+        """End running statements, and close the file."""
+        self._queries.close()
+        self._database.close()
+
+    def call(self, name: str, given: Arguments) -> dict[str, Any]:
+        """Return the answer of a tool, as JSON values.
+
+        Raises:
+            AlmanacError: the question can't be answered; the message says what to do, and has no
+                path of this machine.
+        """
+        tool = next((each for each in TOOLS if each.name == name), None)
+        if tool is None:
+            names = ", ".join(each.name for each in TOOLS)
+            raise UnknownName(f"there is no tool {name!r}; the tools are {names}")
+        check_arguments(tool, given)
+        try:
+            return self._query(given) if name == _QUERY else self._answer(name, given)
+        except AlmanacError as error:
+            shown = without_paths(str(error), self._database.path)
+            if shown == str(error):
+                raise
+            raise AlmanacError(shown) from error
+
+    def _answer(self, name: str, given: Arguments) -> dict[str, Any]:
+        with self._database.reader.pinned():
+            found = _ANSWERS[name](self._database, given)
+            publication = self._database.publication
+        offset, limit = given.get("offset", 0), given.get("limit", LIMIT)
+        rows = fit_rows((json_text(row) for row in found.rows), BYTES_MAX)
+        last = offset + len(rows)
+        by = "offset" if offset else None
+        if last < found.total:
+            by = "rows" if len(rows) == limit else "bytes"
+        facts = {"as_of": found.as_of, **found.facts}
+        snapshot = {"id": publication.id, "published_at": publication.published_at}
+        return {
+            **json.loads(json_text({**facts, "snapshot": snapshot})),
+            "total_rows": found.total,
+            "truncated": by is not None,
+            "truncated_by": by,
+            "next_offset": max(last, offset + 1) if last < found.total else None,
+            "note": _page_note(offset, last, found.total),
+            "rows": rows,
+        }
+
+    def _query(self, given: Arguments) -> dict[str, Any]:
+        limit = given.get("limit", LIMIT)
+        found = self._queries.run(given["sql"], rows_max=limit, bytes_max=BYTES_MAX)
+        shown = len(found.rows)
+        published_at = found.snapshot["published_at"].replace("+00:00", "Z")
+        by = None if shown == found.count else "rows" if shown == limit else "bytes"
+        note = f"{shown:,} of {_rows(found.count)}."
+        if by is not None:
+            way = "a higher limit" if by == "rows" else "fewer or shorter columns"
+            note += f" For the others ask for {way}, or use ORDER BY, LIMIT and OFFSET in the SQL."
+        return {
+            "as_of": published_at,
+            "snapshot": {**found.snapshot, "published_at": published_at},
+            "columns": found.columns,
+            "total_rows": found.count,
+            "truncated": by is not None,
+            "truncated_by": by,
+            "next_offset": None,
+            "note": note,
+            "rows": found.rows,
+        }
+
+
+def check_arguments(tool: ToolSpec, given: Arguments) -> None:
+    """Raise InvalidArgument if arguments do not fit the schema of a tool."""
+    for error in Draft202012Validator(tool.input_schema).iter_errors(dict(given)):
+        where = ".".join(map(str, error.absolute_path)) or "arguments"
+        names = ", ".join(tool.properties)
+        raise InvalidArgument(
+            f"{where}: {error.message[:300]}. The tool {tool.name} takes {names}."
+        )
+
+
+def without_paths(text: str, file: Path) -> str:
+    """Return a text without the folders of this machine in which the file and temporary files are.
+
+    A path that a caller wrote stays as written.
+    """
+    folders: list[str] = []
+    for place in (file.absolute(), file.resolve(), Path(tempfile.gettempdir()), Path.home()):
+        folders += [str(place.parent), str(place)] if place.name == file.name else [str(place)]
+    for folder in sorted(set(folders) - set(_PATHS_KEPT), key=len, reverse=True):
+        name = file.name if folder.endswith(file.name) else "…"
+        text = text.replace(folder, name)
+    return text
+
+
+def fit_rows(texts: Iterable[str], bytes_max: int) -> list[dict[str, Any]]:
+    """Return the first rows, given as JSON, that have at most so many bytes in all."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for text in texts:
+        size += len(text.encode())
+        if size > bytes_max:
+            break
+        rows.append(json.loads(text))
+    return rows
+
+
+def _some(given: Arguments, *names: str) -> dict[str, Any]:
+    return {name: given[name] for name in names if given.get(name) is not None}
+
+
+def _cut(
+    moment: datetime, found: Result, given: Arguments, facts: Mapping[str, Any] | None = None
+) -> FoundRows:
+    """Return the rows that the arguments `offset` and `limit` select."""
+    rest = found.tail(max(0, len(found) - given.get("offset", 0)))
+    rows = rest.head(given.get("limit", LIMIT)).rows()
+    return FoundRows(moment, [_with_exact_date(row) for row in rows], len(found), facts or {})
+
+
+def _with_exact_date(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with `date_exact` for `date`, which is a period's start if it is estimated."""
+    if "date" not in row:
+        return row
+    is_exact = row["date_precision"] in _EXACT
+    ends = {} if "date_end" not in row else {"date_end": row["date_end"] if is_exact else None}
+    return {
+        ("date_exact" if name == "date" else name): (value if name != "date" or is_exact else None)
+        for name, value in row.items()
+    } | ends
+
+
+def _page_note(offset: int, last: int, total: int) -> str:
+    if total == 0:
+        return "No rows."
+    if last == offset and last < total:
+        return (
+            f"The row {offset + 1:,} of {total:,} is larger than an answer may be. Skip it with "
+            f"offset {offset + 1}, or use query with fewer columns."
+        )
+    note = f"Rows {offset + 1:,} to {last:,} of {total:,}." if last > offset else "No more rows."
+    return note + (f" Read on with offset {last}." if last < total else "")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
