@@ -338,3 +338,11 @@ def wait_for_publication(client: httpx.Client, file: Path) -> None:
     while client.get("/healthz").json()["publication"]["publishedAt"] != published_at:
         assert time.monotonic() < give_up_at
         time.sleep(0.05)
+
+
+def test_event_page_links_to_the_calendar_of_the_event(client: httpx.Client) -> None:
+    (some, *_) = sorted(uids(client.get("/calendar.ics?limit=5")))
+    page = client.get(f"/event/{some}?as_of=2026-02-28T12:00:00Z").text
+    (link,) = re.findall(r'href="(/calendar.ics[^"]*)"', page)
+    assert uids(client.get(unescape(link))) == {some}
+    assert "as_of=" in link
