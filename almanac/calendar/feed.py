@@ -381,10 +381,21 @@ def _escaped(text: str) -> str:
 
 
 def _folded(line: str) -> bytes:
-    """Return a content line in lines of at most 75 octets, cut between characters."""
-    from icalendar.parser import Contentline
+    """Return a content line in lines of at most 75 octets, cut between characters and escapes.
 
+    icalendar folds one character after another, which takes half of the time of a feed.
+    """
     data = line.encode()
-    if len(data) < _OCTETS_MAX:
+    if len(data) <= _OCTETS_MAX:
         return data
-    return bytes(Contentline(line).to_ical())  # type: ignore[no-untyped-call]
+    parts, start, room = [], 0, _OCTETS_MAX
+    while len(data) - start > room:
+        end = start + room
+        while data[end] & 0xC0 == 0x80:  # inside a character
+            end -= 1
+        backslashes = end - start - len(data[start:end].rstrip(b"\\"))
+        end -= backslashes % 2  # inside an escape
+        parts.append(data[start:end])
+        start, room = end, _OCTETS_MAX - 1  # a blank begins each of the next lines
+    parts.append(data[start:])
+    return b"\r\n ".join(parts)

@@ -30,6 +30,8 @@ TITLES = (
     "x" * 5_000,
     "x" * 66 + "é",
     "x" * 65 + "\\",
+    "\\" * 500,
+    "x" + "\\" * 500 + ",;" * 100,
     " \t ",
     "",
     "^n ^' ^^",
@@ -55,6 +57,7 @@ def check_lines(content: bytes) -> None:
     for line in content.split(b"\r\n"):
         assert len(line) <= 75
         line.decode()  # no character is cut
+        assert (len(line) - len(line.rstrip(b"\\"))) % 2 == 0, "an escape is cut"
     assert not re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", content)
     for line in re.sub(rb"\r\n[ \t]", b"", content).split(b"\r\n"):
         name, _, value = line.partition(b":")
