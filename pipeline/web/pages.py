@@ -3,6 +3,7 @@
 Each page has `as_of`: the whole site shows what was known then. Links keep it.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ from almanac.errors import (
 )
 from almanac.events import check_observed, known_at
 from almanac.forms import cut_line, plain, plain_line, web_address
-from almanac.reader import Reader
+from almanac.reader import Publication, Reader
 from almanac.reading.named_sql import NamedStatements
 
 _SQL = NamedStatements("pipeline.web")
@@ -77,6 +78,7 @@ class SiteRequest:
     now: datetime
     query: Mapping[str, str]
     pulls: Pulls
+    published_at: datetime | None
 
     @property
     def reader(self) -> Reader:
@@ -123,6 +125,7 @@ class Pages:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._pulls: tuple[str, list[datetime]] = ("", [])
 
     def endpoint(
         self, show: PageFunction, *, needs_pull: bool = True
@@ -145,19 +148,20 @@ class Pages:
         reader = self._database.reader
         query = dict(request.query_params)
         now = reader.now()
+        publication = reader.publication()
         path = quote(request.scope["path"])
         parameters = {**query, **request.path_params}
         page = SiteRequest(
-            *(
-                self._database,
-                path,
-                parameters,
-                None,
-                now,
-                now,
-                query,
-                _find_pulls(reader, now, now),
-            )
+            database=self._database,
+            path=path,
+            parameters=parameters,
+            as_of=None,
+            moment=now,
+            now=now,
+            query=query,
+            pulls=self._find_pulls(publication, now, now),
+            # In a replay the file is later than the clock.
+            published_at=publication.published_at if publication.published_at <= now else None,
         )
         try:
             _check_query(request)
@@ -169,12 +173,27 @@ class Pages:
             return _tagged(request, render_problem(page, error), _status(error))
         if given is not None:
             page = replace(
-                page, as_of=moment, moment=moment, pulls=_find_pulls(reader, moment, now)
+                page, as_of=moment, moment=moment, pulls=self._find_pulls(publication, moment, now)
             )
         try:
             return _tagged(request, show(page), 200)
         except AlmanacError as error:
             return _tagged(request, render_problem(page, error), _status(error))
+
+    def _find_pulls(self, publication: Publication, moment: datetime, now: datetime) -> Pulls:
+        """Return the pulls around a time. Their times are read once for a publication."""
+        kept, times = self._pulls
+        if kept != publication.id:
+            rows = self._database.reader.rows(_SQL["pull_times"])
+            times = [row["observed_at"] for row in rows]
+            self._pulls = publication.id, times
+        here, end = bisect_right(times, moment), bisect_right(times, now)
+        return Pulls(
+            first=times[0] if end else None,
+            previous=times[here - 2] if here > 1 else None,
+            current=times[here - 1] if here else None,
+            next=times[here] if here < end else None,
+        )
 
 
 def _status(error: AlmanacError) -> int:
@@ -190,11 +209,6 @@ def _check_query(request: Request) -> None:
             raise InvalidArgument(f"{shown} is given {names.count(name)} times; give it once")
 
 
-def _find_pulls(reader: Reader, moment: datetime, now: datetime) -> Pulls:
-    (found,) = reader.rows(_SQL["pulls_around"], {"at": moment, "now": now})
-    return Pulls(**found)
-
-
 def _tagged(request: Request, page: str, status: int) -> Response:
     tag = f'"{blake2b(page.encode(), digest_size=12).hexdigest()}"'
     if status == 200 and request.headers.get("if-none-match") == tag:
@@ -205,10 +219,6 @@ def _tagged(request: Request, page: str, status: int) -> Response:
 def render(template: str, request: SiteRequest | None, *, title: str, **values: Any) -> str:
     """Return a page from a template of this package. Every value is escaped."""
     found: dict[str, Any] = {"request": request, "title": title, "navigation": NAVIGATION, **values}
-    if request is not None:
-        published_at = request.reader.publication().published_at
-        # In a replay the file is later than the clock.
-        found["published_at"] = published_at if published_at <= request.now else None
     return _templates().get_template(template).render(found)
 
 
