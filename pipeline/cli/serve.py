@@ -1,6 +1,7 @@
 """`almanac serve`: the service's interface over the user's own warehouse, until Ctrl-C."""
 
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from pipeline.cli.options import instant_option
 from pipeline.console import print_json
 from pipeline.home_location import locate_existing_home
 from pipeline.settings import read_settings
+from warehouse.clock import utc_now
 
 if TYPE_CHECKING:
     from pipeline.mirror.mirror import HistoryServer
@@ -68,6 +70,7 @@ def serve(
     from catalog.server.hosting import HostingError
     from catalog.server.state_dir import ServiceDirError
     from catalog.server.webhooks.outbox import OutboxUnreadable
+    from pipeline.health.checks import read_health
     from pipeline.mirror.mirror import Mirror
     from pipeline.mirror.replay_clock import SPEED_MAX
     from pipeline.mirror.replay_server import ReplayServer
@@ -84,7 +87,8 @@ def serve(
     start = None if replay is None else instant_option("--replay", replay)
     end = None if until is None else instant_option("--until", until)
     home = locate_existing_home()
-    state_dir = folder or read_settings().mirror_dir
+    settings = read_settings()
+    state_dir = folder or settings.mirror_dir
     options = ServerOptions(cors_origins=tuple(cors or ()))
     server: HistoryServer
     if start is None:
@@ -95,7 +99,7 @@ def serve(
             port=port,
             plan=PLANS[plan],
             options=options,
-            site=WebSite,
+            site=partial(WebSite, read_health=lambda: read_health(settings, home, utc_now())),
         )
     else:
         server = ReplayServer(

@@ -16,6 +16,7 @@ from almanac.reading.query_limits import QueryLimits
 from catalog.contract.constants import PATH_LENGTH_MAX, QUERY_LENGTH_MAX
 from catalog.server.accounts import Grant
 from catalog.server.app import Background, presented_keys
+from pipeline.health.facts import Health
 from pipeline.mirror.mirror import SitePlace
 from pipeline.web.calendar_routes import CalendarRoutes
 from pipeline.web.changes_page import show_changes
@@ -23,6 +24,7 @@ from pipeline.web.coin_page import show_coin, show_coins
 from pipeline.web.event_page import show_event
 from pipeline.web.mcp_route import McpRoute
 from pipeline.web.pages import Pages
+from pipeline.web.quality_page import HomeWatch, quality_page
 from pipeline.web.upcoming_page import show_upcoming
 
 _LIMITS: Final = QueryLimits(memory_bytes=1_000_000_000, timeout_s=10.0)
@@ -40,10 +42,16 @@ _HEADERS: Final = (
 
 
 class WebSite:
-    """The pages of a warehouse. A later publication is read from the next request on."""
+    """The pages of a warehouse. A later publication is read from the next request on.
 
-    def __init__(self, place: SitePlace) -> None:
+    `read_health` returns the health of the home now; without it the file alone is known.
+    """
+
+    def __init__(
+        self, place: SitePlace, *, read_health: Callable[[], Health] | None = None
+    ) -> None:
         self._place = place
+        self._watch = HomeWatch(read_health)
         self._database = open_database(
             place.warehouse, clock=place.now, limits=_LIMITS, trust_clock=True
         )
@@ -56,7 +64,11 @@ class WebSite:
 
     def around(self, app: ASGIApp) -> ASGIApp:
         """Return a layer that answers the paths of the pages, and passes on all others."""
-        found = [*page_routes(self._database), *self._calendar.routes(), *self._mcp.routes()]
+        found = [
+            *page_routes(self._database, self._watch),
+            *self._calendar.routes(),
+            *self._mcp.routes(),
+        ]
         routes = [self._guarded(route) for route in found]
         return Router(routes, default=app, redirect_slashes=False)
 
@@ -72,7 +84,7 @@ class WebSite:
         return self._key_grant(scope) or self._calendar.find_grant(scope)
 
 
-def page_routes(database: Database) -> list[BaseRoute]:
+def page_routes(database: Database, watch: HomeWatch | None = None) -> list[BaseRoute]:
     """Return the routes of the pages over a database."""
     pages = Pages(database)
     return [
@@ -81,6 +93,7 @@ def page_routes(database: Database) -> list[BaseRoute]:
         Route("/coins", pages.endpoint(show_coins)),
         Route("/coin/{slug:path}", pages.endpoint(show_coin)),
         Route("/changes", pages.endpoint(show_changes)),
+        Route("/quality", pages.endpoint(quality_page(watch or HomeWatch(None)), needs_pull=False)),
         Route("/static/{name}", get_static),
     ]
 
