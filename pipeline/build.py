@@ -80,6 +80,14 @@ def build_definitions(
         quota(layout, jobs, home, clock, service_now),
         *posting_sensors(layout, settings, home, clock),
     ]
+    reports, report_jobs = [], []
+    if settings.report_dir is not None:
+        # Imported here, since most homes have no reports, and templates take 0.1 s.
+        from pipeline.automation.daily_report import daily_report, report_job, report_sensor
+
+        reports.append(daily_report(layout, settings, clock))
+        report_jobs.append(report_job(layout))
+        sensors.append(report_sensor(layout, home, clock))
     names = {schedule.name for schedule in schedules} | {sensor.name for sensor in sensors}
     sensors.append(health_sensor(layout, settings, home, clock, names))
     _check_automation(settings, {*names, sensors[-1].name})
@@ -91,12 +99,13 @@ def build_definitions(
                 landed_calendar(layout),
                 event_changes(layout),
                 published_tables(layout),
+                *reports,
             ]
         )
     return dg.Definitions(
         assets=assets,
         asset_checks=[health_checks(layout, settings, home, clock)],
-        jobs=[*jobs.values(), pruning],
+        jobs=[*jobs.values(), pruning, *report_jobs],
         schedules=schedules,
         sensors=sensors,
         resources=build_resources(layout, settings, clock=clock, **overrides),

@@ -95,6 +95,11 @@ class Settings(
     digest_url_file: Place | None = Field(
         default=None, description="A file that contains that address and nothing else."
     )
+    report_dir: Place | None = Field(
+        default=None,
+        description="The folder to which the asset `daily_report` writes a report after each daily "
+        "run, as HTML. Default: there is no such asset.",
+    )
     shared: Literal["group"] | None = Field(
         default=None,
         description="`group`: the group can read the files of home and state (0640, folders 0750). "

@@ -180,7 +180,7 @@ def posting_sensors(
             read_last_digest(home),
             find_last_end(instance, layout.name(DAILY)),
             now=now,
-            merging=is_running or _has_news_to_merge(home),
+            merging=is_running or has_news_to_merge(home),
         )
         if waits:
             return dg.SkipReason(f"{waits} {_NEXT}")
@@ -207,7 +207,7 @@ def why_digest_waits(
     return "A run is in progress, or a batch is not merged yet." if merging else ""
 
 
-def _has_news_to_merge(home: Home) -> bool:
+def has_news_to_merge(home: Home) -> bool:
     """Whether a batch waits to be merged. One without news may wait for a day, and adds nothing."""
     pending = home.landing.pending()
     return len(quiet_batches(home, pending)) < len(pending)

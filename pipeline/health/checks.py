@@ -40,6 +40,7 @@ _REMEDIES: Final = {
     "calendar": "`almanac backfill` continues it, or re-execute the run in `almanac ui`",
     "poll": "Dagster tries again; `almanac run` pulls now",
     "prune": "`almanac prune` repeats it",
+    "report": "Dagster tries again; `almanac report` shows the reason",
 }
 """The remedy after a failed run, by the job's name without a prefix."""
 _SIGNED: Final = {

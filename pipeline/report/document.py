@@ -42,6 +42,11 @@ class ReportSection:
     parts: Sequence[ReportTable | Plot] = ()
 
 
+def make_text(sentence: Sentence) -> str:
+    """Return a sentence as one text, without links."""
+    return "".join(part if isinstance(part, str) else part.text for part in sentence)
+
+
 def quote_title(row: dict[str, Any]) -> Quote:
     return Quote(cut_line(row["title"] or row["event_id"]), web_address(row["source_url"]))
 

@@ -18,6 +18,7 @@ HOW_TO_GET_PLOTS: Final = (
 )
 _WIDTH: Final = 560
 _BAR: Final = 18
+_LABEL: Final = 170
 _INK: Final = "#010203"
 """Stands for the text colour of the page, which is light or dark."""
 _INK_OF_FILE: Final = "#767676"
@@ -73,8 +74,13 @@ def plot_bars(name: str, title: str, alt: str, counts: Counts, axis: str) -> Plo
     labels = list(dict.fromkeys(label for label, _, _ in counts))
     series = list(dict.fromkeys(series for _, series, _ in counts))
     chart = _chart(altair, counts, height=_BAR * len(labels) * len(series) + 10).encode(
-        x=altair.X("number:Q", title=axis, axis=altair.Axis(format=".0%")),
-        y=altair.Y("label:N", sort=labels, title=None, axis=altair.Axis(labelLimit=180)),
+        x=altair.X("number:Q", title=axis, axis=altair.Axis(format=".0%", tickCount=6)),
+        y=altair.Y(
+            "label:N",
+            sort=labels,
+            title=None,
+            axis=altair.Axis(labelLimit=_LABEL, minExtent=_LABEL),
+        ),
         yOffset=altair.YOffset("series:N", sort=series),
         color=_colour(altair, counts),
     )
@@ -107,10 +113,15 @@ def _draw(name: str, title: str, alt: str, chart: Any) -> Plot:
         chart.configure(background="transparent", font=_FONT, aria=False)
         .configure_view(stroke=None)
         .configure_axis(
-            labelColor=_INK, titleColor=_INK, tickColor=_INK, domainColor=_INK, grid=False
+            labelColor=_INK,
+            titleColor=_INK,
+            tickColor=_INK,
+            domainColor=_INK,
+            grid=False,
+            labelFontSize=11,
         )
         .configure_axisQuantitative(grid=True, gridColor=_INK, gridOpacity=0.15)
-        .configure_legend(labelColor=_INK)
+        .configure_legend(labelColor=_INK, labelFontSize=11)
     )
     drawn: str = vl_convert.vegalite_to_svg(chart.to_dict(format="vega-lite"))
     begin, rest = drawn[drawn.index("<svg") :].split(">", 1)

@@ -5,6 +5,7 @@ Nothing here is formatted. No fact of a past time uses anything that became know
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Any, Final
 
 from almanac.coins import slugs_of
@@ -234,7 +235,8 @@ def _read_past_quota(reader: Reader, at: datetime) -> QuotaFacts | None:
     pace = usage["sent_in_week"] / (over / _DAY)
     projected = None
     if usage["used"] is not None and usage["reset_at"] is not None:
-        projected = usage["used"] + round(pace * ((usage["reset_at"] - at) / _DAY))
+        left = (usage["reset_at"] - at) / _DAY
+        projected = usage["used"] + usage["sent_since"] + ceil(pace * left)
     plan = PLANS.get(usage["plan"] or "")
     return QuotaFacts(
         at=usage["read_at"].astimezone(UTC),

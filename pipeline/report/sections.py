@@ -251,7 +251,7 @@ def _changes(facts: ReportFacts) -> ReportSection:
 
 def _change_table(section: Section) -> ReportTable:
     rows = [
-        (line.impact, Quote(line.title, line.url), Quote(line.coins), Quote(line.what))
+        (line.impact, Quote(line.title, line.url), Quote(line.coins.strip("()")), Quote(line.what))
         for line in lines(section)
     ]
     rest = more(section)

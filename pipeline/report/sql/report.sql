@@ -226,6 +226,13 @@ SELECT
             AND sent_at <= $at::TIMESTAMPTZ
             AND status IS DISTINCT FROM 429
     ) AS sent_in_week,
+    (
+        SELECT count(*)
+        FROM requests
+        WHERE sent_at > u.read_at
+            AND sent_at <= $at::TIMESTAMPTZ
+            AND status IS DISTINCT FROM 429
+    ) AS sent_since,
     (SELECT min(sent_at) FROM requests) AS first_sent_at
 FROM usage AS u
 WHERE u.read_at <= $at::TIMESTAMPTZ
