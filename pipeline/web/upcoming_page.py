@@ -118,6 +118,7 @@ def show_upcoming(request: SiteRequest) -> str:
         categories=_categories(request, facets, category),
         chips=_chips(facets, category),
         bands=BANDS,
+        has_more=any(request.text(n) for n in ("impact", "from", "to", "dates", "q")),
         has_filter=any(request.text(n) for n in ("coin", "category", "impact", "q", "dates")),
     )
 
