@@ -31,6 +31,7 @@ from tests.hangs import HANGS_AFTER_S
 from tests.history.stories.disk import without_syncs
 from tests.history.stories.handmade import HandmadeHome, event
 from tests.mirror.filled_home import ENDS, NOW, STARTS, mirroring
+from tests.mirror.replays import order, replaying
 from tests.warehouse.answers.handmade import Known
 from warehouse.home import Home
 
@@ -346,3 +347,25 @@ def test_event_page_links_to_the_calendar_of_the_event(client: httpx.Client) -> 
     (link,) = re.findall(r'href="(/calendar.ics[^"]*)"', page)
     assert uids(client.get(unescape(link))) == {some}
     assert "as_of=" in link
+
+
+def test_feed_of_a_replay_follows_the_clock(filled_home: Home, tmp_path: Path) -> None:
+    """Nothing of the future of the replay is in the feed, although the file has it."""
+    options: dict[str, Any] = {"site": WebSite}
+    with (
+        replaying(filled_home, tmp_path, STARTS, **options) as (replay, client),
+        open_database(filled_home.warehouse, clock=lambda: NOW) as db,
+    ):
+        seen = []
+        for share in (0.2, 0.5, 0.9):
+            moment = replay.clock.start + (replay.clock.until - replay.clock.start) * share
+            order(client, now=moment.isoformat())
+            answer = client.get("/calendar.ics?from=2000-01-01")
+            assert answer.status_code == 200, answer.text
+            known = db.events(as_of=moment, status="all").rows()
+            changes = read_plainly(answer.content)
+            assert set(changes) == {row["event_id"] for row in known if row["date"]}
+            latest = max(changed for _, changed, _ in changes.values())
+            assert latest <= f"{moment:%Y%m%dT%H%M%SZ}"
+            seen.append(answer.headers["etag"])
+        assert len(set(seen)) == 3
