@@ -99,6 +99,7 @@ def _cursor_in(value: Any) -> Any:
     return value
 
 
+_COUNTS_IN: Final = ("requests", "usage", "quota")
 _USAGE: Final[Mapping[str, tuple[str, ...]]] = {
     "plan": ("plan", "tier", "planname", "subscription"),
     "used": ("used", "requestsused", "usedrequests", "usage", "consumed"),
@@ -115,9 +116,12 @@ _USAGE: Final[Mapping[str, tuple[str, ...]]] = {
 def usage_fields(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the usage by the contract's names; a field that is absent has no key.
 
-    The plan may be an object with its name.
+    The counts may be in an object of their own, and the plan may be an object with its name.
     """
     named = fold_names(content)
+    for name in _COUNTS_IN:
+        if isinstance(inner := named.get(name), dict):
+            named = {**fold_names(inner), **{key: named[key] for key in named if key != name}}
     found = {
         field: next(named[name] for name in names if name in named)
         for field, names in _USAGE.items()

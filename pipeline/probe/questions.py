@@ -17,9 +17,9 @@ MOST_REQUESTS: Final = 30
 EXPORT_PATHS: Final = (
     constants.EXPORT_PATH,
     "/v2/export",
-    "/v2/exports/events",
+    "/v2/export/events",
+    "/v2/export/events.csv",
     "/v2/events.csv",
-    "/v2/events/export.csv",
 )
 """Paths that are tried after the one in the settings and the paths of the OpenAPI document."""
 UNKNOWN_ID: Final = "almanac-probe-no-such-event"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from catalog.contract.bodies import is_wrapped, list_body, single_body
+from catalog.contract.bodies import is_wrapped, list_body, single_body, usage_fields
 
 ROWS = [{"id": "a"}, "no object"]
 
@@ -24,6 +24,42 @@ def test_a_list_is_a_bare_array_or_in_data(value: Any, shape: str, meta: Any) ->
     found = list_body(value)
     assert found is not None
     assert (found.rows, found.shape, found.meta) == (ROWS, shape, meta)
+
+
+@pytest.mark.parametrize(
+    ("value", "cursor", "total"),
+    [
+        ({"data": ROWS, "meta": {"cursor": "a", "total": 9}}, "a", 9),
+        ({"data": ROWS, "meta": {"cursor": "a", "nextCursor": "b"}}, "b", None),
+        ({"data": ROWS, "meta": {"cursor": "a", "next_cursor": None}}, None, None),
+        ({"items": ROWS, "nextCursor": "b", "totalCount": 9}, "b", 9),
+        ({"results": ROWS, "pagination": {"next": "/v2/events?limit=2&cursor=b%3D"}}, "b=", None),
+        ({"data": ROWS}, None, None),
+        (ROWS, None, None),
+    ],
+)
+def test_cursor_and_total_are_found_in_other_places(value: Any, cursor: Any, total: Any) -> None:
+    found = list_body(value)
+    assert found is not None
+    assert (found.rows, found.cursor, found.total) == (ROWS, cursor, total)
+
+
+def test_an_event_is_not_a_list_of_its_coins() -> None:
+    assert list_body({"id": "a", "coins": ROWS, "categories": ["Fork"]}) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "fields"),
+    [
+        ({"plan": "pro", "used": 1, "limit": None}, {"plan": "pro", "used": 1, "limit": None}),
+        ({"tier": {"name": "pro"}, "requests_used": 1}, {"plan": "pro", "used": 1}),
+        ({"requests": {"used": 1, "quota": 9}, "periodEnd": "x"}, {"used": 1, "limit": 9}),
+        ({"billingPeriod": {"from": "a", "to": "b"}}, {"period": {"start": "a", "end": "b"}}),
+        ({"note": "a"}, {}),
+    ],
+)
+def test_a_usage_is_read_by_other_names(content: Any, fields: Any) -> None:
+    assert usage_fields(content).items() >= fields.items()
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,7 @@ DIFFERENCES: Final = frozenset(
 MORE: Final = frozenset({"no limit headers", "retry after as a date", "retired version is gone"})
 """These exclude one of the others, or show in a refusal."""
 _OWN: Final = (
-    *("connection", "content-encoding", "content-length", "date", "etag", "server"),
-    "transfer-encoding",
+    *("connection", "content-encoding", "content-length", "server", "transfer-encoding"),
 )
 _PATH: Final = "/v2/events/export"
 
@@ -57,6 +56,7 @@ _PATH: Final = "/v2/events/export"
 class DifferentService:
     """The answers. `requests` are the methods and targets received, oldest first.
 
+    Pages of the events of more than `refused_above` rows are refused.
     From request `limited_from` on every request gets 429. From `down_from` on none is answered.
     """
 
@@ -68,6 +68,7 @@ class DifferentService:
         self.keys_seen: set[str] = set()
         self.limited_from: int | None = None
         self.down_from: int | None = None
+        self.refused_above: int | None = None
         self.base_url = ""
         self._http = httpx.Client(base_url=sandbox_url, timeout=60, verify=False)
         self._cursors: dict[str, str] = {}
@@ -83,6 +84,10 @@ class DifferentService:
             return Response(b"Bad gateway", status_code=502, media_type="text/plain")
         if self.limited_from is not None and number >= self.limited_from:
             return self._too_many()
+        limit = request.query_params.get("limit", "")
+        if self.refused_above is not None and limit.isdigit() and int(limit) > self.refused_above:
+            text = f"limit must be an integer from 1 to {self.refused_above}"
+            return Response(json.dumps({"message": text}), status_code=400)
         answer = self._ask(request)
         headers = {k: v for k, v in answer.headers.items() if k not in _OWN}
         status, body = answer.status_code, answer.content
