@@ -97,7 +97,7 @@ COMMANDS: Final = {
     ),
     "serve": _place(
         *("serve", "serve"),
-        "Serve the service's interface over the warehouse: now, as of a time, or in a replay.",
+        "Serve pages, calendar and the service's interface: now, as of a time, or in a replay.",
     ),
     "watch": _place(
         *("watch", "watch"),

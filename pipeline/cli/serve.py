@@ -62,7 +62,7 @@ def serve(
         bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
     ] = False,
 ) -> None:
-    """Serve the service's interface over the warehouse: now, as of a time, or in a replay."""
+    """Serve pages, calendar and the service's interface: now, as of a time, or in a replay."""
     # Imported here, so that the help and wrong options need no server.
     from catalog.contract.plans import PLANS
     from catalog.server.accounts import JsonFileError
