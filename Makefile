@@ -92,7 +92,7 @@ bench-server: tools
 
 # The docs site, in build/site. Open build/site/index.html.
 docs: docs-tools
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open $(CURDIR)/build/site/index.html"
 
 docs-serve: docs-tools

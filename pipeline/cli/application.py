@@ -76,7 +76,7 @@ COMMANDS: Final = {
     ),
     "probe": _place(
         *("probe", "probe"),
-        "Ask a service what its specification leaves open, with at most 30 requests.",
+        "Ask a service what its specification leaves open; compare it with what Almanac expects.",
     ),
     "prune": _place(
         *("maintenance", "prune"),

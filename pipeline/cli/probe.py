@@ -45,7 +45,7 @@ def probe(
     yes: Annotated[bool, typer.Option("--yes", help="Start without asking.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask a service what its specification leaves open, and compare it with what Almanac expects.
+    """Ask a service what its specification leaves open; compare it with what Almanac expects.
 
     The requests are shown first. It stops at the first 429, and if the key is refused.
     """

@@ -34,7 +34,7 @@ def build(root: Path, site: Path) -> "subprocess.CompletedProcess[str]":
     """Build the site of a checkout, with a proxy that refuses every connection."""
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
     return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", site],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", site],
         cwd=root,
         env=os.environ | proxies | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
