@@ -3,6 +3,7 @@
 Each page has `as_of`: the whole site shows what was known then. Links keep it.
 """
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,12 +25,14 @@ from almanac.errors import (
     InvalidArgument,
     QueryRefused,
     UnknownName,
+    WarehouseError,
 )
 from almanac.events import check_observed, known_at
 from almanac.forms import cut_line, plain, plain_line, web_address
 from almanac.reader import Publication, Reader
 from almanac.reading.named_sql import NamedStatements
 
+log = logging.getLogger(__name__)
 _SQL = NamedStatements("pipeline.web")
 _STATUS: Final = (
     (UnknownName, 404),
@@ -141,6 +144,13 @@ class Pages:
                     return self._answer(request, show, needs_pull=needs_pull)
             except AlmanacError as error:
                 return _tagged(request, render_problem(None, error), _status(error))
+            except Exception:
+                log.exception("GET %s failed", plain_line(request.url.path))
+                failed = WarehouseError(
+                    "This page failed because of a defect of the server. The log of `almanac "
+                    "serve` has the reason. The other pages are not affected."
+                )
+                return _tagged(request, render_problem(None, failed), 500)
 
         return answer
 

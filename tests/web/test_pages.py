@@ -7,8 +7,12 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from starlette.routing import Route, Router
 from starlette.testclient import TestClient
 
+from almanac.database import open_database
+from pipeline.web.pages import Pages, SiteRequest
+from tests.almanac.publications import publish_by_hand
 from tests.warehouse.answers.handmade import Known
 from tests.web.handmade_site import DAY, FIRST, NOW, serve_pages
 
@@ -119,3 +123,19 @@ def test_page_before_the_clock_shows_nothing_later(tmp_path: Path) -> None:
         assert "Published" not in page
         assert client.get("/event/later").status_code == 404
         assert client.get("/", params={"as_of": f"{NOW:%Y-%m-%dT%H:%M:%SZ}"}).status_code == 400
+
+
+def test_defect_of_a_page_is_logged_and_says_where(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(request: SiteRequest) -> str:
+        raise ZeroDivisionError("a defect")
+
+    file = publish_by_hand(tmp_path / "warehouse.duckdb", VERSIONS, pulls=[FIRST])
+    with open_database(file, clock=lambda: NOW) as database:
+        route = Route("/", Pages(database).endpoint(fail))
+        answer = TestClient(Router([route])).get("/")
+    assert answer.status_code == 500
+    assert "The log of" in answer.text
+    assert "a defect" not in answer.text
+    assert "ZeroDivisionError" in caplog.text
