@@ -32,12 +32,13 @@ EVERY = [
     *(("inbox", "dismiss", "x"), ("receive",)),
     *(("import", "x.csv", "--content-at", "2026-01-01"), ("keys", "list"), ("run",), ("ui",)),
     ("daemon",),
-    *(("dagster", "report"), ("watch", "--once")),
+    *(("dagster", "report"), ("watch", "--once"), ("report",)),
 ]
 ON_A_HOME = [
     *(("sql", "SELECT 1"), ("changes",), ("merge",), ("replay",), ("verify",), ("prune",)),
     *(("batches", "list"), ("batches", "show", "x"), ("batches", "release", "x")),
     *(("batches", "dismiss", "x"), ("audit", "x.csv"), ("watch", "--once")),
+    ("report",),
     *(("inbox", "list"), ("inbox", "show", "x"), ("inbox", "replay", "x")),
     ("inbox", "dismiss", "x"),
 ]

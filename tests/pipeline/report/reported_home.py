@@ -33,8 +33,8 @@ def moved(event_id: str, day: int, version: int, date: datetime, **given: Any) -
 
 
 MIDNIGHT = NOW.replace(hour=0)
-UNLOCK = {"categories": ("Token Unlock",), "coins": ("bitcoin",)}
-LISTING = {"categories": ("Exchange Listing",), "coins": ("ethereum",)}
+UNLOCK: dict[str, Any] = {"categories": ("Token Unlock",), "coins": ("bitcoin",)}
+LISTING: dict[str, Any] = {"categories": ("Exchange Listing",), "coins": ("ethereum",)}
 VERSIONS: tuple[Known, ...] = (
     known("soon", 0, MIDNIGHT + 2 * DAY, impact=9.0, **UNLOCK),
     known("timed", 15, NOW + 5 * DAY, impact=4.0, change_kinds=("created",), **LISTING),
