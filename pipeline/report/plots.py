@@ -30,6 +30,8 @@ _COLOURS: Final = {
     "moved": "#d1661b",
 }
 _ID: Final = re.compile(r'(\bid="|url\(#|href="#)')
+_ROLE: Final = re.compile(r' (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*")')
+"""The parts of a picture with an alternative text need no roles of their own."""
 _FONT: Final = "system-ui, sans-serif"
 Counts = Sequence[tuple[str, str, float]]
 """Rows of a label, a series, and a number."""
@@ -127,5 +129,6 @@ def _draw(name: str, title: str, alt: str, chart: Any) -> Plot:
     begin, rest = drawn[drawn.index("<svg") :].split(">", 1)
     begin = f'{begin} role="img" aria-label="{escape(alt)}"'
     # Several plots are in one page, and an identifier may be in it once.
-    svg = _ID.sub(rf"\g<1>{name}-", f"{begin}>{rest}").replace(_INK, "currentColor")
+    svg = _ID.sub(rf"\g<1>{name}-", f"{begin}>{_ROLE.sub('', rest)}")
+    svg = svg.replace(_INK, "currentColor")
     return Plot(name, title, alt, svg)

@@ -245,7 +245,10 @@ def _changes(facts: ReportFacts) -> ReportSection:
     else:
         return ReportSection("changes", "What changed", [*sentences, ["Nothing changed."]])
     return ReportSection(
-        "changes", "What changed", sentences, [overview, *map(_change_table, digest.sections)]
+        "changes",
+        "What changed",
+        sentences,
+        [overview, *(_change_table(section) for section in digest.sections if section.shown)],
     )
 
 
