@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -11,8 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from almanac.console import HomeOption, fail, warnings
+from almanac.command_line import stop_by_signals
+from almanac.console import EXIT_INTERRUPTED, HomeOption, fail, warnings
 from almanac.errors import AlmanacError, WarehouseError
+from almanac.reading.temporary import remove_own_folders
 
 if TYPE_CHECKING:
     from almanac.mcp.toolbox import Toolbox
@@ -33,6 +36,14 @@ def mcp(home: HomeOption = None) -> None:
     if sys.stdin.isatty():
         warnings.print("Waiting for an MCP client on standard input; Ctrl-C ends.")
     toolbox = _LateToolbox(home)
+
+    def stop() -> None:
+        # Not by an exception: the SDK would wait for the next line of the client.
+        toolbox.stop()
+        remove_own_folders()
+        os._exit(EXIT_INTERRUPTED)
+
+    stop_by_signals(stop)
     try:
         asyncio.run(_serve(serve_stdio, toolbox))
     finally:
@@ -107,6 +118,11 @@ class _LateToolbox:
                 if str(error) != self._reported:
                     self._reported = str(error)
                     warnings.print(f"almanac: {error}", soft_wrap=True)
+
+    def stop(self) -> None:
+        """End running statements. It waits for nothing."""
+        if self._toolbox is not None:
+            self._toolbox.stop()
 
     def close(self) -> None:
         if self._toolbox is not None:

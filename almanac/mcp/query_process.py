@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +36,6 @@ from almanac.reading.query_limits import (
 log = logging.getLogger(__name__)
 _START_S: Final = 10.0
 _WAIT_S: Final = 10.0
-_RUNNING_MAX: Final = 2
 _FETCHED: Final = 1_000
 _MESSAGE_MAX: Final = 1_500
 _SQL = NamedStatements("almanac.mcp")
@@ -70,12 +70,14 @@ class QueryRows:
 
 
 class QueryProcesses:
-    """Runs statements on one published file, two at a time."""
+    """Runs statements on one published file, `running_max` at a time."""
+
+    running_max: Final = 2
 
     def __init__(self, file: Path, limits: QueryLimits) -> None:
         self._file = file.absolute()
         self._limits = limits
-        self._free = threading.BoundedSemaphore(_RUNNING_MAX)
+        self._free = threading.BoundedSemaphore(self.running_max)
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
         self._is_closed = False
@@ -104,8 +106,8 @@ class QueryProcesses:
         }
         if not self._free.acquire(timeout=_WAIT_S):
             raise QueryRefused(
-                f"{_RUNNING_MAX} statements are running, and none ended within {_WAIT_S:g} s. This "
-                "one was not run; try it again."
+                f"{self.running_max} statements are running, and none ended within {_WAIT_S:g} s. "
+                "This one was not run; try it again."
             )
         try:
             answer = json.loads(self._run_process(order))
@@ -268,7 +270,9 @@ def _distinct_names(names: list[str]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON has: no NaN, no infinity, and only texts as keys."""
+    """Return a value that JSON has: no decimal, no NaN, no infinity, and only texts as keys."""
+    if isinstance(value, Decimal):
+        return float(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

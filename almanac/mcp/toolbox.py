@@ -15,11 +15,12 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 
 from almanac.database import Database, open_database
-from almanac.errors import AlmanacError, InvalidArgument, UnknownName
+from almanac.errors import AlmanacError, InvalidArgument, QueryRefused, UnknownName
 from almanac.events import known_at
 from almanac.forms import json_text
 from almanac.mcp.query_process import QueryProcesses
 from almanac.mcp.tools import BYTES_MAX, LIMIT, TOOLS, ToolSpec
+from almanac.reading.named_sql import NamedStatements
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
 
@@ -116,10 +117,13 @@ _ANSWERS: Final[Mapping[str, Callable[[Database, Arguments], FoundRows]]] = {
     "tables": _tables,
 }
 _QUERY: Final = "query"
+_SQL = NamedStatements("almanac.mcp")
 
 
 class Toolbox:
     """Answers tools from one published file; a later publication is read by the next call.
+
+    With `trust_clock`, as in a replay, nothing is known that was pulled after the clock's time.
 
     Raises (open): as `almanac.open`.
     """
@@ -129,15 +133,22 @@ class Toolbox:
         file: Path,
         *,
         clock: Callable[[], datetime] | None = None,
+        trust_clock: bool = False,
         limits: QueryLimits = LIMITS,
     ) -> None:
-        options: dict[str, Any] = {} if clock is None else {"clock": clock}
+        options: dict[str, Any] = {"trust_clock": trust_clock}
+        if clock is not None:
+            options["clock"] = clock
         self._database = open_database(file, limits=limits, **options)
         self._queries = QueryProcesses(self._database.path, limits)
 
+    def stop(self) -> None:
+        """End running statements; later ones are refused."""
+        self._queries.close()
+
     def close(self) -> None:
         """End running statements, and close the file."""
-        self._queries.close()
+        self.stop()
         self._database.close()
 
     def call(self, name: str, given: Arguments) -> dict[str, Any]:
@@ -183,6 +194,13 @@ class Toolbox:
         }
 
     def _query(self, given: Arguments) -> dict[str, Any]:
+        reader = self._database.reader
+        (row,) = reader.rows(_SQL["read_last_pull"])
+        if row["last_pull_at"] is not None and reader.now() < row["last_pull_at"]:
+            raise QueryRefused(
+                "query reads the whole history, and this server replays an earlier time. Use the "
+                "other tools, which show what was known at that time."
+            )
         limit = given.get("limit", LIMIT)
         found = self._queries.run(given["sql"], rows_max=limit, bytes_max=BYTES_MAX)
         shown = len(found.rows)

@@ -97,84 +97,75 @@ _FILTERS: Final[Schema] = {
 }
 
 
-def _column(kind: str, description: str, *, may_be_null: bool = False) -> Schema:
-    return {"type": [kind, "null"] if may_be_null else kind, "description": description}
+def _column(kind: str, description: str, *, is_always_there: bool = False) -> Schema:
+    return {"type": kind if is_always_there else [kind, "null"], "description": description}
 
 
 def _names(description: str) -> Schema:
-    return {"type": "array", "items": {"type": "string"}, "description": description}
+    return {"type": ["array", "null"], "items": {"type": "string"}, "description": description}
 
 
 _EVENT: Final[Schema] = {
-    "event_id": _column("string", "The identifier, for history_of."),
+    "event_id": _column("string", "The identifier, for history_of.", is_always_there=True),
     "title": _column("string", "The title, written by the service's contributors."),
     "displayed_date_full": _column("string", "The date for people, with its year."),
     "date_exact": _column(
         "string",
         "The start, UTC; a date at 00:00 with date_precision day is a UTC day. Null for an "
         "estimated event.",
-        may_be_null=True,
     ),
     "date_precision": _column("string", "instant, day, or the period: month, quarter, year …"),
     "is_estimated": _column("boolean", "Whether the service calls the date an estimate."),
-    "earliest": _column(
-        "string", "The earliest time at which it can begin, UTC.", may_be_null=True
-    ),
-    "latest": _column("string", "The time at which it is over, UTC, exclusive.", may_be_null=True),
+    "earliest": _column("string", "The earliest time at which it can begin, UTC."),
+    "latest": _column("string", "The time at which it is over, UTC, exclusive."),
     "coins": _names("Slugs of coins."),
     "categories": _names("Names of categories."),
-    "impact": _column("number", "The score, 0 to 10; null if unknown.", may_be_null=True),
-    "impact_band": _column("string", "Low, Mid, High or Critical.", may_be_null=True),
+    "impact": _column("number", "The score, 0 to 10; null if unknown."),
+    "impact_band": _column("string", "Low, Mid, High or Critical."),
 }
 _KNOWN: Final[Schema] = {
     "status": _column("string", "scheduled, cancelled or withdrawn, at the time of knowledge."),
     "unknown_fields": _names(
         "Fields that the plan of the pulled data does not show: unknown, not empty."
     ),
-    "version": _column("integer", "The number of the version, from 1."),
+    "version": _column("integer", "The number of the version, from 1.", is_always_there=True),
 }
 _HISTORY: Final[Schema] = {
     **_EVENT,
     **_KNOWN,
-    "known_from": _column("string", "When the version became known, UTC."),
-    "known_to": _column(
-        "string", "When the next version became known, UTC; null if none had.", may_be_null=True
-    ),
+    "known_from": _column("string", "When the version became known, UTC.", is_always_there=True),
+    "known_to": _column("string", "When the next version became known, UTC; null if none had."),
     "change_kinds": _names("Kinds of change, as in what_changed."),
     "changed_fields": _names("Fields that changed."),
 }
 _CHANGE: Final[Schema] = {
     "event_id": _EVENT["event_id"],
     "title": _EVENT["title"],
-    "known_from": _column("string", "When the change became known, UTC."),
-    "kind": _column("string", "The kind of change."),
-    "old_value": _column("string", "The value before; null if none.", may_be_null=True),
+    "known_from": _column("string", "When the change became known, UTC.", is_always_there=True),
+    "kind": _column("string", "The kind of change.", is_always_there=True),
+    "old_value": _column("string", "The value before; null if none."),
     "new_value": _column(
-        "string",
-        "The value after; for revised and revealed the names of fields.",
-        may_be_null=True,
+        "string", "The value after; for revised and revealed the names of fields."
     ),
 }
 _COVERAGE: Final[Schema] = {
-    "feed": _column("string", "The kind of pull: export, events, cancellations …"),
+    "feed": _column(
+        "string", "The kind of pull: export, events, cancellations …", is_always_there=True
+    ),
     "plan": _column("string", "The plan of the key, which decides the fields shown."),
-    "lower": _column(
-        "string", "The first event date pulled; null: without a bound.", may_be_null=True
-    ),
-    "upper": _column(
-        "string", "The last event date pulled; null: without a bound.", may_be_null=True
-    ),
-    "observed_at": _column("string", "The last complete pull, UTC."),
+    "lower": _column("string", "The first event date pulled; null: without a bound."),
+    "upper": _column("string", "The last event date pulled; null: without a bound."),
+    "observed_at": _column("string", "The last complete pull, UTC.", is_always_there=True),
     "age_hours": _column("number", "Its age at the time of knowledge, hours."),
 }
 _COIN: Final[Schema] = {
-    "slug": _column("string", "The unique name, for the arguments coins."),
-    "symbol": _column("string", "The ticker, which several coins may share.", may_be_null=True),
-    "name": _column("string", "The name.", may_be_null=True),
-    "rank": _column("integer", "The rank, 1 is the highest.", may_be_null=True),
+    "slug": _column("string", "The unique name, for the arguments coins.", is_always_there=True),
+    "symbol": _column("string", "The ticker, which several coins may share."),
+    "name": _column("string", "The name."),
+    "rank": _column("integer", "The rank, 1 is the highest."),
 }
 _TABLE: Final[Schema] = {
-    "description": _column("string", "The content and its unit.", may_be_null=True),
+    "description": _column("string", "The content and its unit."),
 }
 _OF_EVENTS: Final = (
     "Show displayed_date_full to people. date_exact is null for an estimated event: its date is a "

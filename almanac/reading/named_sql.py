@@ -205,7 +205,7 @@ def _first_word(token: str) -> str:
 def _tokens(sql: str) -> Iterator[str]:
     text = sql.encode()
     tokens = duckdb.tokenize(sql)
-    ends = [start for start, _ in tokens[1:]] + [len(text)]
+    ends = [*(start for start, _ in tokens[1:]), len(text)][: len(tokens)]
     for (start, kind), end in zip(tokens, ends, strict=True):
         token = text[start:end].strip()
         if kind != duckdb.token_type.comment and token:

@@ -77,6 +77,6 @@ class McpRoute:
         from almanac.mcp.server import make_server
         from almanac.mcp.toolbox import Toolbox
 
-        toolbox = Toolbox(self._place.warehouse, clock=self._place.now)
+        toolbox = Toolbox(self._place.warehouse, clock=self._place.now, trust_clock=True)
         server = make_server(toolbox.call)
         return toolbox, StreamableHTTPSessionManager(server, json_response=True, stateless=True)

@@ -1,0 +1,182 @@
+"""The answers of the tools: what each has, truncation, past times, errors, new publications."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from almanac import events
+from almanac.errors import AlmanacError
+from almanac.mcp.toolbox import Toolbox
+from almanac.mcp.tools import BYTES_MAX, KINDS, STATUSES, TOOLS
+from tests.almanac.mcp.conftest import NOW, at, publish
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "upcoming": {"within": "30d"},
+    "events_as_of": {"as_of": "2026-03-04", "status": "all"},
+    "history_of": {"event_id": "moved"},
+    "what_changed": {"since": "2026-03-01T12:00:00Z"},
+    "coverage": {},
+    "resolve_coin": {"coin": "BTC"},
+    "tables": {"name": "events"},
+    "query": {"sql": "SELECT event_id, date FROM events ORDER BY ALL"},
+}
+
+
+@pytest.fixture(scope="module")
+def toolbox(mcp_file: Path) -> Iterator[Toolbox]:
+    opened = Toolbox(mcp_file, clock=lambda: NOW)
+    yield opened
+    opened.close()
+
+
+def test_lists_of_kinds_and_statuses_are_those_of_the_package() -> None:
+    assert (KINDS, STATUSES) == (events.KINDS, events.STATUSES)
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_each_answer_fits_its_schema_and_has_rows(toolbox: Toolbox, tool: Any) -> None:
+    Draft202012Validator.check_schema(tool.input_schema)
+    Draft202012Validator.check_schema(tool.output_schema)
+    answer = toolbox.call(tool.name, EXAMPLES[tool.name])
+    Draft202012Validator(tool.output_schema).validate(answer)
+    assert answer["rows"]
+    assert set(answer["rows"][0]) >= set(tool.row)
+    assert json.loads(json.dumps(answer, allow_nan=False)) == answer
+    assert set(answer["snapshot"]) == {"id", "published_at"}
+
+
+def test_rows_are_cut_by_number_and_read_on_by_offset(toolbox: Toolbox) -> None:
+    given = {"as_of": "2026-03-04", "limit": 40}
+    found: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        answer = toolbox.call("events_as_of", {**given, "offset": offset})
+        assert answer["truncated"]
+        assert answer["truncated_by"] == ("offset" if answer["next_offset"] is None else "rows")
+        assert answer["total_rows"] == 302
+        found += [row["event_id"] for row in answer["rows"]]
+        offset = answer["next_offset"]
+    assert (len(found), len(set(found))) == (302, 302)
+    after = toolbox.call("events_as_of", {**given, "offset": 1_000})
+    assert (after["rows"], after["truncated"], after["next_offset"]) == ([], True, None)
+
+
+def test_rows_are_cut_by_bytes(toolbox: Toolbox) -> None:
+    answer = toolbox.call("events_as_of", {"as_of": "2026-03-04", "limit": 1_000})
+    assert (answer["truncated_by"], answer["next_offset"]) == ("bytes", len(answer["rows"]))
+    size = len(json.dumps(answer["rows"], ensure_ascii=False).encode())
+    assert BYTES_MAX * 0.9 < size <= BYTES_MAX * 1.01
+    texts = {"sql": "SELECT repeat('x', 50000) AS x FROM range(3)"}
+    answer = toolbox.call("query", texts)
+    assert (len(answer["rows"]), answer["total_rows"]) == (1, 3)
+    assert (answer["truncated"], answer["truncated_by"]) == (True, "bytes")
+    one = toolbox.call("query", {"sql": "FROM range(5)", "limit": 2})
+    assert (len(one["rows"]), one["total_rows"], one["truncated_by"]) == (2, 5, "rows")
+
+
+def test_a_complete_answer_is_not_called_truncated(toolbox: Toolbox) -> None:
+    answer = toolbox.call("query", {"sql": "FROM range(5)", "limit": 5})
+    assert (answer["truncated"], answer["truncated_by"], answer["total_rows"]) == (False, None, 5)
+
+
+def test_past_times_show_only_what_was_known(toolbox: Toolbox) -> None:
+    before = toolbox.call("history_of", {"event_id": "moved", "as_of": "2026-03-04"})
+    assert [row["displayed_date_full"] for row in before["rows"]] == ["10 Mar 2026"]
+    assert before["rows"][0]["known_to"] is None
+    after = toolbox.call("history_of", {"event_id": "moved"})
+    assert [row["change_kinds"] for row in after["rows"]] == [["revealed"], ["rescheduled"]]
+    (then,) = toolbox.call("upcoming", {"as_of": "2026-03-04", "coins": ["BTC"]})["rows"]
+    assert then["date_exact"] == "2026-03-10T12:00:00Z"
+    with pytest.raises(AlmanacError, match="was known at 2026-03-01"):
+        toolbox.call("history_of", {"event_id": "quarter", "as_of": "2026-03-01T12:00:00Z"})
+    changes = toolbox.call("what_changed", {"since": "2026-03-01T12:00:00Z", "until": "2026-03-04"})
+    assert "moved" not in {row["event_id"] for row in changes["rows"]}
+    assert changes["as_of"] == "2026-03-04T00:00:00Z"
+
+
+@pytest.mark.parametrize("name", ["upcoming", "events_as_of", "history_of"])
+def test_an_estimated_event_has_no_exact_date(toolbox: Toolbox, name: str) -> None:
+    given: dict[str, Any] = {"coins": ["slug:first-sun"]}
+    if name == "history_of":
+        given = {"event_id": "quarter"}
+    elif name == "upcoming":
+        given["within"] = "60d"
+    (row,) = toolbox.call(name, given)["rows"]
+    assert (row["date_exact"], row["displayed_date_full"]) == (None, "Q1 2026")
+    assert not {"date", "date_end"} & {key for key, value in row.items() if value is not None}
+
+
+def test_hidden_fields_are_named(toolbox: Toolbox) -> None:
+    (row,) = toolbox.call("events_as_of", {"coins": ["first-sun"]})["rows"]
+    assert (row["impact"], row["unknown_fields"]) == (None, ["impact"])
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("upcoming", {"coins": ["SUN"]}, "slug:first-sun"),
+        ("upcoming", {"coins": ["bitcoinn"]}, "Similar: bitcoin"),
+        ("upcoming", {"categories": ["Unlock"]}, "Similar: Token Unlock"),
+        ("upcoming", {"as_of": "2027-01-01"}, "still to come"),
+        ("upcoming", {"as_of": "2025-01-01"}, "before the first pull"),
+        ("upcoming", {"as_of": "yesterdai"}, "expected ISO 8601"),
+        ("upcoming", {"coins": "BTC"}, "not of type 'array'"),
+        ("upcoming", {"coin": "BTC"}, "takes coins"),
+        ("upcoming", {"limit": 1_001}, "maximum of 1000"),
+        ("history_of", {}, "'event_id' is a required property"),
+        ("history_of", {"event_id": "x' OR 1=1 --"}, "was ever observed"),
+        ("what_changed", {"since": "2026-03-04", "kinds": ["moved"]}, "rescheduled"),
+        ("what_changed", {"since": "2026-03-04", "until": "2026-03-02"}, "is before since"),
+        ("tables", {"name": "evnts"}, "Similar: events"),
+        ("query", {"sql": "SELECT * FROM evnts"}, "evnts does not exist"),
+        ("query", {"sql": "SELECT 1; SELECT 2"}, "expected one statement"),
+        ("drop", {}, "the tools are upcoming"),
+    ],
+)
+def test_errors_say_what_to_do(
+    toolbox: Toolbox, mcp_file: Path, name: str, given: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(AlmanacError) as raised:
+        toolbox.call(name, given)
+    assert expected in str(raised.value)
+    assert str(mcp_file.parent) not in str(raised.value)
+
+
+def test_no_pull_yet_is_an_error_that_says_how_to_pull(tmp_path: Path) -> None:
+    file = publish(tmp_path / "warehouse.duckdb", until=at(1))
+    toolbox = Toolbox(file, clock=lambda: NOW)
+    try:
+        with pytest.raises(AlmanacError, match="almanac run"):
+            toolbox.call("upcoming", {})
+        assert toolbox.call("coverage", {})["rows"] == []
+    finally:
+        toolbox.close()
+
+
+def test_a_new_publication_is_read_by_the_next_call(tmp_path: Path) -> None:
+    file = publish(tmp_path / "warehouse.duckdb", until=at(4))
+    toolbox = Toolbox(file, clock=lambda: NOW)
+    count = {"sql": "SELECT count(*) AS n FROM event_versions WHERE event_id = 'moved'"}
+    try:
+        before = [toolbox.call("history_of", {"event_id": "moved"}), toolbox.call("query", count)]
+        publish(file)
+        after = [toolbox.call("history_of", {"event_id": "moved"}), toolbox.call("query", count)]
+    finally:
+        toolbox.close()
+    assert [answer["total_rows"] for answer in (before[0], after[0])] == [1, 2]
+    assert [answer["rows"][0]["n"] for answer in (before[1], after[1])] == [1, 2]
+
+
+def test_values_that_json_lacks_are_read(toolbox: Toolbox) -> None:
+    sql = (
+        "SELECT 1 AS a, 2 AS a, 'nan'::DOUBLE AS n, 'infinity'::TIMESTAMP AS i, "
+        "MAP {1: 'x'} AS m, TIMESTAMPTZ '2026-03-01 00:00:00+00' AS t, 1.5::DECIMAL(5, 2) AS d, "
+        "INTERVAL 3 DAY AS v, '290000-01-01'::TIMESTAMP AS far"
+    )
+    (row,) = toolbox.call("query", {"sql": sql})["rows"]
+    assert (row["a"], row["a_2"], row["n"], row["m"]) == (1, 2, None, {"1": "x"})
+    assert (row["t"], row["i"], row["d"]) == ("2026-03-01T00:00:00Z", "infinity", 1.5)
