@@ -23,6 +23,7 @@ from catalog.contract.plans import PLANS
 from pipeline.health.batches import Coverage, FeedHealth, find_coverage, list_feeds, read_batches
 from pipeline.health.checks import read_health
 from pipeline.health.facts import HISTORY_DAYS, HealthWarning
+from pipeline.secrecy import shareable
 from pipeline.settings import Settings
 from warehouse.home import Home
 
@@ -195,7 +196,10 @@ def _read_present_health(
     return {
         "feeds": health.feeds,
         "coverage": health.coverage,
-        "warnings": health.warnings,
+        # The file leaves this machine; a text may repeat the error of a library.
+        "warnings": [
+            replace(warning, text=shareable(settings, warning.text)) for warning in health.warnings
+        ],
         "quota": None
         if quota is None
         else QuotaFacts(
