@@ -25,6 +25,8 @@ LINK: Final = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[#)])")
 NAMED: Final = re.compile(r"(?<=\[)([\w./-]+\.md)(?=\]\(([^)#\s:]+)[#)])")
 """A link whose text is the name of a page."""
 FENCED: Final = re.compile(r"(^ *```.*?^ *```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+OPENING: Final = re.compile(r"(```\w+)(?: \w+)+$", re.MULTILINE)
+"""The first line of a block of code, with words for our tests that MkDocs can't read."""
 LANGUAGES: Final = {".yaml": "yaml", ".py": "python", ".conf": "nginx", ".sql": "sql"}
 
 
@@ -64,7 +66,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     parts = FENCED.split(markdown)
     return "".join(
-        part if number % 2 else LINK.sub(rewrite, NAMED.sub(show_title, part))
+        OPENING.sub(r"\1", part) if number % 2 else LINK.sub(rewrite, NAMED.sub(show_title, part))
         for number, part in enumerate(parts)
     )
 

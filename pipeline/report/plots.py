@@ -14,7 +14,8 @@ from typing import Any, Final
 from almanac.forms import cut_line
 
 HOW_TO_GET_PLOTS: Final = (
-    "Plots need the packages altair and vl-convert-python: pip install 'crypto-almanac[report]'."
+    "Plots need the packages altair and vl-convert-python. In a checkout: "
+    ".venv/bin/pip install altair vl-convert-python"
 )
 _WIDTH: Final = 560
 _BAR: Final = 18
