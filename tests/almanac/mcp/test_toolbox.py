@@ -74,8 +74,8 @@ def test_rows_are_cut_by_bytes(toolbox: Toolbox) -> None:
     answer = toolbox.call("query", texts)
     assert (len(answer["rows"]), answer["total_rows"]) == (1, 3)
     assert (answer["truncated"], answer["truncated_by"]) == (True, "bytes")
-    shortened = toolbox.call("query", {"sql": "FROM range(5)", "limit": 2})
-    assert (len(shortened["rows"]), one["total_rows"], one["truncated_by"]) == (2, 5, "rows")
+    cut = toolbox.call("query", {"sql": "FROM range(5)", "limit": 2})
+    assert (len(cut["rows"]), cut["total_rows"], cut["truncated_by"]) == (2, 5, "rows")
 
 
 def test_a_complete_answer_is_not_called_truncated(toolbox: Toolbox) -> None:
