@@ -50,6 +50,8 @@ class RawPage:
     date: datetime
     date_doubt: str
     attempts: int
+    is_open_ended: bool = False
+    """Whether it is full, and has no `meta` that could name a next page."""
 
     @property
     def rows(self) -> int:
@@ -86,6 +88,7 @@ def read_page(
         date=answer.date,
         date_doubt=answer.date_doubt,
         attempts=answer.attempts,
+        is_open_ended=found.meta is None and 0 < rows_requested(params) <= len(found.rows),
     )
 
 

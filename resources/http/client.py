@@ -550,8 +550,9 @@ class CatalogClient:
         limit: int | None,
         known_ids: Iterable[str],
     ) -> Paginator:
-        if limit is not None and path != constants.COINS_PATH:
-            limit = min(limit, self._page_size)
+        is_default = limit == constants.EVENTS_LIMIT_MAX
+        if is_default and path != constants.COINS_PATH:
+            limit = self._page_size
         return Paginator(
             self._caller, ListQuery(path, parts, key_fields, limit), known_ids=known_ids
         )

@@ -116,7 +116,7 @@ class ListProgress:
         )
         self._closed: list[PartProgress] = []
         self.rows = self.pages = 0
-        self.lost = False
+        self.lost = self._is_open_ended = False
 
     @property
     def current(self) -> PartProgress | None:
@@ -127,6 +127,7 @@ class ListProgress:
         """Count a page of the current part, and return how many rows it repeats."""
         self.rows += page.rows
         self.pages += 1
+        self._is_open_ended |= page.is_open_ended
         duplicates = self._open[0].take(page)
         if page.cursor_out is None:
             self._closed.append(self._open.popleft())
@@ -188,6 +189,8 @@ class ListProgress:
             return "the pages do not form a sequence, so the rest is not known"
         if self._open:
             return "the list did not reach its end"
+        if self._is_open_ended:
+            return "a full page has no `meta` that could name a next page"
         missing = self.missing
         return f"{missing} rows that meta.total promised did not arrive" if missing else ""
 

@@ -164,6 +164,39 @@ def test_a_redirect_is_not_followed_with_the_key() -> None:
         pages_of(server)
 
 
+@pytest.mark.parametrize(("rows", "is_complete"), [(4, True), (5, False)])
+def test_a_full_page_without_meta_may_not_be_the_whole_list(rows: int, is_complete: bool) -> None:
+    body = json.dumps([{"id": str(n)} for n in range(rows)]).encode()
+    with raw_server([head(length(body)), body]) as server, client_of(server) as client:
+        paginator = client.events_pages(limit=5)
+        assert sum(page.rows for page in paginator) == rows
+        assert paginator.report.complete is is_complete
+
+
+def test_the_cursor_of_a_next_page_may_be_an_address() -> None:
+    pages = [
+        {"results": [{"id": "a"}], "pagination": {"next": "/v2/events?cursor=b%3D", "total": 2}},
+        {"results": [{"id": "b"}], "pagination": {"next": None, "total": 2}},
+    ]
+    bodies = [json.dumps(page).encode() for page in pages]
+    with (
+        raw_server(*([head(length(body)), body] for body in bodies)) as server,
+        client_of(server) as client,
+    ):
+        paginator = client.events_pages()
+        assert [page.cursor_out for page in paginator] == ["b=", None]
+        assert paginator.report.complete
+
+
+def test_a_page_size_of_the_settings_is_requested() -> None:
+    body = json.dumps({"data": [], "meta": {"cursor": None}}).encode()
+    with (
+        raw_server([head(length(body)), body]) as server,
+        client_of(server, page_size=20) as client,
+    ):
+        assert [page.params["limit"] for page in client.events_pages()] == ["20"]
+
+
 def test_endless_pages_are_an_error() -> None:
     answers = []
     for n in range(60):

@@ -373,6 +373,17 @@ class TestExports:
             assert (machine.ns - began) / 1e9 < 1
         assert limiter.ledger.peek().used == 2
 
+    def test_an_export_that_is_not_found_starts_no_interval(
+        self, machine: Machine, limiter: SharedLimiter
+    ) -> None:
+        limiter.acquire(for_export=True)
+        began = machine.ns
+        limiter.on_no_export()
+        limiter.acquire(for_export=True)
+        assert (machine.ns - began) / 1e9 < 5
+        limiter.acquire(for_export=True)
+        assert (machine.ns - began) / 1e9 >= 60
+
     @pytest.mark.parametrize(("retry_after_s", "held_s"), [(None, 1.0), (1.0, 1.0), (9.0, 9.0)])
     def test_a_429_that_may_be_for_the_rate_holds_back_all_and_keeps_the_interval(
         self, machine: Machine, limiter: SharedLimiter, retry_after_s: float | None, held_s: float
