@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import mcp_types as types
@@ -66,11 +67,19 @@ def make_server(call: CallTool, prepare: Callable[[], None] = lambda: None) -> S
 
     return Server(
         NAME,
+        version=_read_version(),
         title="Almanac",
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+
+
+def _read_version() -> str:
+    try:
+        return version("crypto-almanac")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def _refuse(message: str) -> types.CallToolResult:

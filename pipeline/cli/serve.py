@@ -151,6 +151,7 @@ def _announce(server: "HistoryServer", warehouse: Path) -> None:
     else:
         people.print(f"Mirror of {warehouse} on {server.base_url}", soft_wrap=True)
     people.print(f"Pages: {server.base_url}/", soft_wrap=True)
+    people.print(f"Assistants: {server.base_url}/mcp", soft_wrap=True)
     people.print(f"Try: curl '{server.base_url}/v2/events?limit=2'", soft_wrap=True)
     people.print("Press Ctrl-C to stop.")
 
