@@ -31,10 +31,12 @@ from pipeline.report.document import (
     tally,
 )
 from pipeline.report.plots import HOW_TO_GET_PLOTS, Plot, can_plot
-from pipeline.report.report_facts import ReportFacts
+from pipeline.report.report_facts import ReportFacts, ReportRequest
 
 MOST_OF_A_DAY: Final = 8
 MOST_ESTIMATED: Final = 20
+ALL: Final = ReportRequest().selection
+"""The selection without filters."""
 _EXACT: Final = frozenset({"instant", "day"})
 _ATTENTION: Final = ("cancelled", "withdrawn", "rescheduled", "made_exact", "rescored", "created")
 
@@ -129,8 +131,9 @@ def _period_sentence(facts: ReportFacts) -> str:
     if facts.is_past or facts.request.since is not None:
         return f"Changes since {minute(facts.digest.since)} UTC, in events: "
     if facts.last_report is None:
+        filters = " with these filters" if facts.request.selection != ALL else ""
         return (
-            "This is the first report, so there is none to compare with. Changes since "
+            f"This is the first report{filters}, so there is none to compare with. Changes since "
             f"{minute(facts.digest.since)} UTC, in events: "
         )
     return f"Changes since the last report ({minute(facts.digest.since)} UTC), in events: "
