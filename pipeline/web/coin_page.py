@@ -12,6 +12,7 @@ from pipeline.web.upcoming_page import prepare_events, read_page
 _SQL = NamedStatements("pipeline.web")
 ON_A_PAGE: Final = 100
 _EVENTS_SHOWN: Final = 60
+_PAST_SHOWN: Final = 20
 _CHANGES_SHOWN: Final = 30
 
 
@@ -48,7 +49,7 @@ def show_coin(request: SiteRequest) -> str:
             f"the coin {shown!r} was not known at {request.moment:%Y-%m-%d %H:%M} UTC"
         )
     (coin,) = facts
-    limits = {"limit": _EVENTS_SHOWN}
+    limits = {"limit": _EVENTS_SHOWN, "past_limit": _PAST_SHOWN}
     rows = request.reader.rows(_SQL["coin_events"], {**values, **limits})
     events = prepare_events(request, rows)
     upcoming = [event for event in events if event["is_upcoming"]]

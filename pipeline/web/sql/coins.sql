@@ -57,7 +57,7 @@ WHERE s.observed_at IS NOT NULL
 -- name: coin_events
 -- Grain: one row per event of a page that was linked to the coin at $at: those to come, exact dates
 -- first, from the soonest; the others from the latest. `total` is the number of all of a kind.
--- Parameters: $coin; $at; $limit, the most rows of each kind. Run twice: the same rows.
+-- Parameters: $coin; $at; $limit and $past_limit, the most rows of each kind. Run twice: the same rows.
 SELECT *
 FROM (
     SELECT
@@ -88,7 +88,7 @@ FROM (
         WHERE list_contains(coins, $coin)
     )
 )
-WHERE place <= $limit
+WHERE place <= if(is_upcoming, $limit, $past_limit)
 ORDER BY is_upcoming DESC, place
 
 -- name: coin_changes
