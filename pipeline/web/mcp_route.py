@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from almanac.errors import AlmanacError
 from catalog.server.app import Background
 from pipeline.mirror.mirror import SitePlace
 
@@ -26,6 +27,9 @@ _NO_SDK: Final = (
     "The MCP SDK is not installed on this server: pip install 'crypto-almanac[mcp]', and start it "
     "again.\n"
 )
+_NO_WAREHOUSE: Final = (
+    "The warehouse can't be read now. The log of the server has the reason; try it again later.\n"
+)
 
 
 class McpRoute:
@@ -36,6 +40,7 @@ class McpRoute:
         self._wanted = asyncio.Event()
         self._begun = asyncio.Event()
         self._manager: Any = None
+        self._refusal = (503, _NO_WAREHOUSE)
         self.background: Sequence[Background] = (self._run,)
 
     def routes(self) -> list[BaseRoute]:
@@ -50,18 +55,26 @@ class McpRoute:
         self._wanted.set()
         await self._begun.wait()
         if self._manager is None:
-            await PlainTextResponse(_NO_SDK, status_code=501)(scope, receive, send)
+            status, why = self._refusal
+            await PlainTextResponse(why, status_code=status)(scope, receive, send)
             return
         await self._manager.handle_request(scope, receive, send)
 
     async def _run(self) -> None:
-        await self._wanted.wait()
-        try:
-            toolbox, manager = await asyncio.to_thread(self._make_manager)
-        except ModuleNotFoundError as error:
-            log.error("/mcp can't be served: %s", error)
+        while True:
+            await self._wanted.wait()
+            try:
+                toolbox, manager = await asyncio.to_thread(self._make_manager)
+                break
+            except ModuleNotFoundError as error:
+                log.error("/mcp can't be served: %s", error)
+                self._refusal = (501, _NO_SDK)
+            except AlmanacError as error:
+                log.error("/mcp can't be served: %s", error)
+                self._refusal = (503, _NO_WAREHOUSE)
+            # The next request tries again.
+            self._wanted.clear()
             self._begun.set()
-            return
         try:
             async with manager.run():
                 self._manager = manager
