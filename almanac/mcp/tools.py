@@ -287,8 +287,10 @@ TOOLS: Final = (
         "Run one DuckDB statement that reads the warehouse, for questions that the other tools do "
         "not answer, such as counts. Call tables first. Files, network and settings are refused; "
         "memory, time and rows are limited. Tables and views show the present: for the past read "
-        "FROM events_as_of('2026-03-01'). as_of of the answer is the time of the publication. A "
-        "truncated answer needs a statement with fewer rows or columns, or LIMIT and OFFSET.",
+        "FROM events_as_of('2026-03-01'). Unless date_precision is instant or day, the column date "
+        "is not the day of the event: select displayed_date_full. as_of of the answer is the time "
+        "of the publication. A truncated answer needs a statement with fewer rows or columns, or "
+        "LIMIT and OFFSET.",
         {
             "sql": {
                 "type": "string",
