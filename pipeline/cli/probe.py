@@ -103,6 +103,8 @@ def probe(
         if write is not None and needed:
             write_settings(write, needed)
             warnings.print(f"Wrote {', '.join(needed)} to {write}.", soft_wrap=True)
+        elif write is not None:
+            warnings.print(f"No setting is needed; {write} is unchanged.", soft_wrap=True)
         elif needed and not as_json:
             people.print("Set these, in .env or in the environment:")
             for line in format_settings(needed):
@@ -137,13 +139,22 @@ def _allow(*, yes: bool, as_json: bool) -> None:
         fail("Not started", code=EXIT_ERROR)
 
 
+def _is_after_stop(found: "PointFinding", report: dict[str, Any]) -> bool:
+    return bool(report["stopped"]) and found.verdict == "not asked"
+
+
 _MARKS = {"same": "same", "differs": "DIFFERS", "not asked": "not asked", "unclear": "unclear"}
 
 
 def _show(findings: "list[PointFinding]", report: dict[str, Any], folder: Path) -> None:
+    counts, requests = report["verdicts"], report["requests"]
+    sent = "1 request was sent" if requests == 1 else f"{requests} requests were sent"
+    if not counts["same"] + counts["differs"]:
+        people.print(f"No point could be judged; {sent}. Evidence: {folder}", soft_wrap=True)
+        return
     table = Table("Point", "Expected", "Found", "Verdict", "Almanac")
     for found in findings:
-        if found.verdict == "same":
+        if found.verdict == "same" or _is_after_stop(found, report):
             continue
         names = " ".join(f"{name}={value}" for name, value in found.settings.items())
         action = " ".join(part for part in (found.action, names) if part)
@@ -154,7 +165,9 @@ def _show(findings: "list[PointFinding]", report: dict[str, Any], folder: Path) 
         )
     if table.row_count:
         people.print(table)
-    counts = report["verdicts"]
+    if report["stopped"]:
+        unasked = [found.point for found in findings if _is_after_stop(found, report)]
+        people.print(f"Not asked: {', '.join(unasked) or 'nothing'}.", soft_wrap=True)
     people.print(
         f"{counts['same']} points are as expected, {counts['differs']} differ, "
         f"{counts['unclear']} could not be judged, {counts['not asked']} were not asked.",
@@ -162,5 +175,5 @@ def _show(findings: "list[PointFinding]", report: dict[str, Any], folder: Path) 
     )
     left = report["quota_left"]
     rest = "" if left is None else f"; {left:,} are left this month"
-    people.print(f"{report['requests']} requests were sent{rest}.", soft_wrap=True)
+    people.print(f"{sent}{rest}.", soft_wrap=True)
     people.print(f"The responses, without the key, are in {folder}.", soft_wrap=True)

@@ -161,10 +161,9 @@ def judge_signature(replies: Replies) -> Opinion:
 
 
 def judge_redirects(replies: Replies) -> Opinion:
-    answered = [reply for reply in replies.all if reply.status is not None]
-    if not answered:
-        raise Unclear("no response arrived")
     moved = [reply for reply in replies.all if reply.status in (301, 302, 303, 307, 308)]
+    if not moved and not any(reply.status == 200 for reply in replies.all):
+        raise Unclear("no request succeeded")
     if not moved:
         return as_expected("none")
     where = moved[0].headers.get("location", "nowhere")

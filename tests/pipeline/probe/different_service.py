@@ -56,6 +56,7 @@ _PATH: Final = "/v2/events/export"
 class DifferentService:
     """The answers. `requests` are the methods and targets received, oldest first.
 
+    The OpenAPI document has `export_path` if it `names_export`.
     Pages of the events of more than `refused_above` rows are refused.
     From request `limited_from` on every request gets 429. From `down_from` on none is answered.
     """
@@ -69,6 +70,8 @@ class DifferentService:
         self.limited_from: int | None = None
         self.down_from: int | None = None
         self.refused_above: int | None = None
+        self.export_path = EXPORT_PATH
+        self.names_export = False
         self.base_url = ""
         self._http = httpx.Client(base_url=sandbox_url, timeout=60, verify=False)
         self._cursors: dict[str, str] = {}
@@ -108,7 +111,7 @@ class DifferentService:
         path, query = request.url.path, dict(request.query_params)
         if self._has("another export path"):
             # The path of the decisions is the identifier of an event that does not exist.
-            path = {EXPORT_PATH: _PATH, _PATH: "/v2/events/none"}.get(path, path)
+            path = {self.export_path: _PATH, _PATH: "/v2/events/none"}.get(path, path)
         if self._has("lists of at most 20") and path in ("/v2/events", "/v2/coins"):
             given = query.get("limit", str(LIMIT_MAX))
             query["limit"] = str(min(int(given), LIMIT_MAX)) if given.isdigit() else given
@@ -122,6 +125,11 @@ class DifferentService:
         return self._http.request(request.method, path, params=query, headers=headers)
 
     def _changed(self, path: str, document: Any) -> Any:
+        if path == "/v2/openapi.json" and self.names_export:
+            paths = document["paths"].items()
+            document["paths"] = {
+                self.export_path if name.endswith("/export") else name: item for name, item in paths
+            }
         if path == "/v2/categories":
             return self._category_list(document)
         if path == "/v2/usage" and self._has("other names in usage"):

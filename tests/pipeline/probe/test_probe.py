@@ -181,6 +181,7 @@ def test_a_refused_key_ends_the_probe(almanac: Almanac, sandbox: Sandbox) -> Non
         done = almanac("probe", "--yes", code=1, **settings)
     assert len(service.requests) == 1
     assert "refuses the key" in done.output
+    assert "No point could be judged; 1 request was sent" in done.output
     assert "canary" not in done.output
 
 
@@ -269,6 +270,16 @@ def test_a_plan_that_is_not_stated_is_known_by_its_quota(almanac: Almanac) -> No
         report = report_of(almanac("probe", "--yes", "--json", **settings))
     assert report["settings"]["ALMANAC_PLAN"] == "elite"
     assert report["quota_left"] is not None
+
+
+def test_an_export_path_is_found_in_the_openapi_document(
+    almanac: Almanac, sandbox: Sandbox
+) -> None:
+    with probed_service(sandbox, "another export path") as (service, settings):
+        service.export_path, service.names_export = "/v2/bulk/catalog-export", True
+        report = report_of(almanac("probe", "--yes", "--json", **settings))
+    assert report["settings"]["ALMANAC_EXPORT_PATH"] == "/v2/bulk/catalog-export"
+    assert report["requests"] == len(service.requests) == 27
 
 
 def test_a_page_size_that_is_refused_becomes_a_setting(almanac: Almanac, sandbox: Sandbox) -> None:
