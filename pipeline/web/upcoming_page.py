@@ -17,6 +17,7 @@ from almanac.errors import InvalidArgument, UnknownName
 from almanac.events import BANDS, impact_values
 from almanac.forms import cut_line
 from almanac.reading.named_sql import NamedStatements
+from pipeline.web.charts import BarChart, BarSeries
 from pipeline.web.pages import SiteRequest, render
 
 _SQL = NamedStatements("pipeline.web")
@@ -47,6 +48,15 @@ _PERIODS: Final = {
 }
 _FAR: Final = datetime(9999, 1, 1, tzinfo=UTC)
 _PAGES_MAX: Final = 100_000
+_WEEKS_MAX: Final = 26
+_BAND_COLOURS: Final = {
+    "critical": ("Critical", "c2"),
+    "high": ("High", "c4"),
+    "mid": ("Mid", "c1"),
+    "low": ("Low", "c3"),
+    "unscored": ("No score", "c5"),
+}
+"""Names and colours of the bands of impact in the plot of weeks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,7 @@ def show_upcoming(request: SiteRequest) -> str:
     if page > 1 and not paged:
         raise InvalidArgument(f"page={page}: there are fewer pages. Begin with the first.")
     opened = [event for event in events if not event["is_exact"]]
+    weeks = rows[0]["weeks"] or []
     return render(
         "upcoming.html",
         request,
@@ -118,6 +129,7 @@ def show_upcoming(request: SiteRequest) -> str:
         categories=_categories(request, facets, category),
         chips=_chips(facets, category),
         bands=BANDS,
+        chart=_draw_weeks(weeks) if page == 1 and dates != "estimated" else None,
         has_more=any(request.text(n) for n in ("impact", "from", "to", "dates", "q")),
         has_filter=any(request.text(n) for n in ("coin", "category", "impact", "q", "dates")),
     )
@@ -279,6 +291,39 @@ def _chips(facets: list[dict[str, Any]], chosen: str | None) -> list[tuple[str, 
     if chosen is not None and chosen not in found:
         found[chosen] = next((row["events"] for row in facets if row["category"] == chosen), 0)
     return list(found.items())
+
+
+def _draw_weeks(weeks: list[dict[str, Any]]) -> BarChart | None:
+    """Return the events of each week by impact; None for less than two weeks."""
+    counted = {row["week"]: row for row in weeks if row["week"] is not None}
+    if len(counted) < 2:
+        return None
+    first, last = min(counted), max(counted)
+    mondays = [first + timedelta(weeks=n) for n in range((last - first).days // 7 + 1)]
+    shown = mondays[:_WEEKS_MAX]
+    apart = sum(row["events"] for row in weeks if row["week"] is None)
+    notes = ["Events with an exact date, by the week (from Monday, UTC) in which they begin."]
+    if len(mondays) > len(shown):
+        notes.append(f"The first {len(shown)} of {len(mondays)} weeks.")
+    if apart:
+        notes.append(f"{apart:,} more have an estimated date, and are left out.")
+
+    def count(row: dict[str, int], band: str) -> int:
+        scored = sum(row[name] for name in _BAND_COLOURS if name != "unscored")
+        return row["events"] - scored if band == "unscored" else row[band]
+
+    nothing = dict.fromkeys((*_BAND_COLOURS, "events"), 0)
+    return BarChart(
+        name="weeks",
+        question="How many events are there in each week?",
+        description=" ".join(notes),
+        label="Week from",
+        labels=[f"{monday:%d %b}" for monday in shown],
+        series=[
+            BarSeries(name, colour, [count(counted.get(day, nothing), band) for day in shown])
+            for band, (name, colour) in _BAND_COLOURS.items()
+        ],
+    )
 
 
 def _by_day(

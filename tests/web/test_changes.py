@@ -158,3 +158,24 @@ def test_wrong_filter_is_refused_with_the_reason(tmp_path: Path, query: str) -> 
         answer = client.get(f"/changes?{query}")
         assert answer.status_code == 400
         assert 'role="alert"' in answer.text
+
+
+def test_weeks_of_upcoming_events_have_their_bands_and_leave_out_estimated_ones(
+    tmp_path: Path,
+) -> None:
+    open_date = Known(
+        event_id="evt_open",
+        known_from=PULLS[0],
+        date=FIRST.replace(hour=0) + 25 * DAY,
+        date_type="quarter",
+        is_estimated=True,
+    )
+    versions = make_move("evt_1", -9) + make_move("evt_2", 7) + [open_date]
+    with serve_pages(tmp_path, versions) as client:
+        page = client.get("/?when=90d").text
+        then = client.get("/", params={"when": "90d", "as_of": PULLS[1].isoformat()}).text
+    rows = re.findall(r'<tr><th scope="row"><bdi>(.*?)</bdi></th>(.*?)</tr>', page)
+    high = {week: re.findall(r"\d+(?=</td>)", cells)[1] for week, cells in rows}
+    assert high == {"09 Mar": "1", "16 Mar": "0", "23 Mar": "1"}
+    assert "1 more have an estimated date" in page
+    assert "Events per week" not in then, "both were in one week then"

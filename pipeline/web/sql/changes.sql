@@ -96,7 +96,9 @@ FROM (
         WHERE known_from > $since::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ
     ) AS moved
     JOIN event_versions AS v ON v.event_id = moved.event_id AND v.version = moved.version
-    WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
+    WHERE v.known_from > $since::TIMESTAMPTZ
+        AND v.known_from <= $until::TIMESTAMPTZ
+        AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
         AND {shared has_category}
         AND {shared has_impact}
 )

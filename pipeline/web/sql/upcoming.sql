@@ -4,7 +4,8 @@
 -- Grain: one row per upcoming event of a page, exact dates first, those under way last; one row with the event_id NULL if
 -- there is none. `total` is the number of all events that pass the filters and have a date of the same
 -- kind, exact or not. `facets`, the same in each row, has the categories of the events that pass the
--- other filters, with their number.
+-- other filters, with their number; `weeks` has the events by the week (its Monday, UTC) in which they
+-- begin, and by band of impact. The week NULL has the events without an exact date.
 -- Parameters: $at; $starts and $ends, the time in which an event may take place; $coins, $categories
 -- (small letters), lists or NULL; $min_impact, $bands; $words, a part of the title in small letters, or
 -- NULL; $exact_from, $exact_to, $open_from, $open_to, the places of exact and of other dates.
@@ -18,7 +19,7 @@ WITH found AS MATERIALIZED (
         AND ($words::VARCHAR IS NULL OR contains(lower(title), $words::VARCHAR))
         AND {shared has_impact}
 )
-SELECT f.facets, p.*
+SELECT f.facets, w.weeks, p.*
 FROM (
     SELECT list({'category': category, 'events': events} ORDER BY events DESC, category) AS facets
     FROM (
@@ -27,6 +28,27 @@ FROM (
         GROUP BY category
     )
 ) AS f
+CROSS JOIN (
+    SELECT list(weekly ORDER BY week) AS weeks
+    FROM (
+        SELECT
+            CASE WHEN is_exact THEN date_trunc(
+                'week', greatest(earliest, $starts::TIMESTAMPTZ) AT TIME ZONE 'UTC'
+            )::DATE END AS week,
+            count(*) FILTER (WHERE coalesce(impact >= 7.5, impact_band = 'Critical')) AS critical,
+            count(*) FILTER (
+                WHERE coalesce(impact >= 5.0 AND impact < 7.5, impact_band = 'High')
+            ) AS high,
+            count(*) FILTER (
+                WHERE coalesce(impact >= 2.5 AND impact < 5.0, impact_band = 'Mid')
+            ) AS mid,
+            count(*) FILTER (WHERE coalesce(impact < 2.5, impact_band = 'Low')) AS low,
+            count(*) AS events
+        FROM found
+        WHERE {shared has_category}
+        GROUP BY week
+    ) AS weekly
+) AS w
 LEFT JOIN (
     SELECT
         *,
