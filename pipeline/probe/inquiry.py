@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _MOST_BYTES: Final = 1 << 20
 """So much of a body is read: more of an export is not needed."""
 _FAILURES: Final = 2
+_VALUE_CHARS: Final = 2_000
+"""A longer value of a response is not sent back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,8 @@ def _learn(reply: Reply, values: dict[str, str]) -> None:
     """Keep the values of a response that later requests need."""
     found = dict(_values_in(reply))
     for name, value in found.items():
-        values.setdefault(name, value)
+        if len(value) <= _VALUE_CHARS and value.isprintable():
+            values.setdefault(name, value)
 
 
 def _values_in(reply: Reply) -> Iterator[tuple[str, str]]:

@@ -90,6 +90,11 @@ def judge_points(inquiry: Inquiry, *, export_path: str) -> list[PointFinding]:
                 opinion = point.judge(replies)
             except Unclear as error:
                 opinion = Opinion("unclear", str(error))
+            except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+                # A value of another type than any form has: the evidence shows it.
+                opinion = Opinion(
+                    "unclear", f"a form that is not known, see request {reply.number}"
+                )
         found.append(
             PointFinding(
                 point.name,

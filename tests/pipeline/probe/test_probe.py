@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import duckdb
@@ -361,6 +362,34 @@ def test_a_value_that_cannot_be_in_a_line_is_refused(tmp_path: Path) -> None:
 
 def test_every_difference_of_the_service_is_tried() -> None:
     assert {"no limit headers", "retry after as a date", "retired version is gone"} == MORE
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_values_of_any_type_do_not_end_the_probe(almanac: Almanac, seed: int) -> None:
+    chance = Random(seed)
+    odd = [None, True, -1, 1e308, "", "x" * 5_000, "\x00\u202e", [], {}, [[1]], {"data": 1}, [{}]]
+
+    def body() -> bytes:
+        row = {
+            name: chance.choice(odd)
+            for name in ("id", "date", "dateType", "coins", "categories", "impact", "cancelledAt")
+        }
+        names = ("plan", "tier", "used", "limit", "period", "resetAt", "meta", "openapi", "paths")
+        value = {name: chance.choice(odd) for name in names}
+        return json.dumps(chance.choice([value, value | {"data": [row, 1, row]}, [row]])).encode()
+
+    answers = [
+        head(
+            "Content-Type: application/json", f"Content-Length: {len(text)}", "X-RateLimit-Limit: x"
+        )
+        + text
+        for text in (body() for _ in range(30))
+    ]
+    with raw_server(*([answer] for answer in answers)) as server:
+        settings = {"base_url": server.base_url, "api_key": "canary-5f1c9e7b2a44", **FAST}
+        report = report_of(almanac("probe", "--yes", "--json", **settings))
+    assert report["stopped"] == ""
+    assert len(report["points"]) == 55
 
 
 def test_values_in_requests_are_known() -> None:
