@@ -41,7 +41,7 @@ test-lake: lake-tools
 # Needs Chromium, and npm for axe-core.
 test-browser: browser-tools
 	@npm install --silent --no-save --no-package-lock --prefix .venv/npm axe-core@4
-	$(PYTEST) -m "browser and not long" tests/web tests/docs_site
+	$(PYTEST) -m "browser and not long" tests/web
 
 test-mass: tools
 	$(PYTEST) -n 2 -m mass tests
