@@ -179,6 +179,8 @@ class Reader:
         self._mark: tuple[int, ...] | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._frames: dict[str, Any] = {}
+        self._shown_rows: dict[str, _ShownRows] = {}
+        """Of each statement, as the connection's file has it; it is planned once less."""
         self._is_closed = False
         with self.connection():
             pass
@@ -318,19 +320,16 @@ class Reader:
         """
 
         def fetch(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
-            found = connection.sql(sql, params=dict(values) or None)
-            zoned = [str(kind) == _ZONED for kind in found.types]
-            # Without a zone, since DuckDB needs pytz for timestamps with one.
-            shown = ", ".join(
-                f"{quoted(name)}::TIMESTAMP AS {quoted(name)}" if is_zoned else quoted(name)
-                for name, is_zoned in zip(found.columns, zoned, strict=True)
-            )
+            shown = self._shown_rows.get(sql)
+            if shown is None:
+                shown = self._shown_rows[sql] = _show_rows(connection, sql, values)
+            fetched = connection.execute(shown.statement, dict(values) or None).fetchall()
             return [
                 {
                     name: value.replace(tzinfo=UTC) if is_zoned and value is not None else value
-                    for name, value, is_zoned in zip(found.columns, row, zoned, strict=True)
+                    for name, value, is_zoned in zip(shown.names, row, shown.is_zoned, strict=True)
                 }
-                for row in found.project(shown).fetchall()
+                for row in fetched
             ]
 
         return self._run(fetch, _NO_FRAMES, own=True)
@@ -431,6 +430,28 @@ class Reader:
         if self._connection is not None:
             close_within(self._connection, self._limits.grace_s)
             self._connection, self._mark = None, None
+            self._shown_rows.clear()
+
+
+class _ShownRows(NamedTuple):
+    """A statement whose rows Python can take, its columns, and which of them have a zone."""
+
+    statement: str
+    names: list[str]
+    is_zoned: list[bool]
+
+
+def _show_rows(
+    connection: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Any]
+) -> _ShownRows:
+    found = connection.sql(sql, params=dict(values) or None)
+    is_zoned = [str(kind) == _ZONED for kind in found.types]
+    # Without a zone, since DuckDB needs pytz for timestamps with one.
+    shown = ", ".join(
+        f"{quoted(name)}::TIMESTAMP AS {quoted(name)}" if each else quoted(name)
+        for name, each in zip(found.columns, is_zoned, strict=True)
+    )
+    return _ShownRows(f"SELECT {shown} FROM ({sql}\n)", found.columns, is_zoned)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
