@@ -75,16 +75,25 @@ def make_versions() -> Iterator[Known]:
 
 
 class _Tags(HTMLParser):
-    """The tags and attributes of a page, as a browser reads them."""
+    """The tags and attributes of a page, as a browser reads them; tags of our plots are apart."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.names: list[str] = []
         self.attributes: list[tuple[str, str | None]] = []
+        self.of_plots: set[str] = set()
+        self._in_plot = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.append(tag)
+        self._in_plot |= tag == "svg" and ("role", "img") in attrs
+        if self._in_plot:
+            self.of_plots.add(tag)
+        else:
+            self.names.append(tag)
         self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_plot &= tag != "svg"
 
 
 def check_page(page: str) -> None:
@@ -92,6 +101,7 @@ def check_page(page: str) -> None:
     tags = _Tags()
     tags.feed(page)
     assert tags.names.count("script") == 1
+    assert tags.of_plots <= {"svg", "title", "desc", "g", "line", "rect", "text"}, tags.of_plots
     assert not {"svg", "img", "b", "style", "iframe", "object"} & set(tags.names)
     assert tags.names.count("h1") == tags.names.count("title") == 1
     for name, value in tags.attributes:
