@@ -54,8 +54,11 @@ class Addresses:
 
     def __init__(self, database: Database, seed: int) -> None:
         self._chance = Random(seed)
+        # Known from the first pull on, so that each page as of a past time has an answer.
         self._events = self._list(
-            database, "SELECT event_id FROM events ORDER BY hash(event_id) LIMIT 2000"
+            database,
+            "SELECT event_id FROM events WHERE first_seen_at = "
+            "(SELECT min(first_seen_at) FROM events) ORDER BY hash(event_id) LIMIT 2000",
         )
         self._coins = self._list(
             database,
