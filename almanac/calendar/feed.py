@@ -153,9 +153,9 @@ def find_knowledge(reader: Reader, at: datetime) -> tuple[object, ...]:
     return tuple(reader.rows(_SQL["knowledge"], {"at": at})[0].values())
 
 
-def find_categories(reader: Reader) -> list[str]:
-    """Return the names of the categories that a query may select."""
-    return [row["category"] for row in reader.rows(_SQL["calendar_categories"])]
+def find_categories(reader: Reader, at: datetime) -> list[str]:
+    """Return the names of the categories that were known at a timestamp."""
+    return [row["category"] for row in reader.rows(_SQL["calendar_categories"], {"at": at})]
 
 
 def starts_by_default(at: datetime) -> datetime:

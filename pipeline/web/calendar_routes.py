@@ -77,6 +77,7 @@ class CalendarRoutes:
         self, database: Database, place: SitePlace, key_grant: Callable[[Scope], Grant | None]
     ) -> None:
         self._database = database
+        self._pages = Pages(database)
         self._place = place
         self._key_grant = key_grant
         self._lock = Lock()
@@ -168,7 +169,7 @@ class CalendarRoutes:
         def show(page: SiteRequest) -> str:
             return self._show(page, request)
 
-        return Pages(self._database).endpoint(show)(request)
+        return self._pages.endpoint(show)(request)
 
     def _show(self, page: SiteRequest, request: Request) -> str:
         given = {name: page.text(name) for name in (*_LISTS, *_SINGLE) if name != "token"}
@@ -194,7 +195,7 @@ class CalendarRoutes:
             webcal=f"webcal:{address.partition(':')[2]}",
             has_token=self._grant(request) is not None,
             is_local=is_loopback(request.url.hostname or ""),
-            categories=find_categories(page.reader),
+            categories=find_categories(page.reader, page.moment),
         )
 
     def _grant(self, request: Request) -> Grant | None:

@@ -63,9 +63,12 @@ LIMIT $limit
 SELECT slug, symbol, name FROM coins WHERE slug IN (SELECT unnest($slugs::VARCHAR[]))
 
 -- name: calendar_categories
--- Grain: one row per category.
--- Parameters: none. Run twice: the same rows.
-SELECT DISTINCT category FROM event_categories ORDER BY category
+-- Grain: one row per category of an event known at $at.
+-- Parameters: $at. Run twice: the same rows.
+SELECT DISTINCT unnest(categories) AS category
+FROM event_versions
+WHERE known_from <= $at::TIMESTAMPTZ
+ORDER BY category
 
 -- name: knowledge
 -- Grain: one row, the newest version and the newest change of an absence at $at; NULL if there is none.
