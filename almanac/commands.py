@@ -430,6 +430,9 @@ def changes(
     kinds: Annotated[
         str | None, typer.Option(help="Kinds of change, separated by commas, such as cancelled.")
     ] = None,
+    categories: Annotated[
+        str | None, typer.Option(help="Names of categories, separated by commas.")
+    ] = None,
     min_impact: Annotated[
         float | None, typer.Option(help="The lowest score to show, 0 to 10.")
     ] = None,
@@ -456,6 +459,7 @@ def changes(
             until=until,
             coins=split_names("--coins", coins),
             kinds=split_names("--kinds", kinds),
+            categories=split_names("--categories", categories),
             min_impact=min_impact,
             limit=LISTED if limit is None and form is not DigestFormat.JSON else limit,
         )

@@ -1,6 +1,6 @@
 """A digest of what became known in a period: as text, Markdown, JSON and a Slack message."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -62,9 +62,17 @@ class Entry:
     @property
     def values(self) -> list[str]:
         """The old value, and the new value after each change, without repeats."""
-        chain = [self.rows[0]["old_value"], *(row["new_value"] for row in self.rows)]
-        known = [value for value in chain if value is not None]
-        return [value for n, value in enumerate(known) if n == 0 or value != known[n - 1]]
+        return _without_repeats(
+            row[name] for row in self.rows for name in ("old_value", "new_value")
+        )
+
+    @property
+    def dates(self) -> list[str]:
+        """The old date, the new dates, and the date as known at the end of the period.
+
+        Another kind of change may have moved the date between these changes, or after them.
+        """
+        return _without_repeats([*self.values, self.last["last_date"]])
 
     @property
     def other_fields(self) -> list[str]:
@@ -89,8 +97,8 @@ class Entry:
 class Section:
     """The changes of one kind: how many there are, and the first events of them.
 
-    `apart` of the events are not in the text of this section: their date became exact or estimated,
-    and another section shows how it moved.
+    `apart` of the events are not in the text of this section: each of their moves made the date
+    exact or estimated, and is in the section of that kind.
     """
 
     kind: str
@@ -296,9 +304,13 @@ def notes(digest: Digest) -> list[str]:
 def heading(section: Section) -> str:
     """Return the title of a section with its number of events."""
     count = f"{TITLES[section.kind]} ({section.events - section.apart:,})"
-    if not section.apart:
-        return count
-    return f"{count}, and {section.apart:,} whose date became exact or estimated, below"
+    return f"{count}, {describe_apart(section)}" if section.apart else count
+
+
+def describe_apart(section: Section) -> str:
+    """Return where the rescheduled events are that have no line in their section."""
+    kinds = " or ".join(f'"{TITLES[kind]}"' for kind in ("made_exact", "made_estimated"))
+    return f"and {section.apart:,} more under {kinds}"
 
 
 def lines(section: Section) -> Iterator[Line]:
@@ -318,7 +330,9 @@ def more(section: Section) -> str:
     """Return how many events of a section have no line, empty if all have one."""
     if not section.more:
         return ""
-    return f"and {section.more:,} more" if section.shown else "not listed"
+    if section.shown:
+        return f"and {section.more:,} more"
+    return f"not listed; --kinds {section.kind} lists them"
 
 
 def as_text(digest: Digest) -> str:
@@ -334,6 +348,8 @@ def as_text(digest: Digest) -> str:
                 parts.append(f"  {'':{width}}  {line.url}")
         if rest := more(section):
             parts.append(f"  {'':{width}}  {rest}")
+    if any(section.more and section.shown for section in digest.sections):
+        parts += ["", "--limit N lists more events of each kind."]
     return "\n".join(plain(part) for part in parts) + "\n"
 
 
@@ -362,22 +378,34 @@ def _what(kind: str, entry: Entry) -> str:
     """Return what changed, as `old → new`, or the date where there is nothing older."""
     row = entry.last
     if kind in _DATED:
+        if entry.dates != entry.values:
+            return " → ".join(map(_dates, entry.dates))
         moved = _moved(entry) or ("" if len(entry.values) > 1 else _time_of_day(entry))
         return " → ".join(map(_dates, entry.values)) + moved
     if kind == "rescored":
-        return f"impact {' → '.join(entry.values)}, {_date(row)}"
+        return f"impact {' → '.join(entry.values)}, {_last_date(row)}"
     if kind in ("cancelled", "withdrawn"):
         return f"was {_date(row)}"
     if kind == "restored":
-        return f"{' → '.join(entry.values)}, {_date(row)}"
+        return f"{' → '.join(entry.values)}, {_last_date(row)}"
     if kind == "revised":
         names = (_FIELDS_HIDDEN.get(name, name) for name in entry.other_fields)
         return ", ".join(dict.fromkeys(name.replace("_", " ") for name in names))
-    return _date(row)
+    return _last_date(row)
 
 
 def _date(row: dict[str, Any]) -> str:
     return _dates(row["displayed_date"] or "no date")
+
+
+def _last_date(row: dict[str, Any]) -> str:
+    """Return the date as known at the end of the period."""
+    return _dates(row["last_date"] or "no date")
+
+
+def _without_repeats(given: Iterable[str | None]) -> list[str]:
+    known = [value for value in given if value is not None]
+    return [value for n, value in enumerate(known) if n == 0 or value != known[n - 1]]
 
 
 def _dates(text: str) -> str:
@@ -485,6 +513,7 @@ def as_json(digest: Digest) -> dict[str, Any]:
         "last_pull_at": digest.last_pull_at,
         "stale": digest.stale_for is not None or digest.last_pull_at is None,
         "coins": digest.coins,
+        "categories": digest.categories,
         "min_impact": digest.min_impact,
         "unscored": digest.unscored,
         "counts": {

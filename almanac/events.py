@@ -217,7 +217,7 @@ def known_at(reader: Reader, given: Instant | None, name: str) -> datetime:
     found = instant(given, name, reader.tz, now=now)
     if found > now:
         raise InvalidArgument(
-            f"{name}={given!r} is still to come: the time is {now.isoformat()}. Nobody knows yet "
+            f"{name}={_show(given)} is still to come: the time is {_show(now)}. Nobody knows yet "
             "what will be known then; give a timestamp up to now."
         )
     return found
@@ -235,10 +235,17 @@ def check_observed(
         )
     if at < first:
         raise QueryRefused(
-            f"{name}={given!r} is before the first pull of events, at "
-            f"{first.isoformat()}: nothing was known then. Give a later "
-            f"instant{advice}."
+            f"{name}={_show(given)} is before the first pull of events, at "
+            f"{_show(first)}: nothing was known then. Give a later time{advice}."
         )
+
+
+def _show(given: Instant | None) -> str:
+    """Return a timestamp for a message: in UTC, without parts of a second; a text as given."""
+    if isinstance(given, datetime):
+        at = given.astimezone(UTC) if given.tzinfo else given
+        return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return repr(given)
 
 
 def window_values(

@@ -16,12 +16,13 @@ SELECT max(observed_at) AS last_known FROM batches WHERE status = 'merged'
 -- score or NULL; $bands, the bands that lie above it as a whole; $apart, whether the kinds made_exact and
 -- made_estimated are wanted too. Run twice: the same rows.
 -- `unscored` are changes of events without a known impact, which a least impact leaves out; `apart`
--- are the rescheduled events whose date became exact or estimated, if $apart.
+-- are the rescheduled events each of whose moves made the date exact or estimated, if $apart.
 SELECT
     kind,
     count(*) FILTER (is_shown) AS changes,
     count(DISTINCT event_id) FILTER (is_shown) AS events,
-    count(DISTINCT event_id) FILTER (is_shown AND is_apart) AS apart,
+    count(DISTINCT event_id) FILTER (is_shown)
+        - count(DISTINCT event_id) FILTER (is_shown AND NOT is_apart) AS apart,
     count(*) FILTER (NOT is_shown AND impact IS NULL AND impact_band IS NULL) AS unscored
 FROM (
     SELECT
@@ -47,8 +48,10 @@ ORDER BY kind
 
 -- name: digest_rows
 -- Grain: one row per version and kind of change in the period, of the first $limit events of each
--- kind: those of the highest impact band, within it the soonest; then those that are over, and last
--- those that are apart.
+-- kind: those of the highest impact (the middle of a band without a score), of the same impact the
+-- soonest; then those that are over, and last those that are apart. An event with a move that kept
+-- the precision of its date is not apart, so that no move is left out. `last_date` is the date as
+-- known at $until.
 -- Parameters: as digest_counts; $limit, a number or NULL; $revealed, whether to have the rows of
 -- that kind, which are as many as there are events after a first pull.
 -- Run twice: the same rows.
@@ -57,17 +60,17 @@ WITH found AS (
         c.kind, c.event_id, c.version, c.known_from, c.title, c.coins, c.old_value, c.new_value,
         c.impact, c.impact_band, v.categories, v.status, v.displayed_date_full AS displayed_date,
         v.date_precision, v.earliest, v.latest, v.source_url, v.change_kinds, v.changed_fields,
-        bool_or(
+        bool_and(
             $apart AND c.kind = 'rescheduled'
             AND list_has_any(v.change_kinds, ['made_exact', 'made_estimated'])
         ) OVER per_event AS is_apart,
         last_value(v.latest) OVER per_event AS last_latest,
-        last_value(CASE
-            WHEN coalesce(c.impact >= 7.5, c.impact_band = 'Critical') THEN 3
-            WHEN coalesce(c.impact >= 5.0, c.impact_band = 'High') THEN 2
-            WHEN coalesce(c.impact >= 2.5, c.impact_band = 'Mid') THEN 1
-            ELSE 0
-        END) OVER per_event AS band
+        last_value(coalesce(c.impact, CASE c.impact_band
+            WHEN 'Critical' THEN 8.75
+            WHEN 'High' THEN 6.25
+            WHEN 'Mid' THEN 3.75
+            WHEN 'Low' THEN 1.25
+        END, -1)) OVER per_event AS score
     FROM changes AS c
     JOIN event_versions AS v ON v.event_id = c.event_id AND v.version = c.version
     WHERE c.known_from > $since::TIMESTAMPTZ
@@ -89,16 +92,21 @@ WITH found AS (
 ranked AS (
     SELECT
         *,
+        coalesce(last_latest <= $until::TIMESTAMPTZ, false) AS is_over,
         dense_rank() OVER (
             PARTITION BY kind
-            ORDER BY
-                is_apart,
-                last_latest <= $until::TIMESTAMPTZ, band DESC, last_latest NULLS LAST, event_id
+            ORDER BY is_apart, is_over, score DESC, last_latest NULLS LAST, event_id
         ) AS place
     FROM found
 )
-SELECT r.* EXCLUDE (last_latest, band), m.shift_days, m.least_shift_days, m.most_shift_days
+SELECT
+    r.* EXCLUDE (last_latest), n.displayed_date_full AS last_date,
+    m.shift_days, m.least_shift_days, m.most_shift_days
 FROM ranked AS r
+JOIN event_versions AS n
+    ON n.event_id = r.event_id
+    AND n.known_from <= $until::TIMESTAMPTZ
+    AND (n.known_to > $until::TIMESTAMPTZ OR n.known_to IS NULL)
 LEFT JOIN (
     SELECT event_id, version, shift_days, least_shift_days, most_shift_days
     FROM reschedules

@@ -75,11 +75,12 @@ def make_history(facts: ReportFacts, plots: bool) -> ReportSection:
         count = overall[0]["due"]
         sentences.append(
             [
-                f"Shares by category are of due events: watched events whose first known date was "
-                f"over by the last complete pull ({count:,} of {overall[0]['watched']:,} watched "
-                "events). No share has moves and cancellations of events that are not due. "
-                "With few days of history, due events are few, and were announced shortly before "
-                "their date."
+                "The shares by category count due events only. An event is watched if it was "
+                "still to come at its first pull. It is due when the date that it first had is "
+                f"over by the last complete pull: {count:,} of {overall[0]['watched']:,} watched "
+                "events are due. Moves and cancellations of other events have columns of their "
+                "own. A home with few days of history has few due events, and most of these were "
+                "announced shortly before their date."
             ]
         )
     if plots and due:
@@ -94,7 +95,8 @@ def make_history(facts: ReportFacts, plots: bool) -> ReportSection:
             ),
             [_category_row(row) for row in shown],
             frozenset(range(1, 9)),
-            f"Moves and cancellations by category{f' ({left} more not shown)' if left else ''}",
+            "Moves and cancellations by category"
+            + (" (all: `FROM category_stats`)" if left else ""),
         )
     )
     return ReportSection("history", "Moves and cancellations over time", sentences, parts)
@@ -157,9 +159,10 @@ def make_leads(facts: ReportFacts, plots: bool) -> ReportSection:
     if claimed:
         sentences.append(
             [
-                "`Claimed` rows are events that existed before the first pull and were not edited "
-                "until then: their dates moved less than others, so they are not mixed with "
-                "observed events."
+                "Observed events were created after the first pull, so their announcement is "
+                "known. Claimed events existed before it: their time of creation is the "
+                "service's claim, and they are counted only if they were not edited before the "
+                "first pull. Their dates moved less often, so they have a row of their own."
             ]
         )
     parts: list[ReportTable | Plot] = []
@@ -321,7 +324,9 @@ def make_quality(facts: ReportFacts) -> ReportSection:
         ]
     )
     if facts.missing:
-        shown = f", {LISTED_MISSING} shown" if missing > len(facts.missing) else ""
+        shown = ""
+        if missing > len(facts.missing):
+            shown = f", {LISTED_MISSING} shown; all: `FROM events WHERE missing_since IS NOT NULL`"
         parts.append(
             ReportTable(
                 ("Missing since (UTC)", "Impact", "Event", "Coins", "Date"),
@@ -330,7 +335,7 @@ def make_quality(facts: ReportFacts) -> ReportSection:
                         minute(row["missing_since"]),
                         show_impact(row),
                         quote_title(row),
-                        Quote(join_coins(row["coins"])),
+                        Quote(join_coins(row["coins"], facts.coin_labels)),
                         show_date(row),
                     )
                     for row in facts.missing

@@ -1,6 +1,6 @@
 """The parts of a report in no format yet: sentences, tables, sections, and values as text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -55,11 +55,12 @@ def show_impact(row: dict[str, Any]) -> str:
     return rounded(row["impact"]) if row["impact"] is not None else row["impact_band"] or ""
 
 
-def join_coins(slugs: Sequence[str] | None) -> str:
+def join_coins(slugs: Sequence[str] | None, labels: Mapping[str, str]) -> str:
+    """Return the labels of coins; the slug of a coin without one."""
     if not slugs:
         return ""
     rest = f" +{len(slugs) - _COINS}" if len(slugs) > _COINS else ""
-    return cut_line(", ".join(slugs[:_COINS])) + rest
+    return cut_line(", ".join(labels.get(slug, slug) for slug in slugs[:_COINS])) + rest
 
 
 def show_date(row: dict[str, Any]) -> Quote:
@@ -80,6 +81,11 @@ def tally(number: int, singular: str, plural: str = "") -> str:
 
 def minute(at: datetime | None) -> str:
     return "" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def exact_time(at: datetime) -> str:
+    """Return a time that a command or page reads as the same time."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def show_age(seconds: float) -> str:

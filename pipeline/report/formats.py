@@ -88,7 +88,7 @@ def _inline(part: str | Quote) -> str:
     if isinstance(part, str):
         # Names of commands and columns stay code.
         plain, *rest = part.split(_CODE)
-        shown = [markdown(plain) if plain.strip() else plain]
+        shown = [_spaced(plain)]
         for number, text in enumerate(rest):
             shown.append(f"`{text}`" if number % 2 == 0 else _spaced(text))
         return _keep_ends(part, "".join(shown)) if not rest else "".join(shown)

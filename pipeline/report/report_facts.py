@@ -6,7 +6,9 @@ Nothing here is formatted. No fact of a past time uses anything that became know
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from almanac.coins import slugs_of
 from almanac.digest import LISTED, Digest, digest_of, last_known
@@ -29,11 +31,14 @@ from warehouse.home import Home
 
 FIRST_PERIOD: Final = timedelta(days=7)
 """The first report of a home, and one as of a past time, cover the changes of this time."""
+RECENT: Final = timedelta(days=7)
+"""A coming event is marked as moved or new for so long, as on the pages."""
 WEEKS: Final = 12
 LISTED_MISSING: Final = 10
 LISTED_REASONS: Final = 5
 _WEEK: Final = timedelta(days=7)
 _DAY: Final = timedelta(days=1)
+_Time = Annotated[datetime, msgspec.Meta(tz=True)]
 _SQL = NamedStatements("pipeline.report")
 
 
@@ -58,6 +63,14 @@ class ReportRequest:
         coins, categories = ",".join(sorted(self.coins)), ",".join(sorted(self.categories))
         least = "" if self.min_impact is None else f"{self.min_impact:g}"
         return f"coins={coins};categories={categories};min_impact={least}".casefold()
+
+
+class ReportMark(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of the period of a report, when it was made, and the start of its changes."""
+
+    until: _Time
+    at: _Time
+    since: _Time | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +98,10 @@ class ReportFacts:
         at: the time of knowledge; `is_past` if the request named it.
         source: where the home gets its data, as in its stamp.
         last_report: the end of the last report with the same filters; None if there is none.
+            It was made at `last_made_at`, with the changes after `last_since`, None if unknown.
         upcoming: the events of `upcoming_as_of` that may begin within `days`.
+        marks: the recent moves and creations of these events, by event.
+        coin_labels: the tickers of coins, or their names if coins share a ticker, by slug.
         weeks, categories, leads, lead_ranges, batches, reasons, missing: rows of report.sql.
         feeds, coverage: of the last hundred days before `at`.
         warnings: of now; empty for a past time, which has none recorded.
@@ -99,8 +115,12 @@ class ReportFacts:
     first_pull_at: datetime | None
     last_pull_at: datetime | None
     last_report: datetime | None
+    last_made_at: datetime | None
+    last_since: datetime | None
     digest: Digest
     upcoming: list[dict[str, Any]]
+    marks: dict[str, dict[str, Any]]
+    coin_labels: dict[str, str]
     weeks: list[dict[str, Any]]
     categories: list[dict[str, Any]]
     leads: list[dict[str, Any]]
@@ -123,7 +143,7 @@ def collect_facts(
     home: Home,
     reader: Reader,
     request: ReportRequest,
-    last_report: datetime | None,
+    last: ReportMark | None,
     now: datetime,
 ) -> ReportFacts:
     """Return the facts of a report from one publication. `now` is by the machine's clock.
@@ -141,6 +161,7 @@ def collect_facts(
         check_observed(reader, at, "as_of", request.as_of)
         first_pull_at, last_pull_at = find_pulls(reader, at)
         end = at if request.as_of is not None else last_known(reader) or at
+        last_report = None if last is None else last.until
         since = request.since or last_report or end - FIRST_PERIOD
         digest = digest_of(
             reader,
@@ -169,6 +190,17 @@ def collect_facts(
             "reasons": reader.rows(_SQL["count_rejects"], {"at": at, "limit": LISTED_REASONS}),
             "missing": reader.rows(_SQL["list_missing"], {"at": at, "limit": LISTED_MISSING}),
         }
+        listed = {
+            "event_ids": [row["event_id"] for row in rows["upcoming"]],
+            "since": at - RECENT,
+            "at": at,
+        }
+        slugs = {
+            coin
+            for row in (*rows["upcoming"], *rows["missing"], *digest.rows())
+            for coin in row["coins"] or ()
+        }
+        labels = reader.rows(_SQL["label_coins"], {"coins": sorted(slugs)})
         health = _read_past_health if request.as_of is not None else _read_present_health
         stamp = home.stamp()
         return ReportFacts(
@@ -180,7 +212,11 @@ def collect_facts(
             first_pull_at=first_pull_at,
             last_pull_at=last_pull_at,
             last_report=last_report,
+            last_made_at=None if last is None else last.at,
+            last_since=None if last is None else last.since,
             digest=digest,
+            marks={row["event_id"]: row for row in reader.rows(_SQL["mark_recent"], listed)},
+            coin_labels={row["coin"]: row["label"] for row in labels if row["label"]},
             batches=batches,
             **rows,
             **health(settings, home, reader, at if request.as_of is not None else now),

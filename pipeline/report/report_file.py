@@ -11,15 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal
-
-import msgspec
+from typing import Final, Literal
 
 from almanac.reader import Reader
 from pipeline.report.document import ReportSection
 from pipeline.report.formats import file_stamp, make_html, make_markdown
 from pipeline.report.plots import Plot
-from pipeline.report.report_facts import ReportFacts, ReportRequest, collect_facts
+from pipeline.report.report_facts import ReportFacts, ReportMark, ReportRequest, collect_facts
 from pipeline.report.sections import make_sections
 from pipeline.settings import Settings
 from warehouse.files.documents import put_note, read_note
@@ -34,14 +32,6 @@ _NOTE: Final = "reports.json"
 _MARKS_MAX: Final = 100
 _LOCK_WAIT_S: Final = 60.0
 _DAILY_FILE: Final = re.compile(r"almanac-report-\d{8}T\d{6}Z\.html")
-_Time = Annotated[datetime, msgspec.Meta(tz=True)]
-
-
-class ReportMark(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of the period of a report, and when the report was made."""
-
-    until: _Time
-    at: _Time
 
 
 ReportMarks = Mapping[str, ReportMark]
@@ -92,22 +82,22 @@ def write_report(
         last = marks.get(key) if request.as_of is None else None
         reader = Reader(home.warehouse, clock=lambda: now)
         try:
-            facts = collect_facts(
-                settings, home, reader, request, None if last is None else last.until, now
-            )
+            facts = collect_facts(settings, home, reader, request, last, now)
         finally:
             reader.close()
         written = _format(facts, form, plots_folder)
         put(written)
         if moves_mark:
-            until = facts.digest.until if last is None else max(last.until, facts.digest.until)
+            since, until = facts.digest.since, facts.digest.until
+            if last is not None and since == until:
+                since = last.since or since  # Nothing was pulled: the last period stays known.
+            until = until if last is None else max(last.until, until)
             kept = sorted(
                 ((name, mark) for name, mark in marks.items() if name != key),
                 key=lambda item: item[1].at,
             )[1 - _MARKS_MAX :]
-            put_note(
-                home.state_storage, _NOTE, dict([*kept, (key, ReportMark(until=until, at=now))])
-            )
+            mark = ReportMark(until=until, at=now, since=since)
+            put_note(home.state_storage, _NOTE, dict([*kept, (key, mark)]))
     return written
 
 

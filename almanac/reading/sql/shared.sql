@@ -51,3 +51,22 @@ FROM (
     UNION ALL
     SELECT DISTINCT event_id, -9223372036854775807, NULL FROM event_absences
 )
+
+-- name: shared_recent_marks
+-- Grain: one row per event of $event_ids that was created, or whose date changed, after $since and at
+-- or before $at: its last such version.
+SELECT
+    event_id,
+    arg_max(known_from, version) FILTER (WHERE is_move) AS moved_at,
+    arg_max(old_date, version) FILTER (WHERE is_move) AS moved_from,
+    max(known_from) FILTER (WHERE list_contains(change_kinds, 'created')) AS created_at
+FROM (
+    SELECT
+        event_id, version, known_from, change_kinds,
+        list_has_any(change_kinds, ['rescheduled', 'made_exact', 'made_estimated']) AS is_move,
+        lag(displayed_date_full) OVER (PARTITION BY event_id ORDER BY version) AS old_date
+    FROM event_versions
+    WHERE event_id IN (SELECT unnest($event_ids::VARCHAR[])) AND known_from <= $at::TIMESTAMPTZ
+)
+WHERE known_from > $since::TIMESTAMPTZ
+GROUP BY event_id

@@ -6,6 +6,9 @@
 --     batches, rejects                             ─▶ count_batches, count_rejects
 --     events_as_of                                 ─▶ list_missing
 --     usage, requests                              ─▶ last_usage
+--     upcoming_as_of                               ─▶ list_upcoming
+--     event_versions                               ─▶ mark_recent
+--     coins                                        ─▶ label_coins
 
 -- name: count_weeks
 -- Grain: one row per week (Monday to Sunday, UTC) from the first pull of events until $at, the last
@@ -251,3 +254,22 @@ WHERE ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
     AND {shared has_impact}
     AND coalesce(earliest, $at::TIMESTAMPTZ) < $until::TIMESTAMPTZ
 ORDER BY earliest NULLS LAST, latest, event_id
+
+-- name: mark_recent
+-- Grain: one row per event of $event_ids that was created, or whose date changed, after $since and at
+-- or before $at. The pages show the same marks.
+-- Parameters: $event_ids, $since, $at. Run twice: the same rows.
+{shared recent_marks}
+
+-- name: label_coins
+-- Grain: one row per coin with a name: its ticker in capitals, or its name if other coins have the
+-- same ticker. Symbol and name are current, as in coins_as_of.
+-- Parameters: $coins, slugs. Run twice: the same rows.
+SELECT coin, CASE WHEN is_unique THEN upper(symbol) ELSE name END AS label
+FROM (
+    SELECT
+        slug AS coin, symbol, name,
+        coalesce(symbol <> '' AND count(*) OVER (PARTITION BY lower(symbol)) = 1, false) AS is_unique
+    FROM coins
+)
+WHERE coin IN (SELECT unnest($coins::VARCHAR[]))

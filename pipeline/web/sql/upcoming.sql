@@ -78,21 +78,7 @@ ORDER BY category
 -- Grain: one row per event of $event_ids that was created, or whose date changed, after $since and at
 -- or before $at: its last such version.
 -- Parameters: $event_ids, $since, $at. Run twice: the same rows.
-SELECT
-    event_id,
-    arg_max(known_from, version) FILTER (WHERE is_move) AS moved_at,
-    arg_max(old_date, version) FILTER (WHERE is_move) AS moved_from,
-    max(known_from) FILTER (WHERE list_contains(change_kinds, 'created')) AS created_at
-FROM (
-    SELECT
-        event_id, version, known_from, change_kinds,
-        list_has_any(change_kinds, ['rescheduled', 'made_exact', 'made_estimated']) AS is_move,
-        lag(displayed_date_full) OVER (PARTITION BY event_id ORDER BY version) AS old_date
-    FROM event_versions
-    WHERE event_id IN (SELECT unnest($event_ids::VARCHAR[])) AND known_from <= $at::TIMESTAMPTZ
-)
-WHERE known_from > $since::TIMESTAMPTZ
-GROUP BY event_id
+{shared recent_marks}
 
 -- name: coin_labels
 -- Grain: one row per coin of $coins that has a name. Symbol and name are current.

@@ -44,8 +44,9 @@ def date(day: int, month: int = 3, hour: int = 0) -> dict[str, Any]:
     return {"date": on(day, month, hour), "displayed_date": shown}
 
 
+UNLOCK: dict[str, Any] = {"coins": ("bitcoin",), "categories": ("Token Unlock",)}
 VERSIONS = [
-    *event("off", ("cancelled", {"status": "cancelled"}), coins=("bitcoin",), **date(20)),
+    *event("off", ("cancelled", {"status": "cancelled"}), **UNLOCK, **date(20)),
     *event("gone", ("withdrawn", {"status": "withdrawn"}), impact_band="High", **date(21)),
     *event(
         "back",
@@ -125,7 +126,7 @@ def test_every_kind_of_change_is_said_in_words_with_old_and_new(file: Path) -> N
     assert section_lines(text, "Cancelled (2)") == [
         *("off (bitcoin): was 20 Mar 2026", "back: was 22 Mar 2026"),
     ]
-    assert section_lines(text, "Rescheduled (3), and 1 whose date became exact") == [
+    assert section_lines(text, "Rescheduled (3), and 1 more under") == [
         "8  slipped: 20 Mar 2026 → 24 Mar 2026, 4 days later",
         "3  hours: 20 Mar 2026, 6 h later",
         "twice: 20 Mar 2026 → 25 Mar 2026 → 26 Apr 2026, 37 days later",
@@ -139,7 +140,9 @@ def test_every_kind_of_change_is_said_in_words_with_old_and_new(file: Path) -> N
     assert section_lines(text, "Withdrawn without") == ["High  gone: was 21 Mar 2026"]
     assert section_lines(text, "Scheduled again") == ["back: cancelled → scheduled, 22 Mar 2026"]
     assert section_lines(text, "Other fields") == ["edited: title, source", "https://x.example/b"]
-    assert section_lines(text, "Shown for the first time (25)") == ["not listed"]
+    assert section_lines(text, "Shown for the first time (25)") == [
+        "not listed; --kinds revealed lists them"
+    ]
 
 
 def test_the_head_line_has_the_period_the_counts_and_the_last_pull(file: Path) -> None:
@@ -197,7 +200,7 @@ def test_the_rows_of_json_are_those_of_changes(file: Path, kinds: list[str] | No
     assert sum(count["changes"] for count in shown["counts"].values()) == len(wanted)
 
 
-def test_the_highest_band_is_first_then_the_soonest_and_last_what_is_over(
+def test_the_highest_impact_is_first_then_the_soonest_and_last_what_is_over(
     tmp_path: Path,
 ) -> None:
     created = {"known_from": LAST, "change_kinds": ("created",)}
@@ -209,6 +212,7 @@ def test_the_highest_band_is_first_then_the_soonest_and_last_what_is_over(
         ("late critical", on(11), 10.0),
         ("unknown", on(7), None),
         ("mid", on(12), 2.5),
+        ("same low", on(13), 1.0),
     ]
     file = publish_by_hand(
         tmp_path / "warehouse.duckdb",
@@ -220,11 +224,95 @@ def test_the_highest_band_is_first_then_the_soonest_and_last_what_is_over(
     )
     (section,) = digest(file).sections
     assert [entry.last["title"] for entry in section.entries] == [
-        *("soon critical", "late critical", "mid", "unknown", "soon low", "late low", "over"),
+        *("late critical", "soon critical", "mid", "soon low", "late low", "same low", "unknown"),
+        "over",
     ]
     limited = digest(file, limit=2)
-    assert section_lines(as_text(limited), "New (7)")[-1] == "and 5 more"
-    assert as_json(limited)["not_listed"] == {"created": 5}
+    assert section_lines(as_text(limited), "New (8)")[-1] == "and 6 more"
+    assert as_text(limited).endswith("\n--limit N lists more events of each kind.\n")
+    assert as_json(limited)["not_listed"] == {"created": 6}
+
+
+ESTIMATED: dict[str, Any] = {
+    "date": on(31, 12),
+    "date_type": "year",
+    "is_estimated": True,
+    "displayed_date": "2026",
+}
+
+
+def exactly(day: int, month: int) -> dict[str, Any]:
+    return {**date(day, month), "date_type": "date", "is_estimated": False}
+
+
+def test_a_move_after_a_date_became_exact_is_shown_in_both_sections(tmp_path: Path) -> None:
+    versions = [
+        *event(
+            "exact then moved",
+            *(("rescheduled made_exact", exactly(20, 12)), ("rescheduled", date(26, 11))),
+            **ESTIMATED,
+        ),
+        *event(
+            "moved then estimated",
+            *(("rescheduled", date(25)), ("rescheduled made_estimated", ESTIMATED)),
+            **date(20),
+        ),
+        *event(
+            "exact and back",
+            *(("rescheduled made_exact", exactly(20, 12)),),
+            *(("rescheduled made_estimated", {**ESTIMATED, "displayed_date": "2027"}),),
+            **ESTIMATED,
+        ),
+        *event("exact", ("rescheduled made_exact", exactly(21, 12)), **ESTIMATED),
+    ]
+    path = publish_by_hand(tmp_path / "warehouse.duckdb", versions, pulls=[FIRST, YESTERDAY, LAST])
+    found = digest(path)
+    text = as_text(found)
+    both = "exact then moved: 2026 → 20 Dec 2026 → 26 Nov 2026"
+    estimated = "moved then estimated: 20 Mar 2026 → 25 Mar 2026 → 2026"
+    back = "exact and back: 2026 → 20 Dec 2026 → 2027"
+    assert section_lines(text, "Rescheduled (2), and 2 more under") == [both, estimated]
+    assert sorted(section_lines(text, "Now with an exact date (3)")) == [
+        *(back, both, "exact: 2026 → 21 Dec 2026"),
+    ]
+    assert sorted(section_lines(text, "Now only estimated (2)")) == [
+        "exact and back: 20 Dec 2026 → 2027",
+        "moved then estimated: 25 Mar 2026 → 2026",
+    ]
+    for section in found.sections:
+        assert section.events == section.apart + len(section.shown)
+
+
+def test_a_new_event_that_moved_in_the_period_is_listed_with_its_last_date(tmp_path: Path) -> None:
+    new = Known(
+        event_id="new", title="new", known_from=YESTERDAY, change_kinds=("created",), **date(20)
+    )
+    moved = Known(
+        event_id="new",
+        title="new",
+        version=2,
+        known_from=LAST,
+        change_kinds=("rescheduled",),
+        changed_fields=("date", "displayed_date"),
+        **date(28),
+    )
+    path = publish_by_hand(
+        tmp_path / "warehouse.duckdb", [new, moved], pulls=[FIRST, YESTERDAY, LAST]
+    )
+    found = as_text(digest(path, since=FIRST))
+    assert section_lines(found, "New (1)") == ["new: 28 Mar 2026"]
+    until_then = as_text(digest(path, since=FIRST, until=YESTERDAY))
+    assert section_lines(until_then, "New (1)") == ["new: 20 Mar 2026"]
+
+
+def test_categories_select_changes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["changes", "--home", str(file), "--since", "2026-03-02T06:00Z"]
+    assert main([*words, "--categories", "no such"]) == 2
+    assert "no event has the category 'no such'" in capsys.readouterr().err
+    assert main([*words, "--categories", "token unlock", "--format", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["categories"] == ["token unlock"]
+    assert {row["title"] for row in shown["rows"]} == {"off"}
 
 
 def test_a_least_impact_takes_whole_bands_and_counts_what_has_none(file: Path) -> None:

@@ -81,10 +81,16 @@ class ReportedHome:
     def file(self) -> Path:
         return self.small.home.warehouse
 
-    def publish(self, versions: Sequence[Known] = VERSIONS, *, days: int = len(PULLS)) -> None:
+    def publish(
+        self,
+        versions: Sequence[Known] = VERSIONS,
+        *,
+        days: int = len(PULLS),
+        coins: Sequence[NamedCoin] = COINS,
+    ) -> None:
         """Publish what was known by the pull of a day."""
         by_then = [version for version in versions if version.known_from <= PULLS[days - 1]]
-        publish_by_hand(*(self.file, by_then), pulls=PULLS[:days], absences=ABSENCES, coins=COINS)
+        publish_by_hand(*(self.file, by_then), pulls=PULLS[:days], absences=ABSENCES, coins=coins)
 
     def report(
         self,

@@ -16,17 +16,22 @@ from almanac.errors import InvalidArgument, QueryRefused
 from pipeline.health.checks import read_health
 from pipeline.report.report_facts import ReportFacts, ReportRequest
 from pipeline.report.report_file import WrittenReport, put_file, read_marks, write_report
-from pipeline.report.sections import split_upcoming
+from pipeline.report.sections import ALL, split_upcoming
+from tests.almanac.publications import NamedCoin
 from tests.pipeline.report.reported_home import (
     ABSENCES,
+    COINS,
+    LISTING,
     NOW,
     PULLS,
     VERSIONS,
     ReportedHome,
+    known,
     make_reported_home,
 )
 from tests.pipeline.small_home import DAY
 from tests.warehouse.answers.handmade import Known
+from warehouse.files.documents import put_note
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +115,12 @@ def test_since_moves_the_start_of_the_next_report_only_if_requested(
     again = reported.report()
     assert again.facts.last_report == PULLS[-1]
     assert counted(again.facts) == {}
-    assert "No pull was published since the last report." in again.text
+    assert "No pull was published since the last report. It was made at 2026-03-18 12:00 UTC." in (
+        again.text
+    )
+    # A third report repeats the same period, which was not empty.
+    for written in (again, reported.report()):
+        assert "run `almanac report --since 2026-03-01T11:00:00Z`" in written.text
 
 
 def test_reports_with_other_filters_do_not_move_each_other(reported: ReportedHome) -> None:
@@ -323,6 +333,54 @@ def as_values(version: Known) -> dict[str, Any]:
 def test_time_before_the_first_pull_is_refused(unchanged: ReportedHome) -> None:
     with pytest.raises(QueryRefused, match="before the first pull"):
         unchanged.report(as_of=PULLS[0] - DAY)
+
+
+def test_mark_of_an_older_release_is_read(reported: ReportedHome) -> None:
+    mark = {"until": PULLS[-1], "at": NOW}
+    put_note(reported.small.home.state_storage, "reports.json", {ALL: mark})
+    again = reported.report()
+    assert again.facts.last_report == PULLS[-1]
+    assert "`almanac report --since TIME` shows an earlier period again." in again.text
+
+
+def test_error_shows_times_as_iso_text_without_parts_of_a_second(unchanged: ReportedHome) -> None:
+    at = PULLS[0] - DAY + timedelta(microseconds=5)
+    with pytest.raises(QueryRefused, match=r"as_of=2026-02-25T11:00:00Z is before the first pull"):
+        unchanged.report(as_of=at)
+
+
+def test_coming_events_have_tickers_and_the_marks_of_the_pages(reported: ReportedHome) -> None:
+    twin = NamedCoin("bitcoin-two", "btc", "Bitcoin Two", 3)
+    reported.publish(coins=(*COINS, twin))
+    text = reported.report().text
+    row = next(line for line in text.splitlines() if "Event slips |" in line)
+    assert "| Bitcoin |" in row  # Two coins have the ticker BTC.
+    assert "| moved 1 h ago from 21 Mar 2026 |" in row
+    row = next(line for line in text.splitlines() if "Event timed |" in line)
+    assert "| ETH | new 5 days ago |" in row
+
+
+def test_first_row_of_the_changes_is_the_most_important_change(unchanged: ReportedHome) -> None:
+    text = unchanged.report(since=PULLS[2], moves_mark=False).text
+    assert "Most important change: rescheduled: Event slips (BTC): " in text
+    table = text.partition("**Rescheduled (2 events)**")[2].splitlines()
+    assert "Event slips" in table[4]
+
+
+def test_tables_that_leave_events_out_say_how_to_see_all(reported: ReportedHome) -> None:
+    date = NOW.replace(hour=0) + 3 * DAY
+    many = [
+        known(f"e{n}", 20, date, impact=n / 10, change_kinds=("created",), **LISTING)
+        for n in range(12)
+    ]
+    reported.publish([*VERSIONS, *many])
+    text = reported.report(min_impact=0).text
+    assert "(12 events, 8 shown; all: `/?from=2026-03-21&to=2026-03-21&impact=0`)" in text
+    assert (
+        "run `almanac changes --since 2026-03-11T11:00:00Z --until 2026-03-18T11:00:00Z --limit "
+        "1000 --min-impact 0`" in text
+    )
+    assert "**New (13 events, 10 shown)**" in text
 
 
 def test_future_time_is_refused(unchanged: ReportedHome) -> None:
