@@ -169,7 +169,7 @@ class CalendarRoutes:
         def show(page: SiteRequest) -> str:
             return self._show(page, request)
 
-        return self._pages.endpoint(show)(request)
+        return self._pages.endpoint(show, parameters=(*_LISTS, *_SINGLE))(request)
 
     def _show(self, page: SiteRequest, request: Request) -> str:
         given = {name: page.text(name) for name in (*_LISTS, *_SINGLE) if name != "token"}

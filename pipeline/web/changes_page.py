@@ -23,6 +23,7 @@ from pipeline.web.upcoming_page import (
 )
 
 _SQL = NamedStatements("pipeline.web")
+PARAMETERS: Final = ("last", "since", "until", "kind", "coin", "category", "impact", "page")
 ON_A_PAGE: Final = 50
 SHOWN_OF_A_KIND: Final = 10
 """Changes of a kind that the page of all kinds shows, before a link to all of them."""

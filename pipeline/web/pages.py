@@ -5,7 +5,7 @@ Each page has `as_of`: the whole site shows what was known then. Links keep it.
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -131,17 +131,19 @@ class Pages:
         self._pulls: tuple[str, list[datetime]] = ("", [])
 
     def endpoint(
-        self, show: PageFunction, *, needs_pull: bool = True
+        self, show: PageFunction, *, parameters: Collection[str] = (), needs_pull: bool = True
     ) -> Callable[[Request], Response]:
         """Return the endpoint of a page. Starlette runs it on a thread.
 
-        With `needs_pull`, a time before the first pull gets the reason in place of the page.
+        `parameters` are those of the page beside `as_of`; another one is refused, since a misspelt
+        `as_of` would show the present. With `needs_pull`, a time before the first pull gets the
+        reason in place of the page.
         """
 
         def answer(request: Request) -> Response:
             try:
                 with self._database.reader.pinned():
-                    return self._answer(request, show, needs_pull=needs_pull)
+                    return self._answer(request, show, parameters, needs_pull=needs_pull)
             except AlmanacError as error:
                 return _tagged(request, render_problem(None, error), _status(error))
             except Exception:
@@ -154,17 +156,23 @@ class Pages:
 
         return answer
 
-    def _answer(self, request: Request, show: PageFunction, *, needs_pull: bool) -> Response:
+    def _answer(
+        self,
+        request: Request,
+        show: PageFunction,
+        parameters: Collection[str],
+        *,
+        needs_pull: bool,
+    ) -> Response:
         reader = self._database.reader
         query = dict(request.query_params)
         now = reader.now()
         publication = reader.publication()
         path = quote(request.scope["path"])
-        parameters = {**query, **request.path_params}
         page = SiteRequest(
             database=self._database,
             path=path,
-            parameters=parameters,
+            parameters={**query, **request.path_params},
             as_of=None,
             moment=now,
             now=now,
@@ -174,7 +182,7 @@ class Pages:
             published_at=publication.published_at if publication.published_at <= now else None,
         )
         try:
-            _check_query(request)
+            _check_query(request, ("as_of", *parameters))
             given = query.get("as_of", "").strip() or None
             moment = known_at(reader, given, "as_of")
             if needs_pull:
@@ -210,10 +218,14 @@ def _status(error: AlmanacError) -> int:
     return next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
 
 
-def _check_query(request: Request) -> None:
-    """Refuse a parameter that is given twice: which of them counts would be a guess."""
+def _check_query(request: Request, known: Collection[str]) -> None:
+    """Refuse a parameter that is unknown, or given twice: which of them counts would be a guess."""
     names = [name for name, _ in request.query_params.multi_items()]
     for name in names:
+        if name not in known:
+            raise InvalidArgument(
+                f"this page has no parameter {cut_line(name, 40)!r}; it has {', '.join(known)}"
+            )
         if names.count(name) > 1:
             shown = cut_line(name, 40)
             raise InvalidArgument(f"{shown} is given {names.count(name)} times; give it once")

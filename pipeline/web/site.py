@@ -18,6 +18,7 @@ from catalog.server.accounts import Grant
 from catalog.server.app import Background, presented_keys
 from pipeline.health.facts import Health
 from pipeline.mirror.mirror import SitePlace
+from pipeline.web import changes_page, upcoming_page
 from pipeline.web.calendar_routes import CalendarRoutes
 from pipeline.web.changes_page import show_changes
 from pipeline.web.coin_page import show_coin, show_coins
@@ -88,11 +89,11 @@ def page_routes(database: Database, watch: HomeWatch | None = None) -> list[Base
     """Return the routes of the pages over a database."""
     pages = Pages(database)
     return [
-        Route("/", pages.endpoint(show_upcoming)),
+        Route("/", pages.endpoint(show_upcoming, parameters=upcoming_page.PARAMETERS)),
         Route("/event/{event_id:path}", pages.endpoint(show_event)),
-        Route("/coins", pages.endpoint(show_coins)),
+        Route("/coins", pages.endpoint(show_coins, parameters=("q", "page"))),
         Route("/coin/{slug:path}", pages.endpoint(show_coin)),
-        Route("/changes", pages.endpoint(show_changes)),
+        Route("/changes", pages.endpoint(show_changes, parameters=changes_page.PARAMETERS)),
         Route("/quality", pages.endpoint(quality_page(watch or HomeWatch(None)), needs_pull=False)),
         Route("/static/{name}", get_static),
     ]

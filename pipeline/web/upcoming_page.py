@@ -21,6 +21,7 @@ from pipeline.web.charts import BarChart, BarSeries
 from pipeline.web.pages import SiteRequest, render
 
 _SQL = NamedStatements("pipeline.web")
+PARAMETERS: Final = (*("when", "from", "to", "coin", "category", "impact", "dates", "q", "page"),)
 ON_A_PAGE: Final = 60
 _OPEN_SHOWN: Final = 10
 """Events without an exact date that are shown below the days, before a link to all."""

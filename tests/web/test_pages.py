@@ -139,3 +139,13 @@ def test_defect_of_a_page_is_logged_and_says_where(
     assert "The log of" in answer.text
     assert "an inner reason" not in answer.text
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("name", ["asof", "AS_OF", "as-of", "coins"])
+def test_misspelt_parameter_never_shows_the_present(
+    client: TestClient, path: str, name: str
+) -> None:
+    answer = client.get(path, params={name: THEN})
+    assert answer.status_code == 400
+    assert f"this page has no parameter '{name}'; it has as_of" in unescape(answer.text)
