@@ -10,6 +10,7 @@ from pipeline.report.document import (
     ReportSection,
     ReportTable,
     Sentence,
+    exact_time,
     join_coins,
     minute,
     quote_title,
@@ -87,6 +88,8 @@ def make_history(facts: ReportFacts, plots: bool) -> ReportSection:
         parts.append(_plot_categories(due[:_PLOTTED]))
     shown = [*overall, *named[:MOST_CATEGORIES]]
     left = len(named) - len(named[:MOST_CATEGORIES])
+    # The view is of the present.
+    rest = f"{left} more not shown" if facts.is_past else "all: `FROM category_stats`"
     parts.append(
         ReportTable(
             (
@@ -95,8 +98,7 @@ def make_history(facts: ReportFacts, plots: bool) -> ReportSection:
             ),
             [_category_row(row) for row in shown],
             frozenset(range(1, 9)),
-            "Moves and cancellations by category"
-            + (" (all: `FROM category_stats`)" if left else ""),
+            "Moves and cancellations by category" + (f" ({rest})" if left else ""),
         )
     )
     return ReportSection("history", "Moves and cancellations over time", sentences, parts)
@@ -326,7 +328,10 @@ def make_quality(facts: ReportFacts) -> ReportSection:
     if facts.missing:
         shown = ""
         if missing > len(facts.missing):
-            shown = f", {LISTED_MISSING} shown; all: `FROM events WHERE missing_since IS NOT NULL`"
+            events = f"events_as_of('{exact_time(facts.at)}')" if facts.is_past else "events"
+            shown = (
+                f", {LISTED_MISSING} shown; all: `FROM {events} WHERE missing_since IS NOT NULL`"
+            )
         parts.append(
             ReportTable(
                 ("Missing since (UTC)", "Impact", "Event", "Coins", "Date"),
