@@ -55,7 +55,7 @@ def resolve_coin(reader: Reader, wanted: str | Coin, *, by_name: bool = True) ->
     similar = _similar(reader, wanted)
     hint = f" Similar: {_listed(similar)}." if similar else ""
     kinds = "slug" if reader.coins_are == "slug" else "slug, symbol or name"
-    raise UnknownName(f"no coin has the {kinds} {wanted!r}.{hint}")
+    raise UnknownName(f"no coin has the {kinds} {wanted!r}.{hint}", similar[:_LISTED_MAX])
 
 
 def resolve_coins(

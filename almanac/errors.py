@@ -30,7 +30,15 @@ class InvalidArgument(AlmanacError, ValueError):
 
 
 class UnknownName(AlmanacError, LookupError):
-    """No event has this id, or no coin this slug, symbol or name."""
+    """No event has this id, or no coin this slug, symbol or name.
+
+    Attributes:
+        similar: for a coin, the coins with a similar name, each a `Coin`.
+    """
+
+    def __init__(self, message: str, similar: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.similar = tuple(similar)
 
 
 class AmbiguousCoin(AlmanacError, LookupError):

@@ -1,6 +1,7 @@
 """`almanac serve`: the service's interface over the user's own warehouse, until Ctrl-C."""
 
 import threading
+from errno import EADDRINUSE
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -120,8 +121,13 @@ def serve(
     stop_by_signals(stop.set)
     try:
         server.start()
+    except HostingError as error:
+        cause = error.__cause__
+        is_taken = isinstance(cause, OSError) and cause.errno == EADDRINUSE
+        hint = ". Give another port, such as --port 0 for a free one." if is_taken else ""
+        fail(f"{error}{hint}")
     except (
-        *(WarehouseError, HostingError, ServiceDirError, JsonFileError),
+        *(WarehouseError, ServiceDirError, JsonFileError),
         *(OutboxUnreadable, FeedUnusable),
     ) as error:
         fail(str(error))

@@ -5,14 +5,13 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final
 
-from almanac.coins import slugs_of
 from almanac.digest import IN_ORDER, TITLES
 from almanac.errors import InvalidArgument
 from almanac.events import BANDS, impact_values, known_at
 from almanac.forms import cut_line, rounded
 from almanac.reading.named_sql import NamedStatements
 from pipeline.web.charts import BarChart, BarSeries
-from pipeline.web.pages import SiteRequest, render
+from pipeline.web.pages import SiteRequest, read_coin_filter, render
 from pipeline.web.upcoming_page import (
     find_coin_labels,
     list_categories,
@@ -87,7 +86,7 @@ def show_changes(request: SiteRequest) -> str:
     filters = {
         "since": since,
         "until": until,
-        "coins": slugs_of(request.reader, request.text("coin")),
+        "coins": read_coin_filter(request),
         "categories": None if category is None else [category.lower()],
         **impact_values(read_impact(request)),
     }

@@ -2,11 +2,13 @@
 
 from math import ceil
 from typing import Any, Final
+from urllib.parse import quote
 
-from almanac.errors import InvalidArgument, UnknownName
+from almanac.digest import TITLES
+from almanac.errors import InvalidArgument
 from almanac.forms import cut_line
 from almanac.reading.named_sql import NamedStatements
-from pipeline.web.pages import SiteRequest, format_moment, render
+from pipeline.web.pages import PageProblem, SiteRequest, coin_problems, format_moment, render
 from pipeline.web.upcoming_page import prepare_events, read_page
 
 _SQL = NamedStatements("pipeline.web")
@@ -41,13 +43,13 @@ def show_coin(request: SiteRequest) -> str:
     values: dict[str, Any] = {"coin": given, "at": request.moment}
     facts = request.reader.rows(_SQL["coin_facts"], values)
     if not facts:
-        values["coin"] = request.database.resolve(given).slug
+        with coin_problems(lambda coin: request.link(f"/coin/{quote(coin.slug, safe='')}")):
+            values["coin"] = request.database.resolve(given).slug
         facts = request.reader.rows(_SQL["coin_facts"], values)
     if not facts:
         shown = cut_line(given, 60)
-        raise UnknownName(
-            f"the coin {shown!r} was not known at {request.moment:%Y-%m-%d %H:%M} UTC"
-        )
+        time = f"{request.moment:%Y-%m-%d %H:%M} UTC"
+        raise PageProblem("Unknown coin", f"The coin {shown!r} was not known at {time}.", 404)
     (coin,) = facts
     limits = {"limit": _EVENTS_SHOWN, "past_limit": _PAST_SHOWN}
     rows = request.reader.rows(_SQL["coin_events"], {**values, **limits})
@@ -69,5 +71,6 @@ def show_coin(request: SiteRequest) -> str:
         past=past,
         past_total=past[0]["total"] if past else 0,
         changes=changes[:_CHANGES_SHOWN],
+        kinds=TITLES,
         has_more_changes=len(changes) > _CHANGES_SHOWN,
     )

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from almanac.errors import UnknownName
 from almanac.forms import cell, cut_line, web_address
 from almanac.reading.named_sql import NamedStatements
-from pipeline.web.pages import SiteRequest, format_moment, instant_text, render
+from pipeline.web.pages import PageProblem, SiteRequest, format_moment, render
 from pipeline.web.upcoming_page import midnight
 
 _SQL = NamedStatements("pipeline.web")
@@ -69,10 +68,12 @@ def show_event(request: SiteRequest) -> str:
     versions = request.reader.rows(_SQL["event_versions_known"], values)
     if not versions:
         shown = cut_line(event_id, 100)
-        raise UnknownName(
-            f"The event {shown!r} was not known then, at {instant_text(request.as_of)}."
+        raise PageProblem(
+            "Unknown event",
+            f"The event {shown!r} was not known then, at {request.as_of:%Y-%m-%d %H:%M:%S} UTC."
             if request.as_of
-            else f"No event with the id {shown!r} is known."
+            else f"No event with the id {shown!r} is known.",
+            404,
         )
     moves: dict[int, dict[str, Any]] = {}
     if any(_DATE_FIELDS & set(version["changed_fields"] or ()) for version in versions):
@@ -91,6 +92,7 @@ def show_event(request: SiteRequest) -> str:
         state=_describe_state(event, absences, request.moment),
         period=_PERIODS.get(event["date_precision"]),
         coins=[(coin, names.get(coin, {"symbol": None, "name": None})) for coin in coins],
+        names={coin: row["name"] for coin, row in names.items() if row["name"]},
         neighbours=_find_neighbours(request, event),
         timeline=_list_history(versions, moves, absences),
         source=web_address(event["source_url"]),

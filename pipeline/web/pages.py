@@ -4,8 +4,10 @@ Each page has `as_of`: the whole site shows what was known then. Links keep it.
 """
 
 import logging
+import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -18,6 +20,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from almanac.coins import Coin, slugs_of
 from almanac.database import Database
 from almanac.errors import (
     AlmanacError,
@@ -40,6 +43,14 @@ _STATUS: Final = (
     (InvalidArgument, 400),
     (QueryRefused, 422),
 )
+_HEADINGS: Final = (
+    (UnknownName, "Not found"),
+    (InvalidArgument, "Wrong value in the address"),
+    (QueryRefused, "Nothing is known for this"),
+    (WarehouseError, "The page could not be made"),
+)
+_MICROSECONDS: Final = re.compile(r"(?<=:\d\d)\.\d+")
+_CHOICES_MAX: Final = 30
 _PROSE_MAX: Final = 20_000
 NAVIGATION: Final = (
     ("/", "Upcoming"),
@@ -109,6 +120,15 @@ class SiteRequest:
         return self.path == path
 
     @property
+    def removable(self) -> list[tuple[str, str, str]]:
+        """The name and value of each parameter, and the address of this page without it."""
+        return [
+            (name, cut_line(value, 40), self.again(**{name: None}))
+            for name, value in self.query.items()
+            if name != "page" and value.strip()
+        ]
+
+    @property
     def kept(self) -> dict[str, str]:
         """The parameters that a form for another time keeps."""
         return {k: v for k, v in self.query.items() if k not in ("as_of", "page") and v.strip()}
@@ -117,6 +137,29 @@ class SiteRequest:
 def _address(path: str, parameters: Mapping[str, object]) -> str:
     given = {name: value for name, value in parameters.items() if value not in (None, "")}
     return path + (f"?{urlencode(given)}" if given else "")
+
+
+class PageProblem(AlmanacError):
+    """A page can't be shown. It has a heading, the reason, and links to choose from.
+
+    `choices` are addresses with their text and a remark; `is_of_time` says that the time of
+    knowledge is the reason.
+    """
+
+    def __init__(
+        self,
+        heading: str,
+        message: str,
+        status: int,
+        choices: Sequence[tuple[str, str, str]] = (),
+        *,
+        is_of_time: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.heading = heading
+        self.status = status
+        self.choices = tuple(choices)
+        self.is_of_time = is_of_time
 
 
 PageFunction = Callable[[SiteRequest], str]
@@ -181,14 +224,19 @@ class Pages:
             # In a replay the file is later than the clock.
             published_at=publication.published_at if publication.published_at <= now else None,
         )
+        given = query.get("as_of", "").strip() or None
         try:
             _check_query(request, ("as_of", *parameters))
-            given = query.get("as_of", "").strip() or None
+        except AlmanacError as error:
+            return _tagged(request, render_problem(page, error), _status(error))
+        try:
             moment = known_at(reader, given, "as_of")
             if needs_pull:
                 check_observed(reader, moment, "as_of", given)
         except AlmanacError as error:
-            return _tagged(request, render_problem(page, error), _status(error))
+            heading = "Time not known" if page.pulls.first else "Nothing was pulled yet"
+            problem = PageProblem(heading, str(error), _status(error), is_of_time=True)
+            return _tagged(request, render_problem(page, problem), problem.status)
         if given is not None:
             page = replace(
                 page, as_of=moment, moment=moment, pulls=self._find_pulls(publication, moment, now)
@@ -215,6 +263,8 @@ class Pages:
 
 
 def _status(error: AlmanacError) -> int:
+    if isinstance(error, PageProblem):
+        return error.status
     return next((code for kind, code in _STATUS if isinstance(error, kind)), 503)
 
 
@@ -244,15 +294,63 @@ def render(template: str, request: SiteRequest | None, *, title: str, **values: 
     return _templates().get_template(template).render(found)
 
 
+def read_coin_filter(request: SiteRequest) -> list[str] | None:
+    """Return the slug of the filter `coin`, None without one.
+
+    Raises:
+        PageProblem: no coin or several coins have this name; each choice is this page with a coin.
+    """
+    with coin_problems(lambda coin: request.again(coin=f"slug:{coin.slug}")):
+        return slugs_of(request.reader, request.text("coin"))
+
+
+@contextmanager
+def coin_problems(link: Callable[[Coin], str]) -> Iterator[None]:
+    """Turn errors about the name of a coin into problems with a link for each possible coin."""
+
+    def list_choices(coins: Sequence[Coin]) -> list[tuple[str, str, str]]:
+        return [(link(coin), coin.name or coin.slug, _describe_coin(coin)) for coin in coins]
+
+    try:
+        yield
+    except AmbiguousCoin as error:
+        coins = error.coins[:_CHOICES_MAX]
+        count = len(error.coins)
+        more = f" These are the first {len(coins)}." if count > len(coins) else ""
+        reason = f"{count} coins have this ticker or name. Choose one.{more}"
+        raise PageProblem("Which coin?", reason, 400, list_choices(coins)) from None
+    except UnknownName as error:
+        reason = str(error)
+        if error.similar:
+            reason = reason.split(" Similar: ")[0] + " Similar coins:"
+        reason = reason[:1].upper() + reason[1:]
+        raise PageProblem("Unknown coin", reason, 404, list_choices(error.similar)) from None
+
+
+def _describe_coin(coin: Coin) -> str:
+    rank = "" if coin.rank is None else f"rank {coin.rank:,}"
+    parts = ((coin.symbol or "").upper(), rank, coin.slug)
+    return " · ".join(cut_line(part, 80) for part in parts if part)
+
+
 def render_problem(request: SiteRequest | None, error: AlmanacError) -> str:
-    """Return the page of a request without an answer: the reason, and links that have one."""
+    """Return the page of a request that can't be answered: the reason, and links to go on."""
+    found = (heading for kind, heading in _HEADINGS if isinstance(error, kind))
+    is_of_time = isinstance(error, PageProblem) and error.is_of_time
     return render(
         "problem.html",
         request,
-        title="No answer",
-        problem=cut_line(str(error), 1_000),
-        coins=error.coins if isinstance(error, AmbiguousCoin) else (),
+        title=error.heading if isinstance(error, PageProblem) else next(found, "No answer"),
+        problem=cut_line(_MICROSECONDS.sub("", str(error)), 1_000),
+        choices=error.choices if isinstance(error, PageProblem) else (),
+        is_of_time=is_of_time,
     )
+
+
+def render_unknown_path(path: str) -> str:
+    """Return the page for a path that no page has."""
+    reason = f"No page has the address {cut_line(path, 200)}."
+    return render_problem(None, PageProblem("Page not found", reason, 404))
 
 
 @cache

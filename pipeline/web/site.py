@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,12 +24,13 @@ from pipeline.web.changes_page import show_changes
 from pipeline.web.coin_page import show_coin, show_coins
 from pipeline.web.event_page import show_event
 from pipeline.web.mcp_route import McpRoute
-from pipeline.web.pages import Pages
+from pipeline.web.pages import NAVIGATION, Pages, render_unknown_path
 from pipeline.web.quality_page import HomeWatch, quality_page
 from pipeline.web.upcoming_page import show_upcoming
 
 _LIMITS: Final = QueryLimits(memory_bytes=1_000_000_000, timeout_s=10.0)
 _STATIC: Final = {"site.css": "text/css", "site.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_PAGE_PATHS: Final = frozenset(path for path, _ in NAVIGATION if path != "/")
 _HEADERS: Final = (
     (
         b"content-security-policy",
@@ -71,7 +72,7 @@ class WebSite:
             *self._mcp.routes(),
         ]
         routes = [self._guarded(route) for route in found]
-        return Router(routes, default=app, redirect_slashes=False)
+        return Router(routes, default=_BrowserLayer(app), redirect_slashes=False)
 
     def _guarded(self, route: BaseRoute) -> BaseRoute:
         assert isinstance(route, Route)
@@ -106,6 +107,52 @@ def get_static(request: Request) -> Response:
         return PlainTextResponse("No such file\n", status_code=404)
     body = files("pipeline.web").joinpath("static", name).read_bytes()
     return Response(body, media_type=_STATIC[name])
+
+
+class _BrowserLayer:
+    """Answers a browser with a page where the interface has none: 404, or a page without the slash.
+
+    Only a request that accepts HTML is from a browser. Below `/v1` and `/v2`, and where the
+    interface answers with another status than 404, its answer stays.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not _is_for_a_page(scope):
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"].rstrip("/")
+        if path != scope["path"] and path in _PAGE_PATHS:
+            query = scope["query_string"].decode("latin-1")
+            page: Response = RedirectResponse(path + (f"?{query}" if query else ""), 308)
+            await page(scope, receive, send)
+            return
+        is_missing = False
+
+        async def send_unless_missing(message: Message) -> None:
+            nonlocal is_missing
+            if message["type"] == "http.response.start":
+                is_missing = message["status"] == 404
+            if not is_missing:
+                await send(message)
+
+        await self._app(scope, receive, send_unless_missing)
+        if is_missing:
+            headers = {name.decode(): value.decode() for name, value in _HEADERS}
+            page = HTMLResponse(render_unknown_path(scope["path"]), 404, headers)
+            await page(scope, receive, send)
+
+
+def _is_for_a_page(scope: Scope) -> bool:
+    """Whether a browser asks for a page: the request accepts HTML, and is not for the interface."""
+    if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+        return False
+    if scope["path"].split("/")[1:2] in (["v1"], ["v2"]):
+        return False
+    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
+    return b"text/html" in accepted.lower()
 
 
 class _KeyLayer:

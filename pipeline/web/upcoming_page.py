@@ -12,13 +12,12 @@ from itertools import groupby
 from math import ceil
 from typing import Any, Final
 
-from almanac.coins import slugs_of
-from almanac.errors import InvalidArgument, UnknownName
+from almanac.errors import InvalidArgument
 from almanac.events import BANDS, impact_values
 from almanac.forms import cut_line
 from almanac.reading.named_sql import NamedStatements
 from pipeline.web.charts import BarChart, BarSeries
-from pipeline.web.pages import SiteRequest, render
+from pipeline.web.pages import PageProblem, SiteRequest, read_coin_filter, render
 
 _SQL = NamedStatements("pipeline.web")
 PARAMETERS: Final = (*("when", "from", "to", "coin", "category", "impact", "dates", "q", "page"),)
@@ -47,6 +46,15 @@ _PERIODS: Final = {
     "year": "Some time in a year",
     "deadline": "Any time up to a deadline",
 }
+_LEFT: Final = {
+    "cancelled": "cancelled",
+    "withdrawn": "withdrawn",
+    "missing": "missing from complete pulls",
+    "moved": "moved away",
+}
+"""What happened to an event that left the shown days, in words."""
+_LEFT_SHOWN: Final = 50
+"""Events of each kind that left the shown days, before a link to the changes."""
 _FAR: Final = datetime(9999, 1, 1, tzinfo=UTC)
 _PAGES_MAX: Final = 100_000
 _WEEKS_MAX: Final = 26
@@ -85,7 +93,7 @@ def show_upcoming(request: SiteRequest) -> str:
         "at": request.moment,
         "starts": max(days.starts, midnight(request.moment)),
         "ends": days.ends,
-        "coins": slugs_of(request.reader, request.text("coin")),
+        "coins": read_coin_filter(request),
         "words": None if (words := request.text("q")) is None else words.lower(),
         **impact_values(read_impact(request)),
     }
@@ -111,6 +119,7 @@ def show_upcoming(request: SiteRequest) -> str:
         raise InvalidArgument(f"page={page}: there are fewer pages. Begin with the first.")
     opened = [event for event in events if not event["is_exact"]]
     weeks = rows[0]["weeks"] or []
+    left = _find_left(request, filters, category, dates) if page == 1 else []
     return render(
         "upcoming.html",
         request,
@@ -130,10 +139,31 @@ def show_upcoming(request: SiteRequest) -> str:
         categories=_categories(request, facets, category),
         chips=_chips(facets, category),
         bands=BANDS,
+        left=left,
+        left_counts=[
+            (each["total"], _LEFT[what])
+            for what in _LEFT
+            for each in [next((row for row in left if row["what"] == what), None)]
+            if each is not None
+        ],
         chart=_draw_weeks(weeks) if page == 1 and dates != "estimated" else None,
         has_more=any(request.text(n) for n in ("impact", "from", "to", "dates", "q")),
         has_filter=any(request.text(n) for n in ("coin", "category", "impact", "q", "dates")),
     )
+
+
+def _find_left(
+    request: SiteRequest, filters: Mapping[str, Any], category: str | None, dates: str
+) -> list[dict[str, Any]]:
+    """Return the events that were in the shown days in the last week, and no longer are."""
+    values = {
+        **filters,
+        "categories": None if category is None else [category.lower()],
+        "is_exact": {"exact": True, "estimated": False}.get(dates),
+        "since": request.moment - _RECENT,
+        "limit": _LEFT_SHOWN,
+    }
+    return request.reader.rows(_SQL["left_upcoming"], values)
 
 
 def midnight(moment: datetime) -> datetime:
@@ -175,9 +205,14 @@ def prepare_events(request: SiteRequest, rows: Iterable[dict[str, Any]]) -> list
 
 
 def find_coin_labels(request: SiteRequest, slugs: Iterable[str]) -> dict[str, str]:
-    """Return the ticker of each coin that has one, in capitals."""
+    """Return the ticker of each coin that has one, in capitals; with the name if it is shared."""
     rows = request.reader.rows(_SQL["coin_labels"], {"coins": sorted(slugs)})
-    return {row["coin"]: row["symbol"].upper() for row in rows if row["symbol"]}
+    return {row["coin"]: _label_coin(row) for row in rows if row["symbol"]}
+
+
+def _label_coin(row: Mapping[str, Any]) -> str:
+    ticker: str = row["symbol"].upper()
+    return f"{ticker} ({row['name'] or row['coin']})" if row["is_shared"] else ticker
 
 
 def _days_ago(age: timedelta) -> str:
@@ -265,9 +300,10 @@ def read_category(request: SiteRequest, shown: list[str]) -> str | None:
             return name
     known = list_categories(request)
     near = get_close_matches(given.lower(), [name.lower() for name in known], 3, 0.4)
-    similar = ", ".join(name for name in known if name.lower() in near)
-    hint = f" Similar: {similar}." if similar else ""
-    raise UnknownName(f"no event has the category {cut_line(given, 60)!r}.{hint}")
+    similar = [(request.again(category=n), n, "") for n in known if n.lower() in near]
+    hint = " Similar categories:" if similar else ""
+    reason = f"No event has the category {cut_line(given, 60)!r}.{hint}"
+    raise PageProblem("Unknown category", reason, 404, similar)
 
 
 def list_categories(request: SiteRequest) -> list[str]:

@@ -72,7 +72,7 @@ def test_ticker_stands_for_its_coin_and_an_unknown_one_is_refused(client: httpx.
     assert client.get(f"/coin/{slug}").status_code == 200
     answer = client.get("/coin/no-such-coin")
     assert answer.status_code == 404
-    assert "no coin has the slug, symbol or name" in unescape(answer.text)
+    assert "No coin has the slug, symbol or name" in unescape(answer.text)
 
 
 def test_search_finds_a_part_of_a_name_and_says_if_there_is_none(client: httpx.Client) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from html import unescape
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
@@ -120,7 +121,7 @@ def test_page_of_a_past_time_has_nothing_that_became_known_later(client: TestCli
 def test_event_that_was_not_known_then_is_not_found(client: TestClient) -> None:
     then = client.get("/event/nothing?as_of=2026-03-02")
     assert then.status_code == 404
-    assert "was not known then, at 2026-03-02T00:00:00Z" in unescape(then.text)
+    assert "was not known then, at 2026-03-02 00:00:00 UTC" in unescape(then.text)
     assert client.get("/event/nothing").status_code == 404
     assert client.get("/event/").status_code == 404
 
@@ -145,3 +146,23 @@ def test_links_lead_to_the_neighbours_the_coin_and_other_forms(client: TestClien
     for path in ("/event/before", "/event/after", "/coin/dash", "/v2/events/evt"):
         assert f'href="{path}?{kept}"' in page
     assert f'href="/calendar.ics?{kept}&amp;event=evt"' in page
+
+
+def test_neighbours_and_changes_tell_coins_and_events_apart(tmp_path: Path) -> None:
+    vote = {"coins": ("squid",), "known_from": FIRST, "title": "DAO Vote Ends"}
+    first = Known(event_id="a", date=at(10), displayed_date="10 Mar", **vote)
+    moved = {"version": 2, "known_from": FIRST + DAY, "change_kinds": ("rescheduled",)}
+    versions = [
+        first,
+        replace(first, **moved, date=at(12), displayed_date="12 Mar"),
+        Known(event_id="b", date=at(20), displayed_date="20 Mar", **vote),
+    ]
+    coins = [NamedCoin("squid", "ens", "Squid Wif Scarf", 9), NamedCoin("ens", "ens", "Ens", 1)]
+    with serve_pages(tmp_path, versions, coins=coins) as client:
+        event = client.get("/event/a").text.split("<h2>Events of the same coin</h2>")[1]
+        assert "<bdi>Squid Wif Scarf</bdi></a></th>" in event
+        changes = client.get("/coin/squid").text.split("<h2>Changes</h2>")[1]
+        assert "<td>Rescheduled</td>" in changes
+        assert 'DAO Vote Ends</bdi></a><br><span class="dim">12 Mar 2026</span>' in changes
+        found = client.get("/coins", params={"q": "squid"}).text
+        assert "1 coin that matches" in found

@@ -149,3 +149,16 @@ def test_misspelt_parameter_never_shows_the_present(
     answer = client.get(path, params={name: THEN})
     assert answer.status_code == 400
     assert f"this page has no parameter '{name}'; it has as_of" in unescape(answer.text)
+
+
+def test_reason_has_no_microseconds_and_times_of_pulls_are_for_errors_of_time(
+    tmp_path: Path,
+) -> None:
+    now = NOW + timedelta(microseconds=123_456)
+    with serve_pages(tmp_path, VERSIONS, now=now) as client:
+        future = client.get("/", params={"as_of": "2030-01-01"}).text
+        assert "<h1><bdi>Time not known</bdi></h1>" in future
+        assert "The history begins with the first pull" in future
+        assert "123456" not in re.sub(r"<input[^>]*>", "", future.split("<main")[1])
+        for path in ("/event/none", "/coin/none", "/?page=0"):
+            assert "The history begins" not in client.get(path).text

@@ -83,3 +83,36 @@ def test_replay_shows_nothing_later_than_its_clock(filled_home: Home, tmp_path: 
         assert client.get("/", params={"as_of": future}).status_code == 200
         known = [row["event_id"] for row in rows if row["known_from"] <= clock + timedelta(days=2)]
         assert client.get(f"/event/{sorted(later & set(known))[0]}").status_code == 200
+
+
+BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def test_browser_gets_a_page_for_an_unknown_path_and_a_program_gets_json(
+    filled_home: Home, tmp_path: Path
+) -> None:
+    with mirroring(filled_home, tmp_path, site=WebSite) as (_, client):
+        for path in ("/api", "/nothing/here", "/%3Cb%3E"):
+            answer = client.get(path, headers=BROWSER)
+            assert answer.status_code == 404
+            assert answer.headers["content-type"].startswith("text/html")
+            assert "default-src 'none'" in answer.headers["content-security-policy"]
+            assert "Page not found" in answer.text
+            assert 'href="/coins"' in answer.text
+            assert "<b>" not in answer.text
+            assert client.get(path).json()["error"]["code"] == "not_found"
+        for path in ("/v1/events", "/v2/nothing", "/events"):
+            for headers in (BROWSER, {}):
+                answer = client.get(path, headers=headers)
+                assert answer.headers["content-type"].startswith("application/json"), path
+        assert client.get("/healthz", headers=BROWSER).status_code == 200
+        assert client.get("/docs", headers=BROWSER).status_code == 200
+
+
+def test_slash_at_the_end_leads_a_browser_to_the_page(filled_home: Home, tmp_path: Path) -> None:
+    with mirroring(filled_home, tmp_path, site=WebSite) as (_, client):
+        for path in ("/coins", "/changes", "/quality", "/calendar"):
+            answer = client.get(f"{path}/?q=a%20b", headers=BROWSER)
+            assert answer.status_code == 308
+            assert answer.headers["location"] == f"{path}?q=a%20b"
+        assert client.get("/coins/").status_code == 403

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.almanac.publications import NamedCoin
-from tests.warehouse.answers.handmade import Known
+from tests.warehouse.answers.handmade import Absence, Known
 from tests.web.handmade_site import DAY, FIRST, serve_pages
 
 
@@ -68,7 +69,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 def shown(client: TestClient, **parameters: str) -> list[str]:
     answer = client.get("/", params=parameters)
     assert answer.status_code == 200, answer.text
-    return re.findall(r'href="/event/([^"?]+)', answer.text)
+    listed = re.sub(r'<details class="left">.*?</details>', "", answer.text, flags=re.S)
+    return re.findall(r'href="/event/([^"?]+)', listed)
 
 
 def test_events_are_under_their_day_and_estimated_ones_apart(client: TestClient) -> None:
@@ -138,8 +140,8 @@ def test_ambiguous_ticker_lists_its_coins_as_links(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("parameters", "status", "text"),
     [
-        ({"coin": "no-such"}, 404, "no coin has the slug"),
-        ({"category": "Unlok"}, 404, "Similar: Unlock"),
+        ({"coin": "no-such"}, 404, "No coin has the slug"),
+        ({"category": "Unlok"}, 404, ">Unlock</bdi></a>"),
         ({"impact": "high!"}, 400, "expected a score from 0 to 10"),
         ({"impact": "nan"}, 400, "min_impact"),
         ({"impact": "11"}, 400, "from 0 to 10"),
@@ -168,3 +170,152 @@ def test_long_list_has_pages_that_together_show_each_event_once(tmp_path: Path) 
         assert len({name for page in pages for name in page}) == 130
         assert 'rel="next"' in client.get("/?page=2&q=title").text
         assert "page=3&amp;q=title" in client.get("/?page=2&q=title").text
+
+
+def later(version: Known, known_from: datetime, kind: str, **changes: object) -> Known:
+    """Return the second version of an event."""
+    changed = {"version": 2, "known_from": known_from, "change_kinds": (kind,), **changes}
+    return replace(version, **changed)  # type: ignore[arg-type]
+
+
+LEAVING = [
+    event("cancelled", at(10), categories=("Unlock",), coins=("dash",)),
+    event("withdrawn", at(11)),
+    event("away", at(12), displayed_date="12 Mar"),
+    event("missing", at(13)),
+    event("shown-again", at(14)),
+    event("within", at(15)),
+    event("revised", at(16)),
+]
+LEFT = [
+    *LEAVING,
+    later(LEAVING[0], FIRST + 2 * DAY, "cancelled", status="cancelled"),
+    later(LEAVING[1], FIRST + 2 * DAY, "withdrawn", status="withdrawn"),
+    later(LEAVING[2], FIRST + 3 * DAY, "rescheduled", date=at(1, month=8), displayed_date="01 Aug"),
+    later(LEAVING[5], FIRST + 2 * DAY, "rescheduled", date=at(17), displayed_date="17 Mar"),
+    later(LEAVING[6], FIRST + 2 * DAY, "revised", title="Another title"),
+]
+ABSENCES = [
+    Absence("missing", FIRST + 2 * DAY, FIRST + 2 * DAY),
+    Absence("shown-again", FIRST + DAY, FIRST + DAY),
+    Absence("shown-again", FIRST + 2 * DAY, None),
+]
+
+
+@pytest.fixture(scope="module")
+def leaving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    folder = tmp_path_factory.mktemp("l")
+    with serve_pages(folder, LEFT, coins=COINS, absences=ABSENCES) as client:
+        yield client
+
+
+def list_left(client: TestClient, **parameters: str) -> list[str]:
+    page = client.get("/", params=parameters).text
+    parts = re.findall(r'<details class="left">.*?</details>', page, re.S)
+    return re.findall(r'href="/event/([^"?]+)', "".join(parts))
+
+
+def test_events_that_left_the_shown_days_are_listed_with_the_reason(leaving: TestClient) -> None:
+    page = " ".join(leaving.get("/").text.split())
+    counts = "1 cancelled, 1 withdrawn, 1 missing from complete pulls, 1 moved away"
+    assert f"In the last 7 days, 4 events left these days: {counts}</summary>" in page
+    assert "<del><bdi>12 Mar 2026</bdi></del>: moved to <bdi>01 Aug 2026</bdi>" in page
+    assert list_left(leaving) == ["cancelled", "withdrawn", "away", "missing"]
+    assert not {"cancelled", "withdrawn", "away", "missing"} & set(shown(leaving))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"category": "unlock"}, ["cancelled"]),
+        ({"coin": "dash"}, ["cancelled"]),
+        ({"from": "2026-03-12", "to": "2026-03-12"}, ["away"]),
+        ({"from": "2026-03-15", "to": "2026-03-15"}, ["within"]),
+        ({"when": "all"}, ["cancelled", "withdrawn", "missing"]),
+        ({"dates": "estimated"}, []),
+        ({"q": "missing"}, ["missing"]),
+        ({"impact": "9"}, []),
+        ({"as_of": "2026-03-01T12:00:00"}, []),
+        ({"as_of": "2026-03-02T12:00:00"}, ["shown-again"]),
+        ({"as_of": "2026-03-03T12:00:00"}, ["cancelled", "withdrawn", "missing"]),
+    ],
+    ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else None,
+)
+def test_filters_and_time_select_the_events_that_left(
+    leaving: TestClient, parameters: dict[str, str], expected: list[str]
+) -> None:
+    assert list_left(leaving, **parameters) == expected
+
+
+def test_events_that_left_longer_ago_are_not_listed(tmp_path: Path) -> None:
+    with serve_pages(tmp_path, LEFT, absences=ABSENCES, now=FIRST + 12 * DAY) as client:
+        assert list_left(client) == []
+
+
+def test_ticker_of_several_coins_is_shown_with_the_name(client: TestClient) -> None:
+    page = client.get("/").text
+    assert "<bdi>BTC (Bitcoin)</bdi>" in page
+    assert "<bdi>BTC (Other)</bdi>" in page
+    assert "<bdi>DASH</bdi>" in page
+
+
+def test_events_without_a_fixed_date_are_by_impact_in_each_group(tmp_path: Path) -> None:
+    ends = datetime(2026, 3, 31, 23, 59, 59, tzinfo=UTC)
+    month = {"is_estimated": True, "date_type": "month", "displayed_date": "Mar 2026"}
+    versions = [
+        event("a-none", ends, **month),
+        event("b-low", ends, impact=1.0, **month),
+        event("c-top", ends, impact=9.0, **month),
+        event("d-band", ends, impact_band="High", **month),
+        event("e-quarter", ends, impact=10.0, **QUARTER),
+    ]
+    with serve_pages(tmp_path, versions) as client:
+        expected = ["c-top", "d-band", "b-low", "a-none", "e-quarter"]
+        assert shown(client) == shown(client, dates="estimated") == expected
+
+
+def test_page_says_how_to_read_an_impact(client: TestClient) -> None:
+    legend = "Low below 2.5, Mid below 5.0, High below 7.5, Critical from 7.5."
+    assert legend in client.get("/").text
+
+
+def test_marks_are_apart(tmp_path: Path) -> None:
+    created = Known(
+        event_id="new",
+        known_from=FIRST + 2 * DAY,
+        change_kinds=("created",),
+        title="New",
+        date=at(9),
+        displayed_date="09 Mar",
+    )
+    moved = later(created, FIRST + 3 * DAY, "rescheduled", date=at(10), displayed_date="10 Mar")
+    with serve_pages(tmp_path, [created, moved]) as client:
+        assert re.search(r'</span>\s+<span class="mark new">', client.get("/").text)
+
+
+def test_ambiguous_ticker_is_in_words_of_the_page(client: TestClient) -> None:
+    page = unescape(client.get("/", params={"coin": "BTC"}).text)
+    assert "<h1><bdi>Which coin?</bdi></h1>" in page
+    assert "2 coins have this ticker or name. Choose one." in page
+    assert "almanac.open" not in page
+    assert "coins={" not in page
+    assert "history begins" not in page
+
+
+@pytest.mark.parametrize(
+    ("parameters", "heading", "link"),
+    [
+        ({"coin": "bitcoim", "when": "90d"}, "Unknown coin", "/?coin=slug%3Abitcoin&when=90d"),
+        ({"category": "Unlok", "q": "x"}, "Unknown category", "/?category=Unlock&q=x"),
+        ({"coin": "no-such", "when": "90d"}, "Unknown coin", "/?when=90d"),
+        ({"impact": "much", "q": "x"}, "Wrong value in the address", "/?q=x"),
+    ],
+    ids=["coin", "category", "unknown", "impact"],
+)
+def test_problem_has_a_heading_and_a_link_that_keeps_other_filters(
+    client: TestClient, parameters: dict[str, str], heading: str, link: str
+) -> None:
+    page = unescape(client.get("/", params=parameters).text)
+    assert f"<h1><bdi>{heading}</bdi></h1>" in page
+    assert f'href="{link}"' in page
+    assert client.get(link).status_code == 200

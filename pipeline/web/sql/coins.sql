@@ -94,10 +94,16 @@ ORDER BY is_upcoming DESC, place
 -- name: coin_changes
 -- Grain: one row per version and kind of change of an event linked to the coin, the newest first.
 -- Parameters: $coin; $at; $limit. Run twice: the same rows.
-SELECT event_id, title, known_from, kind, old_value, new_value
-FROM changes
-WHERE list_contains(coins, $coin)
-    AND known_from <= $at::TIMESTAMPTZ
-    AND kind <> 'revealed'
-ORDER BY known_from DESC, event_id, version DESC, kind
-LIMIT $limit
+SELECT
+    c.event_id, c.title, c.known_from, c.kind, c.old_value, c.new_value, v.displayed_date_full
+FROM (
+    SELECT *
+    FROM changes
+    WHERE list_contains(coins, $coin)
+        AND known_from <= $at::TIMESTAMPTZ
+        AND kind <> 'revealed'
+    ORDER BY known_from DESC, event_id, version DESC, kind
+    LIMIT $limit
+) AS c
+LEFT JOIN event_versions AS v ON v.event_id = c.event_id AND v.version = c.version
+ORDER BY c.known_from DESC, c.event_id, c.version DESC, c.kind

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,17 @@ def test_a_wrong_replay_is_one_line(
     done = almanac("serve", "--port", "0", *options.split(), code=code, home=home)
     assert reason in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_port_in_use_names_the_option_for_another(almanac: Almanac, three_days: Home) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        home = str(three_days.root)
+        done = almanac("serve", "--port", port, "--replay", "2026-03-30", code=1, home=home)
+    assert f"can't listen on 127.0.0.1 port {port}" in done.stderr
+    assert "such as --port 0" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("as_json", [True, False], ids=["json", "text"])
