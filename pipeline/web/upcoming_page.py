@@ -52,7 +52,7 @@ _LEFT: Final = {
     "missing": "missing from complete pulls",
     "moved": "moved away",
 }
-"""What happened to an event that left the shown days, in words."""
+"""The reasons why an event left the shown days, in words."""
 _LEFT_SHOWN: Final = 50
 """Events of each kind that left the shown days, before a link to the changes."""
 _FAR: Final = datetime(9999, 1, 1, tzinfo=UTC)
