@@ -178,8 +178,8 @@ class Pages:
     ) -> Callable[[Request], Response]:
         """Return the endpoint of a page. Starlette runs it on a thread.
 
-        `parameters` are those of the page beside `as_of`; another one is refused, since a misspelt
-        `as_of` would show the present. With `needs_pull`, a time before the first pull gets the
+        The page takes `parameters` and `as_of`; another one is refused, since a misspelt `as_of`
+        would show the present. With `needs_pull`, a time before the first pull gets the
         reason in place of the page.
         """
 

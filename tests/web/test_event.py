@@ -162,7 +162,7 @@ def test_neighbours_and_changes_tell_coins_and_events_apart(tmp_path: Path) -> N
         event = client.get("/event/a").text.split("<h2>Events of the same coin</h2>")[1]
         assert "<bdi>Squid Wif Scarf</bdi></a></th>" in event
         changes = client.get("/coin/squid").text.split("<h2>Changes</h2>")[1]
-        assert "<td>Rescheduled</td>" in changes
+        assert ">Rescheduled</td>" in changes
         assert 'DAO Vote Ends</bdi></a><br><span class="dim">12 Mar 2026</span>' in changes
         found = client.get("/coins", params={"q": "squid"}).text
         assert "1 coin that matches" in found
