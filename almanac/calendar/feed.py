@@ -244,7 +244,9 @@ def _events(
         yield text_line("UID", plain_line(row["event_id"]) + SUFFIX)
         yield b"DTSTAMP:" + changed
         yield b"LAST-MODIFIED:" + changed
-        yield b"SEQUENCE:%d" % sequence_number(row["changed_at"], removed.get(row["event_id"], ()))
+        yield b"SEQUENCE:%d" % sequence_number(
+            row["version_from"], removed.get(row["event_id"], ())
+        )
         yield from _when(row)
         yield text_line("SUMMARY", _summary(row, coins))
         yield text_line("DESCRIPTION", _description(row, coins))
@@ -257,14 +259,14 @@ def _events(
         yield b"END:VEVENT"
 
 
-def sequence_number(changed_at: datetime, removed: Sequence[datetime] = ()) -> int:
-    """Return the SEQUENCE of an event: whole seconds from 2017 to its last change.
+def sequence_number(version_from: datetime, removed: Sequence[datetime] = ()) -> int:
+    """Return the SEQUENCE of an event: whole seconds from 2017 to its version.
 
     Later knowledge has a greater number, also after a refold that numbers the versions anew. Each
     removed version adds two, less one until the newest of them is known again: a removal raises the
     number, and so does a return.
     """
-    current = _seconds(changed_at)
+    current = _seconds(version_from)
     newest = max((current, *map(_seconds, removed)))
     return newest + 2 * len(removed) - (newest > current)
 

@@ -270,9 +270,13 @@ def _distinct_names(names: list[str]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON has: no decimal, no NaN, no infinity, and only texts as keys."""
+    """Return a value that JSON has: no NaN, no infinity, and only texts as keys.
+
+    A decimal that a float does not hold is a text.
+    """
     if isinstance(value, Decimal):
-        return float(value)
+        number = float(value)
+        return number if Decimal(repr(number)) == value else str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -71,8 +71,13 @@ def _events_as_of(database: Database, given: Arguments) -> FoundRows:
 def _history_of(database: Database, given: Arguments) -> FoundRows:
     event_id = given["event_id"]
     moment = known_at(database.reader, given.get("as_of"), "as_of")
-    rows = [row for row in database.history(event_id).rows() if row["known_from"] <= moment]
+    try:
+        rows = database.history(event_id).rows()
+    except UnknownName:
+        rows = []
+    rows = [row for row in rows if row["known_from"] <= moment]
     if not rows:
+        # In the same words, whether the event became known later or never.
         raise UnknownName(f"no event with the id {event_id!r} was known at {moment.isoformat()}")
     for row in rows:
         if row["known_to"] is not None and row["known_to"] > moment:
@@ -99,8 +104,10 @@ def _coverage(database: Database, given: Arguments) -> FoundRows:
 
 def _resolve_coin(database: Database, given: Arguments) -> FoundRows:
     coin = database.resolve(given["coin"])
-    row = {"slug": coin.slug, "symbol": coin.symbol, "name": coin.name, "rank": coin.rank}
-    return FoundRows(database.reader.now(), [row], 1)
+    now = database.reader.now()
+    (found,) = database.reader.rows(_SQL["find_rank"], {"coin": coin.slug, "at": now})
+    row = {"slug": coin.slug, "symbol": coin.symbol, "name": coin.name, "rank": found["rank"]}
+    return FoundRows(now, [row], 1)
 
 
 def _tables(database: Database, given: Arguments) -> FoundRows:
@@ -123,7 +130,8 @@ _SQL = NamedStatements("almanac.mcp")
 class Toolbox:
     """Answers tools from one published file; a later publication is read by the next call.
 
-    With `trust_clock`, as in a replay, nothing is known that was pulled after the clock's time.
+    With `trust_clock` nothing is known that was pulled after the clock's time. A replay has no
+    `query`, which would read the whole history.
 
     Raises (open): as `almanac.open`.
     """
@@ -134,12 +142,14 @@ class Toolbox:
         *,
         clock: Callable[[], datetime] | None = None,
         trust_clock: bool = False,
+        is_replay: bool = False,
         limits: QueryLimits = LIMITS,
     ) -> None:
         options: dict[str, Any] = {"trust_clock": trust_clock}
         if clock is not None:
             options["clock"] = clock
         self._database = open_database(file, limits=limits, **options)
+        self._is_replay = is_replay
         self._queries = QueryProcesses(self._database.path, limits)
 
     def stop(self) -> None:
@@ -194,9 +204,7 @@ class Toolbox:
         }
 
     def _query(self, given: Arguments) -> dict[str, Any]:
-        reader = self._database.reader
-        (row,) = reader.rows(_SQL["read_last_pull"])
-        if row["last_pull_at"] is not None and reader.now() < row["last_pull_at"]:
+        if self._is_replay:
             raise QueryRefused(
                 "query reads the whole history, and this server replays an earlier time. Use the "
                 "other tools, which show what was known at that time."

@@ -58,6 +58,8 @@ def probe(
     export_path = "/" + settings.export_path.lstrip("/")
     questions = list_questions(export_path)
     usual, most = count_requests(questions, max_requests)
+    if write is not None and not write.resolve().parent.is_dir():
+        fail(f"--write {write}: there is no such folder. Nothing was sent.", code=EXIT_USAGE)
     if dry_run and as_json:
         print_json({"service": source, "requests": usual, "at_most": most, "plan": [
             {"target": question.target, "answers": question.answers, "tries": question.tries}
@@ -73,16 +75,18 @@ def probe(
     # Imported here, so that a dry run needs no HTTP library.
     from pipeline.probe.inquiry import ask
     from pipeline.probe.points import count_verdicts, judge_points, needed_settings
-    from pipeline.probe.probe_evidence import format_settings, keep_evidence, write_settings
+    from pipeline.probe.probe_evidence import EvidenceFolder, format_settings, write_settings
 
     with open_unclaimed_service(settings) as service, show_steps("Asking ...") as step:
+        evidence = EvidenceFolder(home.state, key=service.key, now=utc_now())
         inquiry = ask(
             service,
             questions,
             most=max_requests,
             on_request=lambda question: step(f"Asking: {question.answers} ..."),
+            on_reply=evidence.keep_reply,
         )
-        left, key = service.limiter.left(), service.key
+        left = service.limiter.left()
     findings = judge_points(inquiry, export_path=export_path)
     needed = needed_settings(findings)
     report: dict[str, Any] = {
@@ -94,7 +98,8 @@ def probe(
         "settings": needed,
         "points": [asdict(found) for found in findings],
     }
-    folder = keep_evidence(home.state, inquiry, report, key=key, now=utc_now())
+    evidence.keep_report(report)
+    folder = evidence.path
     if as_json:
         print_json({**report, "evidence": str(folder)})
     else:
@@ -109,8 +114,9 @@ def probe(
             people.print("Set these, in .env or in the environment:")
             for line in format_settings(needed):
                 people.print(f"  {line}", soft_wrap=True)
-    except ValueError as error:
-        fail(f"{error}. Nothing was written.")
+    except (ValueError, OSError) as error:
+        listed = ", ".join(f"{name}={value}" for name, value in needed.items())
+        fail(f"{error}. Nothing was written. The settings: {listed}")
     if inquiry.stopped:
         fail(f"stopped: {inquiry.stopped}. The points without an answer are `not asked`.")
 

@@ -74,6 +74,7 @@ class SitePlace:
     needs_key: bool
     secret: bytes = field(repr=False)
     removed: RemovedVersions
+    is_replay: bool = False
 
 
 class Site(Protocol):
@@ -203,7 +204,10 @@ class HistoryServer(ABC):
         document = DocumentRoutes(store.never_known, needs_key=needs_key, clock_moves=clock_moves)
         keys = self._keys(folder)
         secret = cursor_secret(folder.path)
-        site = self._make_site(SitePlace(self._warehouse, now, keys, needs_key, secret, removed))
+        place = SitePlace(
+            self._warehouse, now, keys, needs_key, secret, removed, is_replay=clock_moves
+        )
+        site = self._make_site(place)
         undo.callback(site.close)
         parts = ServerParts(
             store=store,

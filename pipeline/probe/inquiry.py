@@ -98,8 +98,12 @@ def ask(
     *,
     most: int,
     on_request: Callable[[Question], None],
+    on_reply: Callable[[Reply], None],
 ) -> Inquiry:
-    """Send at most so many requests, and return every response."""
+    """Send at most so many requests, and return every response.
+
+    `on_reply` gets each response as it comes.
+    """
     inquiry, failures = Inquiry(), 0
     for place, question in enumerate(questions):
         if inquiry.stopped:
@@ -120,6 +124,7 @@ def ask(
             on_request(question)
             reply, error = _send(service, question, path, inquiry)
             inquiry.sent.append(reply)
+            on_reply(reply)
             if question.name not in inquiry.replies or _is_export(reply):
                 inquiry.replies[question.name] = reply
             failures = failures + 1 if error is not None or (reply.status or 0) >= 500 else 0

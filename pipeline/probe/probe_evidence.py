@@ -10,29 +10,33 @@ from typing import Any, Final
 import msgspec
 from pydantic import SecretStr
 
-from pipeline.probe.inquiry import Inquiry, Reply
+from pipeline.probe.inquiry import Reply
 from warehouse.files.storage import Storage, sync
 from warehouse.landing.batches import KEY_MARK
 
-_NAME: Final = re.compile(r"^\s*(?:export\s+)?(ALMANAC_[A-Z0-9_]+)\s*=")
+_NAME: Final = re.compile(r"^\s*(?:export\s+)?(ALMANAC_[A-Z0-9_]+)\s*=", re.IGNORECASE)
+_OPEN_QUOTE: Final = re.compile(r"""=\s*(["'])(?:(?!\1).)*$""")
 _SAFE: Final = re.compile(r"[A-Za-z0-9._/+:-]+")
 
 
-def keep_evidence(
-    state: Path, inquiry: Inquiry, report: Mapping[str, Any], *, key: SecretStr, now: datetime
-) -> Path:
-    """Write each response and the report to a folder of the home, and return the folder.
+class EvidenceFolder:
+    """A folder of the home with each response of a probe, and its report. The key is masked."""
 
-    A file has the request without the key, the status, the headers and the body as received.
-    """
-    folder = state / "probe" / f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
-    storage, secret = Storage(folder), key.get_secret_value().encode()
-    for reply in inquiry.sent:
-        data = _as_text(reply).replace(secret, KEY_MARK.encode())
-        storage.put(f"{reply.number:02}-{reply.question.name}.http", data)
-    data = msgspec.json.format(msgspec.json.encode(report), indent=2)
-    storage.put("report.json", data.replace(secret, KEY_MARK.encode()) + b"\n")
-    return folder
+    def __init__(self, state: Path, *, key: SecretStr, now: datetime) -> None:
+        self.path = state / "probe" / f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+        self._storage = Storage(self.path)
+        self._secret = key.get_secret_value().encode()
+
+    def keep_reply(self, reply: Reply) -> None:
+        """Write the request, the status, the headers and the body as received."""
+        self._put(f"{reply.number:02}-{reply.question.name}.http", _as_text(reply))
+
+    def keep_report(self, report: Mapping[str, Any]) -> None:
+        data = msgspec.json.format(msgspec.json.encode(report), indent=2)
+        self._put("report.json", data + b"\n")
+
+    def _put(self, name: str, data: bytes) -> None:
+        self._storage.put(name, data.replace(self._secret, KEY_MARK.encode()))
 
 
 def _as_text(reply: Reply) -> bytes:
@@ -49,23 +53,29 @@ def _as_text(reply: Reply) -> bytes:
 
 
 def write_settings(file: Path, settings: Mapping[str, str]) -> None:
-    """Set these settings in an env file; other lines stay as they are.
+    """Set these settings in an env file; other lines stay as they are, with their line ends.
 
     The file appears complete, with mode 600.
 
     Raises:
-        ValueError: a value can't stand in a line. Nothing was written.
+        ValueError: a value can't stand in a line, or the file has a value of several lines. Nothing
+            was written.
         OSError: the file can't be read or written.
     """
     lines = format_settings(settings)
     path = file.resolve()
-    old = path.read_text("utf-8").splitlines() if path.exists() else []
+    old = path.read_bytes().decode("utf-8").splitlines(keepends=True) if path.exists() else []
+    if any(_OPEN_QUOTE.search(line.rstrip("\r\n")) for line in old):
+        raise ValueError(f"{file} has a value of several lines; set {', '.join(settings)} there")
     kept = [line for line in old if _name_in(line) not in settings]
+    if kept and not kept[-1].endswith("\n"):
+        kept[-1] += "\n"
+    end = "\r\n" if kept and kept[0].endswith("\r\n") else "\n"
     staged = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as written:
-            written.write("\n".join((*kept, *lines)) + "\n")
+        with os.fdopen(descriptor, "wb") as written:
+            written.write("".join([*kept, *(line + end for line in lines)]).encode())
         sync(staged)
         staged.replace(path)
         sync(path.parent)
@@ -83,4 +93,4 @@ def format_settings(settings: Mapping[str, str]) -> list[str]:
 
 def _name_in(line: str) -> str:
     found = _NAME.match(line)
-    return "" if found is None else found[1]
+    return "" if found is None else found[1].upper()

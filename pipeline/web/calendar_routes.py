@@ -9,12 +9,12 @@ import hmac
 import logging
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from hashlib import blake2b
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode
 
@@ -42,6 +42,7 @@ from almanac.errors import (
     InvalidArgument,
     QueryRefused,
     UnknownName,
+    WarehouseError,
 )
 from almanac.events import known_at
 from catalog.server.accounts import Grant
@@ -58,6 +59,7 @@ _SINGLE: Final = ("impact", "estimated", "cancelled", "from", "to", "as_of", "li
 _WRONG: Final = (InvalidArgument, UnknownName, AmbiguousCoin)
 _DIGITS_MAX: Final = 9
 _KEPT_BYTES: Final = 64_000_000
+_MAKING_WAIT_S: Final = 20.0
 _PURPOSE: Final = b"calendar feed\0"
 
 
@@ -81,6 +83,7 @@ class CalendarRoutes:
         self._place = place
         self._key_grant = key_grant
         self._lock = Lock()
+        self._making = BoundedSemaphore(1)
         self._kept: OrderedDict[tuple[Any, ...], tuple[Feed, str]] = OrderedDict()
 
     def routes(self) -> list[BaseRoute]:
@@ -114,7 +117,8 @@ class CalendarRoutes:
         except QueryRefused as error:
             return PlainTextResponse(f"{error}\n", status_code=422)
         except AlmanacError as error:
-            return PlainTextResponse(f"{error}\n", status_code=503)
+            headers = {"retry-after": "10"}
+            return PlainTextResponse(f"{error}\n", status_code=503, headers=headers)
         headers = {
             "etag": found.etag,
             "last-modified": format_datetime(found.modified, usegmt=True),
@@ -142,17 +146,28 @@ class CalendarRoutes:
             kept = self._kept.get(key)
         # Outside of the lock, so that other requests do not wait for a large feed.
         if kept is None:
-            feed = write_feed(self._database, query, removed)
-            kept = feed, f'"{blake2b(feed.content, digest_size=16).hexdigest()}"'
-            if feed.is_truncated:
-                counts = (feed.events, feed.total)
-                log.warning("a calendar has %d of %d events; the others are left out", *counts)
+            kept = self._make_feed(query, removed)
         with self._lock:
             self._keep(key, kept)
         # A feed also changes when the day of its start does.
         day = at.replace(hour=0, minute=0, second=0, microsecond=0)
         modified = min(reader.clock(), max(publication.published_at, day))
         return TaggedFeed(*kept, modified.astimezone(UTC).replace(microsecond=0))
+
+    def _make_feed(
+        self, query: FeedQuery, removed: Mapping[str, Sequence[datetime]]
+    ) -> tuple[Feed, str]:
+        """Return a feed and its tag. One at a time: a large feed takes seconds, and much memory."""
+        if not self._making.acquire(timeout=_MAKING_WAIT_S):
+            raise WarehouseError("Other calendars are being made. Ask again in a few seconds.")
+        try:
+            feed = write_feed(self._database, query, removed)
+        finally:
+            self._making.release()
+        if feed.is_truncated:
+            counts = (feed.events, feed.total)
+            log.warning("a calendar has %d of %d events; the others are left out", *counts)
+        return feed, f'"{blake2b(feed.content, digest_size=16).hexdigest()}"'
 
     def _keep(self, key: tuple[Any, ...], made: tuple[Feed, str]) -> None:
         self._kept[key] = made

@@ -30,6 +30,7 @@ _NO_SDK: Final = (
 _NO_WAREHOUSE: Final = (
     "The warehouse can't be read now. The log of the server has the reason; try it again later.\n"
 )
+_FAILED: Final = "MCP failed to start. The log of the server has the reason.\n"
 
 
 class McpRoute:
@@ -52,8 +53,10 @@ class McpRoute:
             refusal: Response = PlainTextResponse(_NO_STREAM, status_code=405, headers=headers)
             await refusal(scope, receive, send)
             return
-        self._wanted.set()
-        await self._begun.wait()
+        if self._manager is None:
+            self._begun.clear()
+            self._wanted.set()
+            await self._begun.wait()
         if self._manager is None:
             status, why = self._refusal
             await PlainTextResponse(why, status_code=status)(scope, receive, send)
@@ -72,6 +75,9 @@ class McpRoute:
             except AlmanacError as error:
                 log.error("/mcp can't be served: %s", error)
                 self._refusal = (503, _NO_WAREHOUSE)
+            except Exception:
+                log.exception("/mcp can't be served")
+                self._refusal = (500, _FAILED)
             # The next request tries again.
             self._wanted.clear()
             self._begun.set()
@@ -90,6 +96,11 @@ class McpRoute:
         from almanac.mcp.server import make_server
         from almanac.mcp.toolbox import Toolbox
 
-        toolbox = Toolbox(self._place.warehouse, clock=self._place.now, trust_clock=True)
+        toolbox = Toolbox(
+            self._place.warehouse,
+            clock=self._place.now,
+            trust_clock=True,
+            is_replay=self._place.is_replay,
+        )
         server = make_server(toolbox.call)
         return toolbox, StreamableHTTPSessionManager(server, json_response=True, stateless=True)

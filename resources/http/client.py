@@ -487,7 +487,7 @@ class CatalogClient:
             for_usage=for_usage,
             for_export=for_export,
         )
-        if for_export and found.status == 404:
+        if for_export and found.status not in (200, 429):
             self._limiter.on_no_export()
         if for_usage and found.status == 200 and not found.fault:
             with suppress(ContractBroken):

@@ -10,7 +10,9 @@ FROM answer
 -- text. Parameters: none. Run twice: the same rows.
 SELECT name, value FROM _almanac.facts WHERE name IN ('publication', 'published_at')
 
--- name: read_last_pull
--- Grain: one row, the time of the last merged pull; NULL if there was none.
--- Parameters: none. Run twice: the same row.
-SELECT max(observed_at) AS last_pull_at FROM batches WHERE status = 'merged'
+-- name: find_rank
+-- Grain: one row, the last rank of a coin that was observed by $at; NULL if there is none.
+-- Parameters: $coin, a slug; $at. Run twice: the same row.
+SELECT arg_max_null(rank, observed_at) AS rank
+FROM coin_snapshots
+WHERE coin = $coin AND observed_at <= $at::TIMESTAMPTZ

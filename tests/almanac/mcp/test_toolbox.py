@@ -128,7 +128,7 @@ def test_hidden_fields_are_named(toolbox: Toolbox) -> None:
         ("upcoming", {"coin": "BTC"}, "takes coins"),
         ("upcoming", {"limit": 1_001}, "maximum of 1000"),
         ("history_of", {}, "'event_id' is a required property"),
-        ("history_of", {"event_id": "x' OR 1=1 --"}, "was ever observed"),
+        ("history_of", {"event_id": "x' OR 1=1 --"}, "was known at"),
         ("what_changed", {"since": "2026-03-04", "kinds": ["moved"]}, "rescheduled"),
         ("what_changed", {"since": "2026-03-04", "until": "2026-03-02"}, "is before since"),
         ("tables", {"name": "evnts"}, "Similar: events"),

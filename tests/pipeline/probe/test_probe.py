@@ -17,7 +17,7 @@ import pytest
 from pydantic import SecretStr
 
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.probe.inquiry import ask
+from pipeline.probe.inquiry import Reply, ask
 from pipeline.probe.probe_evidence import write_settings
 from pipeline.probe.questions import MOST_REQUESTS, list_questions
 from pipeline.session import open_unclaimed_service
@@ -223,6 +223,24 @@ def test_a_redirect_is_not_followed(almanac: Almanac, tmp_path: Path) -> None:
     assert files_with(tmp_path, b"canary") == []
 
 
+def test_settings_are_written_beside_other_lines_as_they_are(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_bytes(b"A=1\r\nalmanac_export_path=/v2/old\r\nB='x'")
+    write_settings(file, {"ALMANAC_EXPORT_PATH": "/v2/new"})
+    assert file.read_bytes() == b"A=1\r\nB='x'\nALMANAC_EXPORT_PATH=/v2/new\r\n"
+    file.write_text('KEY="first line\nALMANAC_EXPORT_PATH=/inside"\n')
+    with pytest.raises(ValueError, match="a value of several lines"):
+        write_settings(file, {"ALMANAC_EXPORT_PATH": "/v2/new"})
+    assert "/inside" in file.read_text()
+
+
+def test_a_folder_that_is_missing_ends_the_probe_before_a_request(
+    almanac: Almanac, tmp_path: Path
+) -> None:
+    done = almanac("probe", "--yes", "--write", str(tmp_path / "none" / "x.env"), code=2)
+    assert "there is no such folder. Nothing was sent" in " ".join(done.output.split())
+
+
 def test_a_service_that_does_not_answer_ends_the_probe(
     almanac_settings: Settings, tmp_path: Path
 ) -> None:
@@ -233,8 +251,16 @@ def test_a_service_that_does_not_answer_ends_the_probe(
             almanac_settings.model_copy(update={"base_url": address}), timeouts=Timeouts(read=0.2)
         ) as service,
     ):
-        inquiry = ask(service, questions, most=30, on_request=lambda question: None)
+        kept: list[Reply] = []
+        inquiry = ask(
+            service,
+            questions,
+            most=30,
+            on_request=lambda question: None,
+            on_reply=kept.append,
+        )
     assert inquiry.requests == 1
+    assert kept == inquiry.sent
     assert "failed: GET /v2/usage got no complete response" in inquiry.stopped
     assert "canary" not in repr(inquiry)
 
