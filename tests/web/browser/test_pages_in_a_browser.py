@@ -59,6 +59,8 @@ def find_paths(page: Page, base_url: str) -> list[str]:
         "/event/unknown",
         "/coin/unknown",
         "/?as_of=1999-01-01",
+        "/?coin=unknown&when=90d",
+        "/no-such-page",
     ]
 
 
@@ -91,6 +93,11 @@ def test_each_page_is_shown_without_a_fault(
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             )
             assert wide <= 0, f"{path} is {wide} pixels too wide"
+            hidden = page.evaluate(
+                "[...document.querySelectorAll('.wide:has(.stack, svg.fits)')]"
+                ".filter(e => e.clientWidth < 640 && e.scrollWidth > e.clientWidth).length"
+            )
+            assert hidden == 0 or width == "desktop", f"{path} hides columns of changes or a plot"
             tested.goto(base_url + path)
             tested.evaluate(axe)
             found = tested.evaluate("axe.run()")
