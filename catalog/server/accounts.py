@@ -360,7 +360,11 @@ class KeyBook:
         with self.file.editing() as edit:
             ids = {key.id for account in edit.value.accounts for key in account.keys}
             if key_id not in ids:
-                raise KeyBookError(f"no such key: {key_id}; `almanac keys list` lists the keys")
+                raise KeyBookError(
+                    f"no such key: {key_id} in {self.file.path.parent}; `almanac keys list` lists "
+                    "the keys of a folder. A mirror has a folder of its own (--dir), by default "
+                    "state/mirror of the home"
+                )
             edit.value = Accounts(
                 accounts=tuple(
                     msgspec.structs.replace(

@@ -26,7 +26,7 @@ from pipeline.settings import read_settings
 from warehouse.clock import utc_now
 
 keys_app = typer.Typer(
-    help="Create, list, revoke and rotate API keys of the sandbox.",
+    help="Create, list, revoke and rotate API keys of the sandbox or, with --dir, of a mirror.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -90,7 +90,9 @@ def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(rows)
         return
-    table = Table("Key", "Account", "Plan", "Created (UTC)", "Ends (UTC)", "Usable")
+    table = Table(
+        Column("Key", no_wrap=True), "Account", "Plan", "Created (UTC)", "Ends (UTC)", "Usable"
+    )
     for row in rows:
         ends = "-" if row["expires_at"] is None else f"{row['expires_at']:%Y-%m-%d %H:%M}"
         usable = "yes" if row["usable"] else "no"

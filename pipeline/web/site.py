@@ -19,11 +19,11 @@ from catalog.server.app import Background, presented_keys
 from pipeline.health.facts import Health
 from pipeline.mirror.mirror import SitePlace
 from pipeline.web import changes_page, upcoming_page
-from pipeline.web.calendar_routes import CalendarRoutes
+from pipeline.web.calendar_routes import FEED_PATH, CalendarRoutes
 from pipeline.web.changes_page import show_changes
 from pipeline.web.coin_page import show_coin, show_coins
 from pipeline.web.event_page import show_event
-from pipeline.web.mcp_route import McpRoute
+from pipeline.web.mcp_route import MCP_PATH, McpRoute
 from pipeline.web.pages import NAVIGATION, Pages, render_unknown_path
 from pipeline.web.quality_page import HomeWatch, quality_page
 from pipeline.web.upcoming_page import show_upcoming
@@ -185,7 +185,7 @@ class _KeyLayer:
         grant = self._find_grant(scope)
         if grant is None:
             return PlainTextResponse(
-                "This page needs a key of this server, as the password; the name does not count.\n",
+                _explain_missing_key(scope),
                 status_code=401,
                 headers={"www-authenticate": 'Basic realm="Almanac", charset="UTF-8"'},
             )
@@ -209,6 +209,17 @@ def _refusal_of_size(scope: Scope) -> Response | None:
                 f"The {name} has {size:,} characters; the limit is {most:,}.\n", status_code=414
             )
     return None
+
+
+def _explain_missing_key(scope: Scope) -> str:
+    if scope["path"] == MCP_PATH:
+        return "MCP needs a key of this server: Authorization: Bearer KEY, or x-api-key: KEY.\n"
+    if scope["path"] == FEED_PATH and b"token=" in scope["query_string"]:
+        return (
+            "The token of this address is wrong, or its key was revoked. The page /calendar shows "
+            "a new address to a caller with a key.\n"
+        )
+    return "This page needs a key of this server, as the password; the name does not count.\n"
 
 
 def find_grant(scope: Scope, grant_of: Callable[[set[str]], Grant | None]) -> Grant | None:

@@ -84,14 +84,14 @@ class DayRange:
 
 def show_upcoming(request: SiteRequest) -> str:
     """Return the page of the events that were to come at the time of knowledge."""
-    days = _read_days(request)
+    days = _without_past(_read_days(request), request.moment)
     dates = read_choice(request, "dates", _DATES, "all")
     page = read_page(request)
     places = (page - 1) * ON_A_PAGE + 1, page * ON_A_PAGE
     none = 1, 0
     filters = {
         "at": request.moment,
-        "starts": max(days.starts, midnight(request.moment)),
+        "starts": days.starts,
         "ends": days.ends,
         "coins": read_coin_filter(request),
         "words": None if (words := request.text("q")) is None else words.lower(),
@@ -106,6 +106,7 @@ def show_upcoming(request: SiteRequest) -> str:
         {
             **filters,
             "categories": None if category is None else [category.lower()],
+            "is_exact": {"all": None, "exact": True, "estimated": False}[dates],
             **dict(zip(("exact_from", "exact_to"), exact, strict=True)),
             **dict(zip(("open_from", "open_to"), open_dates, strict=True)),
         },
@@ -139,6 +140,7 @@ def show_upcoming(request: SiteRequest) -> str:
         categories=_categories(request, facets, category),
         chips=_chips(facets, category),
         bands=BANDS,
+        least_impact=read_impact(request),
         left=left,
         left_counts=[
             (each["total"], _LEFT[what])
@@ -219,6 +221,17 @@ def _days_ago(age: timedelta) -> str:
     if age < timedelta(hours=24):
         return "today" if age < timedelta(hours=1) else f"{age.seconds // 3600} h ago"
     return "1 day ago" if age.days == 1 else f"{age.days} days ago"
+
+
+def _without_past(days: DayRange, moment: datetime) -> DayRange:
+    """Return the days that are not over: this page shows events to come."""
+    today = midnight(moment)
+    if days.ends <= today:
+        raise InvalidArgument(
+            f"the days {days} are over, and this page shows events to come. To see the events that "
+            "were expected, choose an earlier time of knowledge (As known at)"
+        )
+    return DayRange(max(days.starts, today), days.ends)
 
 
 def _has_days(request: SiteRequest) -> bool:

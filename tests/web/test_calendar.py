@@ -272,7 +272,9 @@ def test_feed_off_loopback_needs_the_key_or_its_token(
     for path in ("/", "/calendar", "/v2/events", "/event/x"):
         assert client.get(f"{path}?token={token}").status_code in (401, 403)
     for wrong in (token[:-1], token + "A", token.swapcase(), "", key):
-        assert client.get("/calendar.ics", params={"token": wrong}).status_code == 401
+        answer = client.get("/calendar.ics", params={"token": wrong})
+        assert answer.status_code == 401
+        assert "The token of this address is wrong, or its key was revoked" in answer.text
     assert client.get(f"/calendar.ics?token={token}&token={token}").status_code == 401
     assert client.get(f"/calendar.ics?token={token}&impact=x").status_code == 400
 

@@ -319,3 +319,31 @@ def test_problem_has_a_heading_and_a_link_that_keeps_other_filters(
     assert f"<h1><bdi>{heading}</bdi></h1>" in page
     assert f'href="{link}"' in page
     assert client.get(link).status_code == 200
+
+
+def test_days_that_are_over_are_refused_and_others_begin_today(client: TestClient) -> None:
+    over = client.get("/", params={"from": "2026-02-01", "to": "2026-03-03"})
+    assert over.status_code == 400
+    assert "are over, and this page shows events to come" in unescape(over.text)
+    page = client.get("/", params={"from": "2026-02-01", "to": "2026-03-10"}).text
+    assert "04 Mar 2026 to 10 Mar 2026" in page
+
+
+def test_categories_count_the_dates_that_are_chosen(tmp_path: Path) -> None:
+    end = datetime(2026, 3, 31, 23, 59, 59, tzinfo=UTC)
+    versions = [
+        event("open", end, categories=("Period",), **QUARTER),
+        event("exact", at(20), categories=("Period",)),
+    ]
+    counts = {}
+    with serve_pages(tmp_path, versions) as client:
+        for dates in ("all", "exact", "estimated"):
+            page = client.get("/", params={"when": "all", "dates": dates}).text
+            counts[dates] = re.findall(r"Period \((\d+)\)</option>", page)
+    assert counts == {"all": ["2"], "exact": ["1"], "estimated": ["1"]}
+
+
+def test_link_to_the_calendar_keeps_the_impact_and_exact_dates(client: TestClient) -> None:
+    page = unescape(client.get("/", params={"impact": "High", "dates": "exact"}).text)
+    assert 'href="/calendar?impact=5.0&estimated=drop"' in page
+    assert client.get("/", params={"impact": "High"}).status_code == 200

@@ -1,14 +1,15 @@
 -- The events to come, as known at a time; their marks; names of coins and categories.
 
 -- name: upcoming_page
--- Grain: one row per upcoming event of a page, exact dates first, those under way last; one row with the event_id NULL if
--- there is none. Other dates are by precision, and of each precision by impact. `total` is the number of all events that pass the filters and have a date of the same
--- kind, exact or not. `facets`, the same in each row, has the categories of the events that pass the
--- other filters, with their number; `weeks` has the events by the week (its Monday, UTC) in which they
+-- Grain: one row per upcoming event of a page, exact dates first, those under way last; one row with
+-- the event_id NULL if there is none. Other dates are by precision, and of each precision by impact.
+-- `total` is the number of all events that pass the filters and have a date of the same kind, exact
+-- or not. `facets`, the same in each row, has the categories of the events that pass the other
+-- filters, with their number; `weeks` has the events by the week (its Monday, UTC) in which they
 -- begin, and by band of impact. The week NULL has the events without an exact date.
 -- Parameters: $at; $starts and $ends, the time in which an event may take place; $coins, $categories
 -- (small letters), lists or NULL; $min_impact, $bands; $words, a part of the title in small letters, or
--- NULL; $exact_from, $exact_to, $open_from, $open_to, the places of exact and of other dates.
+-- NULL; $is_exact, whether facets count exact dates, or others, or NULL for both; $exact_from, $exact_to, $open_from, $open_to, the places of exact and of other dates.
 -- Run twice: the same rows.
 WITH found AS MATERIALIZED (
     SELECT *, coalesce(date_precision IN ('instant', 'day'), false) AS is_exact
@@ -24,7 +25,11 @@ FROM (
     SELECT list({'category': category, 'events': events} ORDER BY events DESC, category) AS facets
     FROM (
         SELECT category, count(*) AS events
-        FROM (SELECT unnest(categories) AS category FROM found)
+        FROM (
+            SELECT unnest(categories) AS category
+            FROM found
+            WHERE is_exact = coalesce($is_exact::BOOLEAN, is_exact)
+        )
         GROUP BY category
     )
 ) AS f
