@@ -108,7 +108,7 @@ def probe(
         if write is not None and needed:
             write_settings(write, needed)
             warnings.print(f"Wrote {', '.join(needed)} to {write}.", soft_wrap=True)
-        elif write is not None:
+        elif write is not None and not inquiry.stopped:
             warnings.print(f"No setting is needed; {write} is unchanged.", soft_wrap=True)
         elif needed and not as_json:
             people.print("Set these, in .env or in the environment:")

@@ -97,6 +97,8 @@ def report(
     if plots is not None and not can_plot():
         fail(f"--plots: {HOW_TO_GET_PLOTS} Nothing was written.")
     now = utc_now()
+    if as_json and output == _STDOUT:
+        fail("--json and --output - both write to standard output; leave one out", code=EXIT_USAGE)
     path = output or Path(f"report-{(at or now).astimezone(UTC):%Y-%m-%d}.{form.value}")
     request = ReportRequest(
         as_of=at,
@@ -129,7 +131,7 @@ def report(
             plots_folder=None if plots is None else _folder_link(plots, path),
             moves_mark=mark if mark is not None else begin is None and at is None,
         )
-    if as_json and path != _STDOUT:
+    if as_json:
         print_json({"file": str(path), "bytes": written.size, **make_json(written.facts)})
     elif path != _STDOUT:
         _show(path, written)

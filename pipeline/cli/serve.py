@@ -137,7 +137,7 @@ def serve(
         if as_json:
             print_json({"base_url": server.base_url})
         else:
-            _announce(server, home.warehouse)
+            _announce(server, home.warehouse, host)
         if isinstance(server, ReplayServer) and not paused:
             server.clock.run()
         wait_until(stop)
@@ -146,7 +146,8 @@ def serve(
     raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def _announce(server: "HistoryServer", warehouse: Path) -> None:
+def _announce(server: "HistoryServer", warehouse: Path, host: str) -> None:
+    from catalog.server.control_path import is_loopback
     from pipeline.mirror.replay_server import CONTROL_PATH, ReplayServer
 
     if isinstance(server, ReplayServer):
@@ -156,9 +157,14 @@ def _announce(server: "HistoryServer", warehouse: Path) -> None:
         people.print(f"The clock: curl {server.base_url}{CONTROL_PATH}", soft_wrap=True)
     else:
         people.print(f"Mirror of {warehouse} on {server.base_url}", soft_wrap=True)
-    people.print(f"Pages: {server.base_url}/", soft_wrap=True)
-    people.print(f"Assistants: {server.base_url}/mcp", soft_wrap=True)
-    people.print(f"Try: curl '{server.base_url}/v2/events?limit=2'", soft_wrap=True)
+    address, key = server.base_url, ""
+    if not is_loopback(host):
+        # Every address of the machine is not one that a client can use.
+        address, key = address.replace("//0.0.0.0:", "//THIS-MACHINE:"), "-H 'x-api-key: KEY' "
+        people.print("Each request needs a key of this folder: almanac keys create", soft_wrap=True)
+    people.print(f"Pages: {address}/", soft_wrap=True)
+    people.print(f"Assistants: {address}/mcp", soft_wrap=True)
+    people.print(f"Try: curl {key}'{address}/v2/events?limit=2'", soft_wrap=True)
     people.print("Press Ctrl-C to stop.")
 
 

@@ -148,7 +148,8 @@ def collect_facts(
 ) -> ReportFacts:
     """Return the facts of a report from one publication. `now` is by the machine's clock.
 
-    The changes end with the last published pull, so that no change falls between two reports.
+    The changes end with the last published pull, so that a pull that is merged
+    later is in the next report. A late batch of an earlier time is in neither.
 
     Raises:
         InvalidArgument: a time is still to come, or `since` is after the end of the period.
