@@ -111,7 +111,8 @@ COMMANDS: Final = {
     ),
     "batches": _place("merge", "batches_app", "List, show and release landed batches."),
     "keys": _place(
-        "accounts", "keys_app", "Create, list, revoke and rotate API keys of the sandbox."
+        *("accounts", "keys_app"),
+        "Create, list, revoke and rotate API keys of the sandbox or, with --dir, of a mirror.",
     ),
     "endpoints": _place(
         "accounts", "endpoints_app", "Manage webhook endpoints, and list or retry their deliveries."

@@ -1,6 +1,5 @@
 """`almanac report`: what is coming, what changed, and the health of the data, as one file."""
 
-import sys
 from datetime import UTC
 from enum import StrEnum
 from pathlib import Path
@@ -8,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from almanac.console import EXIT_USAGE, JsonOption, fail, local_file, people, show_steps
+from almanac.console import (
+    EXIT_USAGE,
+    JsonOption,
+    fail,
+    local_file,
+    people,
+    print_text,
+    show_steps,
+)
 from pipeline.cli.options import instant_option
 from pipeline.console import print_json
 from pipeline.home_location import locate_existing_home
@@ -115,8 +122,7 @@ def report(
             for plot in written.plots:
                 put_file(plots / f"{plot.name}.svg", plot.as_file())
         if path == _STDOUT:
-            sys.stdout.write(written.text)
-            sys.stdout.flush()
+            print_text(written.text)
         else:
             put_file(path, written.text)
 

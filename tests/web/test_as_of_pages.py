@@ -1,7 +1,6 @@
 """The as-of picker: each page at a random past time equals SQL on what was known then."""
 
 import re
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from html import unescape
 from random import Random
@@ -10,28 +9,13 @@ from urllib.parse import unquote
 import httpx
 import pytest
 
-import almanac
 from almanac.database import Database
-from pipeline.web.site import WebSite
-from tests.mirror.filled_home import NOW, STARTS, mirroring
-from warehouse.home import Home
+from tests.mirror.filled_home import NOW, STARTS
 
 MICROSECOND = timedelta(microseconds=1)
 _EVENT = re.compile(
     r'<a class="title" href="/event/([^"?]+)\?as_of=[^"]+"><bdi>(.*?)</bdi></a>', re.DOTALL
 )
-
-
-@pytest.fixture(scope="module")
-def client(filled_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with mirroring(filled_home, tmp_path_factory.mktemp("m"), site=WebSite) as (_, client):
-        yield client
-
-
-@pytest.fixture(scope="module")
-def database(filled_home: Home) -> Iterator[Database]:
-    with almanac.open(filled_home.root, clock=lambda: NOW) as database:
-        yield database
 
 
 def random_times(database: Database, count: int) -> list[datetime]:

@@ -36,13 +36,6 @@ from tests.warehouse.answers.handmade import Known
 from warehouse.home import Home
 
 
-@pytest.fixture(scope="module")
-def client(filled_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    folder = tmp_path_factory.mktemp("mirror")
-    with mirroring(filled_home, folder, site=WebSite) as (_, client):
-        yield client
-
-
 def test_feed_is_a_calendar_that_a_client_can_keep(client: httpx.Client) -> None:
     answer = client.get("/calendar.ics")
     assert (answer.status_code, answer.headers["content-type"]) == (

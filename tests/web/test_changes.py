@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from html import unescape
 from pathlib import Path
@@ -10,29 +9,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-import almanac
 from almanac.database import Database
-from pipeline.web.site import WebSite
-from tests.mirror.filled_home import NOW, mirroring
 from tests.warehouse.answers.handmade import Known
 from tests.web.handmade_site import DAY, FIRST, PULLS, serve_pages
 from tests.web.test_as_of_pages import PastSite, random_times
-from warehouse.home import Home
 
 _ROW = re.compile(r'<tr data-version="(\S+) (\d+)">')
 _COUNT = re.compile(r'kind=(\w+)[^"]*"[^>]*>[^<]*<span class="nums">([\d,]+)</span>')
-
-
-@pytest.fixture(scope="module")
-def client(filled_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with mirroring(filled_home, tmp_path_factory.mktemp("m"), site=WebSite) as (_, client):
-        yield client
-
-
-@pytest.fixture(scope="module")
-def database(filled_home: Home) -> Iterator[Database]:
-    with almanac.open(filled_home.root, clock=lambda: NOW) as database:
-        yield database
 
 
 def list_pages(site: PastSite, **parameters: str) -> list[tuple[str, int]]:

@@ -1,7 +1,6 @@
 """The list of coins and the page of a coin: equal to SQL, as of now and of a past time."""
 
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from html import unescape
 
@@ -9,18 +8,11 @@ import httpx
 import pytest
 
 import almanac
-from pipeline.web.site import WebSite
-from tests.mirror.filled_home import NOW, STARTS, mirroring
+from tests.mirror.filled_home import NOW, STARTS
 from warehouse.home import Home
 
 PAST = STARTS + timedelta(days=1, hours=2)
 TIMES = pytest.mark.parametrize("at", [NOW, PAST], ids=["now", "past"])
-
-
-@pytest.fixture(scope="module")
-def client(filled_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with mirroring(filled_home, tmp_path_factory.mktemp("m"), site=WebSite) as (_, client):
-        yield client
 
 
 def read(client: httpx.Client, path: str, at: object, **parameters: str) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,6 @@ def post(client: httpx.Client, call: dict[str, Any] = CALL, **options: Any) -> h
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
     headers = {**ACCEPTED, **options.pop("headers", {})}
     return client.post("/mcp", json=message, headers=headers, **options)
-
-
-@pytest.fixture(scope="module")
-def client(filled_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    folder = tmp_path_factory.mktemp("mirror")
-    with mirroring(filled_home, folder, site=WebSite) as (_, client):
-        yield client
 
 
 @pytest.mark.parametrize("version", [None, "2025-03-26", "2025-06-18", "2025-11-25"])

@@ -303,7 +303,8 @@ class TestFailedRuns:
 
     def test_each_job_has_advice_for_a_failed_run(self, tmp_path: Path) -> None:
         hooks = {name: SecretStr("https://example.com/") for name in ("alert_url", "digest_url")}
-        definitions = build_definitions(settings_of(tmp_path / "home", **hooks))
+        options = {**hooks, "report_dir": tmp_path / "reports"}
+        definitions = build_definitions(settings_of(tmp_path / "home", **options))
         jobs = {job.name for job in definitions.get_repository_def().get_all_jobs()}
         assert jobs - {"__ASSET_JOB"} == _REMEDIES.keys()
 

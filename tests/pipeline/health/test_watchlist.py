@@ -75,7 +75,7 @@ def test_doctor_checks_the_watchlist(
 ) -> None:
     key = almanac_sandbox.new_key("elite")
     given = {"base_url": almanac_sandbox.base_url, "api_key": key}
-    found = checks(almanac, code=1, **given, coins=f"{slugs['top']},{slugs['untracked']}")
+    found = checks(almanac, code=0, **given, coins=f"{slugs['top']},{slugs['untracked']}")
     assert found["watchlist"]["holds"]
     assert found["watchlist"]["is_caution"]
     assert f"{slugs['untracked']} are not tracked" in found["watchlist"]["found"]
