@@ -65,7 +65,7 @@ def ics(
         str | None, typer.Option("--to", help="The end of the event dates, exclusive.")
     ] = None,
     as_of: Annotated[
-        str | None, typer.Option(help="Show what was known at this time.", show_default="now")
+        str | None, typer.Option(help="Show the knowledge of this time.", show_default="now")
     ] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=100_000, help="Write at most this many events.")

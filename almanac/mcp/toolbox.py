@@ -207,7 +207,7 @@ class Toolbox:
         if self._is_replay:
             raise QueryRefused(
                 "query reads the whole history, and this server replays an earlier time. Use the "
-                "other tools, which show what was known at that time."
+                "other tools, which show the knowledge of that time."
             )
         limit = given.get("limit", LIMIT)
         found = self._queries.run(given["sql"], rows_max=limit, bytes_max=BYTES_MAX)

@@ -201,9 +201,9 @@ TOOLS: Final = (
         "events_as_of",
         "Events as known at a time",
         "All events, past and to come, as they were known at a time, without look-ahead. Use it "
-        "for: what was known on 1 March about events in April? history_of has the description and "
-        "all other fields of one event. A field in unknown_fields is unknown, not empty. "
-        + _OF_EVENTS,
+        "for questions such as: which events in April were known on 1 March? history_of has the "
+        "description and all other fields of one event. A field in unknown_fields is unknown, not "
+        "empty. " + _OF_EVENTS,
         {
             "as_of": _AS_OF,
             "from": {"type": "string", "description": f"The first event date. {_INSTANT}."},
@@ -259,7 +259,7 @@ TOOLS: Final = (
         "coverage",
         "Coverage of the data",
         "Which event dates had been pulled, and how old the pulls are. Use it before you say that "
-        "there is no event, or how fresh the data is: on dates that were not pulled, an absent "
+        "there is no event, or how fresh the data is: for dates without a pull, an absent "
         "event says nothing.",
         {"as_of": _AS_OF, **_PAGE},
         _COVERAGE,

@@ -114,7 +114,7 @@ _USAGE: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def usage_fields(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the usage by the contract's names; a field that is absent has no key.
+    """Return the usage by the contract's names. An absent field has no key.
 
     The counts may be in an object of their own, and the plan may be an object with its name.
     """

@@ -1,4 +1,4 @@
-"""`almanac report`: what is coming, what changed, and the health of the data, as one file."""
+"""`almanac report`: upcoming events, changes and the health of the data, as one file."""
 
 from datetime import UTC
 from enum import StrEnum
@@ -96,6 +96,7 @@ def report(
     settings = read_settings()
     home = locate_existing_home()
     # Imported here, since no other command needs templates and plots.
+    from almanac.commands import split_names
     from pipeline.report.formats import make_json
     from pipeline.report.plots import HOW_TO_GET_PLOTS, can_plot
     from pipeline.report.report_facts import ReportRequest
@@ -111,8 +112,8 @@ def report(
         as_of=at,
         since=begin,
         days=days,
-        coins=_split_names("--coins", coins),
-        categories=_split_names("--categories", categories),
+        coins=tuple(split_names("--coins", coins) or ()),
+        categories=tuple(split_names("--categories", categories) or ()),
         min_impact=min_impact,
     )
 
@@ -146,15 +147,6 @@ def report(
 def _choose_form(output: Path | None) -> ReportForm:
     is_markdown = output is not None and output.suffix.lower() in (".md", ".markdown")
     return ReportForm.MD if is_markdown else ReportForm.HTML
-
-
-def _split_names(option: str, given: str | None) -> tuple[str, ...]:
-    if given is None:
-        return ()
-    names = tuple(name.strip() for name in given.split(",") if name.strip())
-    if not names:
-        fail(f"{option} is empty; expected {option} a,b, or no {option} for all", code=EXIT_USAGE)
-    return names
 
 
 def _folder_link(folder: Path, report_path: Path) -> str:
