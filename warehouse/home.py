@@ -78,7 +78,9 @@ class Home:
         """The setting that gives the wait, for messages; empty if it is fixed."""
         self.iceberg = iceberg
         """Where publications are committed as Iceberg tables; None if they are not."""
-        self.lake = Storage(root / "lake")
+        self.parquet = Storage(root / "parquet")
+        """The partitions of Parquet files, which follow from the warehouse."""
+        self.checkpoints = root / "checkpoints"
         self.state = root / "state"
         self.dagster = root / "dagster"
         """The home's own Dagster instance, and the locks of its programs."""

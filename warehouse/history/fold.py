@@ -1,7 +1,7 @@
 """The fold: each observation in turn changes the state and adds versions to the log.
 
-The rules are in docs/history.md. A fold keeps the whole state in one database in memory; its
-result is a pure function of the observations and their order.
+The rules are in docs/history.md. A fold writes the tables of the next warehouse file; its result is
+a pure function of the observations and their order.
 
 Watched spans distinguish a new event from an event that merely became visible. After a complete
 pull of a span of event dates, an event in the span that was created later is a creation; any other
@@ -10,23 +10,20 @@ first sighting is a revelation. Bounds are inclusive, aware UTC.
 
 from datetime import UTC, datetime
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import duckdb
 import msgspec
 
 from catalog.contract.plans import INSTANT_STEP
-from warehouse.errors import BatchFailed
 from warehouse.history.observations import (
     Observation,
     Outcome,
     VisibleScope,
-    first_key,
     proves_withdrawal,
     sort_failures,
     visible_scope,
 )
+from warehouse.history.warehouse_file import NextFile
 from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Manifest
 from warehouse.landing.landing import Landing
 from warehouse.normalise.csv_lists import KnownLists, ListSeparators
@@ -38,6 +35,8 @@ from warehouse.sql import Statements, parse
 
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 _SQL = Statements(__package__, GROUPS)
+_SPANS: Final = "spans"
+"""The name of the fact with the spans."""
 _IMPACT_BITS: Final = {f"{name}_bit": BIT[name] for name in ("impact", "impact_band")}
 
 
@@ -117,37 +116,38 @@ def _after(upper: datetime) -> datetime:
     return END_OF_TIME if upper >= END_OF_TIME else upper + INSTANT_STEP
 
 
-class SavedTable(NamedTuple):
-    """A table of the state as a file of a checkpoint."""
+class SavedSpans(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of the state that is not in a table; a fact of the file has it as JSON."""
 
-    path: Path
-    sha256: str | None
+    watched: tuple[WatchedSpan, ...] = ()
+    cancellations_seen: tuple[CancellationSpan, ...] = ()
 
 
 class Fold:
-    """The state, and the log of versions since it was last emptied."""
+    """The state of a file, which observations change. The caller holds a transaction."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self.connection = connection
-        self.watched = WatchedSpans()
-        self.cancellations_seen: tuple[CancellationSpan, ...] = ()
-        self.separators = ListSeparators()
+    def __init__(self, file: NextFile) -> None:
+        self._file = file
+        self.connection = file.connection
+        facts = file.read_facts()
+        saved = msgspec.json.decode(facts.get(_SPANS, "{}"), type=SavedSpans)
+        self.watched = WatchedSpans(saved.watched)
+        self.cancellations_seen = saved.cancellations_seen
+        self._saved = saved
+        self.separators = msgspec.json.decode(
+            facts.get("list_separators", "{}"), type=ListSeparators
+        )
         """How the lists of exports are joined, as learnt from those that were folded."""
-        self.saved: dict[str, SavedTable] = {}
-        """The newest file of each table; of `content`, as it was when the file was written."""
-        self.failed: dict[str, str] = {}
-        """Batches that can't be folded, with the reason: they are quarantined unread."""
-        self.reset()
-
-    def reset(self) -> None:
-        """Empty the state."""
-        self.watched = WatchedSpans()
-        self.cancellations_seen = ()
-        self.separators = ListSeparators()
-        self.saved = {}
         self._unchanged = UnchangedRecords(self.connection)
-        for name in ("create_state", "define_macros"):
-            self.connection.execute(_SQL[name])
+
+    def save(self) -> None:
+        """Write to the file what no table has."""
+        spans = SavedSpans(
+            watched=tuple(self.watched.spans), cancellations_seen=self.cancellations_seen
+        )
+        if spans != self._saved:
+            self._file.note_facts({_SPANS: msgspec.json.encode(spans).decode()})
+            self._saved = spans
 
     def fold(
         self, observation: Observation, landing: Landing, *, released: bool = False
@@ -155,29 +155,19 @@ class Fold:
         """Fold one observation; return its outcome. `released`: a person trusts the batch.
 
         Raises:
-            BatchFailed: the state is half changed; continue from an earlier state without the
-                batch (`failed`).
+            BatchFailed: the state is half changed; roll back, and continue without the batch.
             OwnFault: an error in Almanac, not in the batch; the state is half changed.
         """
         manifest = observation.manifest
-        if (why := self.failed.get(manifest.batch_id)) is not None:
-            return Outcome(manifest, released=released).quarantine(why)
-        try:
-            with sort_failures(manifest):
-                read = normalise(
-                    self.connection,
-                    landing,
-                    manifest,
-                    self._unchanged,
-                    known=self._known_lists() if manifest.feed == "export" else None,
-                    trusted=released,
-                )
-        except BatchFailed as failure:
-            if observation.key != first_key(manifest):
-                raise  # The state already has earlier deliveries of this batch.
-            self.failed[manifest.batch_id] = failure.why
-            return Outcome(manifest, released=released).quarantine(failure.why)
         with sort_failures(manifest):
+            read = normalise(
+                self.connection,
+                landing,
+                manifest,
+                self._unchanged,
+                known=self._known_lists() if manifest.feed == "export" else None,
+                trusted=released,
+            )
             return self._fold(observation, read, released=released)
 
     def _fold(self, observation: Observation, read: NormalisedBatch, *, released: bool) -> Outcome:
@@ -191,13 +181,15 @@ class Fold:
             return outcome.quarantine(read.quarantine)
         if read.learnt is not None:
             self.separators = read.learnt
+            learnt = msgspec.json.encode(self.separators).decode()
+            self._file.note_facts({"list_separators": learnt})
         if not released:
             outcome.flagged = read.flagged
         has_new = False
         if manifest.feed == "coins":
             self._fold_coins(manifest, outcome)
         elif manifest.feed == "categories":
-            self._change("categories", "merge_categories", observed_at=manifest.observed_at)
+            self._run("merge_categories", observed_at=manifest.observed_at)
             self.write_watched()
         elif manifest.feed == "deliveries":
             self._fold_deliveries(observation, outcome)
@@ -206,7 +198,7 @@ class Fold:
                 self._run("pick_newest_rows")
             self._run("take_picked_rows" if read.duplicates else "take_all_rows")
             has_new = self._fold_rows(manifest, outcome, released=released)
-        # The log has the rows now; those of a large batch would fill the remaining memory.
+        # The versions have the rows now; those of a large batch would fill the remaining memory.
         empty_events(self.connection)
         if has_new:
             self._run("take_first_content")
@@ -257,10 +249,11 @@ class Fold:
         if verdicts.get("differs"):
             self._run("find_differences", **_IMPACT_BITS)
             self._run("name_change_kinds")
-            self._run("log_new_versions", **stamp)
+            self._log_versions("new_versions", **stamp)
         observed_at = {"observed_at": manifest.observed_at}
         if ends_absences:
-            self._run("log_found", **observed_at, batch_id=manifest.batch_id)
+            self._run("find_found", **observed_at)
+            self._log_absences(manifest)
         if verdicts.get("unchanged"):
             self._run("touch_unchanged", **content_at, **observed_at)
         if verdicts.get("same") or verdicts.get("differs"):
@@ -270,16 +263,16 @@ class Fold:
         if ends_absences:
             self._run("end_absences")
         if verdicts.get("differs"):
-            self._run("take_new_content")
+            self._run_on("new_versions", "take_content")
             outcome.count(dict(self._rows("count_change_kinds")))
         if verdicts.get("new"):
-            self._run("log_first_versions", **stamp)
+            self._run_on("first_versions", "log_versions", **stamp)
             outcome.count(dict(self._rows("count_first_versions")))
             self._run("take_first_seen")
         if verdicts and manifest.feed in ("cancellations", "event", "deliveries"):
-            self._change("cancellations", "note_cancellations", batch_id=manifest.batch_id)
+            self._run("note_cancellations", batch_id=manifest.batch_id)
         if verdicts and manifest.feed in ("events", "event", "deliveries", "export"):
-            self._change("labels", "merge_labels")
+            self._run("merge_labels")
         return bool(verdicts.get("new"))
 
     def _fold_absent(self, manifest: Manifest, visible: VisibleScope, outcome: Outcome) -> None:
@@ -317,29 +310,28 @@ class Fold:
         if not missing:
             return
         outcome.missing += missing
-        self._run("log_absent", observed_at=manifest.observed_at, batch_id=manifest.batch_id)
+        self._run("find_absence_changes", observed_at=manifest.observed_at)
+        self._log_absences(manifest)
         self._run("mark_missing", **times, is_proving_export=_is_proving_export(manifest))
         withdrawn = self._rows("count_withdrawn")[0][0]
         if withdrawn:
             stamp = {"batch_id": manifest.batch_id, "feed": manifest.feed, "plan": manifest.plan}
-            self._run("find_withdrawn")
-            self._run("log_withdrawn", **times, **stamp)
-            self._run("take_withdrawn_content", observed_at=manifest.observed_at)
+            self._run("find_withdrawn", **times)
+            self._log_versions("withdrawn", **stamp)
+            self._run_on("withdrawn", "take_content")
             self._run("take_withdrawn_seen", content_at=manifest.content_at)
             outcome.count({"withdrawn": withdrawn})
 
     def _fold_coins(self, manifest: Manifest, outcome: Outcome) -> None:
         times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
-        self._change("coins", "merge_coins", **times)
+        self._run("merge_coins", **times)
         top = plan_named(manifest.plan).coverage_top
         if manifest.complete and (outcome.released or not self._flag_nameless(outcome, "slug")):
             if top is None:
-                self._change("coins", "mark_coins_missing", **times)
+                self._run("mark_coins_missing", **times)
             else:
-                self._change(
-                    "coins", "mark_coins_outranked", content_at=manifest.content_at, top=top
-                )
-        self._run("remove_from_snapshot")
+                self._run("mark_coins_outranked", content_at=manifest.content_at, top=top)
+        self._run("remove_from_snapshot", observed_at=manifest.observed_at)
         self._run("add_to_snapshot", observed_at=manifest.observed_at, batch_id=manifest.batch_id)
 
     def _flag_nameless(self, outcome: Outcome, naming: str) -> bool:
@@ -432,10 +424,18 @@ class Fold:
     def _run(self, name: str, **values: Any) -> None:
         self.connection.execute(parse(_SQL[name]), values)
 
-    def _change(self, table: str, name: str, **values: Any) -> None:
-        """Run a statement that changes a table of the state, of which a checkpoint has a file."""
-        if self._rows(name, **values)[0][0]:
-            self.saved.pop(table, None)
+    def _run_on(self, rows: str, name: str, **values: Any) -> None:
+        """Run a statement on the rows of a table."""
+        self.connection.execute(parse(_SQL[name].replace("{rows}", rows)), values)
+
+    def _log_versions(self, rows: str, **stamp: Any) -> None:
+        """Log the next versions of events, and end the ones before."""
+        self._run_on(rows, "end_versions")
+        self._run_on(rows, "log_versions", **stamp)
+
+    def _log_absences(self, manifest: Manifest) -> None:
+        self._run("remove_absences")
+        self._run("log_absences", batch_id=manifest.batch_id)
 
     def _rows(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
         return self.connection.execute(parse(_SQL[name]), values).fetchall()

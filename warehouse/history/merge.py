@@ -1,224 +1,93 @@
-"""Merge: every landed batch takes effect in the lake exactly once, then the warehouse follows.
+"""Merge: every landed batch takes effect in the warehouse exactly once.
 
-One process merges at a time, under the home's lock; it lists the unmerged batches under the lock.
-If a batch sorts before the last one folded, its day and all later days are refolded from the
-checkpoint before. This module chooses the days and the checkpoint, and reports the result; day.py
-folds a day.
+    lock → find the unmerged batches → choose the base → copy and fold → check → publish
+    → keep a checkpoint → write the partitions
+
+One process merges at a time, under the home's lock. New batches are folded into a copy of the
+published file. If one sorts before the last one folded, all later batches are refolded from the
+newest checkpoint before it, or from an empty file. A replay is the same merge from an empty file.
 """
 
+import logging
+import shutil
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date
-from functools import cached_property
+from datetime import date, datetime
 from itertools import chain
+from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Final
 
 import duckdb
+import msgspec
 
 from almanac.reading.attached_file import attach_published
 from warehouse.batch_problems import BatchProblem, list_damaged_problems, list_record_problems
-from warehouse.errors import BatchFailed, DamagedBatch, LakeDamaged, UnknownBatch
+from warehouse.clock import utc_now
+from warehouse.errors import BatchFailed, DamagedBatch, UnknownBatch, WarehouseError
 from warehouse.files.storage import Storage
-from warehouse.history.change_log import (
-    ChangeLog,
-    DayFile,
-    choose_checkpoints,
-    day_before,
-    find_break,
-    find_doubtful_day,
-    find_older_days,
-    is_whole,
-    read_records,
-    read_released,
-    remove_obstacles,
-    remove_surplus,
-    write_head,
-)
-from warehouse.history.day import Checkpoints, DayReport, DayWriter, follow
+from warehouse.history import checkpoints
 from warehouse.history.fold import Fold
-from warehouse.history.observations import Outcome
+from warehouse.history.observations import (
+    Observation,
+    Outcome,
+    first_key,
+    order_observations,
+)
+from warehouse.history.partitions import CHANGES_COLUMNS, write_partitions
+from warehouse.history.warehouse_file import (
+    NextFile,
+    PublishedFile,
+    next_file,
+    read_published,
+    remove_next_files,
+)
 from warehouse.home import Home
-from warehouse.iceberg.publication_commit import IcebergReport, commit_publication
 from warehouse.landing.batches import Manifest
-from warehouse.landing.landing import lost_batch, repair_landing, restore_whole
-from warehouse.phases import Step
-from warehouse.publish.publish import PublishReport, publish
-from warehouse.schema.columns import GROUPS
-from warehouse.sql import Statements, literal
+from warehouse.landing.landing import Landing, lost_batch, repair_landing, restore_whole
+from warehouse.phases import Step, report_phase
+from warehouse.schema import ddl
+from warehouse.schema.tables import TABLES
+from warehouse.sql import literal
 
-_SQL = Statements(__package__, GROUPS)
+_log = logging.getLogger(__name__)
 ABANDONED_S = 3600.0
 """Unfinished files in landing or state, where other processes write too, are removed after this."""
-
-
-@dataclass(frozen=True, slots=True)
-class VersionCounts:
-    """How many observed versions a history has, in all and by kind of change."""
-
-    versions: int
-    kinds: Counter[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Upgrade:
-    """How history differs after days that an Almanac with other rules folded were refolded.
-
-    Days that also got new batches are not compared, since their differences may come from those.
-    `added` counts versions that are new or changed, `removed` those that no longer exist. The
-    counts are None if the files could not be read.
-    """
-
-    days: int
-    uncompared: int
-    added: int
-    removed: int
-    before: VersionCounts | None
-    after: VersionCounts | None
-
-    def __str__(self) -> str:
-        """Return one line."""
-        days = "1 day" if self.days == 1 else f"{self.days:,} days"
-        were = "was" if self.days == 1 else "were"
-        left_out = f" ({self.uncompared:,} with new batches left out)" if self.uncompared else ""
-        return (
-            f"{days} folded by another version of Almanac {were} refolded: "
-            f"{self._difference}{left_out}."
-        )
-
-    @property
-    def _difference(self) -> str:
-        before, after = self.before, self.after
-        if self.days == self.uncompared:
-            return "nothing to compare"
-        if not self.added and not self.removed:
-            return "nothing changed"
-        differing = f"{self.added:,} new or changed, {self.removed:,} removed"
-        if before is None or after is None:
-            return f"versions: {differing}"
-        versions = "1 version" if before.versions == 1 else f"{before.versions:,} versions"
-        changed = (
-            f"{kind} {before.kinds[kind]:,} before, {after.kinds[kind]:,} now"
-            for kind in sorted(before.kinds | after.kinds)
-            if before.kinds[kind] != after.kinds[kind]
-        )
-        return "; ".join((f"{versions} before, {after.versions:,} now", differing, *changed))
-
-
-class Comparison:
-    """Compares the history before a merge with the history after it."""
-
-    def __init__(self, home: Home, released: frozenset[str]) -> None:
-        """`released` are the batches that a person trusts now."""
-        self._home = home
-        self._released = released
-        self._taken_back: set[str] = set()
-        self._merged: set[str] = set()
-        self._older: set[date] = set()
-        self._with_fresh: set[date] = set()
-        self._before: VersionCounts | None = None
-
-    def begin(self, days: Sequence[DayFile], fresh: Iterable[Manifest]) -> None:
-        """Record the existing days before any is refolded, and the new batches."""
-        self._older = set(find_older_days(days))
-        self._with_fresh = {manifest.observed_at.date() for manifest in fresh}
-        self._before = self._count(days) if self._older else None
-
-    def note(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Record the earlier outcomes of batches that may be refolded."""
-        for record in records:
-            batch_id = str(record["batch_id"])
-            if record["status"] == "merged":
-                self._merged.add(batch_id)
-            if record["released"] and batch_id not in self._released:
-                self._taken_back.add(batch_id)
-
-    def lost(self, quarantined: Iterable[Outcome]) -> dict[str, str]:
-        """Return the quarantined batches that were merged before, with the reason.
-
-        They were merged before according to the lake or the published file, since a killed replay
-        may have left an incomplete lake. A batch whose release was taken back is not lost.
-        """
-        why = {outcome.manifest.batch_id: outcome.why or "" for outcome in quarantined}
-        if not why:
-            return {}
-        before = (self._merged | self._read_published()) - self._taken_back
-        return {batch_id: reason for batch_id, reason in why.items() if batch_id in before}
-
-    def upgrade(
-        self, read_days: Callable[[], list[DayFile]], refolded: Mapping[date, tuple[int, int]]
-    ) -> Upgrade | None:
-        """Return how history differs, None if no day with other rules was refolded.
-
-        `refolded` has for each day the number of new or changed versions, and of removed ones.
-        """
-        refolded_days = self._older & refolded.keys()
-        if not refolded_days:
-            return None
-        compared = refolded_days - self._with_fresh
-        return Upgrade(
-            days=len(refolded_days),
-            uncompared=len(refolded_days) - len(compared),
-            added=sum(refolded[day][0] for day in compared),
-            removed=sum(refolded[day][1] for day in compared),
-            before=self._before,
-            after=self._count(read_days()),
-        )
-
-    def _count(self, days: Iterable[DayFile]) -> VersionCounts | None:
-        """Return the counts of the compared files; None if one can't be read."""
-        compared = self._older - self._with_fresh
-        files = [literal(day_file.path) for day_file in days if day_file.day in compared]
-        if not files:
-            return VersionCounts(0, Counter())
-        with suppress(duckdb.Error), self._home.connect() as connection:
-            rows = connection.execute(_SQL["count_history"], {"files": files}).fetchall()
-            counted = dict(rows)
-            return VersionCounts(counted.pop(None), Counter(counted))
-        return None
-
-    def _read_published(self) -> set[str]:
-        """Return the ids of the batches in the published file; none if it can't be read."""
-        if self._home.warehouse.is_file():
-            with suppress(duckdb.Error), self._home.connect() as connection:
-                attach_published(connection, self._home.warehouse, "published")
-                rows = connection.execute(_SQL["list_merged_batches"]).fetchall()
-                return {str(batch_id) for (batch_id,) in rows}
-        return set()
+_LOGS_FACT: Final = "local_logs"
+_SECONDS_FACT: Final = "fold_seconds"
+_BATCH_S: Final = 0.1
+"""About the time of a batch, where a file does not record how long its batches took."""
+_BEFORE_CHECKPOINTS: Final = ("lake", ".spare-warehouse.duckdb")
+"""What a home of an earlier format has, which a rebuilt one does not need."""
 
 
 @dataclass(slots=True)
 class MergeReport:
-    """The result of a merge."""
+    """The result of a merge. `rows` has the number of rows of each table; sizes are in bytes."""
 
     outcomes: list[Outcome] = field(default_factory=list)
-    days: list[date] = field(default_factory=list)
     refolded: dict[date, tuple[int, int]] = field(default_factory=dict)
     """The days that were folded before, with the numbers of added and of removed versions."""
-    rebuilt: list[str] = field(default_factory=list)
-    """Checkpoints that could not be used, so that more days were refolded."""
     damaged: dict[str, str] = field(default_factory=dict)
     """Batches that were set aside because their files in landing are damaged, with the reason."""
     lost: dict[str, str] = field(default_factory=dict)
     """Batches that were merged before and are quarantined now, with the reason."""
-    upgrade: Upgrade | None = None
+    rebuilt: str | None = None
+    """Why the warehouse was rebuilt from landing; None if it was not."""
+    is_published: bool = False
+    """Whether a new file was published; False if nothing was new."""
+    rows: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    partitions: int = 0
+    """Parquet partitions that were written or removed."""
     waited: bool = False
     seconds: float = 0.0
-    published: PublishReport | None = None
-    iceberg: IcebergReport | None = None
-    """The commit of the publication to the Iceberg tables; None if they are off."""
 
-    def note(self, merged: DayReport, *, refolded: bool) -> None:
-        """Add the outcome of a day; a day that is folded twice after a failed batch counts once."""
-        if merged.day in self.days:
-            self.outcomes = [outcome for outcome in self.outcomes if outcome.day != merged.day]
-        else:
-            self.days.append(merged.day)
-        self.outcomes.extend(merged.outcomes)
-        if refolded:
-            self.refolded.setdefault(merged.day, (merged.added, merged.removed))
+    @property
+    def days(self) -> list[date]:
+        return sorted({outcome.day for outcome in self.outcomes})
 
     @property
     def changes(self) -> Counter[str]:
@@ -250,7 +119,7 @@ class MergeReport:
             f"warehouse. {why}"
             for batch_id, why in self.lost.items()
         )
-        return [*([] if self.upgrade is None else [str(self.upgrade)]), *lost]
+        return [*([] if self.rebuilt is None else [self.rebuilt]), *lost]
 
     @property
     def quarantined(self) -> list[Outcome]:
@@ -262,20 +131,25 @@ def merge(
     *,
     step: Step = lambda _: None,
     clock: Callable[[], float] = monotonic,
-    publishing: bool = True,
+    with_months: bool = True,
     refold_from: date | None = None,
 ) -> MergeReport:
-    """Fold the landed batches that are not merged into the lake, and publish. Waits for the lock.
+    """Fold the landed batches that are not merged, and publish. Waits for the lock.
 
-    `refold_from` refolds that day and all later days, from the checkpoint before. A batch that is
-    damaged in landing and never took effect is set aside and listed in the report.
+    `refold_from` refolds that day and all later days. `with_months` also writes the Parquet files
+    of the event months that changed. A batch that is damaged in landing and never took effect is
+    set aside and listed in the report.
 
     Raises:
         DamagedBatch: a batch that took effect must be refolded, and is damaged.
-        LakeDamaged: a file of the lake can't be read; nothing was changed.
-        WarehouseError: the new publication is wrong; the old warehouse is kept.
+        WarehouseError: the new file is wrong, or the published one can't be read; the published
+            file is kept.
     """
-    return _run(home, step, clock, publishing, refold_from)
+    began = clock()
+    with home.merge_lock() as waited:
+        report = _merge(home, step, refold_from=refold_from, with_months=with_months)
+    report.waited, report.seconds = waited, clock() - began
+    return report
 
 
 def replay(
@@ -285,289 +159,467 @@ def replay(
     clock: Callable[[], float] = monotonic,
     with_repair: bool = True,
 ) -> MergeReport:
-    """Rebuild lake and warehouse from landing alone, without a request.
+    """Rebuild the warehouse from landing alone, without a request.
 
-    Each day is replaced when it is finished, and readers see the old warehouse until the end. Lake
-    and state are rebuilt whatever they contain; batches that are damaged in landing are set aside
-    and listed in the report. `with_repair` also rewrites the markers and intact bodies of landing.
+    Readers see the old file until the end. Batches that are damaged in landing are set aside and
+    listed in the report. `with_repair` also rewrites the markers and intact bodies of landing.
     """
-    return _run(home, step, clock, True, date.min, with_repair)
-
-
-def _run(
-    home: Home,
-    step: Step,
-    clock: Callable[[], float],
-    publishing: bool,
-    refold_from: date | None,
-    with_repair: bool = False,
-) -> MergeReport:
-    began, is_replay = clock(), refold_from == date.min
-    step = home.guard(step)
+    began = clock()
     with home.merge_lock() as waited:
-        step("merge:locked")
-        home.lake.remove_unfinished()
-        for shared in (Storage(home.root), home.landing.storage):
-            shared.remove_unfinished(older_than_s=ABANDONED_S)
-        if is_replay:
-            remove_obstacles(home)
-        if with_repair:
-            if home.copy is not None:
-                home.copy.catch_up(repairing=True)
-            repair_landing(home.landing, read_released(home))
-            restore_whole(home.landing)
-        merging = _Merge(home, step, refold_from)
-        report = merging.run()
-        if publishing:
-            report.published = publish(
-                home.lake,
-                home.warehouse,
-                chain=merging.days_after,
-                state_folder=home.state,
-                full=is_replay,
-                step=step,
-                limits=home.limits,
-            )
-            if home.iceberg is not None:
-                report.iceberg = commit_publication(
-                    home, home.iceberg, rebuild=is_replay, step=step
-                )
-        if is_replay:
-            remove_surplus(home)
-        report.waited = waited
-    report.seconds = clock() - began
+        report = _merge(home, step, is_replay=True, with_repair=with_repair)
+    report.waited, report.seconds = waited, clock() - began
     return report
 
 
-class _Merge:
-    """One merge, under the lock."""
+def _merge(
+    home: Home,
+    step: Step,
+    *,
+    refold_from: date | None = None,
+    with_months: bool = True,
+    is_replay: bool = False,
+    with_repair: bool = False,
+) -> MergeReport:
+    """Merge under the lock."""
+    step("merge:locked")
+    _remove_unfinished(home)
+    published = _read_before(home, is_replay=is_replay)
+    if with_repair:
+        repair_landing(home.landing, _list_released(published))
+        restore_whole(home.landing)
+    plan = _plan_merge(home, published, refold_from, is_replay=is_replay)
+    report = plan.report
+    if plan.is_needed:
+        failed: dict[str, str] = {}
+        while not _fold_and_publish(home, plan, failed, step):
+            pass
+    if home.warehouse.exists():
+        report.bytes = home.warehouse.stat().st_size
+        report.partitions = write_partitions(home, with_months=with_months)
+        step("merge:partitions_written")
+    for outcome in report.outcomes:
+        home.landing.clear_pending(outcome.manifest.batch_id)
+    step("merge:cleared")
+    return report
 
-    def __init__(self, home: Home, step: Step, refold_from: date | None) -> None:
-        self._home = home
-        self._step = step
-        self._refold_from = refold_from
-        self._is_replay = refold_from == date.min
-        self._landing = home.landing
-        self._log = ChangeLog.of(home)
-        self._checkpoints = Checkpoints(home.lake)
-        self._released = frozenset(self._landing.released())
-        self._failed: dict[str, str] = {}
-        self._report = MergeReport()
-        self._days: list[DayFile] = []
-        """The days before this merge."""
-        self._fresh: list[Manifest] = []
-        self._start = date.max
-        """The first day to be folded."""
-        self._written: dict[date, DayFile] = {}
-        """The days that this merge has written, oldest first; after a failed batch it continues
-        from one of them."""
-        self._removes_after = date.max
-        """Later days that no longer have a batch are removed."""
-        self._is_doubtful = False
-        """Whether the newest day can't be continued from."""
-        self.days_after: list[DayFile] = []
-        """The days of the lake, once this merge has written its last."""
-        self._compared = Comparison(home, self._released)
 
-    def run(self) -> MergeReport:
-        """Merge; if a batch fails, continue without it from the last intact state."""
-        self._days, report = self._read_days(), self._report
-        self.days_after = self._days
-        if self._is_replay:
-            self._set_aside_lost()
-        pending = self._landing.pending()
-        self._fresh = self._find_fresh(pending)
-        start = self._find_start()
-        if start is not None:
-            self._start = start
-            self._compared.begin(self._days, self._fresh)
-            newest = self._days[-1] if self._days else None
-            write_head(self._home.lake, newest, unfinished_from=start)
-            while not self._fold_all():
-                pass
-            report.lost = self._compared.lost(report.quarantined)
-            report.upgrade = self._compared.upgrade(self._read_days, report.refolded)
-        self._clear(pending)
-        return report
+def _remove_unfinished(home: Home) -> None:
+    remove_next_files(home)
+    home.parquet.remove_unfinished()
+    for shared in (Storage(home.root), home.landing.storage):
+        shared.remove_unfinished(older_than_s=ABANDONED_S)
 
-    def _fold_all(self) -> bool:
-        """Fold; return False if a batch failed, which the next try quarantines."""
-        connection = self._home.connect()
-        try:
-            fold = Fold(connection)
-            fold.failed = self._failed
-            base, appending = self._load_base(fold)
-            self._step("merge:loaded")
-            self._fold_days(fold, base, appending=appending)
-        except BatchFailed as failure:
-            if failure.batch_id in self._failed:
-                raise
-            self._failed[failure.batch_id] = failure.why
-            return False
-        finally:
-            connection.close()
-        return True
 
-    def _read_days(self) -> list[DayFile]:
-        """Return the existing days; a replay needs none, so it accepts unreadable ones."""
-        return self._log.readable()[0] if self._is_replay else self._log.days()
+def _read_before(home: Home, *, is_replay: bool) -> PublishedFile | None:
+    """Return the facts of the published file; a replay needs none, so it accepts damage.
 
-    @cached_property
-    def _folded(self) -> set[str]:
-        """The ids of all batches that took effect before this merge."""
-        return {str(record["batch_id"]) for record in read_records(self._days)}
-
-    def _set_aside_lost(self) -> None:
-        """Set aside batches that took effect and are missing from landing."""
-        there = {*self._landing.batch_ids(), *self._landing.damaged()}
-        for batch_id in sorted(self._folded - there):
-            self._landing.set_aside(batch_id, str(lost_batch(batch_id)))
-        self._compared.note(read_records(self._days))
-        self._report.damaged.update(self._landing.damaged())
-
-    def _set_aside(self, batch_id: str, error: DamagedBatch) -> None:
-        """Set a batch aside; only a replay does so with a batch that took effect."""
-        if batch_id in self._folded and not self._is_replay:
-            raise error
-        self._landing.set_aside(batch_id, str(error))
-        self._report.damaged[batch_id] = str(error)
-
-    def _read_manifests(self, batch_ids: Iterable[str]) -> list[Manifest]:
-        """Return manifests; those that are missing or can't be read are left out."""
-        found: list[Manifest] = []
-        for batch_id in batch_ids:
-            try:
-                found.append(self._landing.manifest(batch_id))
-            except UnknownBatch:
-                continue  # A marker without a manifest: its batch is still being landed.
-            except DamagedBatch as error:
-                self._set_aside(batch_id, error)
-        return found
-
-    def _find_fresh(self, pending: list[str]) -> list[Manifest]:
-        """Return the pending batches that are not merged yet, or were released since."""
-        by_day = {day_file.day: day_file for day_file in self._days}
-        found: list[Manifest] = []
-        for manifest in self._read_manifests(pending):
-            day, batch_id = by_day.get(manifest.observed_at.date()), manifest.batch_id
-            record = None if day is None else day.batches().get(batch_id)
-            if record is None or (batch_id in self._released) != record["released"]:
-                found.append(manifest)
-        return found
-
-    def _find_start(self) -> date | None:
-        """Return the first day to be folded, None if there is nothing to do."""
-        days, starts = self._days, {manifest.observed_at.date() for manifest in self._fresh}
-        if self._refold_from is not None:
-            starts.update(self._landing.days(since=self._refold_from)[:1])
-        if self._is_replay:
-            starts.update(day_file.day for day_file in days[:1])
-        if (broken := find_break(days)) is not None:
-            starts.add(broken)
-        if self._refold_from is None:
-            doubtful = find_doubtful_day(self._home.lake, days)
-            self._is_doubtful = doubtful is not None
-            starts |= {doubtful} if doubtful else set()
-        if days and not self._checkpoints.has(days[-1].head.checkpoint or "-"):
-            # A replay was killed while it replaced the checkpoint, which publishing needs.
-            starts.add(days[-1].day)
-        return min(starts, default=None)
-
-    def _load_base(self, fold: Fold) -> tuple[DayFile | None, bool]:
-        """Load the state to continue from; return its day, and whether `_start` is appended to."""
-        for day_file in reversed(self._written.values()):
-            if self._load(fold, day_file):
-                return day_file, False
-        last = self._days[-1] if self._days else None
-        if (
-            last is not None
-            and self._refold_from is None
-            and find_break(self._days) is None
-            and self._start >= last.day
-            and not self._is_doubtful
-            and follow(last, self._fresh)
-            and (self._start > last.day or is_whole(self._home.lake, last))
-            and self._load(fold, last)
-        ):
-            return last, self._start == last.day
-        for day_file in reversed(self._days):
-            if day_file.day < self._start and self._load(fold, day_file):
-                return day_file, False
-        return None, False
-
-    def _load(self, fold: Fold, day_file: DayFile) -> bool:
-        """Load a day's checkpoint; a missing or different checkpoint is rebuilt later."""
-        name = day_file.head.checkpoint
-        if name is None or not self._checkpoints.has(name):
-            return False
-        try:
-            self._checkpoints.load(name, fold, day_file.head.fold_id, day_file.head.files)
-        except LakeDamaged as error:
-            self._report.rebuilt.append(str(error))
-            fold.reset()
-            return False
-        return True
-
-    def _fold_days(self, fold: Fold, base: DayFile | None, *, appending: bool) -> None:
-        start, old = self._start, {day_file.day: day_file for day_file in self._days}
-        first = start if appending else (base.day if base else date.min)
-        # A written day stays a day, even if its batches were set aside since.
-        found = sorted({*self._landing.days(since=first), *self._written})
-        landed = [day for day in found if day > first or (appending and day == first)]
-        self._written = {day: day_file for day, day_file in self._written.items() if day <= first}
-        self._removes_after = min(first, self._removes_after)
-        existing = {*self._written, *(() if self._is_replay else old)}
-        kept = {day for day in existing if day < first or (base and day == base.day)}
-        keep = choose_checkpoints(sorted({*kept, *landed}))
-        before = day_before(self._days, start) if appending else base
-        batch_ids = {day: self._landing.batch_ids(day=day) for day in landed}
-        if appending:
-            batch_ids[start] = [
-                batch.batch_id for batch in self._fresh if batch.observed_at.date() == start
-            ]
-        total = sum(map(len, batch_ids.values()))
-        writer = DayWriter(
-            self._home.lake, self._log, self._landing, fold, self._step, self._set_aside, total
+    Raises:
+        WarehouseError: it can't be read.
+    """
+    if is_replay and home.warehouse.is_dir():
+        shutil.rmtree(home.warehouse)
+    if home.warehouse.is_dir():
+        raise WarehouseError(
+            f"{home.warehouse} is a folder, and must be the published file. Nothing was "
+            "published; move it away, or run `almanac replay`."
         )
-        for day in landed:
-            so_far = old.get(day) if appending and day == start else None
-            if not self._is_replay and so_far is None and day in old:
-                self._refuse_lost(old[day])
-            before, merged = writer.merge(
-                day,
-                self._read_manifests(batch_ids[day]),
-                before=before,
-                so_far=so_far,
-                released=self._released,
-                keep_checkpoint=day in keep,
-            )
-            self._written[day] = before
-            self._report.note(merged, refolded=day in old and so_far is None)
-        after = self._written if self._is_replay else {**old, **self._written}
-        for day in after.keys() - self._written.keys():
-            if day > self._removes_after:
-                self._log.remove(day)
-                del after[day]
-        if self._is_replay:
-            self._log.keep(set(after))
-        self.days_after = [after[day] for day in sorted(after)]
-        self._log.write_index(self.days_after)
-        write_head(self._home.lake, before, unfinished_from=None)
-        named = {day_file.head.checkpoint for day_file in self.days_after if day_file.day in keep}
-        self._checkpoints.prune({name for name in named if name is not None})
+    try:
+        return read_published(home.warehouse)
+    except duckdb.Error as error:
+        if is_replay:
+            return None
+        raise WarehouseError(
+            f"{home.warehouse} can't be read: {str(error).splitlines()[0]}. It is damaged, or "
+            "another program wrote to it. Nothing was lost; `almanac replay` rebuilds it from "
+            "landing."
+        ) from error
 
-    def _refuse_lost(self, day: DayFile) -> None:
-        """Stop if a day would be refolded without a batch that was folded into it."""
-        self._compared.note(day.batches().values())
-        there = {*self._landing.batch_ids(day=day.day), *self._landing.damaged()}
-        for batch_id in sorted(day.batches().keys() - there):
-            raise lost_batch(batch_id)
 
-    def _clear(self, pending: Iterable[str]) -> None:
-        """Remove the markers of batches that took effect."""
-        folded = {day_file.day: day_file for day_file in self.days_after}
-        for manifest in self._read_manifests(pending):
-            day = folded.get(manifest.observed_at.date())
-            if day is not None and manifest.batch_id in day.batches():
-                self._landing.clear_pending(manifest.batch_id)
-        self._step("merge:cleared")
+def _list_released(published: PublishedFile | None) -> list[str]:
+    """Return the batches that were folded as released."""
+    found = {} if published is None else published.batches
+    return [batch_id for batch_id, batch in found.items() if batch.released]
+
+
+@dataclass(slots=True)
+class MergePlan:
+    """What a merge folds, and into which file. `base` None is an empty file."""
+
+    published: PublishedFile | None
+    base: Path | None
+    manifests: list[Manifest]
+    released: frozenset[str]
+    is_needed: bool
+    first_day: date
+    """Days from this one on are folded, and no earlier day."""
+    is_refold: bool
+    is_replay: bool
+    report: MergeReport
+
+
+def _plan_merge(
+    home: Home, published: PublishedFile | None, refold_from: date | None, *, is_replay: bool
+) -> MergePlan:
+    """List the unmerged batches, and choose the base for them."""
+    report = MergeReport()
+    released = frozenset(home.landing.released())
+    landed = home.landing.batch_ids()
+    report.rebuilt = _why_rebuilt(home, published, len(landed), is_replay=is_replay)
+    merged = published.batches if published is not None else {}
+    if is_replay:
+        _set_aside_lost(home, merged.keys() - set(landed), report)
+        landed = home.landing.batch_ids()
+    from_empty = is_replay or report.rebuilt is not None or published is None
+    fresh_ids = [
+        batch_id
+        for batch_id in landed
+        if batch_id not in merged or merged[batch_id].released != (batch_id in released)
+    ]
+    fresh = _read_manifests(home, fresh_ids, merged, report, is_replay=is_replay)
+    starts = [manifest.observed_at.date() for manifest in fresh]
+    if refold_from is not None:
+        starts += [day for day in home.landing.days(since=refold_from)[:1]]
+    first_day = min(starts, default=date.max)
+    plan = MergePlan(
+        published, home.warehouse, fresh, released, False, first_day, False, is_replay, report
+    )
+    if not from_empty:
+        last = published.last_key if published is not None else None
+        follows = last is None or all(first_key(manifest) > last for manifest in fresh)
+        if follows and refold_from is None:
+            plan.is_needed = bool(fresh) or _needs_new_file(home, published)
+            return plan
+    plan.is_needed = plan.is_refold = True
+    before = None if from_empty else checkpoints.find_before(home, first_day)
+    after = date.min
+    plan.base = None
+    if before is not None:
+        after, plan.base = before
+    ids = [batch_id for batch_id in landed if batch_id[:8] > f"{after:%Y%m%d}"]
+    later = {
+        batch_id for batch_id, batch in merged.items() if batch.observed_at.date() > after
+    }
+    if not from_empty and (lost := sorted(later - set(landed) - home.landing.damaged().keys())):
+        raise lost_batch(lost[0])
+    plan.manifests = _read_manifests(home, ids, merged, report, is_replay=from_empty)
+    plan.first_day = min(
+        (manifest.observed_at.date() for manifest in plan.manifests), default=first_day
+    )
+    if not is_replay and before is not None:
+        checkpoints.remove_from(home, plan.first_day)
+    return plan
+
+
+def _why_rebuilt(
+    home: Home, published: PublishedFile | None, batches: int, *, is_replay: bool
+) -> str | None:
+    """Return why the warehouse must be rebuilt from landing, and log how long it may take."""
+    if is_replay or not home.warehouse.exists():
+        return None
+    if published is not None and published.has_current_tables:
+        return None
+    facts = {} if published is None else published.facts
+    seconds = float(facts.get(_SECONDS_FACT, batches * _BATCH_S))
+    why = "the warehouse was made by another version of Almanac, and is rebuilt from landing"
+    _log.warning("%s: %d batches, about %.0f s.", why.capitalize(), batches, seconds)
+    return f"{why.capitalize()}: {batches} batches."
+
+
+def _needs_new_file(home: Home, published: PublishedFile | None) -> bool:
+    """Whether a file without new batches is published: the logs or the views changed."""
+    if published is None:
+        return False
+    current = {_LOGS_FACT: _LocalLogs.find(home).fingerprint, **NextFile.view_facts()}
+    return any(published.facts.get(name) != value for name, value in current.items())
+
+
+def _set_aside_lost(home: Home, lost: Iterable[str], report: MergeReport) -> None:
+    """Set aside batches that took effect and are missing from landing."""
+    for batch_id in sorted(set(lost) - home.landing.damaged().keys()):
+        home.landing.set_aside(batch_id, str(lost_batch(batch_id)))
+    report.damaged.update(home.landing.damaged())
+
+
+def _read_manifests(
+    home: Home,
+    batch_ids: Iterable[str],
+    merged: Iterable[str],
+    report: MergeReport,
+    *,
+    is_replay: bool,
+) -> list[Manifest]:
+    """Return the manifests of batches. A damaged one is set aside.
+
+    Raises:
+        DamagedBatch: it took effect before; only a replay sets such a batch aside.
+    """
+    found: list[Manifest] = []
+    took_effect = set(merged)
+    for batch_id in batch_ids:
+        try:
+            found.append(home.landing.manifest(batch_id))
+        except UnknownBatch:
+            continue
+        except DamagedBatch as error:
+            if batch_id in took_effect and not is_replay:
+                raise
+            _set_aside(home.landing, batch_id, error, report)
+    return found
+
+
+def _set_aside(
+    landing: Landing, batch_id: str, error: DamagedBatch, report: MergeReport
+) -> None:
+    landing.set_aside(batch_id, str(error))
+    report.damaged[batch_id] = str(error)
+
+
+def _fold_and_publish(
+    home: Home, plan: MergePlan, failed: dict[str, str], step: Step
+) -> bool:
+    """Copy the base, fold, check and publish.
+
+    Returns False if a batch failed of which earlier deliveries were folded: the next try
+    quarantines it from its first delivery on.
+    """
+    began = monotonic()
+    with next_file(home, plan.base) as file:
+        step("merge:copied")
+        folding = _Folding(home, plan, file, failed, step)
+        if not folding.fold_all():
+            return False
+        report = plan.report
+        report.outcomes = list(folding.outcomes.values())
+        report.lost = _find_lost(plan, report.quarantined)
+        last_day = max(report.days, default=None)
+        batch_ids = None if plan.base is None else [*folding.outcomes]
+        _finish(home, plan, file, monotonic() - began)
+        check(file, batch_ids)
+        report.rows = {name: rows for name, rows in file.connection.execute(ddl.counts(TABLES)).fetchall()}
+        step("merge:checked")
+        file.publish()
+        report.is_published = True
+        step("merge:renamed")
+    if last_day is not None:
+        checkpoints.link_published(home, last_day)
+        checkpoints.keep(home, checkpoints.choose_days(_list_checkpoint_days(home, plan)))
+    if plan.report.rebuilt is not None:
+        _remove_earlier_format(home)
+    return True
+
+
+def _list_checkpoint_days(home: Home, plan: MergePlan) -> set[date]:
+    """Return the days that may have a checkpoint after a merge."""
+    days = checkpoints.list_days(home)
+    if plan.is_replay:
+        folded = {manifest.observed_at.date() for manifest in plan.manifests}
+        return folded.intersection(days)
+    return set(days)
+
+
+def _remove_earlier_format(home: Home) -> None:
+    for name in _BEFORE_CHECKPOINTS:
+        path = home.root / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+class _Folding:
+    """The fold of the batches of a merge into the next file, a transaction for each observation."""
+
+    def __init__(
+        self, home: Home, plan: MergePlan, file: NextFile, failed: dict[str, str], step: Step
+    ) -> None:
+        """`failed` has batches that can't be folded: they are quarantined unread."""
+        self._home = home
+        self._plan = plan
+        self._file = file
+        self._failed = failed
+        self._step = step
+        self._fold = Fold(file)
+        self.outcomes: dict[str, Outcome] = {}
+
+    def fold_all(self) -> bool:
+        """Fold; return False if the merge must begin again without a batch (`failed`)."""
+        observations = order_observations(self._plan.manifests)
+        kept = checkpoints.choose_days(
+            [*checkpoints.list_days(self._home), *(each.day for each in observations)]
+        )
+        for number, observation in enumerate(observations):
+            report_phase("fold batches", number, len(observations))
+            day = observation.day
+            if number and observations[number - 1].day != day:
+                self._keep_checkpoint(observations[number - 1].day, kept)
+            try:
+                self._fold_one(observation)
+            except DamagedBatch as error:
+                self._file.reopen()
+                self._fold = Fold(self._file)
+                self._set_aside(observation, error)
+            except BatchFailed as failure:
+                if failure.batch_id in self._failed:
+                    raise
+                self._failed[failure.batch_id] = failure.why
+                if failure.batch_id in self.outcomes:
+                    return False
+                self._file.reopen()
+                self._fold = Fold(self._file)
+                self._fold_one(observation)
+            self._step("merge:observation_folded")
+        return True
+
+    def _set_aside(self, observation: Observation, error: DamagedBatch) -> None:
+        batch_id, plan = observation.manifest.batch_id, self._plan
+        merged = {} if plan.published is None else plan.published.batches
+        if batch_id in merged and not plan.is_replay and plan.report.rebuilt is None:
+            raise error
+        _set_aside(self._home.landing, batch_id, error, plan.report)
+
+    def _fold_one(self, observation: Observation) -> None:
+        """Fold an observation and its account in one transaction."""
+        manifest = observation.manifest
+        batch_id = manifest.batch_id
+        released = batch_id in self._plan.released
+        before = self.outcomes.get(batch_id)
+        with self._file.transaction():
+            if batch_id in self._failed:
+                outcome = Outcome(manifest, released=released).quarantine(self._failed[batch_id])
+            else:
+                outcome = self._fold.fold(observation, self._home.landing, released=released)
+                if outcome.rejected and before is None:
+                    self._file.run("insert_rejects", observed_at=manifest.observed_at)
+                self._fold.save()
+            if before is not None:
+                outcome = before.joined_with(outcome)
+                self._file.run("forget_batch", batch_id=batch_id)
+                self._file.run("forget_record", batch_id=batch_id)
+            record = msgspec.json.encode(outcome.record()).decode()
+            self._file.run("insert_record", batch_id=batch_id, released=released, record=record)
+            self._file.run("insert_batch", record=record)
+        self.outcomes[batch_id] = outcome
+
+    def _keep_checkpoint(self, day: date, kept: set[date]) -> None:
+        """Copy the file at the end of a day that is followed by others."""
+        if day in kept:
+            _show_state(self._file, min(day, self._plan.first_day))
+            self._file.checkpoint()
+            checkpoints.copy_file(self._home, self._file.path, day)
+
+
+def _show_state(file: NextFile, first_day: date) -> None:
+    """Bring the tables that follow from others up to date."""
+    with file.transaction():
+        file.run("show_seen")
+        file.run("show_unknown")
+        file.run("note_first_look")
+        file.run("forget_days", first_day=first_day)
+        columns = ddl.column_list(CHANGES_COLUMNS)
+        file.run("note_days", {"columns": columns}, first_day=first_day)
+
+
+def _finish(home: Home, plan: MergePlan, file: NextFile, seconds: float) -> None:
+    """Complete the tables, and name the publication."""
+    if plan.manifests:
+        _show_state(file, plan.first_day)
+    logs = _LocalLogs.find(home)
+    facts = file.read_facts()
+    with file.transaction():
+        if facts.get(_LOGS_FACT) != logs.fingerprint:
+            logs.load(file)
+        spent = seconds + (0 if plan.base is None else float(facts.get(_SECONDS_FACT, 0)))
+        file.note_facts({_LOGS_FACT: logs.fingerprint, _SECONDS_FACT: f"{spent:.3f}"})
+        file.run("forget_publication")
+        file.run(
+            "note_publication",
+            publication=uuid.uuid4().hex,
+            published_at=utc_now().isoformat(),
+        )
+    if plan.is_refold and plan.published is not None and plan.published.has_current_tables:
+        plan.report.refolded = _count_differences(home, plan, file)
+
+
+def _count_differences(
+    home: Home, plan: MergePlan, file: NextFile
+) -> dict[date, tuple[int, int]]:
+    """Return the numbers of added and removed versions of the days that were folded before."""
+    assert plan.published is not None
+    days = [day for day in plan.report.days if day in plan.published.days]
+    attach_published(file.connection, home.warehouse, "before")
+    text = file.text("count_differences", {"columns": ddl.column_list(CHANGES_COLUMNS)})
+    values = {"first_day": plan.first_day, "days": days}
+    rows = file.connection.execute(text, values).fetchall()
+    file.connection.execute("DETACH before")
+    return {day: (added, removed) for day, added, removed in rows}
+
+
+def _find_lost(plan: MergePlan, quarantined: Sequence[Outcome]) -> dict[str, str]:
+    """Return the quarantined batches that were merged before, with the reason.
+
+    A batch whose release was taken back is not lost.
+    """
+    before = {} if plan.published is None else plan.published.batches
+    return {
+        outcome.manifest.batch_id: outcome.why or ""
+        for outcome in quarantined
+        if (batch := before.get(outcome.manifest.batch_id)) is not None
+        and batch.status == "merged"
+        and not (batch.released and outcome.manifest.batch_id not in plan.released)
+    }
+
+
+def check(file: NextFile, batch_ids: Sequence[str] | None) -> None:
+    """Check the versions of all events, or of those that some batches changed, and the counts.
+
+    Raises:
+        WarehouseError: a check failed; the published file is kept.
+    """
+    batches = None if batch_ids is None else list(batch_ids)
+    if wrong := file.rows("check_versions", batches=batches):
+        names = ("event_id", "rows", "version", "versions", "first", "last", "current")
+        rows = (zip(names, row, strict=True) for row in wrong)
+        events = "; ".join(", ".join(f"{name} {value}" for name, value in row) for row in rows)
+        raise _disagreement(f"events and their versions disagree: {events}")
+    if wrong := file.rows("check_absences"):
+        events = ", ".join(str(event_id) for (event_id,) in wrong)
+        raise _disagreement(f"the logged absences of {events} do not end with its `missing_since`")
+    ((events, seen, versions, of_days),) = file.rows("check_counts")
+    if (events, versions) != (seen, of_days):
+        raise _disagreement(
+            f"there are {events} events and {versions} versions, expected {seen} and {of_days}"
+        )
+
+
+def _disagreement(message: str) -> WarehouseError:
+    return WarehouseError(
+        f"{message}. Nothing was published; the old warehouse is kept. Run `almanac replay`; if it "
+        "recurs, it is a bug in Almanac."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _LocalLogs:
+    """This machine's logs, which no replay rebuilds. The fingerprint changes with them."""
+
+    requests: list[str]
+    usage: list[str]
+    fingerprint: str
+
+    @classmethod
+    def find(cls, home: Home) -> "_LocalLogs":
+        requests = sorted(path for path in home.state.glob("requests/*.jsonl") if path.is_file())
+        usage = sorted(path for path in home.state.glob("usage.jsonl") if path.is_file())
+        stats = [(path.name, path.stat()) for path in (*requests, *usage)]
+        return cls(
+            [literal(path) for path in requests],
+            [literal(path) for path in usage],
+            " ".join(f"{name}:{stat.st_size}:{stat.st_mtime_ns}" for name, stat in stats),
+        )
+
+    def load(self, file: NextFile) -> None:
+        """Replace the tables that are made from the logs."""
+        for name, paths in (("requests", self.requests), ("usage", self.usage)):
+            file.run(f"empty_{name}")
+            if paths:
+                file.run(f"insert_{name}", **{name: paths})

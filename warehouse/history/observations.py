@@ -39,7 +39,7 @@ _OF_MANIFEST: Final = (
     *("plan", "complete", "why_incomplete", "attested", "date_doubt", "requests"),
     *("rows_claimed", "bytes"),
 )
-"""The fields of a record, in its order: the record is stored in the file of a day."""
+"""The fields of a record, in its order."""
 _OF_THE_MACHINE: Final = (OSError, duckdb.IOException, duckdb.InterruptException)
 """A full disk or Ctrl-C."""
 _TOO_LITTLE_MEMORY: Final = (MemoryError, duckdb.OutOfMemoryException)
@@ -65,8 +65,11 @@ class Observation:
 
     manifest: Manifest
     key: FoldKey
-    until: FoldKey
     positions: tuple[int, ...] | None = None
+
+    @property
+    def day(self) -> date:
+        return self.manifest.observed_at.date()
 
 
 def receipts(manifest: Manifest) -> list[tuple[FoldKey, int]]:
@@ -98,11 +101,11 @@ def order_observations(manifests: Iterable[Manifest]) -> list[Observation]:
     for key, position, manifest in keyed:
         last = observations[-1] if observations else None
         if position < 0:
-            observations.append(Observation(manifest, key, key))
+            observations.append(Observation(manifest, key))
         elif last is not None and last.manifest is manifest and last.positions is not None:
-            observations[-1] = Observation(manifest, last.key, key, (*last.positions, position))
+            observations[-1] = Observation(manifest, last.key, (*last.positions, position))
         else:
-            observations.append(Observation(manifest, key, key, (position,)))
+            observations.append(Observation(manifest, key, (position,)))
     return observations
 
 
@@ -181,8 +184,17 @@ class Outcome:
         for kind, number in kinds.items():
             self.changes[kind] = self.changes.get(kind, 0) + number
 
+    def joined_with(self, later: "Outcome") -> "Outcome":
+        """Return this outcome with that of more deliveries of the same batch."""
+        self.stale += later.stale
+        self.missing += later.missing
+        self.versions += later.versions
+        for kind, number in later.changes.items():
+            self.changes[kind] = self.changes.get(kind, 0) + number
+        return self
+
     def record(self) -> dict[str, Any]:
-        """Return the record that the day's file stores."""
+        """Return the account that the warehouse stores."""
         manifest, scope = self.manifest, self.manifest.scope
         return {
             "batch_id": manifest.batch_id,

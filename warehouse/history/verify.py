@@ -1,76 +1,56 @@
-"""Verify: compare landing, lake and tables by reading all of them. Changes nothing.
+"""Verify: compare landing, warehouse and partitions by reading all of them. Changes nothing.
 
-`deep` also compares every file with its recorded hash, replays landing into a temporary folder, and
-compares every row of every table. A finding says what is wrong with a file and what to do.
+`deep` also reads every checkpoint, replays landing into a temporary folder, and compares every row
+of every table. A finding says what is wrong and what to do.
 """
 
 import errno
 import os
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import duckdb
 
 from almanac.reading.attached_file import attach_published
 from almanac.reading.temporary import own_folder
 from warehouse.errors import (
-    BucketUnusable,
     CheckUnfinished,
     DamagedBatch,
-    LakeDamaged,
     LandingError,
     LockHeld,
-    SharedDatabaseError,
     UnknownBatch,
     WarehouseError,
 )
-from warehouse.files import lake_paths
 from warehouse.files.documents import hash_file
 from warehouse.files.locks import holder_text, try_lock
-from warehouse.history.change_log import (
-    ChangeLog,
-    DayFile,
-    find_changed_files,
-    find_mismatch,
-    find_older_days,
-    list_files,
-    read_head,
-)
-from warehouse.history.day import Checkpoints
-from warehouse.history.fold import Fold
+from warehouse.history import checkpoints
 from warehouse.history.merge import replay
+from warehouse.history.partitions import (
+    CHANGES,
+    CHANGES_COLUMNS,
+    EVENTS,
+    EVENTS_COLUMNS,
+    list_files,
+)
+from warehouse.history.warehouse_file import PublishedFile, read_published
 from warehouse.home import Home
-from warehouse.iceberg.lake_tables import LAKE_TABLES
-from warehouse.iceberg.upkeep import find_differences
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import MARKER, MARKERS
-from warehouse.publish.block_hashes import NOTE, PublishedHashes
-from warehouse.publish.lake_files import STATE_OF_EVENTS, name_state_files
-from warehouse.publish.spare_file import spare_path
+from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal
-
-if TYPE_CHECKING:
-    from warehouse.shared.home_copy import HomeCopy
 
 _SQL = Statements(__package__, GROUPS)
 
 LOCAL = frozenset({"requests", "usage"})
 """Tables made from this machine's logs, not from landing."""
 _NAMED: Final = 3
-_PUBLISH: Final = (
-    "a merge ended before it published; the next `almanac run` or `almanac merge` publishes"
-)
-_ANOTHER_FORM: Final = (
-    "the warehouse was published by another version of Almanac, in another form; the next `almanac "
-    "run` or `almanac merge` publishes it again"
-)
+_REBUILD: Final = "`almanac replay` rebuilds it"
 _OF_THE_MACHINE: Final = (OSError, MemoryError, duckdb.IOException, duckdb.OutOfMemoryException)
 _NO_ROOM: Final = tuple(
     map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES))
@@ -101,55 +81,75 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
         LockHeld: a merge runs for longer than the home's wait.
     """
     with _no_merge(home):
-        days, damaged = ChangeLog.of(home).readable(by_reading=True)
-        # Days of other rules are refolded: the state and the tables may lack what is expected now.
-        is_current = not find_older_days(days)
         manifests, unreadable = _read_manifests(home)
         count = len(manifests) + len(unreadable)
         yield Finding("no batch is damaged or set aside", count, unreadable)
         yield _check_bodies(home, manifests)
-        count = len(days) + len(damaged)
-        yield Finding("the days of the change log can be read", count, [str(e) for e in damaged])
-        yield _check_batches(home, days)
-        yield _check_chain(days)
-        yield _check_head(home, days, is_current=is_current)
-        yield _check_counts(days)
-        if days and is_current:
-            yield _check_checkpoint(home, days[-1])
         if deep:
-            if is_current:
-                yield _check_lake_files(home, days)
             yield _check_landing(home, manifests)
-            yield _check_released(home, days)
             yield _check_stamp(home, manifests)
-            yield _check_published(home)
-            if home.copy is not None:
-                yield _check_bucket(home.copy)
-        if not home.warehouse.is_file():
-            wrong = ["it is missing; `almanac replay` rebuilds it"] if days else []
-            yield Finding("the warehouse exists", len(days), wrong)
-        elif not is_current:
-            note = "lake and warehouse are checked after the days are refolded"
-            yield Finding("the warehouse matches the lake", 0, notes=[note])
-        else:
-            yield from _comparing(home, lambda connection: _check_tables(connection, home, days))
-            if home.iceberg is not None:
-                wrong = [*find_differences(home, home.iceberg, deep=deep)]
-                yield Finding("the Iceberg tables match the warehouse", len(LAKE_TABLES), wrong)
-            if deep:
-                yield from _check_replay(home, days)
+        yield from _check_warehouse(home, bool(manifests), deep=deep)
 
 
-def _check_bucket(copy: "HomeCopy") -> Finding:
-    """Compare the index of the bucket with its objects."""
+def _check_warehouse(home: Home, has_batches: bool, *, deep: bool) -> Iterator[Finding]:
+    """Check the published file, and with `deep` what else is made from landing."""
+    published = None
+    if not home.warehouse.is_file():
+        wrong = [f"it is missing; {_REBUILD}"] if has_batches and _was_merged(home) else []
+        yield Finding("the warehouse exists", int(has_batches), wrong)
+        return
+    with suppress(duckdb.Error):  # Reading all of it gives the reason below.
+        published = read_published(home.warehouse)
+    with _opened(home) as connection:
+        wrong = _read_every_block(connection, home.warehouse)
+        yield Finding("the warehouse can be read", len(TABLES), wrong)
+        if wrong:
+            return
+        if published is None or not published.has_current_tables:
+            note = "another version of Almanac made it; the next merge rebuilds it from landing"
+            yield Finding("the warehouse matches landing", 0, notes=[note])
+            return
+        yield _check_batches(home, published)
+        yield _check_counts(connection)
+        yield _check_invariants(connection)
+        yield from _check_partitions(home, connection)
+    if deep:
+        yield _check_checkpoints(home)
+        yield _check_released(home, published)
+        yield from _check_replay(home, published)
+
+
+def _was_merged(home: Home) -> bool:
+    return bool(set(home.landing.batch_ids()) - set(home.landing.pending()))
+
+
+@contextmanager
+def _opened(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = home.connect()
     try:
-        count, problems = len(copy.index.files()), copy.problems()
-    except (BucketUnusable, SharedDatabaseError) as error:
-        return Finding("the bucket has each file", 0, [str(error)])
-    hint = "`almanac doctor --fix` stores it again, on a machine that has the file"
-    return Finding(
-        "the bucket has each file", count, [f"{problem}; {hint}" for problem in problems]
-    )
+        yield connection
+    except duckdb.OutOfMemoryException as error:
+        raise _unfinished(error) from error
+    finally:
+        connection.close()
+
+
+def _read_every_block(connection: duckdb.DuckDBPyConnection, path: Path) -> list[str]:
+    """Attach a file as `warehouse` and read all of its rows; return why that is not possible.
+
+    DuckDB compares the checksum of each block that it reads.
+    """
+    try:
+        attach_published(connection, path, "warehouse")
+        connection.execute("SET search_path = 'warehouse.main,warehouse.state'")
+        tables = connection.execute(_SQL["list_tables"]).fetchall()
+        for schema, name in tables:
+            connection.execute(ddl.read_all(schema, name)).fetchall()
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error as error:
+        return [f"{str(error).splitlines()[0]}; {_REBUILD}"]
+    return []
 
 
 def _is_writable(home: Home) -> bool:
@@ -192,17 +192,16 @@ def _check_bodies(home: Home, manifests: list[Manifest]) -> Finding:
     return Finding("landed bodies match their hashes", len(bodies), wrong)
 
 
-def _check_batches(home: Home, days: list[DayFile]) -> Finding:
-    aside, waiting = home.landing.damaged().keys(), home.landing.pending()
-    landed = {*home.landing.batch_ids(), *aside}
-    folded = Counter(batch_id for day in days for batch_id in day.batches())
-    groups = {
-        "landed, but neither merged nor waiting": landed - folded.keys() - {*waiting} - aside,
-        "merged, but not in landing": folded.keys() - landed,
-        "merged more than once": {batch_id for batch_id, times in folded.items() if times > 1},
-    }
-    wrong = [f"{fault}: {_list(sorted(ids))}" for fault, ids in groups.items() if ids]
-    return Finding("every landed batch is in the lake once, or waiting", len(landed), wrong)
+def _check_batches(home: Home, published: PublishedFile) -> Finding:
+    """Compare the landed batches with those of the warehouse."""
+    landed = {*home.landing.batch_ids(), *home.landing.damaged()}
+    lost = sorted(published.batches.keys() - landed)
+    waiting = len(landed - published.batches.keys() - home.landing.damaged().keys())
+    wrong = [f"merged, but not in landing: {_list(lost)}"] if lost else []
+    waits = "1 batch waits" if waiting == 1 else f"{waiting} batches wait"
+    notes = [f"{waits} for the next merge"] if waiting else []
+    check = "every landed batch is in the warehouse, or waiting"
+    return Finding(check, len(landed), wrong, notes)
 
 
 def _list(batch_ids: list[str]) -> str:
@@ -210,72 +209,69 @@ def _list(batch_ids: list[str]) -> str:
     return f"{', '.join(batch_ids[:_NAMED])}{more}"
 
 
-def _check_chain(days: list[DayFile]) -> Finding:
-    broken, others = find_mismatch(days), find_older_days(days)
-    wrong = [f"the chain breaks at {broken}; `almanac merge` refolds from there"] if broken else []
-    number = "1 day was" if len(others) == 1 else f"{len(others):,} days were"
-    notes = [
-        f"{number} folded by another version of Almanac, the first {day}; the next `almanac run` "
-        "or `almanac merge` refolds from there, and reports the changes"
-        for day in others[:1]
-    ]
-    return Finding("the days of the change log form a chain", len(days), wrong, notes)
-
-
-def _check_head(home: Home, days: list[DayFile], *, is_current: bool) -> Finding:
-    """Check that the change log ends with the day that was written last."""
-    wrong: list[str] = []
-    newest = (days[-1].day, days[-1].sha256) if days else (None, None)
-    try:
-        head = read_head(home.lake)
-        if head is None:
-            if days and is_current:
-                wrong.append(f"{lake_paths.HEAD} is missing; `almanac merge` makes it again")
-        elif head.unfinished_from is not None:
-            since = head.unfinished_from
-            wrong.append(f"a merge from {since} on was interrupted; run `almanac merge`")
-        elif (head.day, head.sha256) != newest:
-            wrong.append(
-                f"the file of {head.day} was changed since it was written; `almanac replay` "
-                "rebuilds it"
-            )
-    except LakeDamaged as error:
-        wrong.append(str(error))
-    return Finding("the change log is complete up to its recorded end", int(bool(days)), wrong)
-
-
-def _check_counts(days: list[DayFile]) -> Finding:
-    batches = [batch for day in days for batch in day.meta["batches"]]
+def _check_counts(connection: duckdb.DuckDBPyConnection) -> Finding:
+    rows = connection.execute(_SQL["check_batches"]).fetchall()
     wrong = [
-        f"{record['batch_id']}: {record['arrived']} rows arrived, {record['good']} are good, "
-        f"{record['rejected']} rejected, {record['ignored']} ignored"
-        for record in batches
-        if record["good"] + record["rejected"] + record["ignored"] != record["arrived"]
-        and record["status"] == "merged"
+        f"{batch_id}: {times} times; {arrived} rows arrived, {good} are good, {rejected} rejected, "
+        f"{ignored} ignored"
+        for batch_id, times, arrived, good, rejected, ignored in rows
+        if times > 1 or good + rejected + ignored != arrived
     ]
-    check = "good, rejected and ignored rows add up to the rows that arrived"
-    return Finding(check, len(batches), wrong)
+    check = "each batch is merged once, and its good, rejected and ignored rows add up"
+    return Finding(check, len(rows), wrong)
 
 
-def _check_checkpoint(home: Home, newest: DayFile) -> Finding:
-    name, wrong = newest.head.checkpoint or "-", []
-    connection = home.connect()
-    try:
-        Checkpoints(home.lake).load(name, Fold(connection), newest.head.fold_id, newest.head.files)
-    except LakeDamaged as error:
-        wrong = [str(error)]
-    finally:
-        connection.close()
-    return Finding("the newest checkpoint is complete", 1, wrong)
+def _check_invariants(connection: duckdb.DuckDBPyConnection) -> Finding:
+    versions = connection.execute(_SQL["check_versions"], {"batches": None}).fetchall()
+    absences = connection.execute(_SQL["check_absences"]).fetchall()
+    ((events, seen, rows, of_days),) = connection.execute(_SQL["check_counts"]).fetchall()
+    wrong = [f"the versions of {row[0]} are wrong: {row[1:]}" for row in versions]
+    wrong += [f"the absences of {event_id} do not end with its state" for (event_id,) in absences]
+    if (events, rows) != (seen, of_days):
+        wrong.append(f"{events} events and {rows} versions, expected {seen} and {of_days}")
+    check = "versions and absences agree with the events"
+    return Finding(check, int(rows), [f"{fault}; {_REBUILD}" for fault in wrong])
 
 
-def _check_lake_files(home: Home, days: list[DayFile]) -> Finding:
-    check = "every file of the lake matches its hash"
-    try:
-        hashes = list_files(home.lake, days)
-    except LakeDamaged as error:
-        return Finding(check, 0, [str(error)])
-    return Finding(check, len(hashes), [*find_changed_files(home.lake, hashes)])
+def _check_partitions(home: Home, connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+    """Compare the Parquet files with the tables, row by row."""
+    for kind, columns, name in (
+        (CHANGES, CHANGES_COLUMNS, "compare_changes"),
+        (EVENTS, EVENTS_COLUMNS, "compare_months"),
+    ):
+        files = [literal(path) for path in list_files(home, kind)]
+        check = f"parquet/{kind} matches the warehouse"
+        if not files:
+            yield Finding(check, 0, notes=["there are no files; `almanac merge` writes them"])
+            continue
+        shown = ", ".join(
+            f"{name}::VARCHAR AS {name}" if name == "extra" else f'"{name}"' for name in columns
+        )
+        query = _SQL[name].replace("{columns}", shown)
+        try:
+            ((rows, extra, lacking),) = connection.execute(query, {"files": files}).fetchall()
+        except duckdb.OutOfMemoryException:
+            raise
+        except duckdb.Error as error:
+            yield Finding(check, len(files), [f"{str(error).splitlines()[0]}; {_REBUILD}"])
+            continue
+        found = f"{extra} rows are only there, {lacking} are missing"
+        is_behind = kind == EVENTS and home.landing.pending()
+        advice = "the next `almanac merge` writes them" if is_behind else _REBUILD
+        wrong = [f"{found}; {advice}"] if extra or lacking else []
+        yield Finding(check, int(rows), wrong)
+
+
+def _check_checkpoints(home: Home) -> Finding:
+    """Read every checkpoint."""
+    days = checkpoints.list_days(home)
+    wrong: list[str] = []
+    for day in days:
+        path = checkpoints.path_of(home, day)
+        with _opened(home) as connection:
+            for fault in _read_every_block(connection, path):
+                wrong.append(f"{path.name}: {fault}; or remove it: a merge does without it")
+    return Finding("the checkpoints can be read", len(days), wrong)
 
 
 def _check_landing(home: Home, manifests: list[Manifest]) -> Finding:
@@ -326,11 +322,10 @@ def _find_changed_markers(home: Home) -> Iterator[str]:
                 yield f"{name} can't be read: {error.strerror}; `almanac replay` repairs it"
 
 
-def _check_released(home: Home, days: list[DayFile]) -> Finding:
+def _check_released(home: Home, published: PublishedFile | None) -> Finding:
     """Check that the batches folded as released are still released, and the reverse."""
-    folded = {
-        record["batch_id"]: record["released"] for day in days for record in day.meta["batches"]
-    }
+    batches = {} if published is None else published.batches
+    folded = {batch_id: batch.released for batch_id, batch in batches.items()}
     now = set(home.landing.released())
     kept = now.union(home.landing.marked("pending"))
     unknown = sorted(now - folded.keys() - home.landing.damaged().keys())
@@ -369,116 +364,8 @@ def _check_stamp(home: Home, manifests: list[Manifest]) -> Finding:
     return Finding("home.json names the source of the batches", len(manifests), wrong)
 
 
-def _check_published(home: Home) -> Finding:
-    """Check that the published file has the bytes that were published."""
-    wrong: list[str] = []
-    notes: list[str] = []
-    is_there, hashes = home.warehouse.is_file(), PublishedHashes(home.state_storage)
-    is_noted = hashes.is_noted()
-    if is_there and not is_noted and home.state_storage.exists(NOTE):
-        wrong = [f"state/{NOTE} was changed since it was written; `almanac replay` rebuilds it"]
-    elif is_there and not is_noted:
-        notes = ["its hash is not recorded; the next publication records it"]
-    elif is_there:
-        try:
-            if not hashes.match(home.warehouse):
-                wrong = ["it was changed since it was published; `almanac replay` rebuilds it"]
-            spare = spare_path(home.warehouse)
-            if spare.is_file() and not hashes.match(spare):
-                wrong.append(f"{spare.name} beside it was changed; remove it: nothing is lost")
-        except OSError as error:
-            wrong = [f"it can't be read: {error.strerror}; `almanac replay` rebuilds it"]
-    return Finding("the published file is unchanged", int(is_there), wrong, notes)
-
-
-def _comparing(
-    home: Home, check: Callable[[duckdb.DuckDBPyConnection], Iterable[Finding]]
-) -> Iterator[Finding]:
-    """Yield the findings of a check on a connection; an unreadable warehouse is one more.
-
-    Raises:
-        CheckUnfinished: the machine has too little memory.
-    """
-    connection = home.connect()
-    try:
-        yield from check(connection)
-    except duckdb.OutOfMemoryException as error:
-        raise _unfinished(error) from error
-    except duckdb.Error as error:
-        yield Finding("the warehouse can be read", 1, [str(error)])
-    finally:
-        connection.close()
-
-
-def _check_tables(
-    connection: duckdb.DuckDBPyConnection, home: Home, days: list[DayFile]
-) -> Iterator[Finding]:
-    """Compare the published tables with the lake, row by row."""
-    attach_published(connection, home.warehouse, "published")
-    if not connection.execute(_SQL["find_published_days"]).fetchall():
-        yield Finding("the warehouse matches the lake", 0, notes=[_ANOTHER_FORM])
-        return
-    if not days:
-        return
-    lake = home.lake
-    # If the warehouse is as it was published, the next merge publishes what it lacks.
-    is_behind = PublishedHashes(home.state_storage).match(home.warehouse)
-    yield _check_published_days(connection, days, is_behind=is_behind)
-    changes = [literal(day.path) for day in days]
-    names = (lake_paths.absences_name(day.day) for day in days)
-    absences = [literal(lake.path(name)) for name in names if lake.exists(name)]
-    state = name_state_files(days[-1].head.checkpoint or "-", days[-1].head.files)
-    of_events = {table: lake.path(state[table]) for table in STATE_OF_EVENTS}
-    events = {table: literal(path) for table, path in of_events.items() if path.is_file()}
-    for table, name, source, files in (
-        ("event_versions", "compare_versions", "the change log", {"files": changes}),
-        ("event_claims", "compare_claims", "the change log", {"files": changes}),
-        ("event_absences", "compare_absences", "the lake", {"files": absences}),
-        ("events", "compare_events", "the checkpoint", events),
-    ):
-        if files.get("files") or len(files) == len(of_events):
-            yield _compare(connection, f"{table} matches {source}", _SQL[name], files)
-    yield _check_months(home, connection, is_behind=is_behind)
-
-
-def _check_months(home: Home, connection: duckdb.DuckDBPyConnection, *, is_behind: bool) -> Finding:
-    """Compare the lake's events by month, which other engines read, with the published ones."""
-    names = map(lake_paths.events_in, home.lake.folders(lake_paths.EVENTS))
-    files = [literal(home.lake.path(name)) for name in names if home.lake.exists(name)]
-    check = "the events by month match the warehouse"
-    if files:
-        advice = _PUBLISH if is_behind else "`almanac replay` rebuilds them"
-        return _compare(connection, check, _SQL["compare_months"], {"files": files}, advice)
-    ((events,),) = connection.execute("SELECT count(*) FROM published.main.events").fetchall()
-    return Finding(check, 0, ["there are none; `almanac replay` makes them"] if events else [])
-
-
-def _check_published_days(
-    connection: duckdb.DuckDBPyConnection, days: list[DayFile], *, is_behind: bool
-) -> Finding:
-    """Compare the published days with the days of the lake, by their hashes."""
-    rows = connection.execute(_SQL["list_published_days"]).fetchall()
-    differing = sorted({day for day, _ in {*rows} ^ {(day.day, day.sha256) for day in days}})
-    advice = _PUBLISH if is_behind else "`almanac replay` rebuilds all of it"
-    wrong = [f"they differ from {day} on; {advice}" for day in differing[:1]]
-    return Finding("the days of the change log match the published days", len(rows), wrong)
-
-
-def _compare(
-    connection: duckdb.DuckDBPyConnection,
-    check: str,
-    query: str,
-    values: Mapping[str, object] | None = None,
-    advice: str = "",
-) -> Finding:
-    ((rows, extra, lacking),) = connection.execute(query, values).fetchall()
-    wrong = f"{extra} rows are only there, {lacking} are missing{advice and '; '}{advice}"
-    return Finding(check, int(rows), [wrong] if extra or lacking else [])
-
-
-def _check_replay(home: Home, days: list[DayFile]) -> Iterator[Finding]:
+def _check_replay(home: Home, published: PublishedFile) -> Iterator[Finding]:
     """Replay the batches that took effect beside the home, and compare table by table."""
-    folded = {batch_id: record for day in days for batch_id, record in day.batches().items()}
     parent = home.state if _is_writable(home) else own_folder()
     with tempfile.TemporaryDirectory(prefix="almanac-verify-", dir=parent) as folder:
         replayed = Home(Path(folder))
@@ -487,10 +374,11 @@ def _check_replay(home: Home, days: list[DayFile]) -> Iterator[Finding]:
             link = replayed.root / "landing" / part
             link.parent.mkdir(exist_ok=True)
             link.symlink_to((home.root / "landing" / part).resolve())
-        for batch_id, record in folded.items():
-            if record["released"]:
+        for batch_id, batch in published.batches.items():
+            if batch.released:
                 replayed.landing.storage.put(f"released/{batch_id}.json", MARKER)
-        for batch_id in {*home.landing.damaged(), *home.landing.pending()} - folded.keys():
+        landed = {*home.landing.damaged(), *home.landing.batch_ids()}
+        for batch_id in landed - published.batches.keys():
             replayed.landing.set_aside(batch_id, "it did not take effect yet")
         try:
             replay(replayed, with_repair=False)
@@ -499,16 +387,16 @@ def _check_replay(home: Home, days: list[DayFile]) -> Iterator[Finding]:
                 raise _unfinished(error) from error
             yield Finding("landing can be replayed", 1, [str(error)])
             return
-
-        def compare(connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+        with _opened(home) as connection:
             for alias, path in (("published", home.warehouse), ("replayed", replayed.warehouse)):
                 attach_published(connection, path, alias)
             for table in TABLES:
                 if table.name not in LOCAL:
                     query = _SQL["compare_rows"].replace("{table}", f'"{table.name}"')
-                    yield _compare(connection, f"{table.name} matches a replay", query)
-
-        yield from _comparing(home, compare)
+                    ((rows, extra, lacking),) = connection.execute(query).fetchall()
+                    found = f"{extra} rows are only there, {lacking} are missing; {_REBUILD}"
+                    wrong = [found] if extra or lacking else []
+                    yield Finding(f"{table.name} matches a replay", int(rows), wrong)
 
 
 def _is_of_the_machine(error: BaseException | None) -> bool:

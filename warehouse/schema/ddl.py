@@ -9,10 +9,12 @@ from pathlib import Path
 
 from almanac.reading.named_sql import quoted, quoted_text
 from warehouse.schema.columns import GROUPS, Column
-from warehouse.schema.tables import INTERNAL_SCHEMA, Table
+from warehouse.schema.tables import INTERNAL, INTERNAL_SCHEMA, TABLES, Table
+from warehouse.schema.views import AS_OF_MACROS, INTERNAL_MACROS, MACROS, VIEWS
 from warehouse.sql import Statements
 
 _SQL = Statements(__package__, GROUPS)
+_DERIVED = tuple(table for table in TABLES if table.is_view)
 
 
 def attach(path: Path, alias: str, *, read_only: bool) -> str:
@@ -24,12 +26,32 @@ def attach(path: Path, alias: str, *, read_only: bool) -> str:
     return "ATTACH " + quoted_text(str(path)) + " AS " + quoted(alias) + " (" + option + ")"
 
 
-def use(alias: str) -> str:
-    return "USE " + quoted(alias)
+def create_tables() -> Iterator[str]:
+    """Yield the statements that make the tables, and their comments."""
+    yield "CREATE SCHEMA " + quoted(INTERNAL_SCHEMA)
+    for table in (*TABLES, *INTERNAL):
+        if not table.is_view:
+            yield create(table)
+            yield from _comments(table, "TABLE")
 
 
-def create_schema(name: str) -> str:
-    return "CREATE SCHEMA " + quoted(name)
+def create_views() -> Iterator[str]:
+    """Yield the statements that make the views and macros over the tables, and their comments."""
+    for name in INTERNAL_MACROS:
+        yield create_macro(name)
+    for view in (*_DERIVED, *VIEWS):
+        yield create_view(view)
+        yield from _comments(view, "VIEW")
+    for name in AS_OF_MACROS:
+        yield create_macro(name)
+    for macro in MACROS:
+        yield create_macro(macro.name)
+        yield "COMMENT ON MACRO TABLE " + quoted(macro.name) + " IS " + quoted_text(macro.grain)
+
+
+def drop(kind: str, schema: str, name: str) -> str:
+    """Return the statement that removes a view or macro."""
+    return "DROP " + kind + " " + quoted(schema) + "." + quoted(name)
 
 
 def create(table: Table) -> str:
@@ -47,113 +69,6 @@ def create_macro(name: str) -> str:
     return _SQL[f"macro_{name.removeprefix(INTERNAL_SCHEMA + '.')}"]
 
 
-def definitions() -> list[str]:
-    """Return the SQL of all views and macros."""
-    return list(_SQL.texts.values())
-
-
-def comments(table: Table, kind: str) -> Iterator[str]:
-    """Yield the COMMENT statements of a table and its columns; `kind` is TABLE or VIEW."""
-    name = _name(table)
-    yield "COMMENT ON " + kind + " " + name + " IS " + quoted_text(table.grain)
-    for column in table.columns:
-        meaning = column.meaning + (" [" + column.unit + "]" if column.unit else "")
-        target = name + "." + quoted(column.name)
-        yield "COMMENT ON COLUMN " + target + " IS " + quoted_text(meaning)
-
-
-def comment_macro(macro: Table) -> str:
-    return "COMMENT ON MACRO TABLE " + quoted(macro.name) + " IS " + quoted_text(macro.grain)
-
-
-def insert(table: Table, query: str) -> str:
-    """Fill a table from a query; columns are matched by name."""
-    rows = "FROM (\n" + query + "\n) ORDER BY " + quoted(table.order) if table.order else query
-    return "INSERT INTO " + _name(table) + " BY NAME\n" + rows
-
-
-def insert_new(table: Table) -> str:
-    return insert(table, "SELECT * FROM " + quoted("new_" + table.name))
-
-
-def empty(table: Table) -> str:
-    return "DELETE FROM " + _name(table)
-
-
-def no_rows(table: Table) -> str:
-    return "SELECT * FROM " + _name(table) + " LIMIT 0"
-
-
-def have(table: Table, columns: tuple[str, ...], condition: str) -> str:
-    """Store in `have_…` the keys, hashes and places of the table's rows that may differ."""
-    source = _name(table) + " WHERE " + condition
-    return _keep(table, "have_") + _marks(table, columns, source, "rowid AS place")
-
-
-def want(table: Table, columns: tuple[str, ...], query: str) -> str:
-    """Store in `want_…` the keys and hashes of the expected rows."""
-    return _keep(table, "want_") + _marks(table, columns, "(\n" + query + "\n)")
-
-
-def gone(table: Table) -> str:
-    """Store in `gone_…` the rows that a table has and should not have."""
-    places = "SELECT place FROM " + _only(table, "have_", "want_")
-    rows = "SELECT * FROM " + _name(table) + " WHERE rowid IN (" + places + ")"
-    return _keep(table, "gone_") + rows
-
-
-def differs_nowhere(table: Table) -> Iterator[str]:
-    """Yield the statements that make `gone_…` and `new_…` without rows."""
-    for prefix in ("gone_", "new_"):
-        yield _keep(table, prefix) + no_rows(table)
-
-
-def new(table: Table, query: str) -> str:
-    """Store in `new_…` the rows that a table should have and does not have."""
-    keys = "(FROM " + _only(table, "want_", "have_") + ") USING (" + _list(table.key) + ")"
-    return _keep(table, "new_") + "SELECT * FROM (\n" + query + "\n) SEMI JOIN " + keys
-
-
-def keep_new(table: Table, query: str) -> str:
-    """Store in `new_…` the rows of a query, without a comparison."""
-    return _keep(table, "new_") + query
-
-
-def delete_gone(table: Table) -> str:
-    """Delete the rows of `gone_…`, found by the table's key."""
-    name, other = _name(table), quoted("gone_" + table.name)
-    same = (name + "." + quoted(key) + " = " + other + "." + quoted(key) for key in table.key)
-    return "DELETE FROM " + name + " USING " + other + " WHERE " + " AND ".join(same)
-
-
-def update(table: Table, columns: tuple[str, ...], query: str) -> str:
-    """Set columns to the values of a query for the same key, where they differ."""
-    published = "SELECT " + _list((*table.key, *columns)) + " FROM (\n" + query + "\n)"
-    name = _name(table)
-    changes = ", ".join(quoted(column) + " = expected." + quoted(column) for column in columns)
-    same = (name + "." + quoted(key) + " = expected." + quoted(key) for key in table.key)
-    differ = (
-        _differs(column, name + ".", "expected.")
-        for column in table.columns
-        if column.name in columns
-    )
-    condition = " AND ".join((*same, "(" + " OR ".join(differ) + ")"))
-    return (
-        "UPDATE "
-        + name
-        + " SET "
-        + changes
-        + " FROM ("
-        + published
-        + ") AS expected WHERE "
-        + condition
-    )
-
-
-def count(table: Table) -> str:
-    return "SELECT count(*) FROM " + _name(table)
-
-
 def counts(tables: Sequence[Table]) -> str:
     """Return the query for the number of rows of each table: a row with its name and number."""
     return " UNION ALL ".join(
@@ -161,20 +76,28 @@ def counts(tables: Sequence[Table]) -> str:
     )
 
 
-def content(table: Table, columns: tuple[str, ...], prefix: str = "") -> str:
-    """Return the query for the number of rows and the sum of their hashes: one row.
-
-    Subtract the sum of the deleted rows and add the sum of the new rows to get the next sum.
-    """
-    source = quoted(prefix + table.name) if prefix else _name(table)
-    return "SELECT count(*), coalesce(sum(hash(" + _list(columns) + ")), 0) FROM " + source
+def content(table: Table, columns: Sequence[str]) -> str:
+    """Return the query for the number of rows and the sum of their hashes: one row."""
+    rows = "SELECT count(*), coalesce(sum(hash(" + column_list(columns) + ")), 0)::VARCHAR"
+    return rows + " FROM " + _name(table)
 
 
-def _differs(column: Column, old: str, new: str) -> str:
-    pair = (old + quoted(column.name), new + quoted(column.name))
-    if column.collation:
-        pair = ("encode(" + pair[0] + ")", "encode(" + pair[1] + ")")  # Byte by byte.
-    return " IS DISTINCT FROM ".join(pair)
+def read_all(schema: str, name: str) -> str:
+    """Return the query that reads all values of a table: one row."""
+    return "SELECT sum(hash(rows)) FROM " + quoted(schema) + "." + quoted(name) + " AS rows"
+
+
+def column_list(columns: Sequence[str]) -> str:
+    return ", ".join(map(quoted, columns))
+
+
+def _comments(table: Table, kind: str) -> Iterator[str]:
+    name = _name(table)
+    yield "COMMENT ON " + kind + " " + name + " IS " + quoted_text(table.grain)
+    for column in table.columns:
+        meaning = column.meaning + (" [" + column.unit + "]" if column.unit else "")
+        target = name + "." + quoted(column.name)
+        yield "COMMENT ON COLUMN " + target + " IS " + quoted_text(meaning)
 
 
 def _definition(column: Column) -> str:
@@ -184,22 +107,3 @@ def _definition(column: Column) -> str:
 
 def _name(table: Table) -> str:
     return quoted(table.schema) + "." + quoted(table.name)
-
-
-def _marks(table: Table, columns: tuple[str, ...], source: str, *more: str) -> str:
-    marks = (_list(table.key), "hash(" + _list(columns) + ") AS mark", *more)
-    return "SELECT " + ", ".join(marks) + " FROM " + source
-
-
-def _only(table: Table, side: str, other: str) -> str:
-    """Join the marks of which key or hash are on the first side only."""
-    left, right = quoted(side + table.name), quoted(other + table.name)
-    return left + " ANTI JOIN " + right + " USING (" + _list((*table.key, "mark")) + ")"
-
-
-def _keep(table: Table, prefix: str) -> str:
-    return "CREATE OR REPLACE TEMP TABLE " + quoted(prefix + table.name) + " AS "
-
-
-def _list(columns: tuple[str, ...]) -> str:
-    return ", ".join(quoted(column) for column in columns)

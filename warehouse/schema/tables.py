@@ -1,12 +1,11 @@
 """The tables of the warehouse, declared once: grain, key, and columns with type and meaning.
 
-The declarations define the statements that make the tables (ddl.py), the order in which a
-publication fills them, the data dictionary, and the comments in the published file. Views and
-macros are in views.py. Timestamps are UTC.
+The declarations define the statements that make the tables (ddl.py), the data dictionary, and the
+comments in the published file. Views and macros are in views.py. Timestamps are UTC.
 """
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from warehouse.schema.columns import (
     BATCH_ID,
@@ -40,11 +39,6 @@ from warehouse.schema.columns import (
 
 INTERNAL_SCHEMA: Final = "_almanac"
 """The schema of internal tables: `SHOW TABLES` lists the tables of `main` alone."""
-DeltaRule = Literal["days", "chain", "batches", "state", "seen", "links", "replaced", "local"]
-"""How a delta updates a table. It compares the rows of the changed days (`days`; by `day`,
-`chain`), of the batches of those days (`batches`), of the touched events (`seen`, `links`), or all
-rows with the newest checkpoint (`state`). Or it builds the table anew, always (`replaced`) or if
-the logs of this machine changed (`local`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +51,9 @@ class Table:
     columns: tuple[Column, ...]
     call: str = ""
     """The call of a macro; empty for tables and views."""
-    # The fields without a repr are not part of the signature of the published file.
-    inputs: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
-    """The parameters of its statement `select_<name>`: files and other values."""
-    delta: DeltaRule | None = field(default=None, kw_only=True, repr=False)
-    """None if no statement fills the table."""
     schema: str = field(default="main", kw_only=True)
-    order: str = field(default="", kw_only=True)
-    """The column by which inserted rows are sorted; empty if they stay as they come."""
-    in_place: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
-    """Columns that a delta updates without replacing the row; a `state` table updates all columns
-    but the key, a `seen` table those that every pull changes."""
+    is_view: bool = field(default=False, kw_only=True)
+    """Whether it follows from the tables."""
 
     @property
     def qualified(self) -> str:
@@ -95,9 +81,6 @@ EVENTS: Final = Table(
         *(EVENT_ID, *CONTENT, *DATING, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CHANGED_AT),
         *(CONTENT_AT, VERSION, *UNKNOWN),
     ),
-    inputs=("everything", "seen", "content", "content_changes"),
-    delta="seen",
-    order="date",
 )
 KNOWN_BASIS: Final = text("known_basis", "observed in event_versions, claimed in event_claims.")
 CHANGE_KINDS: Final = Column("change_kinds", TEXTS, "Kinds of change, e.g. rescheduled.")
@@ -119,10 +102,6 @@ EVENT_VERSIONS: Final = Table(
         *(KNOWN_BASIS, CHANGE_KINDS, _CHANGED_FIELDS),
         *(BATCH_ID, FEED, PLAN, CONTENT_AT),
     ),
-    inputs=("changes", "current"),
-    delta="batches",
-    # They depend on other versions of the event, and are computed at the end.
-    in_place=("known_to", "first_seen_at"),
 )
 EVENT_ABSENCES: Final = Table(
     "event_absences",
@@ -134,16 +113,13 @@ EVENT_ABSENCES: Final = Table(
         instant("missing_since", "Start of the absence; NULL if it ended."),
         BATCH_ID,
     ),
-    inputs=("absences",),
-    delta="days",
 )
 EVENT_COINS: Final = Table(
     "event_coins",
     "one row per event and coin linked to it, as now known",
     ("event_id", "coin"),
     (EVENT_ID, COIN, SYMBOL, COIN_NAME),
-    inputs=("everything", "labels"),
-    delta="links",
+    is_view=True,
 )
 EVENT_CATEGORIES: Final = Table(
     "event_categories",
@@ -154,8 +130,7 @@ EVENT_CATEGORIES: Final = Table(
         text("category_id", "As in categories; NULL for an unknown name."),
         text("category", "Name of the category."),
     ),
-    inputs=("everything",),
-    delta="links",
+    is_view=True,
 )
 COINS: Final = Table(
     "coins",
@@ -166,16 +141,12 @@ COINS: Final = Table(
         text("icon_url", "URL of its icon."),
         *(*COIN_COUNTERS, FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CONTENT_AT),
     ),
-    inputs=("coins",),
-    delta="state",
 )
 COIN_SNAPSHOTS: Final = Table(
     "coin_snapshots",
     "one row per coin and day on which it was observed",
     ("observed_date", "coin"),
     (OBSERVED_DATE, COIN, RANK, TRACKED, *COIN_COUNTERS, OBSERVED_AT, BATCH_ID),
-    inputs=("snapshots",),
-    delta="days",
 )
 CATEGORIES: Final = Table(
     "categories",
@@ -186,8 +157,6 @@ CATEGORIES: Final = Table(
         text("name", "Name, as in events."),
         *(FIRST_SEEN_AT, LAST_SEEN_AT),
     ),
-    inputs=("categories",),
-    delta="state",
 )
 CANCELLATIONS: Final = Table(
     "cancellations",
@@ -198,8 +167,7 @@ CANCELLATIONS: Final = Table(
         instant("cancelled_at", "Cancellation, as the service states."),
         *(FIRST_SEEN_AT, LAST_SEEN_AT, BATCH_ID),
     ),
-    inputs=("cancellations",),
-    delta="state",
+    is_view=True,
 )
 REJECTS: Final = Table(
     "rejects",
@@ -211,8 +179,6 @@ REJECTS: Final = Table(
         text("reason", "Reason for the rejection."),
         text("raw", "The row as received."),
     ),
-    inputs=("rejects",),
-    delta="days",
 )
 BATCHES: Final = Table(
     "batches",
@@ -243,8 +209,6 @@ BATCHES: Final = Table(
         *(*_WINDOW, _SINCE, _COINS, _CATEGORIES),
         text("event_id", "The requested event, for a look-up."),
     ),
-    inputs=("changes",),
-    delta="days",
 )
 COVERAGE: Final = Table(
     "coverage",
@@ -254,8 +218,7 @@ COVERAGE: Final = Table(
         *(BATCH_ID, FEED, PLAN, *_WINDOW, _SINCE, _COINS, _CATEGORIES, OBSERVED_AT, CONTENT_AT),
         count("rows", "Rows that arrived.", "rows"),
     ),
-    inputs=("first_day",),
-    delta="batches",
+    is_view=True,
 )
 REQUESTS: Final = Table(
     "requests",
@@ -274,8 +237,6 @@ REQUESTS: Final = Table(
         instant("reset_at", "End of the month in the headers."),
         text("request_id", "The service's request id; for errors only."),
     ),
-    inputs=("requests",),
-    delta="local",
 )
 USAGE: Final = Table(
     "usage",
@@ -293,8 +254,6 @@ USAGE: Final = Table(
         instant("period_start", "Start of the quota month."),
         instant("period_end", "End of the quota month."),
     ),
-    inputs=("usage",),
-    delta="local",
 )
 
 TABLES: Final = (
@@ -302,22 +261,9 @@ TABLES: Final = (
     *(COINS, COIN_SNAPSHOTS, CATEGORIES, CANCELLATIONS),
     *(REJECTS, BATCHES, COVERAGE, REQUESTS, USAGE),
 )
-PUBLISHED: Final = Table(
-    "published",
-    "one row per day of the change log in this file",
-    ("day",),
-    (
-        Column("day", "DATE", "The day."),
-        text("sha256", "Of its file."),
-        count("versions", "Rows of its file.", "versions"),
-    ),
-    inputs=("days", "hashes", "changes"),
-    schema=INTERNAL_SCHEMA,
-    delta="chain",
-)
 FACTS: Final = Table(
     "facts",
-    "one row per fact for the next publication",
+    "one row per fact of the publication",
     ("name",),
     (text("name", "What."), text("value", "Its value.")),
     schema=INTERNAL_SCHEMA,
@@ -331,13 +277,6 @@ FIRST_OBSERVED: Final = Table(
         instant("last_at", "When events were last observed; NULL is never."),
     ),
     schema=INTERNAL_SCHEMA,
-    delta="replaced",
 )
-INTERNAL: Final = (PUBLISHED, FACTS, FIRST_OBSERVED)
+INTERNAL: Final = (FACTS, FIRST_OBSERVED)
 """For internal use: they may change without notice."""
-FILLED: Final = (
-    *(BATCHES, COINS, CATEGORIES, CANCELLATIONS, EVENTS, EVENT_VERSIONS, COVERAGE),
-    *(EVENT_ABSENCES, EVENT_COINS, EVENT_CATEGORIES, REJECTS, COIN_SNAPSHOTS),
-    *(REQUESTS, USAGE, PUBLISHED, FIRST_OBSERVED),
-)
-"""All tables with a statement, in the order in which they are filled: after those they read."""

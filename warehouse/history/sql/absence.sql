@@ -4,17 +4,17 @@
 --     count_rejected_of_anyone             nor does one with rejected rows of unknown events
 --     find_absent                          lists and exports
 --     touch_still_withdrawn → find_not_found   a single event's own address
---     log_absent → mark_missing → count_withdrawn → find_withdrawn → log_withdrawn
---     → take_withdrawn_content, take_withdrawn_seen
+--     find_absence_changes → log_absences → mark_missing → count_withdrawn → find_withdrawn
+--     → end_versions, log_versions, take_content (versions.sql) → take_withdrawn_seen
 --
--- Aliases: w rows of the observation (`seen`), c content in the state (`event_current`), s when and
+-- Aliases: w rows of the observation (`seen`), c content (`events`), s when and
 -- how an event was seen (`event_seen`), j `classified`, r `rejected`, a `absent`.
 
 -- name: count_expected
 -- How many known events an observation with this scope should show. Grain: one row.
 -- The scope uses `date` alone: a service may match events of several days by their first day.
 SELECT count(*)
-FROM event_current AS c
+FROM events AS c
 WHERE c.status = 'scheduled' AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
   AND ($coins IS NULL OR list_has_any(c.coins, $coins))
   AND ($categories IS NULL OR list_has_any(c.categories, $categories))
@@ -42,7 +42,7 @@ SELECT
             lambda seen: seen.observed_at >= s.absent_export_at
                 AND seen.since <= s.content_at)),
         false) AS is_proven
-FROM event_current AS c
+FROM events AS c
 JOIN event_seen AS s USING (event_id)
 WHERE c.status = 'scheduled' AND s.content_at < $content_at
   AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
@@ -56,7 +56,7 @@ WHERE c.status = 'scheduled' AND s.content_at < $content_at
 -- A withdrawn event whose look-up still answers 404: only the content time is newer. Grain: event.
 UPDATE event_seen SET content_at = $content_at
 FROM seen AS w
-JOIN event_current AS c ON c.event_id = w.event_id
+JOIN events AS c ON c.event_id = w.event_id
 WHERE event_seen.event_id = w.event_id AND w.status = 'not_found' AND c.status = 'withdrawn'
   AND event_seen.content_at < $content_at
   AND $is_proof AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper);
@@ -68,23 +68,45 @@ WHERE event_seen.event_id = w.event_id AND w.status = 'not_found' AND c.status =
 CREATE OR REPLACE TEMP TABLE absent AS
 SELECT c.event_id, $is_proof AS is_proven
 FROM seen AS w
-JOIN event_current AS c USING (event_id)
+JOIN events AS c USING (event_id)
 JOIN event_seen AS s USING (event_id)
 WHERE w.status = 'not_found' AND c.status = 'scheduled'
   AND (s.content_at < $content_at OR ($is_proof AND s.content_at = $content_at))
   AND c.date >= $lower AND ($upper IS NULL OR c.date <= $upper)
   AND ($covered IS NULL OR list_has_any(c.coins, $covered));
 
--- name: log_absent
--- Log which absent events begin to be missing, and which no longer are since they are withdrawn now.
+-- name: find_absence_changes
+-- Which absent events begin to be missing, and which no longer are since they are withdrawn now.
 -- Grain: event. Once per observation, before mark_missing.
-INSERT INTO day_absences
+CREATE OR REPLACE TEMP TABLE absence_changes AS
 SELECT
-    a.event_id, $observed_at, if(a.is_proven, NULL, $observed_at), $batch_id,
-    (SELECT coalesce(max(place), 0) + 1 FROM day_absences)
+    a.event_id, $observed_at AS changed_at, if(a.is_proven, NULL, $observed_at) AS missing_since
 FROM absent AS a
 JOIN event_seen AS s USING (event_id)
 WHERE a.is_proven = (s.missing_since IS NOT NULL);
+
+-- name: remove_absences
+-- Of several changes at one time the last counts. Grain: event. Before log_absences.
+DELETE FROM event_absences
+USING absence_changes AS a
+WHERE event_absences.event_id = a.event_id AND event_absences.changed_at = a.changed_at;
+
+-- name: log_absences
+-- Log the changes of `missing_since`. Grain: event. Once per observation.
+-- An event that was found at the time at which it became missing has no row.
+INSERT INTO event_absences BY NAME
+SELECT
+    a.changed_at::DATE AS observed_date, a.event_id, a.changed_at, a.missing_since,
+    $batch_id AS batch_id
+FROM absence_changes AS a
+LEFT JOIN (
+    SELECT event_absences.event_id, arg_max_null(event_absences.missing_since, event_absences.changed_at) AS missing_since
+    FROM event_absences
+    JOIN absence_changes AS a ON a.event_id = event_absences.event_id
+    WHERE event_absences.changed_at < a.changed_at
+    GROUP BY ALL
+) AS before ON before.event_id = a.event_id
+WHERE a.missing_since IS NOT NULL OR before.missing_since IS NOT NULL;
 
 -- name: mark_missing
 -- Mark absent events as missing: this makes no version. Grain: event. Run twice: the same.
@@ -105,37 +127,18 @@ WHERE event_seen.event_id = a.event_id;
 SELECT count(*) FROM absent WHERE is_proven;
 
 -- name: find_withdrawn
--- The content of withdrawn events before the withdrawal. Grain: event.
+-- The versions of withdrawn events: the content before the withdrawal. Grain: event.
 CREATE OR REPLACE TEMP TABLE withdrawn AS
 SELECT
-    event_id,
-    {each compared: @name},
-    first_seen_at, version
-FROM event_current
-WHERE event_id IN (SELECT event_id FROM absent WHERE is_proven);
-
--- name: log_withdrawn
--- Versions of withdrawn events. Grain: event, version. Once per observation.
-INSERT INTO day_versions
-SELECT
-    c.event_id, c.version + 1, $observed_at, 'observed', ['withdrawn'], ['status'],
-    $batch_id, $feed, $plan, $content_at,
+    c.event_id, c.version + 1 AS version, $observed_at AS observed_at,
+    ['withdrawn'] AS change_kinds, ['status'] AS changed_fields, $content_at AS content_at,
     {each fields: @state.@name},
-    'withdrawn', NULL, s.known, s.extra
-FROM withdrawn AS c
-JOIN event_seen AS s USING (event_id);
-
--- name: take_withdrawn_content
--- Apply the withdrawals to the state. Grain: event. Run twice: the same.
-MERGE INTO event_content AS c USING withdrawn AS w ON c.event_id = w.event_id
-WHEN MATCHED THEN UPDATE SET
-    status = 'withdrawn', cancelled_at = NULL, changed_at = $observed_at, version = w.version + 1,
-    is_saved = false
-WHEN NOT MATCHED THEN INSERT VALUES (
-    w.event_id,
-    {each compared: w.@name},
-    'withdrawn', NULL, w.first_seen_at, $observed_at, w.version + 1, false
-);
+    'withdrawn' AS status, NULL::TIMESTAMPTZ AS cancelled_at,
+    {each dating: c.@name},
+    c.first_seen_at, unknown_of(s.known) AS unknown_fields, s.extra
+FROM events AS c
+JOIN event_seen AS s USING (event_id)
+WHERE c.event_id IN (SELECT event_id FROM absent WHERE is_proven);
 
 -- name: take_withdrawn_seen
 -- Apply the withdrawals to the state. Grain: event. Run twice: the same.

@@ -1,26 +1,22 @@
--- The state of a fold, in a database in memory: the known events, coins and categories, the versions
--- and absences of the current day, and the macros that the steps share.
+-- What the next merge needs and readers do not: the schema `state` of warehouse.duckdb, and the macros
+-- that the steps share.
 --
---     create_state → define_macros          once for each fold, before any observation
+--     create_state      once for each file, after the tables of `main`
+--     define_macros     once for each connection
+--     read_facts → (batches are folded) → forget_fact → note_fact
 
 -- name: create_state
--- The state of a fold. Grain: one row per event, coin, category or cancellation.
--- `event_content` has the content that versions record, `event_seen` what every observation changes.
--- `is_saved`: the content is also in the newest content file. `event_current` is the content of all events.
--- In `event_seen`, `shown_at` is the content time of the last row of the event, and `accepted_at` when
--- that was observed; `content_at` is later if an absence proved a withdrawal since. Of a missing event,
+-- Internal tables of the fold. Grain: one row per event, cancellation, coin, batch, day or fact.
+-- `event_seen` has what every observation of an event may change; `events` has its content. In it,
+-- `shown_at` is the content time of the last row of the event, and `accepted_at` when that was
+-- observed; `content_at` is later if an absence proved a withdrawal since. Of a missing event,
 -- `absent_at` is the newest content time of its absences; `absent_export_at` and
 -- `absent_export_content_at` are those of the first export that counts for a withdrawal.
--- `row_md5` is the digest of the record of an export, an md5 in earlier checkpoints.
--- Run twice: empty.
-CREATE OR REPLACE TABLE event_content (
-    event_id VARCHAR,
-    {each compared: @name @type},
-    status VARCHAR, cancelled_at TIMESTAMPTZ,
-    first_seen_at TIMESTAMPTZ, changed_at TIMESTAMPTZ, version INTEGER, is_saved BOOLEAN
-);
-CREATE OR REPLACE VIEW event_current AS FROM event_content;
-CREATE OR REPLACE TABLE event_seen (
+-- `row_md5` is the digest of the record of an export.
+-- `coin_labels` are the names of coins in events. `batch_records` has each batch's account as JSON.
+-- `days` has the versions of each observed day, and a hash of them.
+CREATE SCHEMA state;
+CREATE TABLE state.event_seen (
     event_id VARCHAR, known BIGINT,
     {each uncompared: @name @type},
     extra VARCHAR,
@@ -28,46 +24,55 @@ CREATE OR REPLACE TABLE event_seen (
     missing_since TIMESTAMPTZ, absent_at TIMESTAMPTZ, absent_export_at TIMESTAMPTZ,
     absent_export_content_at TIMESTAMPTZ, content_md5 VARCHAR, row_md5 VARCHAR
 );
-CREATE OR REPLACE TABLE cancellations_waiting (
+CREATE TABLE state.cancellations_waiting (
     event_id VARCHAR, cancelled_at TIMESTAMPTZ, content_at TIMESTAMPTZ,
     first_seen_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, batch_id VARCHAR
 );
-CREATE OR REPLACE TABLE coin_labels (
+CREATE TABLE state.coin_labels (
     slug VARCHAR, symbol VARCHAR, name VARCHAR, content_at TIMESTAMPTZ
 );
-CREATE OR REPLACE TABLE coins_state (
-    slug VARCHAR, symbol VARCHAR, name VARCHAR, rank INTEGER, tracked BOOLEAN, icon_url VARCHAR,
-    upcoming_count INTEGER, major_count INTEGER, peak_impact DOUBLE, extra VARCHAR,
-    first_seen_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ, missing_since TIMESTAMPTZ,
-    content_at TIMESTAMPTZ
-);
-CREATE OR REPLACE TABLE categories_state (
-    id VARCHAR, name VARCHAR, extra VARCHAR, first_seen_at TIMESTAMPTZ, last_seen_at TIMESTAMPTZ
-);
-CREATE OR REPLACE TABLE snapshot (
-    slug VARCHAR, rank INTEGER, tracked BOOLEAN, upcoming_count INTEGER, major_count INTEGER,
-    peak_impact DOUBLE, observed_at TIMESTAMPTZ, batch_id VARCHAR
-);
-CREATE OR REPLACE TABLE day_versions (
-    event_id VARCHAR, version INTEGER, known_from TIMESTAMPTZ, known_basis VARCHAR,
-    change_kinds VARCHAR[], changed_fields VARCHAR[], batch_id VARCHAR, feed VARCHAR,
-    plan VARCHAR, content_at TIMESTAMPTZ,
-    {each content: @name @type},
-    known BIGINT, extra VARCHAR
-);
-CREATE OR REPLACE TABLE day_absences (
-    event_id VARCHAR, changed_at TIMESTAMPTZ, missing_since TIMESTAMPTZ, batch_id VARCHAR,
-    place INTEGER
-);
-CREATE OR REPLACE TABLE watched_spans (
+CREATE TABLE state.watched_spans (
     coins VARCHAR[], categories VARCHAR[], lower TIMESTAMPTZ, upper TIMESTAMPTZ,
     since TIMESTAMPTZ
 );
+CREATE TABLE state.batch_records (batch_id VARCHAR, released BOOLEAN, record JSON);
+CREATE TABLE state.days (day DATE, versions BIGINT, content VARCHAR);
+CREATE TABLE state.facts (name VARCHAR, value VARCHAR);
 
 -- name: define_macros
--- Whether a bitmask has the bit of a field; and an instant from the service if it can be believed:
+-- Whether a bitmask has the bit of a field, and the fields without theirs; and an instant from the service if it can be believed:
 -- one more than a day after the observation is unknown, else a single wrong year would be newer
 -- than all later content.
-CREATE OR REPLACE MACRO has(fields, field_bit) AS fields & field_bit <> 0;
-CREATE OR REPLACE MACRO believed(instant, observed_at) AS
+CREATE OR REPLACE TEMP MACRO has(fields, field_bit) AS fields & field_bit <> 0;
+CREATE OR REPLACE TEMP MACRO unknown_of(known) AS list_filter([
+    {each fields: if(has(known, @bit), NULL, '@name')}
+], lambda name: name IS NOT NULL);
+CREATE OR REPLACE TEMP MACRO believed(instant, observed_at) AS
     if(instant <= observed_at + INTERVAL 1 DAY, instant, NULL);
+
+-- name: read_facts
+-- The facts of a file. Grain: one row per fact.
+SELECT name, value FROM state.facts;
+
+-- name: forget_fact
+-- Remove a fact. Run twice: the same.
+DELETE FROM state.facts WHERE name = $name;
+
+-- name: note_fact
+-- Add a fact, in place of the one that forget_fact removed.
+INSERT INTO state.facts VALUES ($name, $value);
+
+-- name: read_publication
+-- The id of the publication, and when it was written. Grain: one row per fact.
+SELECT name, value FROM _almanac.facts;
+
+-- name: list_views_and_macros
+-- The views and macros of the file, to remove them. Grain: one row for each.
+SELECT 'VIEW', schema_name, view_name
+FROM duckdb_views()
+WHERE database_name = 'warehouse' AND NOT internal
+UNION ALL
+SELECT DISTINCT
+    if(function_type = 'table_macro', 'MACRO TABLE', 'MACRO'), schema_name, function_name
+FROM duckdb_functions()
+WHERE database_name = 'warehouse' AND function_type IN ('macro', 'table_macro') AND NOT internal;

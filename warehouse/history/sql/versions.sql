@@ -1,18 +1,18 @@
 -- From verdicts to versions. All comparisons are made before the state changes:
 --
 --     new            find_creations → find_first_versions
---     differs        find_differences → name_change_kinds → log_new_versions
---     any but new    log_found         (if a row ends an absence)
+--     differs        find_differences → name_change_kinds → end_versions → log_versions
+--     any but new    find_found → log_absences   (if a row ends an absence)
 --     unchanged      touch_unchanged
---     same, differs  forget_scores → touch_seen   (before take_new_content changes what they compare)
+--     same, differs  forget_scores → touch_seen   (before take_content changes what they compare)
 --     any but new    end_absences      (if a row ends an absence)
---     differs        take_new_content → count_change_kinds
---     new            log_first_versions → count_first_versions → take_first_seen → take_first_content
+--     differs        take_content → count_change_kinds
+--     new            log_versions → count_first_versions → take_first_seen → take_first_content
 --     any            note_cancellations
 --
--- Aliases: w rows of the observation (`incoming`), j `classified`, c content in the state
--- (`event_current`), s when and how an event was seen (`event_seen`), k `cancellations_waiting`,
--- n `created`; v `watched_spans` in find_creations, `new_versions` in take_new_content.
+-- Aliases: w rows of the observation (`incoming`), j `classified`, c content (`events`), s when and
+-- how an event was seen (`event_seen`), k `cancellations_waiting`, n `created`, v `watched_spans` in
+-- find_creations, else versions.
 
 -- name: find_creations
 -- First sightings that are creations: a complete pull of their date came before they were created.
@@ -32,21 +32,38 @@ WHERE (v.coins IS NULL OR list_has_any(v.coins, w.coins))
 -- A view, so that a million wide rows are not written twice.
 CREATE OR REPLACE TEMP VIEW first_versions AS
 SELECT
-    w.event_id, w.observed_at, w.content_md5, w.row_md5,
-    coalesce(
-        k.content_at > w.content_at OR (k.content_at = w.content_at AND w.status = 'scheduled'),
-        false
-    ) AS is_cancelled_before,
-    if(is_cancelled_before, k.content_at, w.content_at) AS content_at,
-    {each fields: w.@name},
-    w.shown AS known, w.extra,
-    if(is_cancelled_before, 'cancelled', w.status) AS status,
-    if(is_cancelled_before, k.cancelled_at, w.cancelled_at) AS cancelled_at,
-    n.event_id IS NOT NULL AS is_created
-FROM incoming AS w
-JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'new'
-LEFT JOIN cancellations_waiting AS k ON k.event_id = w.event_id
-LEFT JOIN created AS n ON n.event_id = w.event_id;
+    *,
+    list_concat([if(is_created, 'created', 'revealed')],
+                if(status = 'cancelled', ['cancelled'], [])) AS change_kinds,
+    []::VARCHAR[] AS changed_fields,
+    _almanac.earliest(date, date_precision, is_estimated) AS earliest,
+    _almanac.latest(date, date_end, date_precision, earliest) AS latest,
+    _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full
+FROM (
+    SELECT
+        w.event_id, w.observed_at, w.content_md5, w.row_md5,
+        coalesce(
+            k.content_at > w.content_at
+                OR (k.content_at = w.content_at AND w.status = 'scheduled'),
+            false
+        ) AS is_cancelled_before,
+        if(is_cancelled_before, k.content_at, w.content_at) AS content_at,
+        {each fields: w.@name},
+        w.shown AS known, m.unknown_fields, w.extra,
+        if(is_cancelled_before, 'cancelled', w.status) AS status,
+        if(is_cancelled_before, k.cancelled_at, w.cancelled_at) AS cancelled_at,
+        _almanac.date_precision(w.date, w.date_type, w.is_estimated) AS date_precision,
+        w.observed_at AS first_seen_at, 1 AS version,
+        n.event_id IS NOT NULL AS is_created
+    FROM incoming AS w
+    JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'new'
+    JOIN (
+        SELECT shown, unknown_of(shown) AS unknown_fields
+        FROM (SELECT DISTINCT shown FROM incoming)
+    ) AS m ON m.shown = w.shown
+    LEFT JOIN cancellations_waiting AS k ON k.event_id = w.event_id
+    LEFT JOIN created AS n ON n.event_id = w.event_id
+);
 
 -- name: find_differences
 -- Differences between the rows of an observation and the state. Grain: event.
@@ -90,7 +107,7 @@ SELECT
     ], lambda name: name IS NOT NULL) AS revealed
 FROM incoming AS w
 JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'differs'
-JOIN event_current AS c ON c.event_id = w.event_id
+JOIN events AS c ON c.event_id = w.event_id
 JOIN event_seen AS s ON s.event_id = w.event_id;
 
 -- name: name_change_kinds
@@ -99,6 +116,10 @@ JOIN event_seen AS s ON s.event_id = w.event_id;
 CREATE OR REPLACE TEMP TABLE new_versions AS
 SELECT
     * EXCLUDE (old_status, old_cancelled_at),
+    unknown_of(known) AS unknown_fields,
+    _almanac.earliest(date, date_precision, is_estimated) AS earliest,
+    _almanac.latest(date, date_end, date_precision, earliest) AS latest,
+    _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
     list_filter([
         if(moved, 'rescheduled', NULL),
         if(flipped AND NOT is_estimated, 'made_exact', NULL),
@@ -120,29 +141,38 @@ SELECT
 FROM (
     SELECT
         *,
+        _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
         list_has_any(changed, [{each rescheduled: '@name'}]) AS moved,
         list_contains(changed, 'is_estimated') AS flipped
     FROM changed_events
 )
 WHERE len(change_kinds) > 0;
 
--- name: log_new_versions
--- New versions of known events. Grain: event, version. Once per observation.
-INSERT INTO day_versions
-SELECT
-    event_id, version, observed_at, 'observed', change_kinds, changed_fields,
-    $batch_id, $feed, $plan, content_at,
-    {each content: @name},
-    known, extra
-FROM new_versions;
+-- name: end_versions
+-- The versions that others replace end. Grain: event. Run twice: the same.
+-- Placeholders: rows.
+UPDATE event_versions SET known_to = v.observed_at
+FROM {rows} AS v
+WHERE event_versions.event_id = v.event_id AND event_versions.version = v.version - 1;
 
--- name: log_found
--- Log which missing events were seen again. Grain: event. Once per observation, before end_absences.
--- `place` is the order of the changes on a day, which may have equal instants.
-INSERT INTO day_absences
+-- name: log_versions
+-- New versions, which begin when they were observed. Grain: event, version. Once per observation.
+-- Placeholders: rows.
+INSERT INTO event_versions BY NAME
 SELECT
-    s.event_id, coalesce(w.observed_at, $observed_at), NULL, $batch_id,
-    (SELECT coalesce(max(place), 0) + 1 FROM day_absences)
+    event_id, version, observed_at AS known_from, 'observed' AS known_basis, change_kinds,
+    changed_fields, $batch_id AS batch_id, $feed AS feed, $plan AS plan, content_at,
+    {each content: @name},
+    {each dating: @name},
+    first_seen_at, unknown_fields, extra::JSON AS extra
+FROM {rows};
+
+-- name: find_found
+-- Missing events that were seen again. Grain: event.
+CREATE OR REPLACE TEMP TABLE absence_changes AS
+SELECT
+    s.event_id, coalesce(w.observed_at, $observed_at) AS changed_at,
+    NULL::TIMESTAMPTZ AS missing_since
 FROM event_seen AS s
 JOIN classified AS j
     ON j.event_id = s.event_id AND j.verdict IN ('same', 'differs', 'unchanged')
@@ -166,7 +196,7 @@ WHERE event_seen.rowid = j.seen_row AND j.verdict = 'unchanged';
 UPDATE event_seen SET known = event_seen.known & ~$impact_bit
 FROM incoming AS w
 JOIN classified AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
-JOIN event_current AS c ON c.event_id = w.event_id
+JOIN events AS c ON c.event_id = w.event_id
 WHERE event_seen.event_id = w.event_id
   AND has(w.shown, $impact_band_bit) AND NOT has(w.shown, $impact_bit)
   AND w.impact_band IS DISTINCT FROM c.impact_band;
@@ -203,18 +233,16 @@ FROM classified AS j
 WHERE event_seen.event_id = j.event_id AND j.is_missing AND j.is_found
   AND j.verdict IN ('same', 'differs', 'unchanged');
 
--- name: take_new_content
--- Apply the content of new versions to the state. Grain: event. Run twice: the same.
-MERGE INTO event_content AS c USING new_versions AS v ON c.event_id = v.event_id
-WHEN MATCHED THEN UPDATE SET
+-- name: take_content
+-- Apply the content of new versions to the events. Grain: event. Run twice: the same.
+-- Placeholders: rows.
+UPDATE events SET
     {each compared: @name = v.@name},
+    {each dating: @name = v.@name},
     status = v.status, cancelled_at = v.cancelled_at, changed_at = v.observed_at,
-    version = v.version, is_saved = false
-WHEN NOT MATCHED THEN INSERT VALUES (
-    v.event_id,
-    {each compared: v.@name},
-    v.status, v.cancelled_at, v.first_seen_at, v.observed_at, v.version, false
-);
+    version = v.version
+FROM {rows} AS v
+WHERE events.event_id = v.event_id;
 
 -- name: count_change_kinds
 -- How many new versions have each kind, and `versions` of them in all. Grain: kind.
@@ -222,32 +250,15 @@ SELECT unnest(change_kinds) AS kind, count(*) FROM new_versions GROUP BY kind
 UNION ALL
 SELECT 'versions', count(*) FROM new_versions;
 
--- name: log_first_versions
--- The first version of each event. Grain: event. Once per observation.
-INSERT INTO day_versions
-SELECT
-    event_id, 1, observed_at, 'observed',
-    list_concat([if(is_created, 'created', 'revealed')],
-                if(status = 'cancelled', ['cancelled'], [])),
-    [], $batch_id, $feed, $plan, content_at,
-    {each content: @name},
-    known, extra
-FROM first_versions;
-
 -- name: count_first_versions
 -- How many first sightings have each kind, and `versions` of them in all. Grain: kind.
 -- In one pass, since each use of the view plans its joins again.
-SELECT
-    unnest(list_concat(
-        [if(is_created, 'created', 'revealed'), 'versions'],
-        if(status = 'cancelled', ['cancelled'], [])
-    )) AS kind,
-    count(*)
+SELECT unnest(list_append(change_kinds, 'versions')) AS kind, count(*)
 FROM first_versions
 GROUP BY kind;
 
 -- name: take_first_seen
--- Add new events to the state. Grain: event. Once per observation.
+-- When new events were seen. Grain: event. Once per observation.
 INSERT INTO event_seen
 SELECT
     event_id, known, {each uncompared: @name}, extra, content_at, content_at, observed_at,
@@ -257,14 +268,16 @@ SELECT
 FROM first_versions;
 
 -- name: take_first_content
--- Add the content of new events to the state. Grain: event. Once per observation.
--- From the log, so that the rows of a large observation can be removed before.
-INSERT INTO event_content
+-- Add new events. Grain: event. Once per observation.
+-- From their versions, so that the rows of a large observation can be removed before.
+INSERT INTO events BY NAME
 SELECT
     v.event_id,
-    {each compared: v.@name},
-    v.status, v.cancelled_at, v.known_from, v.known_from, 1, false
-FROM day_versions AS v
+    {each content: v.@name},
+    {each dating: v.@name},
+    v.first_seen_at, v.known_from AS last_seen_at, v.known_from AS changed_at, v.content_at,
+    v.version, v.unknown_fields, v.extra
+FROM event_versions AS v
 JOIN classified AS j ON j.event_id = v.event_id AND j.verdict = 'new'
 WHERE v.version = 1;
 

@@ -1,0 +1,273 @@
+-- The last steps before a file is published, once all batches are folded.
+--
+--     (forget_batch, forget_record →) insert_batch, insert_record, insert_rejects
+--     → show_seen → show_unknown → note_first_look → forget_days → note_days
+--     → empty_requests → insert_requests → empty_usage → insert_usage   (if the logs changed)
+--     → check_versions, check_absences, check_counts → note_publication
+--
+-- Aliases: s when and how an event was seen (`event_seen`).
+
+-- name: find_last_key
+-- The fold key of the last batch in the file. Grain: one row, or none in an empty file.
+-- Parameters: $feeds, in the order of their ranks.
+SELECT observed_at, content_at, list_position($feeds, feed) - 1 AS rank, batch_id
+FROM batches
+ORDER BY observed_at DESC, content_at DESC, rank DESC, batch_id DESC
+LIMIT 1;
+
+-- name: list_merged
+-- The batches in the file, their status, and whether they were folded as released. Grain: batch.
+SELECT batch_id, b.status, r.released, b.observed_at
+FROM batches AS b
+JOIN state.batch_records AS r USING (batch_id)
+ORDER BY batch_id;
+
+-- name: forget_batch
+-- Remove the row of a batch, of which more deliveries were folded. Run twice: the same.
+DELETE FROM batches WHERE batch_id = $batch_id;
+
+-- name: forget_record
+-- Remove the account of a batch, of which more deliveries were folded. Run twice: the same.
+DELETE FROM state.batch_records WHERE batch_id = $batch_id;
+
+-- name: insert_record
+-- The account of a batch as JSON. Grain: batch. Once for each.
+INSERT INTO state.batch_records VALUES ($batch_id, $released, $record);
+
+-- name: insert_batch
+-- The account of a batch as a row. Grain: batch. Once for each.
+INSERT INTO batches BY NAME
+SELECT observed_at::DATE AS observed_date, * EXCLUDE (scope), unnest(scope)
+FROM (SELECT unnest(from_json($record, '{
+    "batch_id": "VARCHAR", "feed": "VARCHAR", "status": "VARCHAR", "why": "VARCHAR",
+    "flagged": "VARCHAR", "arrived": "BIGINT", "good": "BIGINT", "rejected": "BIGINT",
+    "duplicates": "BIGINT", "ignored": "BIGINT", "stale": "BIGINT", "versions": "BIGINT",
+    "observed_at": "TIMESTAMPTZ", "content_at": "TIMESTAMPTZ", "landed_at": "TIMESTAMPTZ",
+    "plan": "VARCHAR", "complete": "BOOLEAN", "why_incomplete": "VARCHAR",
+    "attested": "BOOLEAN", "date_doubt": "VARCHAR",
+    "requests": "BIGINT", "rows_claimed": "BIGINT", "bytes": "BIGINT",
+    "scope": {
+        "lower": "TIMESTAMPTZ", "upper": "TIMESTAMPTZ", "since": "TIMESTAMPTZ",
+        "coins": ["VARCHAR"], "categories": ["VARCHAR"], "event_id": "VARCHAR"
+    }
+}')));
+
+-- name: insert_rejects
+-- The rejected rows of a batch. Grain: row of the batch. Once for each batch.
+INSERT INTO rejects BY NAME
+SELECT $observed_at::DATE AS observed_date, batch_id, position, reason, raw
+FROM rejected;
+
+-- name: show_seen
+-- Show in the events what each observation may change. Grain: event. Run twice: the same.
+UPDATE events SET
+    last_seen_at = s.last_seen_at, content_at = s.content_at, missing_since = s.missing_since,
+    {each uncompared: @name = s.@name},
+    extra = s.extra::JSON
+FROM event_seen AS s
+WHERE events.event_id = s.event_id
+    AND (
+        events.content_at IS DISTINCT FROM s.content_at
+        OR events.last_seen_at IS DISTINCT FROM s.last_seen_at
+        OR events.missing_since IS DISTINCT FROM s.missing_since
+        OR events.extra IS DISTINCT FROM s.extra
+        OR row({each uncompared: events.@name}) IS DISTINCT FROM row({each uncompared: s.@name})
+    );
+
+-- name: show_unknown
+-- Show in the events which fields are not known. Grain: event. Run twice: the same.
+UPDATE events SET unknown_fields = m.unknown_fields
+FROM event_seen AS s
+JOIN (
+    SELECT known, unknown_of(known) AS unknown_fields
+    FROM (SELECT DISTINCT known FROM event_seen)
+) AS m ON m.known = s.known
+WHERE events.event_id = s.event_id AND events.unknown_fields IS DISTINCT FROM m.unknown_fields;
+
+-- name: note_first_look
+-- The times of the first and the last observation of events; NULL without one. Grain: one row.
+DELETE FROM _almanac.first_look;
+INSERT INTO _almanac.first_look
+SELECT min(observed_at) AS first_at, max(observed_at) AS last_at
+FROM batches
+WHERE status = 'merged' AND feed IN ('export', 'events', 'event', 'deliveries');
+
+-- name: forget_days
+-- Remove the observed days from $first_day on. Run twice: the same.
+DELETE FROM state.days WHERE day >= $first_day;
+
+-- name: note_days
+-- The versions of each observed day from $first_day on, and a hash of them. Grain: day.
+-- Placeholders: columns.
+INSERT INTO state.days
+SELECT
+    b.day, coalesce(v.versions, 0),
+    coalesce(v.versions, 0) || '-' || coalesce(v.total, 0)
+FROM (SELECT DISTINCT observed_date AS day FROM batches WHERE observed_date >= $first_day) AS b
+LEFT JOIN (
+    SELECT known_from::DATE AS day, count(*) AS versions, sum(hash({columns})) AS total
+    FROM event_versions
+    WHERE known_from >= $first_day::TIMESTAMPTZ
+    GROUP BY 1
+) AS v ON v.day = b.day;
+
+-- name: list_days
+-- The observed days, with the number of their versions and a hash of them. Grain: day.
+SELECT day, versions, content FROM state.days ORDER BY day;
+
+-- name: empty_requests
+-- Remove the requests. Run twice: the same.
+DELETE FROM requests;
+
+-- name: insert_requests
+-- Grain: one row per attempt of a request.
+-- Parameters: $requests, the log's files.
+-- Lines that are not UTF-8 or not JSON objects, such as one that a crash truncated, are left out; a
+-- value of another type is NULL.
+INSERT INTO requests BY NAME
+SELECT
+    TRY_CAST(line ->> '$.at' AS TIMESTAMPTZ) AS sent_at,
+    line ->> '$.path' AS path,
+    TRY_CAST(line ->> '$.status' AS INTEGER) AS status,
+    TRY_CAST(line ->> '$.seconds' AS DOUBLE) AS seconds,
+    TRY_CAST(line ->> '$.bytes' AS BIGINT) AS bytes,
+    TRY_CAST(line ->> '$.attempt' AS INTEGER) AS attempt,
+    line ->> '$.key_fingerprint' AS key_fingerprint,
+    TRY_CAST(line ->> '$.quota' AS BIGINT) AS quota,
+    TRY_CAST(line ->> '$.remaining' AS BIGINT) AS remaining,
+    TRY_CAST(line ->> '$.reset_at' AS TIMESTAMPTZ) AS reset_at,
+    line ->> '$.request_id' AS request_id
+FROM read_csv(
+    $requests,
+    auto_detect = false, columns = {'line': 'VARCHAR'}, header = false,
+    delim = e'\x01', quote = '', escape = '', ignore_errors = true,
+    strict_mode = false, max_line_size = 16_000_000
+)
+WHERE CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' ELSE false END
+ORDER BY sent_at;
+
+-- name: empty_usage
+-- Remove the readings of the quota. Run twice: the same.
+DELETE FROM usage;
+
+-- name: insert_usage
+-- Grain: one row per read-out of the quota.
+-- Parameters: $usage, the log's file.
+-- Lines that are not UTF-8 or not JSON objects, such as one that a crash truncated, are left out; a
+-- value of another type is NULL.
+INSERT INTO usage BY NAME
+SELECT
+    TRY_CAST(line ->> '$.at' AS TIMESTAMPTZ) AS read_at,
+    line ->> '$.plan' AS plan,
+    TRY_CAST(line ->> '$.used' AS BIGINT) AS used,
+    TRY_CAST(line ->> '$.quota' AS BIGINT) AS quota,
+    TRY_CAST(line ->> '$.remaining' AS BIGINT) AS remaining,
+    TRY_CAST(line ->> '$.reset_at' AS TIMESTAMPTZ) AS reset_at,
+    TRY_CAST(line ->> '$.rate' AS DOUBLE) AS rate,
+    TRY_CAST(line ->> '$.burst' AS BIGINT) AS burst,
+    TRY_CAST(line ->> '$.period_start' AS TIMESTAMPTZ) AS period_start,
+    TRY_CAST(line ->> '$.period_end' AS TIMESTAMPTZ) AS period_end
+FROM read_csv(
+    $usage,
+    auto_detect = false, columns = {'line': 'VARCHAR'}, header = false,
+    delim = e'\x01', quote = '', escape = '', ignore_errors = true,
+    strict_mode = false, max_line_size = 16_000_000
+)
+WHERE CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' ELSE false END
+ORDER BY read_at;
+
+-- name: forget_publication
+-- Remove the facts of the publication before. Run twice: the same.
+DELETE FROM _almanac.facts;
+
+-- name: note_publication
+-- The id of this publication, and when the file was written, by the machine's clock. Grain: fact.
+INSERT INTO _almanac.facts VALUES ('publication', $publication), ('published_at', $published_at);
+
+-- name: check_versions
+-- Events that break a rule: versions are numbered without gap or repetition from 1 on, begin before
+-- they end, and one is current; the event has the number of the current one. Grain: event, three at
+-- most. Parameters: $batches, those whose events are checked; NULL for all.
+WITH checked AS (
+    SELECT DISTINCT event_id
+    FROM event_versions
+    WHERE $batches IS NULL OR batch_id IN (SELECT unnest($batches::VARCHAR[]))
+)
+SELECT
+    coalesce(e.event_id, v.event_id) AS event_id,
+    e.rows AS events,
+    e.version AS version,
+    v.rows AS versions,
+    v.first AS first_version,
+    v.last AS last_version,
+    v.current AS current_versions
+FROM (
+    SELECT event_id, count(*) AS rows, max(version) AS version
+    FROM events
+    WHERE $batches IS NULL OR event_id IN (FROM checked)
+    GROUP BY event_id
+) AS e
+FULL JOIN (
+    SELECT
+        event_id,
+        count(*) AS rows,
+        min(version) AS first,
+        max(version) AS last,
+        count(*) FILTER (known_to IS NULL) AS current,
+        count(*) FILTER (known_to < known_from) AS reversed
+    FROM event_versions
+    WHERE event_id IN (FROM checked)
+    GROUP BY event_id
+) AS v ON v.event_id = e.event_id
+WHERE e.rows IS DISTINCT FROM 1
+    OR e.version IS DISTINCT FROM v.last
+    OR v.first <> 1
+    OR v.rows <> v.last
+    OR v.current <> 1
+    OR v.reversed > 0
+ORDER BY 1
+LIMIT 3;
+
+-- name: check_absences
+-- Events whose last change of `missing_since` is not that of the event. Grain: event, three at most.
+SELECT coalesce(e.event_id, a.event_id) AS event_id
+FROM (SELECT event_id, missing_since FROM events WHERE missing_since IS NOT NULL) AS e
+FULL JOIN (
+    SELECT event_id, last(missing_since ORDER BY changed_at) AS missing_since
+    FROM event_absences
+    GROUP BY event_id
+    HAVING last(missing_since ORDER BY changed_at) IS NOT NULL
+) AS a ON a.event_id = e.event_id
+WHERE a.missing_since IS DISTINCT FROM e.missing_since
+ORDER BY 1
+LIMIT 3;
+
+-- name: check_counts
+-- How many events and versions there are, and how many there should be. Grain: one row.
+SELECT
+    (SELECT count(*) FROM events),
+    (SELECT count(*) FROM event_seen),
+    (SELECT count(*) FROM event_versions),
+    (SELECT coalesce(sum(versions), 0) FROM state.days);
+
+-- name: count_differences
+-- How many versions of each day are new or changed, and how many were removed, in comparison with
+-- the file that was published before. Grain: day. Parameters: $first_day, and $days.
+-- Needs: that file attached as `before`.
+-- Placeholders: columns.
+WITH
+    old AS (
+        SELECT known_from::DATE AS day, hash({columns}) AS row_hash
+        FROM before.main.event_versions WHERE known_from >= $first_day::TIMESTAMPTZ
+    ),
+    new AS (
+        SELECT known_from::DATE AS day, hash({columns}) AS row_hash
+        FROM event_versions WHERE known_from >= $first_day::TIMESTAMPTZ
+    )
+SELECT d.day, coalesce(a.added, 0), coalesce(r.removed, 0)
+FROM (SELECT unnest($days::DATE[]) AS day) AS d
+LEFT JOIN (SELECT day, count(*) AS added FROM (FROM new EXCEPT ALL FROM old) GROUP BY day) AS a
+    ON a.day = d.day
+LEFT JOIN (SELECT day, count(*) AS removed FROM (FROM old EXCEPT ALL FROM new) GROUP BY day) AS r
+    ON r.day = d.day
+ORDER BY 1;

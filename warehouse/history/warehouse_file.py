@@ -1,0 +1,286 @@
+"""warehouse.duckdb: the next file while a merge makes it, and the facts of the published one.
+
+    warehouse.duckdb           the published file; it is never changed
+    .next-warehouse.duckdb     its successor: a copy that a merge changes, checks and renames
+
+The file has the tables that people read (schema `main`), what the next merge needs (`state`), and
+internal macros and facts (`_almanac`). A killed merge leaves a next file, which the next merge
+removes. DuckDB's blocks have checksums: a damaged file can't be opened or read, and `almanac
+replay` rebuilds it.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from almanac.reading.attached_file import (
+    attach_published,
+    remove_abandoned_links,
+    set_aside_foreign_wal,
+)
+from almanac.reading.connections import open_memory
+from almanac.reading.temporary import own_folder
+from warehouse.errors import WarehouseError
+from warehouse.files.storage import close_for_writing, make_folders, sync
+from warehouse.history.observations import FoldKey
+from warehouse.home import Home
+from warehouse.landing.batches import RANK
+from warehouse.schema import ddl
+from warehouse.schema.columns import GROUPS
+from warehouse.sql import Statements, parse
+
+_SQL = Statements(__package__, GROUPS)
+_NEXT: Final = ".next-"
+_RANKED: Final = tuple(sorted(RANK, key=lambda feed: RANK[feed]))
+TABLES_FACT: Final = "tables"
+"""The name of the fact with the hash of the declared tables."""
+_VIEWS_FACT: Final = "views"
+
+
+@cache
+def hash_tables() -> str:
+    """Return a hash of the declared tables: a file with another one is rebuilt from landing."""
+    return _hash_texts(*ddl.create_tables(), _SQL["create_state"])
+
+
+@cache
+def hash_views() -> str:
+    """Return a hash of the views and macros: a merge declares those of a file with another anew."""
+    return _hash_texts(*ddl.create_views())
+
+
+def _hash_texts(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class MergedBatch:
+    """A batch of a file: its status, and whether it was folded as released."""
+
+    status: str
+    released: bool
+    observed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """The facts of a published file. `at` is the machine's time when it was written.
+
+    `last_key` is the fold key of its last batch. `days` has the content of each observed day, a
+    text that differs if the versions of the day do.
+    """
+
+    publication: str
+    at: datetime
+    facts: Mapping[str, str]
+    batches: Mapping[str, MergedBatch]
+    last_key: FoldKey | None
+    days: Mapping[date, str]
+
+    @property
+    def has_current_tables(self) -> bool:
+        return self.facts.get(TABLES_FACT) == hash_tables()
+
+
+def read_published(path: Path) -> PublishedFile | None:
+    """Return the facts of a file; None if there is none, or another format of Almanac made it.
+
+    Raises:
+        duckdb.Error: it can't be read.
+    """
+    if not path.is_file():
+        return None
+    with closing(open_memory()) as connection:
+        attach_published(connection, path, "warehouse")
+        _set_search_path(connection)
+        try:
+            facts = dict(_rows(connection, "read_facts"))
+        except duckdb.CatalogException:
+            return None
+        named = dict(_rows(connection, "read_publication"))
+        batches = {
+            batch_id: MergedBatch(*found) for batch_id, *found in _rows(connection, "list_merged")
+        }
+        days = {day: content for day, _, content in _rows(connection, "list_days")}
+        return PublishedFile(
+            named["publication"],
+            datetime.fromisoformat(named["published_at"]),
+            facts,
+            batches,
+            _last_key(connection),
+            days,
+        )
+
+
+def _last_key(connection: duckdb.DuckDBPyConnection) -> FoldKey | None:
+    found = _rows(connection, "find_last_key", feeds=list(_RANKED))
+    return found[0] if found else None
+
+
+def _rows(
+    connection: duckdb.DuckDBPyConnection, name: str, **values: Any
+) -> list[tuple[Any, ...]]:
+    return connection.execute(_SQL[name], values).fetchall()
+
+
+def _set_search_path(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("SET search_path = 'warehouse.main,warehouse.state'")
+
+
+class NextFile:
+    """The next file, open for writing."""
+
+    def __init__(self, home: Home, path: Path) -> None:
+        self.path = path
+        self._home = home
+        self.connection = self._open()
+
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        connection = self._home.connect()
+        try:
+            connection.execute(ddl.attach(self.path, "warehouse", read_only=False))
+            _set_search_path(connection)
+            connection.execute(_SQL["define_macros"])
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def reopen(self) -> None:
+        """Drop the transaction in progress with all temporary tables, after a failure."""
+        self.connection.close()
+        self.connection = self._open()
+
+    def run(
+        self, statement: str, replaced: Mapping[str, str] | None = None, /, **values: Any
+    ) -> None:
+        """Run a statement of this package; `replaced` has the texts of its placeholders."""
+        self.connection.execute(self.text(statement, replaced or {}), values)
+
+    @staticmethod
+    def text(name: str, replaced: Mapping[str, str]) -> str:
+        """Return a statement of this package with the texts of its placeholders."""
+        text = _SQL[name]
+        for mark, words in replaced.items():
+            text = text.replace("{" + mark + "}", words)
+        return text
+
+    @staticmethod
+    def view_facts() -> dict[str, str]:
+        """Return the facts that a file with today's views has."""
+        return {_VIEWS_FACT: hash_views()}
+
+    def rows(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement of this package."""
+        return self.connection.execute(parse(_SQL[statement]), values).fetchall()
+
+    def read_facts(self) -> dict[str, str]:
+        return dict(self.rows("read_facts"))
+
+    def note_facts(self, facts: Mapping[str, str]) -> None:
+        """Write facts in place of those of the same names."""
+        for name, value in facts.items():
+            self.run("forget_fact", name=name)
+            self.run("note_fact", name=name, value=value)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit at the end. After an error nothing is committed: `reopen` drops the rest."""
+        self.connection.execute("BEGIN")
+        yield
+        self.connection.execute("COMMIT")
+
+    def declare_views(self) -> None:
+        """Declare the views and macros anew, if the file has others."""
+        if self.read_facts().get(_VIEWS_FACT) == hash_views():
+            return
+        with self.transaction():
+            for kind, schema, name in self.rows("list_views_and_macros"):
+                self.connection.execute(ddl.drop(kind, schema, name))
+            for text in ddl.create_views():
+                self.connection.execute(text)
+            self.note_facts({_VIEWS_FACT: hash_views()})
+
+    def checkpoint(self) -> None:
+        """Write all committed data to the file, so that it needs no `.wal`."""
+        self.connection.execute("CHECKPOINT warehouse")
+
+    def publish(self) -> None:
+        """Close the file and rename it to the published name; it is read-only from then on.
+
+        A `.wal` that another program left belongs to the old file, and must not apply to this one.
+        """
+        self.checkpoint()
+        self.connection.close()
+        close_for_writing(self.path)
+        sync(self.path)
+        set_aside_foreign_wal(self._home.warehouse)
+        self.path.replace(self._home.warehouse)
+        sync(self._home.root)
+
+
+@contextmanager
+def next_file(home: Home, base: Path | None) -> Iterator[NextFile]:
+    """Yield a copy of a file, or an empty one; it is removed at the end unless it was published.
+
+    Raises:
+        WarehouseError: the base can't be read.
+    """
+    make_folders(home.root)
+    remove_next_files(home)
+    path = home.root / f"{_NEXT}{home.warehouse.name}"
+    try:
+        if base is None:
+            path.write_bytes(_empty_file())
+        else:
+            shutil.copyfile(base, path)
+        try:
+            file = NextFile(home, path)
+        except duckdb.Error as error:
+            raise WarehouseError(
+                f"{base or path} can't be read: {error}. It is damaged, or another program wrote "
+                "to it. `almanac replay` rebuilds the warehouse from landing."
+            ) from error
+        try:
+            file.declare_views()
+            yield file
+        finally:
+            file.connection.close()
+    finally:
+        remove_next_files(home)
+
+
+def remove_next_files(home: Home) -> None:
+    """Remove what a killed merge left, and the links of killed readers. Needs the merge lock."""
+    for path in home.root.glob(f"{_NEXT}*"):
+        path.unlink()
+    remove_abandoned_links(home.root)
+
+
+@cache
+def _empty_file() -> bytes:
+    """Return a file with all declarations and no rows. To declare them takes a tenth of a second.
+
+    The bytes are kept, so a process declares them once.
+    """
+    with tempfile.TemporaryDirectory(dir=own_folder()) as folder:
+        path = Path(folder) / "empty.duckdb"
+        with closing(open_memory()) as connection:
+            connection.execute(ddl.attach(path, "warehouse", read_only=False))
+            connection.execute("USE warehouse")
+            connection.execute("BEGIN")
+            for text in (*ddl.create_tables(), _SQL["create_state"], *ddl.create_views()):
+                connection.execute(text)
+            for name, value in ((TABLES_FACT, hash_tables()), (_VIEWS_FACT, hash_views())):
+                connection.execute(_SQL["note_fact"], {"name": name, "value": value})
+            connection.execute("COMMIT")
+        return path.read_bytes()

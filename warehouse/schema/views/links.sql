@@ -1,0 +1,39 @@
+-- Tables that follow from others: the coins and categories of events, and the complete pulls.
+
+-- name: view_event_coins
+-- Grain: one row per event and coin. A coin's own names come before those it had in an event.
+-- Parameters: none. Run twice: the same rows.
+SELECT
+    l.event_id,
+    l.coin,
+    coalesce(c.symbol, n.symbol) COLLATE NOCASE AS symbol,
+    coalesce(c.name, n.name) AS name
+FROM (SELECT event_id, unnest(coins) AS coin FROM events) AS l
+LEFT JOIN coins AS c ON c.slug = l.coin
+LEFT JOIN state.coin_labels AS n ON n.slug = l.coin
+
+-- name: view_event_categories
+-- Grain: one row per event and category. Events carry names; the id is found by name, in any case.
+-- Parameters: none. Run twice: the same rows.
+SELECT l.event_id, c.category_id, l.category
+FROM (SELECT event_id, unnest(categories) AS category FROM events) AS l
+LEFT JOIN (
+    SELECT lower(name) AS folded, min(id) AS category_id FROM categories GROUP BY lower(name)
+) AS c ON c.folded = lower(l.category)
+
+-- name: view_cancellations
+-- Grain: one row per event listed as cancelled.
+-- Parameters: none. Run twice: the same rows.
+SELECT event_id, cancelled_at, first_seen_at, last_seen_at, batch_id
+FROM state.cancellations_waiting
+
+-- name: view_coverage
+-- Grain: one row per complete pull of events or cancellations.
+-- Parameters: none. Run twice: the same rows.
+SELECT
+    batch_id, feed, plan, lower, upper, since, coins, categories, observed_at, content_at,
+    arrived AS rows
+FROM batches
+WHERE complete
+    AND status = 'merged'
+    AND feed IN ('export', 'events', 'cancellations')
