@@ -41,7 +41,6 @@ from warehouse.history.day import Checkpoints, DayReport, DayWriter, follow
 from warehouse.history.fold import Fold
 from warehouse.history.observations import Outcome
 from warehouse.home import Home
-from warehouse.iceberg.publication_commit import IcebergReport, commit_publication
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import lost_batch, repair_landing, restore_whole
 from warehouse.phases import Step
@@ -207,8 +206,6 @@ class MergeReport:
     waited: bool = False
     seconds: float = 0.0
     published: PublishReport | None = None
-    iceberg: IcebergReport | None = None
-    """The commit of the publication to the Iceberg tables; None if they are off."""
 
     def note(self, merged: DayReport, *, refolded: bool) -> None:
         """Add the outcome of a day; a day that is folded twice after a failed batch counts once."""
@@ -303,7 +300,6 @@ def _run(
     with_repair: bool = False,
 ) -> MergeReport:
     began, is_replay = clock(), refold_from == date.min
-    step = home.guard(step)
     with home.merge_lock() as waited:
         step("merge:locked")
         home.lake.remove_unfinished()
@@ -312,8 +308,6 @@ def _run(
         if is_replay:
             remove_obstacles(home)
         if with_repair:
-            if home.copy is not None:
-                home.copy.catch_up(repairing=True)
             repair_landing(home.landing, read_released(home))
             restore_whole(home.landing)
         merging = _Merge(home, step, refold_from)
@@ -328,10 +322,6 @@ def _run(
                 step=step,
                 limits=home.limits,
             )
-            if home.iceberg is not None:
-                report.iceberg = commit_publication(
-                    home, home.iceberg, rebuild=is_replay, step=step
-                )
         if is_replay:
             remove_surplus(home)
         report.waited = waited

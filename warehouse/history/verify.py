@@ -12,20 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import duckdb
 
 from almanac.reading.attached_file import attach_published
 from almanac.reading.temporary import own_folder
 from warehouse.errors import (
-    BucketUnusable,
     CheckUnfinished,
     DamagedBatch,
     LakeDamaged,
     LandingError,
     LockHeld,
-    SharedDatabaseError,
     UnknownBatch,
     WarehouseError,
 )
@@ -45,8 +43,6 @@ from warehouse.history.day import Checkpoints
 from warehouse.history.fold import Fold
 from warehouse.history.merge import replay
 from warehouse.home import Home
-from warehouse.iceberg.lake_tables import LAKE_TABLES
-from warehouse.iceberg.upkeep import find_differences
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import MARKER, MARKERS
 from warehouse.publish.block_hashes import NOTE, PublishedHashes
@@ -55,9 +51,6 @@ from warehouse.publish.spare_file import spare_path
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal
-
-if TYPE_CHECKING:
-    from warehouse.shared.home_copy import HomeCopy
 
 _SQL = Statements(__package__, GROUPS)
 
@@ -123,8 +116,6 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
             yield _check_released(home, days)
             yield _check_stamp(home, manifests)
             yield _check_published(home)
-            if home.copy is not None:
-                yield _check_bucket(home.copy)
         if not home.warehouse.is_file():
             wrong = ["it is missing; `almanac replay` rebuilds it"] if days else []
             yield Finding("the warehouse exists", len(days), wrong)
@@ -133,23 +124,8 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
             yield Finding("the warehouse matches the lake", 0, notes=[note])
         else:
             yield from _comparing(home, lambda connection: _check_tables(connection, home, days))
-            if home.iceberg is not None:
-                wrong = [*find_differences(home, home.iceberg, deep=deep)]
-                yield Finding("the Iceberg tables match the warehouse", len(LAKE_TABLES), wrong)
             if deep:
                 yield from _check_replay(home, days)
-
-
-def _check_bucket(copy: "HomeCopy") -> Finding:
-    """Compare the index of the bucket with its objects."""
-    try:
-        count, problems = len(copy.index.files()), copy.problems()
-    except (BucketUnusable, SharedDatabaseError) as error:
-        return Finding("the bucket has each file", 0, [str(error)])
-    hint = "`almanac doctor --fix` stores it again, on a machine that has the file"
-    return Finding(
-        "the bucket has each file", count, [f"{problem}; {hint}" for problem in problems]
-    )
 
 
 def _is_writable(home: Home) -> bool:
@@ -161,7 +137,7 @@ def _no_merge(home: Home) -> Iterator[None]:
     """Hold the merge lock. Where this user can't write it, it is locked as it is."""
     path = home.state / "merge.lock"
     if _is_writable(home):
-        with home.machine_lock():
+        with home.merge_lock():
             yield
     elif not path.exists():
         yield  # Nobody merged yet.
