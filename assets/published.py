@@ -130,7 +130,6 @@ def _publish(
                 metadata={
                     **table_metadata(connection, table, home),
                     **_publication_metadata(report),
-                    **_iceberg_metadata(report, table),
                 },
             )
         record_months(context, layout, home, connection, backfilled)
@@ -177,22 +176,6 @@ def _publication_metadata(report: MergeReport) -> dict[str, Any]:
         metadata["published"] = report.published.mode
         if report.published.why_full:
             metadata["reason for full publication"] = report.published.why_full
-    return metadata
-
-
-def _iceberg_metadata(report: MergeReport, table: Table) -> dict[str, Any]:
-    """Return the publication in the Iceberg tables, and the snapshot of a table that is one."""
-    found = report.iceberg
-    if found is None:
-        return {}
-    metadata: dict[str, Any] = {"iceberg publication": found.note.publication}
-    if table.name in found.note.snapshots:
-        metadata["iceberg snapshot"] = str(found.note.snapshots[table.name])
-    if found.why_failed:
-        metadata["iceberg failure"] = plain_line(found.why_failed)
-        if found.note.published_at is not None:
-            behind = "iceberg tables are of"
-            metadata[behind] = dg.MetadataValue.timestamp(found.note.published_at)
     return metadata
 
 

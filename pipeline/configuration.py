@@ -579,12 +579,6 @@ class RetentionSettings(SettingsGroup):
         ge=1,
         description="Days that request logs and files which were set aside are kept.",
     )
-    keep_objects_days: int = Field(
-        default=7,
-        ge=1,
-        description="Days after its upload that an object of the bucket is kept which no file "
-        "refers to.",
-    )
     keep_deliveries_days: int = Field(
         default=30,
         ge=0,

@@ -149,7 +149,7 @@ def _databases_kept_open(place: InstancePlace) -> Iterator[None]:
 
     def keep(opened: object, record: object) -> None:
         if not isinstance(opened, sqlite3.Connection):
-            return  # The catalog of the Iceberg tables may be in PostgreSQL.
+            return
         (_, _, name), *_ = opened.execute("PRAGMA database_list").fetchall()
         path = Path(name)
         # A new database has another journal at first.

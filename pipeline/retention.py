@@ -24,7 +24,6 @@ from resources.inbox.progress import read_progress
 from warehouse.errors import LockHeld
 from warehouse.history.merge import ABANDONED_S
 from warehouse.home import Home
-from warehouse.iceberg.upkeep import remove_orphans
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -77,9 +76,6 @@ def prune_home(
     )
     if instance is not None:
         pruned += _prune_runs(home, settings, now, instance, days, dry_run, report)
-    if home.copy is not None:
-        aged = now - timedelta(days=days or settings.keep_objects_days)
-        pruned.append(Pruned("unused objects", *home.copy.prune(aged, dry_run=dry_run)))
     before = now - timedelta(days=settings.keep_deliveries_days if days is None else days)
     return pruned + _prune_deliveries(home, before, now, dry_run)
 
@@ -235,7 +231,7 @@ def _prune_files(home: Home, before: datetime, now: datetime, dry_run: bool) -> 
     deleted there.
     """
     stores = {(home.dagster / name).parent for name in STORES}
-    with home.machine_lock():
+    with home.merge_lock():
         kinds: dict[str, Iterable[Path]] = {
             "request logs": (
                 path
@@ -259,12 +255,7 @@ def _prune_files(home: Home, before: datetime, now: datetime, dry_run: bool) -> 
             ),
             "temporary folders": leftovers(),
         }
-        pruned = [_delete(what, paths, dry_run) for what, paths in kinds.items()]
-        if home.iceberg is not None:
-            orphans = remove_orphans(home.iceberg, now, dry_run=dry_run)
-            size = sum(orphan.bytes for orphan in orphans)
-            pruned.append(Pruned("files of expired Iceberg snapshots", len(orphans), size))
-        return pruned
+        return [_delete(what, paths, dry_run) for what, paths in kinds.items()]
 
 
 def _set_aside(paths: Iterable[Path], before: datetime) -> Iterator[Path]:

@@ -45,7 +45,6 @@ from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
 from resources.waits import RetryPolicy
 from warehouse.clock import utc_now
-from warehouse.errors import BucketUnusable, SharedDatabaseError
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
@@ -205,11 +204,7 @@ def open_service(
     with ExitStack() as stack:
         address = _address(settings, stack, now, world_process)
         if probe_state is None:
-            home.catch_up()
             home.check(address.source)
-            if home.copy is not None:
-                stack.callback(_share, settings, home, address.clock)
-                _adopt(settings, home, address.clock)
         log = RequestLog(probe_state or home.state, address.clock, key=address.key)
         service_clock = _clock_of(settings, address, probe_state or home.state)
         # The usage request is sent before the plan is known, so at the pace of the lowest plan.
@@ -312,32 +307,6 @@ def open_unclaimed_service(
             for given in (address, replace(address, key=NO_KEY))
         )
         yield UnclaimedService(client, stranger, address.key, address.clock, limiter, log)
-
-
-def _adopt(settings: Settings, home: Home, clock: Callable[[], datetime]) -> None:
-    """Count what other machines have spent with the key."""
-    # Imported here: most homes have no bucket.
-    from pipeline.moved_limits import adopt_limits
-
-    ledger = ledger_of(settings, PLANS["free"])
-    if ledger is not None:
-        adopt_limits(home, ledger, clock())
-        ledger.close()
-
-
-def _share(settings: Settings, home: Home, clock: Callable[[], datetime]) -> None:
-    """Store the notes that the next machine needs; a failure does not end the session's work."""
-    from pipeline.moved_limits import note_limits
-
-    assert home.copy is not None
-    ledger = ledger_of(settings, PLANS["free"])
-    if ledger is not None:
-        note_limits(home, ledger, clock())
-        ledger.close()
-    try:
-        home.copy.share_state()
-    except (SharedDatabaseError, BucketUnusable) as error:
-        log.warning("The notes of this session are not in the bucket yet: %s", error)
 
 
 def _address(

@@ -39,7 +39,6 @@ from pipeline.configuration import (
     secret_of,
     secrets_in,
 )
-from pipeline.shared_configuration import SharedSettings
 from resources.service_address import checked_base_url, checked_key
 from warehouse.files.storage import others_may_write
 
@@ -58,7 +57,6 @@ class Settings(
     RetentionSettings,
     MachineSettings,
     DeploymentSettings,
-    SharedSettings,
     NetworkSettings,
     ServiceSettings,
 ):
@@ -291,21 +289,6 @@ class Settings(
         found = secret_of(name, self.webhook_secrets, self.webhook_secrets_file)
         return secrets_in(name if self.webhook_secrets_file is None else f"{name}_FILE", found)
 
-    def postgres_address(self) -> SecretStr | None:
-        """Return the address of the PostgreSQL database, None if none is set.
-
-        Raises:
-            SettingsError: it can't be read, or is not such an address; the text does not show it.
-        """
-        name = PREFIX + "POSTGRES"
-        found = secret_of(name, self.postgres, self.postgres_file)
-        if found is None:
-            return None
-        if not found.get_secret_value().startswith(("postgresql://", "postgres://")):
-            given = name if self.postgres_file is None else f"{name}_FILE"
-            raise SettingsError(f"{given}: expected postgresql://USER:PASSWORD@HOST/NAME")
-        return found
-
     @property
     def group_reads(self) -> bool:
         """Whether the group of a file may read it."""
@@ -317,14 +300,12 @@ class Settings(
         found = {"ALMANAC_API_KEY_FILE": self.api_key_file}
         found["ALMANAC_ALERT_URL_FILE"] = self.alert_url_file
         found["ALMANAC_DIGEST_URL_FILE"] = self.digest_url_file
-        found["ALMANAC_POSTGRES_FILE"] = self.postgres_file
         found["ALMANAC_PROXY_FILE"] = self.proxy_file
         found["ALMANAC_WEBHOOK_SECRETS_FILE"] = self.webhook_secrets_file
         if self._from_file & {
             "api_key",
             "alert_url",
             "digest_url",
-            "postgres",
             "proxy",
             "webhook_secrets",
         }:

@@ -79,27 +79,3 @@ class LockHeld(WarehouseError):
 
 class LakeDamaged(WarehouseError):
     """A file of the lake can't be read; `almanac replay` rebuilds it from landing."""
-
-
-class SharedDatabaseError(WarehouseError):
-    """The PostgreSQL database can't be used; nothing was changed there."""
-
-
-class DatabaseUnavailable(SharedDatabaseError):
-    """It does not answer or has no place for this connection; a later try may succeed."""
-
-
-class DatabaseRefused(SharedDatabaseError):
-    """The address, its privileges or a package must be corrected."""
-
-
-class BucketUnusable(WarehouseError):
-    """The bucket can't be reached or written, or is the wrong one; a later try may succeed."""
-
-
-class ObjectDamaged(WarehouseError):
-    """An object of the bucket is missing or has other bytes; this machine's files are as before."""
-
-
-class StaleWriter(WarehouseError):
-    """Another writer has the lease, or it ended; the commit was refused and changed nothing."""

@@ -1,13 +1,11 @@
 """A home: the folder of one warehouse, stamped with the source of its data. Its paths and locks.
 
-landing/  lake/  warehouse.duckdb  state/  dagster/  home.json
+landing/  warehouse.duckdb  checkpoints/  parquet/  state/  dagster/  home.json
 """
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import cached_property
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,20 +13,13 @@ import msgspec
 
 from warehouse.errors import DamagedBatch, DamagedStamp, HomeRefused
 from warehouse.files.documents import BrokenSeal, format_document, is_sealed, seal
-from warehouse.files.locks import WAIT_S, hold_lock, identify_lock
+from warehouse.files.locks import WAIT_S, hold_lock
 from warehouse.files.storage import Storage
-from warehouse.iceberg_place import IcebergPlace
 from warehouse.landing.landing import Landing
 from warehouse.making_limits import USUAL_LIMITS, MakingLimits
-from warehouse.phases import Step
 
 if TYPE_CHECKING:
     import duckdb
-
-    from warehouse.shared.database import SharedDatabase
-    from warehouse.shared.file_index import FileIndex
-    from warehouse.shared.home_copy import HomeCopy
-    from warehouse.shared.lease import Lease
 
 FORMAT = 1
 _STAMP = "home.json"
@@ -57,27 +48,14 @@ class Home:
         wait_setting: str = "",
         dagster_home: Path | None = None,
         limits: MakingLimits = USUAL_LIMITS,
-        iceberg: IcebergPlace | None = None,
-        database: "SharedDatabase | None" = None,
-        lease_s: float = 60.0,
-        index: "FileIndex | None" = None,
     ) -> None:
         self.root = root
-        self.database = database
-        """The PostgreSQL database with the writer lease; None if this machine is the only one."""
-        self.lease_s = lease_s
-        self.index = index
-        """The files of the bucket; None if the home is the only copy."""
-        self.lease: Lease | None = None
-        """The writer lease, while `merge_lock` holds it."""
         self.limits = limits
         """DuckDB's limits while it makes lake or warehouse."""
         self.wait_s = wait_s
         """How long to wait for a lock, in seconds."""
         self.wait_setting = wait_setting
         """The setting that gives the wait, for messages; empty if it is fixed."""
-        self.iceberg = iceberg
-        """Where publications are committed as Iceberg tables; None if they are not."""
         self.parquet = Storage(root / "parquet")
         """The partitions of Parquet files, which follow from the warehouse."""
         self.checkpoints = root / "checkpoints"
@@ -91,36 +69,13 @@ class Home:
     def __repr__(self) -> str:
         return f"Home({str(self.root)!r})"
 
-    @cached_property
-    def copy(self) -> "HomeCopy | None":
-        """The copy of the home in a bucket, None without one."""
-        if self.index is None:
-            return None
-        # Imported here: most homes have no bucket.
-        from warehouse.shared.home_copy import HomeCopy
-
-        return HomeCopy(self.root, self.index, wait_s=self.wait_s)
-
     @property
     def state_storage(self) -> Storage:
-        return Storage(self.state) if self.copy is None else self.copy.state
+        return Storage(self.state)
 
     @property
     def landing(self) -> Landing:
-        return Landing(self.root / "landing" if self.copy is None else self.copy.landing)
-
-    def catch_up(self) -> None:
-        """Fetch what other machines wrote to the bucket, before a pull decides what to request.
-
-        Raises:
-            LockHeld: a merge on this machine holds the lock, and the lake is behind.
-            SharedDatabaseError, BucketUnusable, ObjectDamaged: nothing that was here is lost.
-        """
-        if self.copy is not None:
-            self.copy.catch_up()
-            if self.copy.is_lake_behind:
-                with self.machine_lock():
-                    self.copy.catch_up(with_lake=True)
+        return Landing(self.root / "landing")
 
     def stamp(self) -> Stamp | None:
         """Return the stamp, None if there is no home yet.
@@ -205,8 +160,6 @@ class Home:
         Raises:
             HomeRefused: as `check`.
         """
-        if self.stamp() is None:
-            self.catch_up()
         self.check(source)
         found = self.stamp()
         if found is None or found.source != source:
@@ -252,74 +205,20 @@ class Home:
         return sources
 
     def _write_stamp(self, stamp: Stamp) -> None:
-        storage = Storage(self.root) if self.copy is None else self.copy.top
-        storage.put(_STAMP, seal(format_document(stamp)))
+        Storage(self.root).put(_STAMP, seal(format_document(stamp)))
 
     def has_batches_or_pulls(self) -> bool:
         """Whether a batch is landed or being pulled; its source is the source of the home."""
         storage = self.landing.storage
         return bool(storage.folders("batches") or storage.folders("journal"))
 
-    @contextmanager
-    def merge_lock(self) -> Iterator[bool]:
-        """Hold the lock of merge and publish, and the writer lease; yields whether it waited.
-
-        Raises:
-            LockHeld: another process still holds it after the home's `wait_s`, or another machine.
-            SharedDatabaseError: the database of the lease can't be used; nothing was done.
-            BucketUnusable: nothing was done, or at the end: the next merge stores the lake.
-            StaleWriter: at the end, another machine took over; the lake in the bucket is its own.
-        """
-        with self.machine_lock() as waited:
-            if self.database is None:
-                yield waited
-                return
-            # Imported here: most homes have no database.
-            from warehouse.shared.lease import hold_lease
-
-            with hold_lease(
-                self.database,
-                identify_lock(self.state / "merge.lock"),
-                lease_s=self.lease_s,
-                wait_s=self.wait_s,
-                wait_setting=self.wait_setting,
-            ) as lease:
-                self.lease = lease
-                try:
-                    if self.copy is not None:
-                        self.copy.catch_up(with_lake=True)
-                    yield waited or lease.waited
-                    if self.copy is not None:
-                        self.check_lease()
-                        self.copy.commit(lease)
-                finally:
-                    self.lease = None
-
-    def machine_lock(self) -> AbstractContextManager[bool]:
-        """Hold the lock of merge and publish on this machine alone, for work on its files.
+    def merge_lock(self) -> AbstractContextManager[bool]:
+        """Hold the lock of merge and publish; yields whether it waited.
 
         Raises:
             LockHeld: another process still holds it after the home's `wait_s`.
         """
         return self._hold_lock("merge.lock", "to merge")
-
-    def check_lease(self) -> None:
-        """Check that this process is still the writer.
-
-        Raises:
-            StaleWriter: another writer took over, or the lease could not be renewed.
-        """
-        if self.lease is not None:
-            self.lease.check()
-
-    def guard(self, step: Step) -> Step:
-        """Return a step that also checks the lease, so that a merge stops before it commits."""
-
-        def checked(name: str) -> None:
-            step(name)
-            self.check_lease()
-
-        return checked
 
     def run_lock(self) -> AbstractContextManager[bool]:
         """Hold the lock of `almanac run`: two simultaneous runs would land the same days twice.

@@ -24,10 +24,8 @@ from almanac.reading.attached_file import set_aside_foreign_wal
 from almanac.reading.temporary import own_folder
 from pipeline.cli.serve import DEFAULT_PORT
 from pipeline.console import print_json, quota_left
-from pipeline.health.bucket import check_bucket
 from pipeline.health.checks import LEAST_FREE_BYTES
 from pipeline.health.doctor import check_runs
-from pipeline.health.lease_database import check_database
 from pipeline.health.mirror import check_mirror
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.receiver.secret_files import CurrentVerifier
@@ -120,8 +118,6 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     yield home_check
     yield writable
     yield _disk(home.root)
-    for run in (*check_database(home), *check_bucket(home, fix=fix)):
-        yield Checked(run.what, run.holds, run.found)
     if home.warehouse.exists():
         yield _checked("warehouse", lambda: _warehouse(home))
     if inbox_folder(home).exists():

@@ -32,7 +32,6 @@ from warehouse.history import merge as merging
 from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import MergeReport
 from warehouse.home import Home
-from warehouse.iceberg.publication_commit import IcebergReport
 from warehouse.landing.batches import parse_feed
 from warehouse.landing.landing import import_export
 
@@ -114,7 +113,6 @@ def import_file(
     now = utc_now()
     settings = read_settings()
     home = locate_home(settings)
-    home.catch_up()
     source = settings.source
     home.check(source)
     if path.is_file():  # A mistyped path claims no home.
@@ -172,9 +170,6 @@ def show_report(home: Home, report: MergeReport, *, as_json: bool) -> None:
 def _show_report(home: Home, report: MergeReport) -> None:
     if not report.outcomes and not report.days and not report.damaged:
         people.print(f"Nothing to merge. {home.warehouse} is up to date.", soft_wrap=True)
-        if report.iceberg is not None and report.iceberg.why_failed:
-            why = report.iceberg.why_failed
-            people.print(f"The Iceberg tables lack the publication: {why}", soft_wrap=True)
         return
     table = Table("", "", show_header=False)
     table.add_row("Batches merged", f"{len(report.outcomes):,}")
@@ -185,10 +180,6 @@ def _show_report(home: Home, report: MergeReport) -> None:
     table.add_row("Rejected rows", f"{report.rejected:,}")
     table.add_row("Seconds", f"{report.seconds:.1f}")
     table.add_row("Warehouse", str(home.warehouse))
-    if report.iceberg is not None:
-        failed = f"failed: {report.iceberg.why_failed}"
-        publication = report.iceberg.note.publication[:12]
-        table.add_row("Iceberg tables", failed if report.iceberg.why_failed else publication)
     people.print(table)
     show_problems(report.problems)
     for note in report.notes:
@@ -231,17 +222,6 @@ def report_record(home: Home, report: MergeReport) -> dict[str, Any]:
         },
         "seconds": report.seconds,
         "warehouse": str(home.warehouse),
-        **({} if report.iceberg is None else {"iceberg": _iceberg_record(report.iceberg)}),
-    }
-
-
-def _iceberg_record(report: IcebergReport) -> dict[str, Any]:
-    return {
-        "publication": report.note.publication,
-        "snapshots": report.note.snapshots,
-        "changed": report.changed,
-        "why_failed": report.why_failed,
-        "seconds": report.seconds,
     }
 
 

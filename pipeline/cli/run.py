@@ -77,7 +77,6 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
     simulated = settings.service_address() is None
     home = locate_home(settings)
     # Before what takes seconds.
-    home.catch_up()
     home.check(settings.source)
     from catalog.sandbox.world.lifecycle import collector_paused, kept_from_collector
     from catalog.sandbox.world_process import WorldProcess

@@ -12,8 +12,6 @@ from pipeline.console import print_json, quota_left
 from pipeline.health.batches import FeedHealth, Gap
 from pipeline.health.checks import read_health
 from pipeline.health.facts import DeferredWork, Health, read_sizes
-from pipeline.health.iceberg import IcebergHealth
-from pipeline.health.lease_database import read_lease_health
 from pipeline.health.push import PushHealth
 from pipeline.health.quota import QuotaHealth
 from pipeline.home_location import locate_existing_home, locate_home
@@ -53,14 +51,6 @@ def show_warnings(health: Health) -> None:
 
 def _facts(health: Health) -> Iterator[tuple[str, str]]:
     yield "Published (UTC)", _when(health.published_at)
-    if health.iceberg is not None:
-        yield from _iceberg(health.iceberg)
-    if health.lease is not None:
-        yield "Writer lease", health.lease.text
-    if health.bucket is not None:
-        behind = "; its lake is newer than the one here" if health.bucket.is_lake_behind else ""
-        at = f"synchronised {_when(health.bucket.synchronised_at)} UTC"
-        yield "Bucket", f"{health.bucket.address}, {at}{behind}"
     yield "Batches to merge", f"{health.pending:,}"
     suspect = f"{len(health.quarantined)} quarantined, {len(health.flagged)} flagged"
     yield "Suspect batches", suspect
@@ -95,17 +85,6 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
         yield "Interface deprecated", f"since {_day(since)}, ends {_day(ends_at)}"
     if health.quota is not None:
         yield from _quota(health.quota)
-
-
-def _iceberg(found: IcebergHealth) -> Iterator[tuple[str, str]]:
-    """Yield the publication in the Iceberg tables, how old it is, and the snapshots."""
-    if found.published_at is None:
-        yield "Iceberg (UTC)", "nothing was committed yet"
-        return
-    lag = f"{found.lag_s:,.0f} s behind" if found.lag_s else "up to date"
-    yield "Iceberg (UTC)", f"{_when(found.published_at)}, {lag}, {found.publication[:12]}"
-    for number, (table, snapshot_id) in enumerate(found.snapshots.items()):
-        yield "" if number else "Snapshots", f"{table} {snapshot_id}"
 
 
 def _push(push: PushHealth) -> Iterator[tuple[str, str]]:
@@ -203,7 +182,6 @@ def status(
     health = read_health(settings, home, now)
     if health.source is not None:
         health.bytes = read_sizes(home)
-        health.lease = read_lease_health(home)
     if as_json:
         print_json({**asdict(health), **({} if changes is None else {"posted": changes.kinds})})
     elif health.source is None:

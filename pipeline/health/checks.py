@@ -463,18 +463,6 @@ def find_disk(health: Health, now: Times) -> Iterator[HealthWarning]:
         yield HealthWarning("disk", text)
 
 
-def find_iceberg(health: Health, now: Times) -> Iterator[HealthWarning]:
-    """Yield a warning if the last publication could not be committed to the Iceberg tables."""
-    found = health.iceberg
-    if found is not None and found.why_failed:
-        yield HealthWarning(
-            "iceberg",
-            "The Iceberg tables lack the newest publication: almanac merge commits it, or shows "
-            f"the reason. The last was: {_shorten(plain_line(found.why_failed))}",
-            found.failed_at,
-        )
-
-
 def find_secrets(health: Health, now: Times) -> Iterator[HealthWarning]:
     """Yield a warning if a secret can leak."""
     texts = list(health.cautions)
@@ -521,7 +509,6 @@ CHECKS: Final = (
     Check("failed_runs", "runs", "Every failed run was repeated.", find_failed_runs, True),
     Check("daemon", "runs", "Dagster's daemon, schedules and sensors work.", find_daemon, True),
     Check("disk", "system", "At least 2 GB of the disk are free.", find_disk, True),
-    Check("iceberg", "system", "The Iceberg tables have the publication.", find_iceberg, True),
     Check("secrets", "system", "No secret can leak.", find_secrets),
     Check("deprecated", "system", "The interface does not end soon.", find_deprecated),
 )

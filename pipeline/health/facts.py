@@ -17,7 +17,6 @@ from typing import Final
 
 import duckdb
 
-from almanac.lake import FOLDER
 from pipeline.health.batches import (
     BatchFacts,
     Coverage,
@@ -27,9 +26,6 @@ from pipeline.health.batches import (
     list_feeds,
     read_batches,
 )
-from pipeline.health.bucket import BucketHealth, read_bucket_health
-from pipeline.health.iceberg import IcebergHealth, read_iceberg
-from pipeline.health.lease_database import LeaseHealth
 from pipeline.health.push import PushHealth, read_push
 from pipeline.health.quota import QuotaHealth, read_quota
 from pipeline.health.runs import RunNote, read_run_note
@@ -171,10 +167,6 @@ class Health:
     runs: RunNote | None = None
     mirror: bool | None = None
     unpublished: Unpublished | None = None
-    iceberg: IcebergHealth | None = None
-    lease: LeaseHealth | None = None
-    bucket: BucketHealth | None = None
-    """Only `almanac status` reads it, since the database may be slow."""
     warnings: list[HealthWarning] = field(default_factory=list)
 
 
@@ -235,8 +227,6 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
         coverage=find_coverage(recent, service_now),
         runs=runs,
         unpublished=_find_unpublished(home, published, why_unreadable, now),
-        bucket=read_bucket_health(home),
-        iceberg=read_iceberg(home, None if published is None else published.at),
     )
 
 
@@ -245,8 +235,6 @@ def read_sizes(home: Home) -> dict[str, int]:
     sizes = {part: _add_sizes(home.root / part) for part in ("landing", "lake", "dagster")}
     with suppress(FileNotFoundError):
         sizes[home.warehouse.name] = home.warehouse.stat().st_size
-    if (home.root / FOLDER).is_dir():
-        sizes[FOLDER] = _add_sizes(home.root / FOLDER)
     with suppress(FileNotFoundError):
         sizes["spare file"] = spare_path(home.warehouse).stat().st_size
     return sizes

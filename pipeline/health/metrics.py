@@ -73,12 +73,6 @@ def _collect_facts(health: Health) -> Iterator[Metric]:
         "When the published file was made, as Unix time.",
         [((), None if published is None else published.timestamp())],
     )
-    iceberg = health.iceberg
-    yield _gauge(
-        "almanac_iceberg_lag_seconds",
-        "Seconds by which the published file is newer than the Iceberg tables.",
-        [((), None if iceberg is None else iceberg.lag_s)],
-    )
     for name, (metric, meaning) in _QUOTA.items():
         yield _gauge(metric, meaning, [((), getattr(health.quota, name, None))])
     yield _gauge("almanac_free_bytes", "Free bytes of the disk.", [((), health.free_bytes)])

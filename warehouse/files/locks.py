@@ -113,16 +113,6 @@ def holder(path: Path) -> Holder | None:
         return None
 
 
-def identify_lock(path: Path) -> str:
-    """Return a text that only processes of this running machine with this lock file share."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        boot = ""
-    status = path.stat()
-    return f"{host()} {boot} {status.st_dev}:{status.st_ino}"
-
-
 def is_held(path: Path) -> bool:
     """Whether a live process holds a lock. The test takes a shared lock for a moment."""
     try:

@@ -1,9 +1,8 @@
 """Files of landing and lake, which appear complete or not at all; permissions of all files.
 
-All writes of landing and lake pass through `Storage`; with a bucket, those of landing through
-`SharedStorage` (warehouse/shared). Names are relative, with `/` between parts. New files are
-readable by their owner alone, or by their group: the umask applies to all files of the process,
-including those that DuckDB and SQLite write.
+All writes of landing and lake pass through `Storage`. Names are relative, with `/` between parts.
+New files are readable by their owner alone, or by their group: the umask applies to all files of
+the process, including those that DuckDB and SQLite write.
 """
 
 import grp
@@ -138,15 +137,6 @@ class Storage:
         for path in self.unfinished(older_than_s=older_than_s):
             with suppress(FileNotFoundError):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-    @contextmanager
-    def claim(self, name: str) -> Iterator[bool]:
-        """Claim a name against other machines; yield whether that was possible.
-
-        A folder of one machine has no others: locks of files are enough.
-        """
-        self.path(name)
-        yield True
 
     def names(self, under: str) -> list[str]:
         """Return the names of the finished files in a folder and its subfolders, sorted."""

@@ -1,1 +1,0 @@
-"""Iceberg tables: each publication as snapshots that other engines read."""
