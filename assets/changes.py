@@ -1,7 +1,7 @@
-"""The change log of the lake, a partition for each observed day.
+"""The changes of events, a partition for each observed day.
 
-Each step that merges records the totals of changed days. `state/recorded_days.json` has the hash of
-each day's file when it was last recorded, so days that `almanac merge` changed are recorded, too.
+Each step that merges records the totals of changed days. `state/recorded_days.json` has the content
+of each day when it was last recorded, so days that `almanac merge` changed are recorded, too.
 """
 
 import hashlib
@@ -20,18 +20,20 @@ from assets.table_columns import CHANGES_COLUMNS, changes_lineage, column_schema
 from resources.session import LazySession
 from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note, read_note
-from warehouse.history.change_log import NORMALISER, ChangeLog
 from warehouse.history.merge import MergeReport, merge
+from warehouse.history.partitions import CHANGES as CHANGES
+from warehouse.history.partitions import partition_name
+from warehouse.history.warehouse_file import hash_tables, hash_views, read_published, read_records
 from warehouse.home import Home
+from warehouse.sql import literal
 
-CHANGES: Final = "event_changes"
 ONE_ROW_PER_VERSION: Final = "one_row_per_version"
 _RECORDED: Final = "recorded_days.json"
 _YESTERDAY: Final = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
 
 
 def event_changes(layout: Layout) -> dg.AssetsDefinition:
-    """Return the asset of the change log."""
+    """Return the asset of the changes of events."""
 
     @day_asset(
         layout,
@@ -47,7 +49,7 @@ def event_changes(layout: Layout) -> dg.AssetsDefinition:
             dg.AssetDep(layout.key(LANDED_CALENDAR), partition_mapping=dg.AllPartitionMapping()),
             dg.AssetDep(layout.key(CHANGES), partition_mapping=_YESTERDAY),
         ],
-        code_version=str(NORMALISER),
+        code_version=code_version(),
         freshness_policy=FRESHNESS,
         metadata={
             "dagster/column_schema": column_schema(CHANGES_COLUMNS),
@@ -69,6 +71,11 @@ def event_changes(layout: Layout) -> dg.AssetsDefinition:
         )
 
     return changes
+
+
+def code_version() -> str:
+    """Return the version of the declarations that the tables and partitions follow."""
+    return f"{hash_tables()[:6]}{hash_views()[:6]}"
 
 
 def record_changes(
@@ -94,22 +101,22 @@ def record_changes(
 
 
 def check_days(home: Home, days: Collection[date]) -> dg.AssetCheckResult:
-    """Check the files of some days of the change log, as the blocking check says."""
+    """Check the files of some days, as the blocking check says."""
     wrong = list[str]()
     versions = 0
     with home.connect() as connection:
-        for day_file in ChangeLog.of(home).days():
-            if day_file.day not in days:
-                continue
-            facts = {"file": str(day_file.path), "day": day_file.day}
+        for day in sorted(_read_contents(home).keys() & {*days}):
+            path = home.parquet.path(partition_name(CHANGES, day.isoformat()))
+            facts = {"file": literal(path), "day": day}
             ((rows, different, others),) = connection.execute(
                 SQL["check_day_file"], facts
             ).fetchall()
-            added = sum(record["versions"] for record in day_file.batches().values())
+            records = read_records(home.warehouse, since=day, until=day)
+            added = sum(record["versions"] for record in records.values())
             versions += rows
             if not rows == different == added or others:
                 wrong.append(
-                    f"{day_file.day}: {rows} rows, {different} different versions, {others} of "
+                    f"{day}: {rows} rows, {different} different versions, {others} of "
                     f"other days, {added} added by batches"
                 )
     metadata: Metadata = {"versions": versions}
@@ -119,12 +126,18 @@ def check_days(home: Home, days: Collection[date]) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(passed=not wrong, check_name=ONE_ROW_PER_VERSION, metadata=metadata)
 
 
+def _read_contents(home: Home) -> dict[date, str]:
+    """Return the content of each observed day, a text that differs if its versions do."""
+    published = read_published(home.warehouse)
+    return {} if published is None else dict(published.days)
+
+
 def _version_of(home: Home, days: list[date]) -> dg.DataVersion:
-    """Return the data version of some days: the hash of the file, of several files of a range."""
-    hashes = [day_file.sha256 for day_file in ChangeLog.of(home).days() if day_file.day in days]
-    if len(hashes) == 1:
-        return dg.DataVersion(hashes[0])
-    return dg.DataVersion(hashlib.sha256("/".join(hashes).encode()).hexdigest())
+    """Return the data version of some days: the content of a day, a hash of several."""
+    contents = [content for day, content in _read_contents(home).items() if day in days]
+    if len(contents) == 1:
+        return dg.DataVersion(contents[0])
+    return dg.DataVersion(hashlib.sha256("/".join(contents).encode()).hexdigest())
 
 
 def record_other_days(
@@ -137,28 +150,28 @@ def record_other_days(
 ) -> None:
     """Record the days that this merge or one outside Dagster changed, except those in `recorded`.
 
-    `changes` is the key of the change log's asset. Call this after a merge.
+    `changes` is the key of the asset of the changes. Call this after a merge.
     """
-    files = {day_file.day.isoformat(): day_file.sha256 for day_file in ChangeLog.of(home).days()}
+    contents = {day.isoformat(): content for day, content in _read_contents(home).items()}
     before = read_note(home.state_storage, _RECORDED, dict[str, str])
     if before is None:
         # The home has no record of its days yet: only this merge counts.
-        behind = {day.isoformat() for day in report.days} & files.keys()
+        behind = {day.isoformat() for day in report.days} & contents.keys()
     else:
-        behind = {day for day, sha256 in files.items() if before.get(day) != sha256}
+        behind = {day for day, content in contents.items() if before.get(day) != content}
     for day in sorted(behind - {day.isoformat() for day in recorded}):
         metadata = _metadata_of(home, date.fromisoformat(day), report)
-        tags = {"dagster/data_version": files[day]}
+        tags = {"dagster/data_version": contents[day]}
         context.log_event(
             dg.AssetMaterialization(changes, partition=day, metadata=metadata, tags=tags)
         )
-    if files != before:
-        put_note(home.state_storage, _RECORDED, files)
+    if contents != before:
+        put_note(home.state_storage, _RECORDED, contents)
 
 
 def _metadata_of(home: Home, day: date, report: MergeReport) -> Metadata:
-    """Return the totals of a day in the lake, and the metadata of the merge."""
-    records = list(ChangeLog.of(home).records_on(day).values())
+    """Return the totals of a day, and the metadata of the merge."""
+    records = list(read_records(home.warehouse, since=day, until=day).values())
     return {**day_metadata(records), **merge_metadata(report, day)}
 
 
@@ -166,22 +179,22 @@ def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
     """Merge new batches, or refold from the first of the days if it is in the past.
 
     Raises:
-        WarehouseError: the lake can't be continued, nothing was landed on a past day, or a day
-            has not begun for the service.
+        WarehouseError: the warehouse can't be continued, nothing was landed on a past day, or a
+            day has not begun for the service.
     """
     if days[-1] > today:
         raise WarehouseError(
-            f"{days[-1]} has not begun for the service, whose day is {today}. The lake was not "
-            "changed."
+            f"{days[-1]} has not begun for the service, whose day is {today}. The warehouse "
+            "was not changed."
         )
     past = [day for day in days if day < today]
     if not past:
-        return merge(home, publishing=False)
+        return merge(home, with_months=False)
     landed = [day for day in past if home.landing.batch_ids(day=day)]
     if not landed:
         raise WarehouseError(
             f"Nothing was landed on {past[0]}"
             + (f" and {len(past) - 1} more of these days" if len(past) > 1 else "")
-            + ", so there is nothing to refold. The lake was not changed."
+            + ", so there is nothing to refold. The warehouse was not changed."
         )
-    return merge(home, publishing=False, refold_from=landed[0])
+    return merge(home, with_months=False, refold_from=landed[0])

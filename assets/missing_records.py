@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from assets.calendar import covered_months
-from assets.changes import CHANGES
+from assets.changes import CHANGES, code_version
 from assets.feed_day import DayNotLanded, landed_feed_day
 from assets.landed import FEEDS_LANDED, asset_of
 from assets.layout import Layout
@@ -17,13 +17,12 @@ from assets.published import (
     CODE_VERSION,
     DATA_VERSION,
     PUBLISHED,
-    code_version,
     recorded_versions,
+    table_content,
     table_metadata,
 )
-from warehouse.history.change_log import ChangeLog
+from warehouse.history.warehouse_file import read_published, read_records
 from warehouse.home import Home
-from warehouse.publish.published_file import read_published
 from warehouse.queries import connected
 
 
@@ -33,12 +32,12 @@ def find_missing_records(
     """Yield landed, merged and published data that the instance has not recorded.
 
     Raises:
-        WarehouseError: lake or published file can't be read.
+        WarehouseError: the published file can't be read.
     """
     yield from _landed(layout, home, instance)
-    yield from _changes(layout, home, instance)
     if not home.warehouse.exists():
         return
+    yield from _changes(layout, home, instance)
     yield from _tables(layout, home, instance)
     with connected(home.warehouse, own_files=True) as connection:
         yield from covered_months(instance, layout, connection)
@@ -68,34 +67,31 @@ def _landed(
 def _changes(
     layout: Layout, home: Home, instance: dg.DagsterInstance
 ) -> Iterator[dg.AssetMaterialization]:
-    key, log = layout.key(CHANGES), ChangeLog.of(home)
+    key, published = layout.key(CHANGES), read_published(home.warehouse)
     recorded = instance.get_materialized_partitions(key)
-    for day_file in log.days():
-        partition = day_file.day.isoformat()
+    for day, content in ({} if published is None else published.days).items():
+        partition = day.isoformat()
         if partition not in recorded:
+            records = read_records(home.warehouse, since=day, until=day)
             yield dg.AssetMaterialization(
                 key,
                 partition=partition,
-                metadata=day_metadata(list(log.records_on(day_file.day).values())),
-                tags={DATA_VERSION: day_file.sha256},
+                metadata=day_metadata(list(records.values())),
+                tags={DATA_VERSION: content},
             )
 
 
 def _tables(
     layout: Layout, home: Home, instance: dg.DagsterInstance
 ) -> Iterator[dg.AssetMaterialization]:
-    published = read_published(home.warehouse)
-    assert published is not None
     recorded = recorded_versions(instance, [layout.key(table.name) for table in PUBLISHED])
     with connected(home.warehouse, own_files=True) as connection:
         for table in PUBLISHED:
-            key, content = layout.key(table.name), published.contents.get(table.name)
-            if key in recorded and content in (None, recorded[key][0]):
+            key, content = layout.key(table.name), table_content(connection, table)
+            if key in recorded and content == recorded[key][0]:
                 continue
             yield dg.AssetMaterialization(
                 key,
                 metadata=table_metadata(connection, table, home),
-                tags={}
-                if content is None
-                else {DATA_VERSION: content, CODE_VERSION: code_version()},
+                tags={DATA_VERSION: content, CODE_VERSION: code_version()},
             )

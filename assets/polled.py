@@ -1,8 +1,7 @@
 """The polls between the daily pulls: an asset for each polled feed.
 
-A run of the job `poll` pulls the due windows. A feed with news is materialised. A feed without
-news is observed: its metadata shows the poll, and no merge follows. The assets have no partitions,
-so their plots show poll after poll. When polls are due is decided in pipeline/automation/pulls.py.
+A run of the job `poll` pulls the due windows; a merge follows. The assets have no partitions, so
+their plots show poll after poll. When polls are due is decided in pipeline/automation/pulls.py.
 """
 
 import hashlib
@@ -32,22 +31,21 @@ from warehouse.batch_problems import list_landed_problems
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.landing.batches import FORMAT, Feed
-from warehouse.news import find_news
 
 GROUP: Final = "landing"
 NAME: Final = "polled_feeds"
 _FEEDS: Final[Mapping[Feed, tuple[str, str]]] = {
     "events": (
         "polled_events",
-        "The events lists that polls pulled between the daily pulls, where they brought news.",
+        "The events lists that polls pulled between the daily pulls.",
     ),
     "cancellations": (
         "polled_cancellations",
-        "The cancellations that polls pulled between the daily pulls, where they brought news.",
+        "The cancellations that polls pulled between the daily pulls.",
     ),
     "event": (
         "polled_look_ups",
-        "The single look-ups of missing events by polls, where they brought news.",
+        "The single look-ups of missing events by polls.",
     ),
 }
 """The name and the description of the asset of each polled feed."""
@@ -95,13 +93,7 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
         feeds = {feed for feed, name in POLLED.items() if name in selected}
         catalog = layout.resource(context, "catalog_for_polls")
         home = layout.resource(context, "home")
-        found: list[FeedPull] = []
-        try:
-            found += poll_feeds(context, config, feeds, catalog, home)
-        finally:
-            # Judged after a failure too: batches landed before it wait for a merge.
-            news = find_news(home)
-        for pulled in found:
+        for pulled in poll_feeds(context, config, feeds, catalog, home):
             if not pulled.landed:
                 continue
             batches = [landed.manifest.batch_id for landed in pulled.landed]
@@ -109,13 +101,10 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
             metadata = poll_metadata(
                 pulled, home.landing, day=catalog.today(), quota_left=catalog.quota_left
             )
-            if news.isdisjoint(batches):
-                context.log_event(dg.AssetObservation(key, metadata=metadata))
-            else:
-                version = hashlib.sha256("/".join(sorted(batches)).encode()).hexdigest()[:16]
-                yield dg.MaterializeResult(
-                    asset_key=key, metadata=metadata, data_version=dg.DataVersion(version)
-                )
+            version = hashlib.sha256("/".join(sorted(batches)).encode()).hexdigest()[:16]
+            yield dg.MaterializeResult(
+                asset_key=key, metadata=metadata, data_version=dg.DataVersion(version)
+            )
 
     return polled
 

@@ -20,18 +20,16 @@ import duckdb
 
 from almanac.forms import plain_line
 from assets.calendar import read_backfilled, record_months
-from assets.changes import CHANGES, record_other_days
+from assets.changes import CHANGES, code_version, record_other_days
 from assets.layout import FRESH_WITHIN, FRESHNESS, WAREHOUSE_POOL, Layout, step_failure
 from assets.metadata import SQL, Metadata, log_problems, merge_metadata, table_preview
 from assets.table_columns import column_schema, table_lineage
 from resources.session import LazySession
 from warehouse.errors import WarehouseError
-from warehouse.history.change_log import ChangeLog
-from warehouse.history.merge import MergeReport, merge
+from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.publish.publish import hash_form
 from warehouse.queries import connected
-from warehouse.schema import tables
+from warehouse.schema import ddl, tables
 from warehouse.schema.tables import Table
 
 GROUP: Final = "warehouse"
@@ -41,6 +39,12 @@ PUBLISHED: Final = tuple(table for table in tables.TABLES if table not in _LOCAL
 _CHANGED_DAILY: Final = (tables.BATCHES, tables.COIN_SNAPSHOTS, tables.COVERAGE)
 """Tables that each daily pull changes. The others may rightly stay unchanged for weeks, and are not
 materialised then, so a freshness policy would report them."""
+_STAMPS: Final = frozenset({"last_seen_at", "content_at", "updated_at", "last_verified_at"})
+_STAMPED: Final = (
+    *(tables.EVENT_VERSIONS, tables.EVENT_ABSENCES, tables.COIN_SNAPSHOTS),
+    *(tables.REJECTS, tables.BATCHES),
+)
+"""Tables that record what happened: each of their columns is content."""
 DATA_VERSION: Final = "dagster/data_version"
 CODE_VERSION: Final = "dagster/code_version"
 Versions = tuple[str | None, str | None]
@@ -48,9 +52,15 @@ _BACKFILL_TAG: Final = "dagster/backfill"
 """The tag that Dagster gives to each run of a backfill."""
 
 
-def code_version() -> str:
-    """Return the version of the declarations and statements that make the tables."""
-    return hash_form()[:12]
+def table_content(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
+    """Return the content of a table as a short text, which differs if the rows differ.
+
+    Columns with the time of a pull are left out, except where they are part of the row's meaning.
+    """
+    left_out = () if table in _STAMPED else _STAMPS
+    columns = [name for name in table.names if name not in left_out]
+    ((rows, total),) = connection.execute(ddl.content(table, columns)).fetchall()
+    return f"{rows}-{total}"
 
 
 def table_spec(layout: Layout, table: Table) -> dg.AssetSpec:
@@ -102,7 +112,7 @@ def _publish(
     """Merge new batches, publish, and yield the selected tables that changed.
 
     Raises:
-        dg.Failure: the lake can't be continued.
+        dg.Failure: the warehouse can't be continued.
     """
     backfilled = read_backfilled(home)
     try:
@@ -111,8 +121,7 @@ def _publish(
         raise step_failure(error) from error
     log_problems(context.log, report.problems)
     record_other_days(context, layout.key(CHANGES), home, report)
-    assert report.published is not None
-    contents, unchanged = report.published.contents, list[str]()
+    unchanged = list[str]()
     recorded = dict[dg.AssetKey, Versions]()
     if _BACKFILL_TAG not in context.run.tags:
         recorded = recorded_versions(context.instance, [*context.selected_asset_keys])
@@ -121,15 +130,16 @@ def _publish(
             key = layout.key(table.name)
             if key not in context.selected_asset_keys:
                 continue
-            if recorded.get(key) == (contents[table.name], code_version()):
+            content = table_content(connection, table)
+            if recorded.get(key) == (content, code_version()):
                 unchanged.append(table.name)
                 continue
             yield dg.MaterializeResult(
                 asset_key=key,
-                data_version=dg.DataVersion(contents[table.name]),
+                data_version=dg.DataVersion(content),
                 metadata={
                     **table_metadata(connection, table, home),
-                    **_publication_metadata(report),
+                    **merge_metadata(report),
                 },
             )
         record_months(context, layout, home, connection, backfilled)
@@ -168,15 +178,6 @@ def table_metadata(
         "file": dg.MetadataValue.path(str(home.warehouse.resolve())),
         "bytes": home.warehouse.stat().st_size,
     }
-
-
-def _publication_metadata(report: MergeReport) -> dict[str, Any]:
-    metadata: dict[str, Any] = merge_metadata(report)
-    if report.published is not None:
-        metadata["published"] = report.published.mode
-        if report.published.why_full:
-            metadata["reason for full publication"] = report.published.why_full
-    return metadata
 
 
 _REJECTED_MAX: Final = 0.01
@@ -248,18 +249,10 @@ def _count_none(statement: str) -> Decide:
     return decide
 
 
-def has_all_of_the_lake(file: CheckedFile) -> CheckResult:
-    """Check that the file was made from all days of the lake, and has all their versions."""
-    lake = {day_file.day: day_file.sha256 for day_file in ChangeLog.of(file.home).days()}
-    days = file.rows("check_published_days")
-    of_days = sum(versions for _, _, versions in days)
-    ((versions,),) = file.rows("count_versions")
-    return {day: sha256 for day, sha256, _ in days} == lake and of_days == versions, {
-        "days of the lake": len(lake),
-        "days published": len(days),
-        "versions of those days": of_days,
-        "versions published": versions,
-    }
+def has_every_version(file: CheckedFile) -> CheckResult:
+    """Check that the file has as many versions as its batches added."""
+    ((versions, added),) = file.rows("count_versions")
+    return versions == added, {"versions": versions, "added by batches": int(added)}
 
 
 def has_no_new_fields(file: CheckedFile) -> CheckResult:
@@ -316,9 +309,9 @@ _ERRORS: Final[dict[tuple[str, str], tuple[str, Decide]]] = {
         "Every (event_id, version) occurs once.",
         _count_none("check_version_keys"),
     ),
-    ("event_versions", "all_of_the_lake"): (
-        "The file contains every day and version of the lake.",
-        has_all_of_the_lake,
+    ("event_versions", "every_version"): (
+        "The file has as many versions as its batches added.",
+        has_every_version,
     ),
 }
 """The meaning of each check by table and name, and its function. A failure blocks."""

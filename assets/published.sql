@@ -1,4 +1,4 @@
--- Asset checks of the change log and the published tables: a query for each check. Each only reads.
+-- Asset checks of the changes and the published tables: a query for each check. Each only reads.
 
 -- name: check_event_keys
 -- Grain: one row, the number of event_id that occur more than once. Run twice: the same row.
@@ -25,13 +25,11 @@ FROM (
 -- Grain: one row, the number of versions that end before they begin. Run twice: the same row.
 SELECT count(*) FROM event_versions WHERE known_to < known_from
 
--- name: check_published_days
--- Grain: one row per day of the change log that the file was made from. Run twice: the same rows.
-SELECT day, sha256, versions FROM _almanac.published ORDER BY day
-
 -- name: count_versions
--- Grain: one row, the number of versions. Run twice: the same row.
-SELECT count(*) FROM event_versions
+-- Grain: one row, the number of versions, and how many the batches added. Run twice: the same row.
+SELECT
+    (SELECT count(*) FROM event_versions),
+    (SELECT coalesce(sum(versions), 0) FROM batches WHERE status = 'merged')
 
 -- name: check_quarantined
 -- Grain: one row per quarantined batch, newest first. Run twice: the same rows.
@@ -50,7 +48,7 @@ WHERE observed_date = (SELECT max(observed_date) FROM batches)
 SELECT max(observed_at) FROM coverage WHERE feed IN ('export', 'events')
 
 -- name: check_day_file
--- Grain: one row for the file of a day of the change log: its rows, its different versions, and its
+-- Grain: one row for the file of a day: its rows, its different versions, and its
 -- versions of other days. Parameters: $file, $day. Run twice: the same row.
 SELECT
     count(*),

@@ -14,7 +14,6 @@ from warehouse.schema import tables
 from warehouse.schema.columns import (
     CONTENT_AT,
     CONTENT_NAMED,
-    DATING,
     EVENT_ID,
     FIELDS,
     FIRST_SEEN_AT,
@@ -41,20 +40,15 @@ LANDED_COLUMNS: Final[Mapping[Feed, tuple[Column, ...]]] = {
     "deliveries": _EVENT,
 }
 """The columns of each feed, as they are named after normalisation."""
-_PUBLISHED_ONLY: Final = frozenset(
-    (*(column.name for column in DATING), "known_to", "first_seen_at", "unknown_fields")
+CHANGES_COLUMNS: Final = tuple(
+    column for column in tables.EVENT_VERSIONS.columns if column.name != "known_to"
 )
-CHANGES_COLUMNS: Final = (
-    *(column for column in tables.EVENT_VERSIONS.columns if column.name not in _PUBLISHED_ONLY),
-    Column("known", "BIGINT", "The fields whose value a pull has shown: bit n is the n-th field."),
-)
-"""The columns of the files of the change log."""
+"""The columns of the files of the changes."""
 _DERIVED: Final[Mapping[str, tuple[str, ...]]] = {
     "date_precision": ("date", "date_type", "is_estimated"),
     "earliest": ("date", "date_type", "is_estimated"),
     "latest": ("date", "date_end", "date_type", "is_estimated"),
     "displayed_date_full": ("displayed_date", "date", "date_end"),
-    "unknown_fields": ("known",),
     "first_seen_at": ("known_from",),
     "changed_at": ("known_from",),
     "known_to": ("known_from",),

@@ -27,7 +27,7 @@ from pipeline.settings import Settings
 from resources.session import LazySession, pull
 from warehouse.batch_problems import BatchProblem, list_new_problems
 from warehouse.errors import QUERY_INTERRUPTED
-from warehouse.history.change_log import ChangeLog
+from warehouse.history.warehouse_file import read_records
 from warehouse.home import Home
 from warehouse.landing.batches import Feed
 
@@ -291,13 +291,10 @@ def _sum_up(home: Home, known: set[str], summary: RunSummary) -> None:
     days = {
         date.fromisoformat(f"{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}") for batch_id in fresh
     }
-    log = ChangeLog.of(home)
-    records = [
-        record
-        for day_file in log.days()
-        if day_file.day in days
-        for record in day_file.meta["batches"]
-    ]
+    records: list[dict[str, Any]] = []
+    if days:
+        found = read_records(home.warehouse, since=min(days), until=max(days))
+        records = list(found.values())
     for record in records:
         if record["batch_id"] in known:
             continue

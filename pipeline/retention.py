@@ -241,7 +241,8 @@ def _prune_files(home: Home, before: datetime, now: datetime, dry_run: bool) -> 
             "unfinished files": (
                 *home.root.glob(".unfinished-*"),
                 *abandoned_links(home.root),
-                *home.lake.unfinished(),
+                *home.parquet.unfinished(),
+                *home.root.glob(".next-*"),
                 *home.landing.storage.unfinished(older_than_s=ABANDONED_S),
                 *home.landing.never_landed(older_than_s=ABANDONED_S),
                 *home.state.glob("almanac-verify-*"),

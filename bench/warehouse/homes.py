@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+from warehouse.history.change_log import NORMALISER
 
 from bench.warehouse import homes_sql
 from warehouse.files import lake_paths
 from warehouse.files.documents import hash_file
 from warehouse.files.storage import Storage
-from warehouse.history.change_log import NORMALISER
 from warehouse.schema.columns import ALL
 
 LAST_DAY: Final = date(2026, 3, 1)

@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 import msgspec
+from warehouse.history.change_log import ChangeLog, write_head
+from warehouse.history.day import State
 
 from bench.children import Measured, measure, run_apart
 from bench.report import parse_arguments, show
@@ -19,8 +21,6 @@ from bench.warehouse.homes import LAST_DAY, generate_lake
 from bench.warehouse.ours import SOURCE
 from catalog.contract.plans import day_end
 from warehouse.files import lake_paths
-from warehouse.history.change_log import ChangeLog, write_head
-from warehouse.history.day import State
 from warehouse.home import Home
 from warehouse.landing.batches import Pull, Scope
 

@@ -14,7 +14,7 @@ import dagster as dg
 from almanac.errors import AlmanacError
 from assets.layout import Layout, step_failure
 from assets.metadata import bullets
-from pipeline.automation.health import has_news_to_merge
+from pipeline.automation.health import has_batches_to_merge
 from pipeline.automation.jobs import DAILY, MERGE
 from pipeline.automation.run_decisions import (
     Decision,
@@ -125,7 +125,7 @@ def report_sensor(layout: Layout, home: Home, clock: Clock) -> dg.SensorDefiniti
             find_last_end(instance, layout.name(DAILY)),
             read_job_history(instance, layout.name(REPORT)),
             now=now,
-            merging=is_running or has_news_to_merge(home),
+            merging=is_running or has_batches_to_merge(home),
         ).result(context)
 
     return sensor

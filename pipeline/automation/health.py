@@ -29,7 +29,6 @@ from pipeline.runs.dead_runs import fail_dead_runs
 from pipeline.settings import Settings
 from warehouse.errors import RunRecordsBusy
 from warehouse.home import Home
-from warehouse.news import quiet_batches
 from warehouse.schema.tables import EVENTS
 
 HEALTH: Final = "health"
@@ -180,7 +179,7 @@ def posting_sensors(
             read_last_digest(home),
             find_last_end(instance, layout.name(DAILY)),
             now=now,
-            merging=is_running or has_news_to_merge(home),
+            merging=is_running or has_batches_to_merge(home),
         )
         if waits:
             return dg.SkipReason(f"{waits} {_NEXT}")
@@ -207,7 +206,6 @@ def why_digest_waits(
     return "A run is in progress, or a batch is not merged yet." if merging else ""
 
 
-def has_news_to_merge(home: Home) -> bool:
-    """Whether a batch waits to be merged. One without news may wait for a day, and adds nothing."""
-    pending = home.landing.pending()
-    return len(quiet_batches(home, pending)) < len(pending)
+def has_batches_to_merge(home: Home) -> bool:
+    """Whether a batch waits to be merged."""
+    return bool(home.landing.pending())

@@ -1,15 +1,14 @@
-"""The sensors that request merges: of landed batches with news, and of deliveries in the inbox.
+"""The sensors that request merges: of landed batches, and of deliveries in the inbox.
 
 Both read local state and run records alone, and call a plain `decide_…` function.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 import dagster as dg
-import msgspec
 
 from assets.layout import Layout
 from pipeline.automation.jobs import DAILY, DELIVERIES, MERGE
@@ -23,53 +22,43 @@ from pipeline.automation.run_decisions import (
 from resources.inbox.deliveries import WaitingDeliveries, waiting_deliveries
 from warehouse.errors import InboxUnusable
 from warehouse.home import Home
-from warehouse.news import quiet_batches
 
 _FIRST_WAIT: Final = timedelta(minutes=1)
 _LONGEST_WAIT: Final = timedelta(hours=1)
-_QUIET_FOR: Final = timedelta(hours=25)
-"""The daily pull merges before; else batches without news are merged before they are warned of."""
 _BEFORE_MIDNIGHT: Final = timedelta(minutes=1)
 
 
 class MergeState(SensorState, frozen=True, kw_only=True):
-    """The batches for which a merge was requested, the number of requests, and the last time.
-
-    `quiet_since` is when batches without news were first seen to wait, None if none does.
-    """
+    """The batches for which a merge was requested, the number of requests, and the last time."""
 
     waiting: str = ""
     attempt: int = 0
     at: datetime | None = None
-    quiet_since: datetime | None = None
 
 
 def unmerged_batches(
     layout: Layout, home: Home, clock: Callable[[], datetime]
 ) -> dg.SensorDefinition:
-    """Return the sensor that requests the merge and publication of landed batches with news.
+    """Return the sensor that requests the merge and publication of landed batches.
 
-    Landing leaves a marker of each batch. Batches without news are merged with the next batch that
-    has some, or by the daily pull.
+    Landing leaves a marker of each batch.
     """
 
     @dg.sensor(
         name=layout.name("unmerged_batches"),
         job_name=layout.name(MERGE),
         minimum_interval_seconds=30,
-        description="Requests a merge while landed batches with news are not merged.",
+        description="Requests a merge while landed batches are not merged.",
         default_status=layout.sensor_status("unmerged_batches"),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        pending = home.landing.pending()
         return decide_merge(
-            pending,
+            home.landing.pending(),
             MergeState.of_cursor(context.cursor),
             now=clock(),
             running=find_run_in_progress(
                 find_instance(context), layout.names(MERGE, DAILY, DELIVERIES)
             ),
-            quiet=quiet_batches(home, pending),
         ).result(context)
 
     return sensor
@@ -81,31 +70,19 @@ def decide_merge(
     *,
     now: datetime,
     running: str | None,
-    quiet: Collection[str] = (),
 ) -> Decision:
-    """Decide whether to request a merge of the pending batches; those in `quiet` bring no news.
+    """Decide whether to request a merge of the pending batches.
 
     A merge of the same batches is requested again after a wait that doubles, each time with a new
     run key, since Dagster never launches a used one. `running` is the id of a run that merges.
     """
     if not pending:
         return Decision("Nothing to merge.", state=MergeState())
-    quiet_since = (state.quiet_since or now) if quiet else None
-    state = msgspec.structs.replace(state, quiet_since=quiet_since)
-    is_quiet = len(quiet) == len(pending)
-    if is_quiet and quiet_since is not None and now < quiet_since + _QUIET_FOR:
-        bring = "1 batch brings" if len(quiet) == 1 else f"{len(quiet)} batches bring"
-        return Decision(
-            f"{bring} no news: merged with the next batch that does, or by the daily pull.",
-            state=state,
-        )
     count = "1 batch waits" if len(pending) == 1 else f"{len(pending)} batches wait"
     if running is not None:
         reason = f"{count}; run {running[:8]} merges. Next check after that run."
         return Decision(reason, state=state)
-    # Each poll adds a batch without news, so without others the time names them.
-    with_news = sorted(set(pending).difference(quiet)) or [f"without news since {quiet_since}"]
-    waiting = hashlib.sha256("/".join(with_news).encode()).hexdigest()[:12]
+    waiting = hashlib.sha256("/".join(pending).encode()).hexdigest()[:12]
     attempt = 1
     if waiting == state.waiting and state.at is not None:
         next_at = state.at + double_wait(_FIRST_WAIT, state.attempt - 1, longest=_LONGEST_WAIT)
@@ -119,12 +96,7 @@ def decide_merge(
     return Decision(
         f"{count}; requesting a merge.",
         dg.RunRequest(run_key=f"{waiting}-{attempt}"),
-        MergeState(
-            waiting=waiting,
-            attempt=attempt,
-            at=now,
-            quiet_since=quiet_since if is_quiet else None,
-        ),
+        MergeState(waiting=waiting, attempt=attempt, at=now),
     )
 
 

@@ -29,8 +29,8 @@ from warehouse.batch_problems import has_failed
 from warehouse.clock import utc_now
 from warehouse.errors import DamagedBatch, InboxUnusable
 from warehouse.history import merge as merging
-from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import MergeReport
+from warehouse.history.warehouse_file import read_records
 from warehouse.home import Home
 from warehouse.landing.batches import parse_feed
 from warehouse.landing.landing import import_export
@@ -39,7 +39,7 @@ _SHOWN_DAYS = 10
 
 
 def merge(as_json: JsonOption = False) -> None:
-    """Merge landed batches into the lake and publish the warehouse. Sends no request.
+    """Merge landed batches and publish the warehouse. Sends no request.
 
     Webhooks that wait in the inbox are landed first. A quarantined batch is reported, with exit
     code 0, and `status --exit-code` exits with 1. A batch that is damaged in landing is left out,
@@ -61,9 +61,9 @@ def merge(as_json: JsonOption = False) -> None:
 
 
 def replay(as_json: JsonOption = False) -> None:
-    """Rebuild lake and warehouse from landing. Sends no request.
+    """Rebuild the warehouse from landing. Sends no request.
 
-    Damaged files of the lake and the warehouse are replaced. A quarantined batch is reported, with
+    Damaged files of the warehouse are replaced. A quarantined batch is reported, with
     exit code 0, and `status --exit-code` exits with 1. A batch that is damaged in landing is left
     out, and the exit code is 1. It is also 1 if a batch that was merged before is quarantined now.
     """
@@ -168,7 +168,7 @@ def show_report(home: Home, report: MergeReport, *, as_json: bool) -> None:
 
 
 def _show_report(home: Home, report: MergeReport) -> None:
-    if not report.outcomes and not report.days and not report.damaged:
+    if not report.outcomes and not report.damaged:
         people.print(f"Nothing to merge. {home.warehouse} is up to date.", soft_wrap=True)
         return
     table = Table("", "", show_header=False)
@@ -271,7 +271,7 @@ def show(batch_id: Annotated[str, typer.Argument()], as_json: JsonOption = False
     home = locate_existing_home()
     manifest = home.landing.manifest(batch_id)
     record: dict[str, Any] = msgspec.to_builtins(manifest)
-    outcome = _outcomes(home).get(batch_id)
+    outcome = _find_outcome(home, batch_id)
     pages = record.pop("pages")
     record["pages"] = len(pages)
     record["outcome"] = outcome or {"status": "pending"}
@@ -297,7 +297,7 @@ def release(batch_id: Annotated[str, typer.Argument()], undo: _Undo = False) -> 
         home.landing.take_back(batch_id)
         people.print(f"{batch_id} is no longer released. Next: almanac merge", soft_wrap=True)
         return
-    outcome = _outcomes(home).get(batch_id) or {}
+    outcome = _find_outcome(home, batch_id)
     if outcome.get("status") == "quarantined" and has_failed(batch_id, outcome["why"] or ""):
         fail(
             f"{batch_id}: {outcome['why']}. A release would read it again, and fail again. Nothing "
@@ -312,7 +312,7 @@ def dismiss(batch_id: Annotated[str, typer.Argument()], undo: _Undo = False) -> 
     """Leave a quarantined batch out permanently; `status` no longer warns of it."""
     home = locate_existing_home()
     home.landing.manifest(batch_id)
-    outcome = _outcomes(home).get(batch_id) or {}
+    outcome = _find_outcome(home, batch_id)
     if not undo and outcome.get("status") != "quarantined":
         fail(f"{batch_id} is not quarantined, so there is nothing to accept. Nothing was changed.")
     home.landing.dismiss(batch_id, undo=undo)
@@ -330,18 +330,18 @@ def _lines(record: dict[str, Any], under: str = "") -> Iterator[tuple[str, str]]
             yield under + name, "-" if value in (None, "", {}) else str(value)
 
 
-def _outcomes(home: Home) -> dict[str, dict[str, Any]]:
-    log = ChangeLog.of(home)
-    return {batch_id: batch for day in log.days() for batch_id, batch in day.batches().items()}
+def _find_outcome(home: Home, batch_id: str) -> dict[str, Any]:
+    """Return the account of a merged batch; nothing if it is not merged."""
+    day = home.landing.manifest(batch_id).observed_at.date()
+    return read_records(home.warehouse, since=day, until=day).get(batch_id, {})
 
 
 def _rows(home: Home, days: int) -> list[dict[str, Any]]:
     landing = home.landing
-    log = ChangeLog.of(home)
-    folded = {day.day: day for day in log.days()}
+    shown = sorted(landing.days(), reverse=True)[:days]
+    outcomes = read_records(home.warehouse, since=min(shown)) if shown else {}
     rows = [_damaged_row(*damaged) for damaged in sorted(landing.damaged().items(), reverse=True)]
-    for day in sorted(landing.days(), reverse=True)[:days]:
-        outcomes = folded[day].batches() if day in folded else {}
+    for day in shown:
         for batch_id in reversed(landing.batch_ids(day=day)):
             try:
                 manifest = landing.manifest(batch_id)

@@ -1,4 +1,4 @@
-"""Pulls in landing and the change log: freshness of each feed, days without a pull.
+"""Pulls in landing and the warehouse: freshness of each feed, days without a pull.
 
 It takes no lock, so that it can be read while a merge runs. Times are by the service's clock.
 """
@@ -15,7 +15,7 @@ from catalog.contract.plans import PLANS, day_end
 from resources.backfill.state import RequestedList
 from resources.request_log import RefusedFeed
 from resources.session import plan_lacks
-from warehouse.history.change_log import ChangeLog, read_records
+from warehouse.history.warehouse_file import read_records
 from warehouse.home import Home
 from warehouse.landing.batches import FEEDS, Feed, Scope
 
@@ -82,7 +82,7 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class RecentBatches:
-    """The batches since a day, oldest first; `days` counts their files in the change log.
+    """The batches since a day, oldest first; `days` counts the days of merged ones.
 
     `first_day` is the day of the oldest batch of the home, at least the given day; None without a
     batch. `damaged` are waiting batches that can't be read.
@@ -104,14 +104,14 @@ class RecentBatches:
         return pulled[-1].plan if pulled else None
 
 
-def read_batches(home: Home, since: date) -> RecentBatches:
-    """Return the batches observed from a day on.
+def read_batches(home: Home, since: date, *, is_readable: bool = True) -> RecentBatches:
+    """Return the batches observed from a day on; only waiting ones if the file can't be read.
 
     Raises:
-        LakeDamaged: a file of the change log can't be read.
+        WarehouseError: the published file can't be read.
     """
-    days = [day_file for day_file in ChangeLog.of(home).days() if day_file.day >= since]
-    merged = [msgspec.convert(record, BatchFacts) for record in read_records(days)]
+    records = read_records(home.warehouse, since=since).values() if is_readable else ()
+    merged = [msgspec.convert(record, BatchFacts) for record in records]
     pending = home.landing.pending()
     waiting, damaged = home.landing.readable(set(pending) - {batch.batch_id for batch in merged})
     batches = merged + [
@@ -122,7 +122,7 @@ def read_batches(home: Home, since: date) -> RecentBatches:
     first = min(home.landing.storage.folders("batches"), default=None)
     return RecentBatches(
         batches=tuple(sorted(batches, key=lambda batch: batch.observed_at)),
-        days=len(days),
+        days=len({batch.observed_at.date() for batch in merged}),
         pending=len(pending),
         damaged=frozenset(damaged),
         first_day=None if first is None else max(since, date.fromisoformat(first)),

@@ -162,17 +162,10 @@ def find_unpublished(health: Health, now: Times) -> Iterator[HealthWarning]:
         return
     merging = f" ({found.merging} merges now)" if found.merging else ""
     if found.why:
-        text = f"The published file can't be read ({found.why}): almanac merge makes it again"
-    elif found.batches:
+        text = f"The published file can't be read ({found.why}): almanac replay makes it again"
+    else:
         waits = _count(found.batches, "landed batch waits", "landed batches wait")
         text = f"{waits} to be merged since {_at(found.since)}{merging}: almanac merge merges them"
-    else:
-        days = _count(found.days, "day", "days")
-        versions = _count(found.versions, "version", "versions")
-        text = (
-            f"The published file lacks {days} of the lake ({found.days[0]} to {found.days[-1]}; "
-            f"{versions}) since {_at(found.since)}: almanac merge publishes them"
-        )
     yield HealthWarning("unpublished", f"{text}, or shows the reason", found.since)
 
 

@@ -1,8 +1,8 @@
 """The facts of a home's health, as `almanac status --json` prints them.
 
-Read only from files of this machine (landing, change log, published file, inbox, notes), so that
-they can be reported while a merge runs. No request is sent. `pipeline.health.checks` decides which
-facts are a warning.
+Read only from files of this machine (landing, published file, inbox, notes), so that they can be
+reported while a merge runs. No request is sent. `pipeline.health.checks` decides which facts are a
+warning.
 """
 
 import os
@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -36,10 +36,8 @@ from resources.limits.allowance import Work
 from resources.request_log import DeferredPulls, RefusedFeeds, ReportedUsage, last_usage
 from resources.service_clock import NOTABLE, ServiceClock, read_deprecation, read_http_date
 from warehouse.files.locks import holder, is_held
-from warehouse.history.change_log import ChangeLog, read_records
+from warehouse.history.warehouse_file import PublishedFile, read_published
 from warehouse.home import Home
-from warehouse.publish.published_file import PublishedFile, published_batches, read_published
-from warehouse.publish.spare_file import spare_path
 
 HISTORY_DAYS: Final = 100
 """The days of history that are read: cancellations are listed for 90 days and then lost."""
@@ -47,8 +45,6 @@ RECENT: Final = timedelta(days=2)
 """Problems that can't be repaired are warned of for this long, and then only counted."""
 STUCK_AFTER: Final = timedelta(hours=1)
 """Merges are requested within a minute and take seconds."""
-_QUIET_FOR: Final = timedelta(hours=26)
-"""The daily pull merges batches that bring nothing new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +89,12 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Unpublished:
-    """Batches not merged, and days not published, for too long.
+    """Batches that have waited too long for a merge.
 
-    `versions` counts the versions of the new batches of these days. `merging` names the process
-    that merges now. `why` is the reason why the published file can't be read."""
+    `merging` names the process that merges now. `why` is the reason why the published file can't be
+    read."""
 
     batches: list[str] = field(default_factory=list)
-    days: list[date] = field(default_factory=list)
-    versions: int = 0
     since: datetime | None = None
     merging: str = ""
     why: str = ""
@@ -177,7 +171,7 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
     publication are; all else is by the service's.
 
     Raises:
-        WarehouseError: the stamp or a file of the change log can't be read.
+        WarehouseError: the stamp can't be read.
     """
     home.refuse_lost_stamp()
     stamp, runs = home.stamp(), read_run_note(home)
@@ -186,7 +180,12 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
     state = home.state_storage
     service_clock = ServiceClock(lambda: now, state=state)
     service_now = service_clock.now()
-    recent = read_batches(home, (service_now - timedelta(days=HISTORY_DAYS)).date())
+    published, why_unreadable = _read_publication(home)
+    recent = read_batches(
+        home,
+        (service_now - timedelta(days=HISTORY_DAYS)).date(),
+        is_readable=not why_unreadable,
+    )
     usage = last_usage(home.state)
     plan = recent.plan or settings.plan or (None if usage is None else usage.plan)
     since = service_now - RECENT
@@ -196,7 +195,6 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
         for batch in recent.batches
         if batch.status == "quarantined" and batch.batch_id not in left_out
     ]
-    published, why_unreadable = _read_publication(home)
     mirror_dir = settings.mirror_dir
     return Health(
         source=stamp.source,
@@ -232,11 +230,14 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
 
 def read_sizes(home: Home) -> dict[str, int]:
     """Return the bytes of each part of a home; for years of batches this takes seconds."""
-    sizes = {part: _add_sizes(home.root / part) for part in ("landing", "lake", "dagster")}
+    sizes = {part: _add_sizes(home.root / part) for part in ("landing", "parquet", "dagster")}
     with suppress(FileNotFoundError):
         sizes[home.warehouse.name] = home.warehouse.stat().st_size
-    with suppress(FileNotFoundError):
-        sizes["spare file"] = spare_path(home.warehouse).stat().st_size
+    sizes["checkpoints"] = sum(
+        path.stat().st_size
+        for path in home.checkpoints.glob("*.duckdb")
+        if path.stat().st_nlink == 1
+    )
     return sizes
 
 
@@ -335,7 +336,7 @@ def _read_publication(home: Home) -> tuple[PublishedFile | None, str]:
 def _find_unpublished(
     home: Home, published: PublishedFile | None, why: str, now: datetime
 ) -> Unpublished | None:
-    """Return what has waited for too long to be merged or published, None if nothing has.
+    """Return what has waited for too long to be merged, None if nothing has.
 
     It takes no lock. `now` is by the machine's clock, as the times of landing are.
     """
@@ -343,63 +344,35 @@ def _find_unpublished(
         return Unpublished(why=why)
     lock = home.state / "merge.lock"
     merging = holder(lock) if is_held(lock) else None
-    late = _find_late_batches(home, now)
+    late = _find_late_batches(home, published, now)
     if late:
         return Unpublished(
             batches=sorted(late),
             since=min(late.values()),
             merging="" if merging is None else str(merging),
         )
-    log = ChangeLog.of(home).days()
-    chain = {} if published is None else published.days
-    differing = [day for day in log if chain.get(day.day) != day.sha256]
-    days = sorted({*(day.day for day in differing), *(chain.keys() - {day.day for day in log})})
-    if not days or (is_held(lock) and (merging is None or now - merging.since <= STUCK_AFTER)):
-        return None
-    seen: frozenset[str] = frozenset()
-    if published is not None:
-        seen = published_batches(home.warehouse, [day.day for day in differing])
-    lacking = [record for record in read_records(differing) if record["batch_id"] not in seen]
-    # A merge rewrites the file of a day, so that its time counts only if no batch is new.
-    landed = [datetime.fromisoformat(record["landed_at"]) for record in lacking]
-    written = [datetime.fromtimestamp(day.indexed.modified_ns / 1e9, UTC) for day in differing]
-    begun = min(landed or written, default=None)
-    known = [at for at in (begun, None if published is None else published.at) if at is not None]
-    if not known or now - max(known) <= STUCK_AFTER:
-        return None
-    versions = sum(record["versions"] for record in lacking)
-    return Unpublished(days=days, versions=versions, since=max(known))
+    return None
 
 
-def _find_late_batches(home: Home, now: datetime) -> dict[str, datetime]:
+def _find_late_batches(
+    home: Home, published: PublishedFile | None, now: datetime
+) -> dict[str, datetime]:
     """Return the batches that have waited too long for a merge, and since when.
 
-    Batches without news wait for the next daily merge. Those whose manifest can't be read are left
-    out: they have the warning `damaged`. A batch that was merged and released again waits since
-    then; after a killed merge, the marker of a merged batch may be left, and does not count.
+    Those whose manifest can't be read are left out: they have the warning `damaged`. A batch that
+    was merged and released again waits since then; after a killed merge, the marker of a merged
+    batch may be left, and does not count.
     """
-    landing, log = home.landing, ChangeLog.of(home)
+    landing, merged = home.landing, {} if published is None else published.batches
     waiting: dict[str, datetime] = {}
     for batch in landing.readable(landing.pending())[0]:
         since = batch.landed_at
-        record = log.records_on(batch.observed_at.date()).get(batch.batch_id)
-        if record is not None:
-            if record["released"] == (batch.batch_id in landing.released()):
-                continue
+        if (found := merged.get(batch.batch_id)) is not None:
             marker = landing.storage.path(f"pending/{batch.batch_id}.json")
-            if not marker.exists():
+            is_released = batch.batch_id in landing.released()
+            if found.released == is_released or not marker.exists():
                 continue
             since = datetime.fromtimestamp(marker.stat().st_mtime, UTC)
         if now - since > STUCK_AFTER:
             waiting[batch.batch_id] = since
-    if not waiting:
-        return {}
-    # Imported here, since few homes have late batches.
-    from warehouse.news import quiet_batches
-
-    quiet = quiet_batches(home, waiting)
-    return {
-        batch: since
-        for batch, since in waiting.items()
-        if batch not in quiet or now - since > _QUIET_FOR
-    }
+    return waiting

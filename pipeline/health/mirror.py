@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from pipeline.health.doctor import RunCheck
 from warehouse.files.locks import is_held
+from warehouse.history.warehouse_file import read_published
 from warehouse.home import Home
-from warehouse.publish.published_file import read_published
 from warehouse.sql import Statements
 
 _SQL: Final = Statements(__package__)
@@ -56,7 +56,7 @@ def _check_feed(home: Home, path: Path, *, runs: bool) -> RunCheck:
             f"{path} can't be read: {error}. Move it away; clients begin again with `since`",
         )
     published = read_published(home.warehouse)
-    if recorded is None or published is None or published.at is None:
+    if recorded is None or published is None:
         return RunCheck(what, True, "no publication is recorded yet")
     until = datetime.fromisoformat(recorded[0])
     if until >= published.at:

@@ -28,7 +28,6 @@ from catalog.server.store import (
     StoredCoin,
     StoredEvent,
 )
-from warehouse.publish.published_file import PUBLISHED_AT
 from warehouse.schema.columns import GROUPS
 from warehouse.sql import Statements
 
@@ -115,7 +114,7 @@ class PublishedCatalog:
                 self._connection.execute(_SQL[name])
             first, last, changed, events = self._all("find_bounds")[0]
             self._ids = dict(self._all("list_category_ids"))
-            ((self.published_at,),) = self._all("find_publication", {"name": PUBLISHED_AT})
+            ((self.published_at,),) = self._all("find_publication")
         except (duckdb.Error, ValueError) as error:
             self._connection.close()
             raise unservable(path, error) from error
@@ -228,7 +227,7 @@ class PublishedCatalog:
         return frozenset(name for (name,) in self._all("list_never_known"))
 
     def days(self) -> dict[date, str]:
-        """Return the days of the change log, with the hash of each day's file."""
+        """Return the observed days, with the content of each, which differs if its versions do."""
         return dict(self._all("list_published_days"))
 
     def versions_of(self, days: Sequence[date]) -> Iterator[PublishedVersion]:

@@ -25,11 +25,11 @@ from resources.http.client import CatalogClient
 from resources.http.lists import Validators
 from resources.service_clock import ServiceClock
 from warehouse.codecs import storable_text
-from warehouse.errors import DamagedBatch, LakeDamaged
+from warehouse.errors import DamagedBatch
 from warehouse.files.documents import hash_file
 from warehouse.files.locks import try_lock
 from warehouse.files.storage import make_folders
-from warehouse.history.change_log import ChangeLog
+from warehouse.history.warehouse_file import read_records
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Manifest, Pull, Scope, parse_feed
 from warehouse.landing.journal import Intent, OpenPull
@@ -274,9 +274,9 @@ def _is_whole(landing: Landing, manifest: Manifest) -> bool:
 def _is_accepted(landing: Landing, manifest: Manifest) -> bool:
     """Whether a merge has accepted the batch without a warning, or has not seen it yet."""
     # The landing folder lies in its home.
-    log = ChangeLog.of(Home(landing.storage.root.parent))
+    home, day = Home(landing.storage.root.parent), manifest.observed_at.date()
     try:
-        record = log.records_on(manifest.observed_at.date()).get(manifest.batch_id)
-    except LakeDamaged:
+        record = read_records(home.warehouse, since=day, until=day).get(manifest.batch_id)
+    except WarehouseError:
         return False
     return record is None or (record["status"] == "merged" and not record["flagged"])

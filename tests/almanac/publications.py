@@ -15,10 +15,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tests.warehouse.answers.handmade import PUBLISHED, Absence, Handmade, Known
-from warehouse.making_limits import USUAL_LIMITS
 from warehouse.publish.contents import declare
 from warehouse.publish.published_file import StagedFile, open_making
+
+from tests.warehouse.answers.handmade import PUBLISHED, Absence, Handmade, Known
+from warehouse.making_limits import USUAL_LIMITS
 from warehouse.schema import ddl
 from warehouse.schema.tables import INTERNAL, TABLES
 from warehouse.schema.views import EVENT_CLAIMS

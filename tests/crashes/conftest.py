@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from warehouse.publish.spare_file import spare_path
 
 from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.killed_home import Death, Order
@@ -16,7 +17,6 @@ from tests.crashes.pulls import land_again, pull_days
 from tests.crashes.tables import Digests, published, whole
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.publish.spare_file import spare_path
 
 ROOT = Path(__file__).parent.parent.parent
 Kill = Callable[..., Death]

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import warehouse.publish.publish as publishing_module
 
 import warehouse.history.merge as merging
-import warehouse.publish.publish as publishing_module
 from tests.crashes.pulls import land_again, landing_of
 from warehouse.files.storage import Storage
 from warehouse.home import Home

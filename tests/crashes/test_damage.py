@@ -8,12 +8,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from warehouse.history.change_log import ChangeLog, DayFile
 
 from tests.crashes.after_kills import assert_repaired
 from tests.crashes.conftest import Prepared
 from tests.crashes.tables import published, whole
 from warehouse.errors import LakeDamaged
-from warehouse.history.change_log import ChangeLog, DayFile
 from warehouse.history.merge import MergeReport, merge, replay
 from warehouse.history.verify import verify
 from warehouse.home import Home

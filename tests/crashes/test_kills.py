@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warehouse.publish.spare_file import spare_path
 
 import warehouse
 from catalog.sandbox.sandbox import Sandbox
@@ -26,7 +27,6 @@ from tests.crashes.conftest import Kill, Prepared, prepare
 from tests.crashes.pulls import land_again, landing_of
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.publish.spare_file import spare_path
 
 HITS = 20
 """Kills that must fall in each phase."""

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from warehouse.history.change_log import ChangeLog
+from warehouse.publish import contents
 
 from tests.history.stories.handmade import HandmadeHome, at, coin, event
-from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import replay
-from warehouse.publish import contents
 
 
 @pytest.fixture

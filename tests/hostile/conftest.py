@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warehouse.history.change_log import ChangeLog
 
 from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.pulls import SOURCE
@@ -14,7 +15,6 @@ from tests.hostile.good_days import Good, at_case, good_days, partial, pull_of
 from tests.hostile.wrong_answers import WRONG_ANSWERS
 from tests.hostile.wrong_exports import WRONG_EXPORTS
 from warehouse import queries
-from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.landing import Landing

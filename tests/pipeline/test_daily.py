@@ -9,6 +9,7 @@ from pathlib import Path
 import dagster as dg
 import duckdb
 import pytest
+from warehouse.history.change_log import ChangeLog
 
 from almanac.events import KINDS
 from assets.calendar import EVENT_MONTHS
@@ -29,7 +30,6 @@ from tests.pipeline.homes_in_days import (
     settings_of,
 )
 from tests.pipeline.small_home import SmallHome
-from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Pull, Scope

@@ -12,9 +12,9 @@ import logging
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date
 from itertools import chain
 from pathlib import Path
 from time import monotonic
@@ -43,6 +43,7 @@ from warehouse.history.warehouse_file import (
     next_file,
     read_published,
     remove_next_files,
+    unreadable_file,
 )
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
@@ -228,11 +229,7 @@ def _read_before(home: Home, *, is_replay: bool) -> PublishedFile | None:
     except duckdb.Error as error:
         if is_replay:
             return None
-        raise WarehouseError(
-            f"{home.warehouse} can't be read: {str(error).splitlines()[0]}. It is damaged, or "
-            "another program wrote to it. Nothing was lost; `almanac replay` rebuilds it from "
-            "landing."
-        ) from error
+        raise unreadable_file(home.warehouse, error) from error
 
 
 def _list_released(published: PublishedFile | None) -> list[str]:
@@ -296,9 +293,7 @@ def _plan_merge(
     if before is not None:
         after, plan.base = before
     ids = [batch_id for batch_id in landed if batch_id[:8] > f"{after:%Y%m%d}"]
-    later = {
-        batch_id for batch_id, batch in merged.items() if batch.observed_at.date() > after
-    }
+    later = {batch_id for batch_id, batch in merged.items() if batch.observed_at.date() > after}
     if not from_empty and (lost := sorted(later - set(landed) - home.landing.damaged().keys())):
         raise lost_batch(lost[0])
     plan.manifests = _read_manifests(home, ids, merged, report, is_replay=from_empty)
@@ -367,16 +362,12 @@ def _read_manifests(
     return found
 
 
-def _set_aside(
-    landing: Landing, batch_id: str, error: DamagedBatch, report: MergeReport
-) -> None:
+def _set_aside(landing: Landing, batch_id: str, error: DamagedBatch, report: MergeReport) -> None:
     landing.set_aside(batch_id, str(error))
     report.damaged[batch_id] = str(error)
 
 
-def _fold_and_publish(
-    home: Home, plan: MergePlan, failed: dict[str, str], step: Step
-) -> bool:
+def _fold_and_publish(home: Home, plan: MergePlan, failed: dict[str, str], step: Step) -> bool:
     """Copy the base, fold, check and publish.
 
     Returns False if a batch failed of which earlier deliveries were folded: the next try
@@ -395,7 +386,9 @@ def _fold_and_publish(
         batch_ids = None if plan.base is None else [*folding.outcomes]
         _finish(home, plan, file, monotonic() - began)
         check(file, batch_ids)
-        report.rows = {name: rows for name, rows in file.connection.execute(ddl.counts(TABLES)).fetchall()}
+        report.rows = {
+            name: rows for name, rows in file.connection.execute(ddl.counts(TABLES)).fetchall()
+        }
         step("merge:checked")
         file.publish()
         report.is_published = True
@@ -540,9 +533,7 @@ def _finish(home: Home, plan: MergePlan, file: NextFile, seconds: float) -> None
         plan.report.refolded = _count_differences(home, plan, file)
 
 
-def _count_differences(
-    home: Home, plan: MergePlan, file: NextFile
-) -> dict[date, tuple[int, int]]:
+def _count_differences(home: Home, plan: MergePlan, file: NextFile) -> dict[date, tuple[int, int]]:
     """Return the numbers of added and removed versions of the days that were folded before."""
     assert plan.published is not None
     days = [day for day in plan.report.days if day in plan.published.days]

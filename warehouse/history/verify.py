@@ -161,7 +161,7 @@ def _no_merge(home: Home) -> Iterator[None]:
     """Hold the merge lock. Where this user can't write it, it is locked as it is."""
     path = home.state / "merge.lock"
     if _is_writable(home):
-        with home.machine_lock():
+        with home.merge_lock():
             yield
     elif not path.exists():
         yield  # Nobody merged yet.

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import msgspec
 
 from almanac.reading.attached_file import (
     attach_published,
@@ -121,14 +122,44 @@ def read_published(path: Path) -> PublishedFile | None:
         )
 
 
+def read_records(
+    path: Path, *, since: date = date.min, until: date = date.max
+) -> dict[str, dict[str, Any]]:
+    """Return the accounts of the batches of a file by id, of those observed on some days.
+
+    Returns nothing if there is no file, or another format of Almanac made it.
+
+    Raises:
+        WarehouseError: it can't be read.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        with closing(open_memory()) as connection:
+            attach_published(connection, path, "warehouse")
+            _set_search_path(connection)
+            rows = _rows(connection, "list_records", since=since, until=until)
+    except duckdb.CatalogException:
+        return {}
+    except duckdb.Error as error:
+        raise unreadable_file(path, error) from error
+    return {batch_id: msgspec.json.decode(record) for batch_id, record in rows}
+
+
+def unreadable_file(path: Path, error: duckdb.Error) -> WarehouseError:
+    """Return the error for a file that DuckDB can't read."""
+    return WarehouseError(
+        f"{path} can't be read: {str(error).splitlines()[0]}. It is damaged, or another program "
+        "wrote to it. Nothing was lost; `almanac replay` rebuilds it from landing."
+    )
+
+
 def _last_key(connection: duckdb.DuckDBPyConnection) -> FoldKey | None:
     found = _rows(connection, "find_last_key", feeds=list(_RANKED))
     return found[0] if found else None
 
 
-def _rows(
-    connection: duckdb.DuckDBPyConnection, name: str, **values: Any
-) -> list[tuple[Any, ...]]:
+def _rows(connection: duckdb.DuckDBPyConnection, name: str, **values: Any) -> list[tuple[Any, ...]]:
     return connection.execute(_SQL[name], values).fetchall()
 
 
@@ -246,10 +277,7 @@ def next_file(home: Home, base: Path | None) -> Iterator[NextFile]:
         try:
             file = NextFile(home, path)
         except duckdb.Error as error:
-            raise WarehouseError(
-                f"{base or path} can't be read: {error}. It is damaged, or another program wrote "
-                "to it. `almanac replay` rebuilds the warehouse from landing."
-            ) from error
+            raise unreadable_file(base or path, error) from error
         try:
             file.declare_views()
             yield file

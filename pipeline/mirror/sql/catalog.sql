@@ -236,15 +236,15 @@ FROM published.batches
 WHERE status = 'merged' AND observed_at <= $ts::TIMESTAMPTZ
 
 -- name: list_published_days
--- Grain: one row per day of the change log, with the hash of its file. Any number of times.
-SELECT day, sha256
-FROM published._almanac.published
+-- Grain: one row per observed day, with its content. Any number of times.
+SELECT day, content
+FROM published.state.days
 
 -- name: find_publication
 -- Grain: one row, when the file was published, by the machine's clock. Once per file.
 SELECT value
 FROM published._almanac.facts
-WHERE name = $name
+WHERE name = 'published_at'
 
 -- name: list_first_batches
 -- Grain: one row per batch, of the first thousand. Once per publication.

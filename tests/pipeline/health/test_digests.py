@@ -12,6 +12,7 @@ import dagster as dg
 import pytest
 from dagster import build_sensor_context
 from pydantic import SecretStr
+from warehouse.news import FILE, QuietBatches
 
 from assets.layout import Layout
 from pipeline.automation.health import posting_sensors, why_digest_waits
@@ -33,7 +34,6 @@ from tests.pipeline.small_home import DAY, NOW, SmallHome
 from tests.warehouse.answers.handmade import Known
 from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note
-from warehouse.news import FILE, QuietBatches
 
 CANARY = "canary-hook-81c5"
 FIRST = NOW - timedelta(days=3)

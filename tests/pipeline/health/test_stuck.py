@@ -26,6 +26,8 @@ from dagster._core.scheduler.instigation import (
 from dagster._daemon.types import DaemonHeartbeat
 from dagster_shared.error import SerializableErrorInfo
 from pydantic import SecretStr
+from warehouse.news import FILE as QUIET_FILE
+from warehouse.news import QuietBatches
 
 from pipeline.build import build_definitions
 from pipeline.health.checks import _REMEDIES, CHECKS, find_check, find_warnings, read_health
@@ -47,8 +49,6 @@ from warehouse.files.documents import put_note
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Scope
-from warehouse.news import FILE as QUIET_FILE
-from warehouse.news import QuietBatches
 
 ROOT = Path(__file__).parents[3]
 HOUR = timedelta(hours=1)

@@ -10,12 +10,12 @@ from typing import Any
 
 import duckdb
 import pytest
+from warehouse.history.change_log import NORMALISER, Head
 
 from tests.pipeline.conftest import Almanac
 from tests.warehouse.landed_days import land
 from warehouse.history import day as days
 from warehouse.history import fold
-from warehouse.history.change_log import NORMALISER, Head
 from warehouse.history.merge import merge
 from warehouse.history.verify import verify
 from warehouse.home import Home

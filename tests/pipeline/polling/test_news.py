@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warehouse.history.change_log import ChangeLog
+from warehouse.news import find_batches_with_news
 
 from tests.pipeline.small_home import NOW, SmallHome
 from tests.warehouse.normalise.catalog_bodies import json_event, page
-from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import merge
 from warehouse.landing.batches import Feed
-from warehouse.news import find_batches_with_news
 
 MINUTE = timedelta(minutes=1)
 CANCELLED: dict[str, Any] = {

@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 from dagster import build_sensor_context
+from warehouse.news import quiet_batches
 
 from assets.layout import Layout
 from assets.polled import NAME, POLLED, PollConfig, poll_run_config
@@ -36,7 +37,6 @@ from tests.pipeline.homes_in_days import QUIET, failure_of, run_sandbox_days, se
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.news import quiet_batches
 
 LAYOUT = Layout()
 NOW = datetime(2019, 3, 2, 9, tzinfo=UTC)

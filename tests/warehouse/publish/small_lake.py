@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import duckdb
+from warehouse.publish.publish import PublishReport, publish
 
 from tests.warehouse.publish.small_rows import (
     SHAPES,
@@ -24,7 +25,6 @@ from tests.warehouse.publish.small_rows import (
     observation_time,
 )
 from warehouse.files.storage import Storage
-from warehouse.publish.publish import PublishReport, publish
 
 FIRST_DAY = date(2026, 3, 1)
 Kind = Literal["change", "reschedule", "cancel", "see", "look", "miss"]

@@ -7,9 +7,9 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from warehouse.publish import contents as publish_contents
 
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
-from warehouse.publish import contents as publish_contents
 from warehouse.schema import ddl
 from warehouse.schema.tables import FIRST_OBSERVED, PUBLISHED, TABLES, Table
 from warehouse.schema.views import EVENT_CLAIMS

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+from warehouse.history.change_log import ChangeLog
+from warehouse.publish.publish import PublishReport, publish
+
 from bench.warehouse.homes import generate_lake
 from bench.warehouse.year_five import deliver, make_home
 from warehouse.files import lake_paths
-from warehouse.history.change_log import ChangeLog
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.publish.publish import PublishReport, publish
 
 
 def test_a_generated_lake_is_published_and_a_delivery_adds_one_version(tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 
 import duckdb
 import pytest
-
-from tests.warehouse.publish.small_lake import FIRST_DAY, Op, Plan, SmallLake
-from warehouse.errors import WarehouseError
-from warehouse.files.documents import hash_file
 from warehouse.publish import publish as publish_module
 from warehouse.publish.contents import fill_query, published_values
 from warehouse.publish.lake_files import Inputs, find_local_state
 from warehouse.publish.published_file import parameters
+
+from tests.warehouse.publish.small_lake import FIRST_DAY, Op, Plan, SmallLake
+from warehouse.errors import WarehouseError
+from warehouse.files.documents import hash_file
 from warehouse.queries import connected, run_sql
 from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS

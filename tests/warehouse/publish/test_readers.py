@@ -10,12 +10,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from warehouse.publish.block_hashes import PublishedHashes
+from warehouse.publish.spare_file import spare_path
 
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.publish.test_delta import check_against_full, lake_events_differ
 from warehouse.files.storage import Storage
-from warehouse.publish.block_hashes import PublishedHashes
-from warehouse.publish.spare_file import spare_path
 from warehouse.queries import connect, run_sql
 
 ROOT = Path(__file__).parents[3]

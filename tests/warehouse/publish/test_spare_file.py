@@ -12,14 +12,14 @@ from typing import Any
 
 import duckdb
 import pytest
+from warehouse.publish import spare_file
+from warehouse.publish.block_hashes import NOTE, PublishedHashes, hash_blocks
+from warehouse.publish.spare_file import spare_path
 
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.publish.test_delta import check_against_full, lake_events_differ
 from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
-from warehouse.publish import spare_file
-from warehouse.publish.block_hashes import NOTE, PublishedHashes, hash_blocks
-from warehouse.publish.spare_file import spare_path
 from warehouse.queries import connect, connected, run_sql
 
 FIRST = Plan((Op(0, seed=1), Op(1, seed=2)), coins=2)

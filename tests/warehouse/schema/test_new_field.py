@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from warehouse.history.change_log import NORMALISER
 
 from catalog.contract.plans import PLANS
 from tests.warehouse.schema import new_field_story as story
-from warehouse.history.change_log import NORMALISER
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.schema.columns import FIELDS, NAMES

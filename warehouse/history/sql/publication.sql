@@ -22,6 +22,15 @@ FROM batches AS b
 JOIN state.batch_records AS r USING (batch_id)
 ORDER BY batch_id;
 
+-- name: list_records
+-- The accounts of the batches that were observed on some days. Grain: batch.
+-- Parameters: $since and $until, inclusive.
+SELECT batch_id, r.record
+FROM batches AS b
+JOIN state.batch_records AS r USING (batch_id)
+WHERE b.observed_date BETWEEN $since AND $until
+ORDER BY b.observed_at, batch_id;
+
 -- name: forget_batch
 -- Remove the row of a batch, of which more deliveries were folded. Run twice: the same.
 DELETE FROM batches WHERE batch_id = $batch_id;
