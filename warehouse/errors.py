@@ -75,7 +75,3 @@ class CheckUnfinished(WarehouseError):
 
 class LockHeld(WarehouseError):
     """Another process held the lock for the whole wait; nothing was done."""
-
-
-class LakeDamaged(WarehouseError):
-    """A file of the lake can't be read; `almanac replay` rebuilds it from landing."""

@@ -25,7 +25,7 @@ from resources.http.client import CatalogClient
 from resources.http.lists import Validators
 from resources.service_clock import ServiceClock
 from warehouse.codecs import storable_text
-from warehouse.errors import DamagedBatch
+from warehouse.errors import DamagedBatch, WarehouseError
 from warehouse.files.documents import hash_file
 from warehouse.files.locks import try_lock
 from warehouse.files.storage import make_folders

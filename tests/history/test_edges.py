@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import pytest
-from warehouse.history.change_log import ChangeLog
-from warehouse.publish import contents
 
 from tests.history.stories.handmade import HandmadeHome, at, coin, event
 from warehouse.history.merge import replay
@@ -34,20 +32,6 @@ def test_a_pull_between_two_deliveries_of_one_batch_is_folded_between_them(
     ]
     replay(story.home)
     assert story.versions("b", "title, known_from") == versions
-
-
-def test_the_days_are_read_where_their_index_cannot_be_written(
-    story: HandmadeHome, tmp_path: Path
-) -> None:
-    story.listed("01 10:00", event("a"))
-    story.listed("02 10:00", event("a", title="Second a"))
-    story.merge()
-    folder = tmp_path / "no folder"
-    folder.write_text("")
-    by_reading = ChangeLog(story.home.lake, folder / "change_log.json").days()
-    days = ChangeLog.of(story.home).days()
-    assert [day.sha256 for day in by_reading] == [day.sha256 for day in days]
-    assert len(days) == 2
 
 
 def test_withdrawn_events_are_not_expected_in_an_export(story: HandmadeHome) -> None:
@@ -181,20 +165,6 @@ def test_an_event_without_updated_at_is_not_claimed_to_have_had_its_content(
     story.merge()
     claimed = "SELECT title, impact FROM events_as_of('2026-02-01', basis := 'claimed')"
     assert story.rows(claimed) == [(None, None)]
-
-
-def test_a_delta_that_rewrites_the_links_writes_those_of_untouched_events_too(
-    story: HandmadeHome, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(contents, "ROWS_ALWAYS", 10)
-    events = [event(f"e{place:02}") for place in range(60)]
-    other = {"coins": [{"slug": "ethereum", "symbol": "ETH", "name": "Ether"}]}
-    story.listed("01 10:00", *events)
-    story.merge()
-    story.listed("02 10:00", *(event(f"e{place:02}", **other) for place in range(20)), *events[20:])
-    story.merge()
-    links = story.rows("SELECT coin, count(*) FROM event_coins GROUP BY coin ORDER BY coin")
-    assert links == [("bitcoin", 40), ("ethereum", 20)]
 
 
 @pytest.mark.parametrize("bit_by_bit", [False, True])

@@ -145,7 +145,7 @@ def test_files_merged_in_any_order_have_the_history_of_their_replay(tmp_path: Pa
         story = HandmadeHome(tmp_path / str(number))
         for when in order:
             story.csv_export(when, files[when])
-            merge(story.home, publishing=False)
+            merge(story.home)
         story.merge()
         assert_same(tables_of(story.home), expected, f"{order}")
 

@@ -502,7 +502,7 @@ class _Folding:
 
 
 def _show_state(file: NextFile, first_day: date) -> None:
-    """Bring the tables that follow from others up to date."""
+    """Bring the tables that follow from others up to date, and name the state of the file."""
     with file.transaction():
         file.run("show_seen")
         file.run("show_unknown")
@@ -510,12 +510,15 @@ def _show_state(file: NextFile, first_day: date) -> None:
         file.run("forget_days", first_day=first_day)
         columns = ddl.column_list(CHANGES_COLUMNS)
         file.run("note_days", {"columns": columns}, first_day=first_day)
+        file.run("forget_publication")
+        file.run(
+            "note_publication", publication=uuid.uuid4().hex, published_at=utc_now().isoformat()
+        )
 
 
 def _finish(home: Home, plan: MergePlan, file: NextFile, seconds: float) -> None:
     """Complete the tables, and name the publication."""
-    if plan.manifests:
-        _show_state(file, plan.first_day)
+    _show_state(file, plan.first_day)
     logs = _LocalLogs.find(home)
     facts = file.read_facts()
     with file.transaction():
@@ -523,12 +526,6 @@ def _finish(home: Home, plan: MergePlan, file: NextFile, seconds: float) -> None
             logs.load(file)
         spent = seconds + (0 if plan.base is None else float(facts.get(_SECONDS_FACT, 0)))
         file.note_facts({_LOGS_FACT: logs.fingerprint, _SECONDS_FACT: f"{spent:.3f}"})
-        file.run("forget_publication")
-        file.run(
-            "note_publication",
-            publication=uuid.uuid4().hex,
-            published_at=utc_now().isoformat(),
-        )
     if plan.is_refold and plan.published is not None and plan.published.has_current_tables:
         plan.report.refolded = _count_differences(home, plan, file)
 

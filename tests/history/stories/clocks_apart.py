@@ -88,7 +88,7 @@ class ClocksApart:
                 self.sandbox.clock.advance(self.random.uniform(0.2, 3) * _HOUR // _MINUTE * _MINUTE)
                 self._process(())
             if self.random.random() < 0.25:
-                merge(self.home, publishing=False)
+                merge(self.home)
             if self.random.random() < 0.2:
                 # The machine's clock is set, as it may be to a part of a day.
                 self._skew += self.random.uniform(-20, 20) * _MINUTE
