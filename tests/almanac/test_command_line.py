@@ -265,12 +265,41 @@ def test_audit_options_are_utf_8_in_the_c_locale(home: Path, tmp_path: Path) -> 
             assert json.loads(done.stdout)["columns"]["decided_at"] == "żółć"
 
 
-def test_a_table_that_does_not_fit_into_memory_is_an_error(home: Path) -> None:
+@pytest.mark.parametrize("form", ["table", "vertical"])
+def test_rows_that_are_too_large_to_show_are_not_laid_out(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    monkeypatch.setattr(console, "Table", None)
+    monkeypatch.setattr(console.people, "print", None)
     rows = "SELECT repeat('x', 2000000) FROM range(170)"
-    with process_of(home, rows, "-F", "table", "--memory", "100MB", "--limit", "999") as large:
-        output, errors = large.communicate(timeout=60)
-    assert (large.returncode, output) == (1, "")
-    assert errors == (
+    assert main(["sql", rows, "--home", str(home), "-F", form, "--limit", "999"]) == 1
+    assert capsys.readouterr() == (
+        "",
+        "almanac: the rows have more than 10,000,000 characters, too many to show. Print fewer "
+        "rows (--limit), or let `almanac sql` write them to a file (--output).\n",
+    )
+
+
+def test_the_most_characters_are_shown(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "SHOWN_MAX", 20)
+    words = ["--home", str(home), "-F", "vertical"]
+    assert main(["sql", "SELECT repeat('x', 10) AS x FROM range(2)", *words]) == 0
+    assert capsys.readouterr().out.count("x" * 10) == 2
+    assert main(["sql", "SELECT repeat('x', 7) AS x FROM range(3)", *words]) == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_a_program_without_memory_ends_with_one_line(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def show(*given: object, **how: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(commands, "show_rows", show)
+    assert main(["sql", "SELECT 1", "--home", str(home), "-F", "table"]) == 1
+    assert capsys.readouterr().err == (
         "almanac: the memory is used up. Finished work is kept. Print fewer rows (--limit), or let "
         "`almanac sql` write them to a file (--output).\n"
     )
