@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from urllib.parse import urlsplit
 
+from tests.hangs import HANGS_AFTER_S
+
 _HOP_BY_HOP = {"connection", "transfer-encoding", "keep-alive"}
 
 
@@ -45,7 +47,7 @@ def counting_proxy(server: str) -> Iterator[Traffic]:
             length = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(length) if length else None
             headers = {k: v for k, v in self.headers.items() if k.lower() not in _HOP_BY_HOP}
-            connection = http.client.HTTPConnection(target, timeout=30)
+            connection = http.client.HTTPConnection(target, timeout=HANGS_AFTER_S)
             try:
                 connection.request(self.command, self.path, body, headers)
                 answer = connection.getresponse()
@@ -80,4 +82,4 @@ def counting_proxy(server: str) -> Iterator[Traffic]:
     finally:
         proxy.shutdown()
         proxy.server_close()
-        thread.join(10)
+        thread.join(HANGS_AFTER_S)

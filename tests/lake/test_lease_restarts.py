@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from almanac.lake import open_lake
+from tests.hangs import HANGS_AFTER_S
 from tests.lake.conftest import skip_without_postgres
 from tests.lake.servers import PostgresServer, running_postgres, wait_until
 from tests.lake.writer import ADDRESS, merge_landed, open_home
@@ -30,7 +31,7 @@ class RestartedServer:
     def stop(self) -> None:
         """Stop it; all connections break."""
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(30)
+        self.process.wait(HANGS_AFTER_S)
 
     def start(self) -> None:
         data = Path(str(self.process.args[2]))  # type: ignore[index]

@@ -19,6 +19,7 @@ from catalog.contract.constants import KEY_HEADER
 from resources.limits.allowance import Pace
 from resources.limits.ledger import Ledger, ledger_name
 from tests.crashes.killed_commands import Service, end
+from tests.hangs import HANGS_AFTER_S
 from tests.test_cli import ALMANAC
 from warehouse.home import Home
 from warehouse.queries import connected
@@ -77,7 +78,7 @@ class Fleet:
     def run(self, *words: str) -> str:
         process = self.start(*words)
         try:
-            output, errors = process.communicate(timeout=600)
+            output, errors = process.communicate(timeout=HANGS_AFTER_S)
         finally:
             end(process)
         assert process.returncode == 0, (words, output, errors)

@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 from almanac.lake import Lake, open_lake
+from tests.hangs import HANGS_AFTER_S
 from tests.lake.spark_rows import assert_same_rows
 from tests.lake.test_iceberg_shared import SharedHome
 from tests.warehouse.iceberg.conftest import HISTORY
@@ -26,7 +27,7 @@ def test_password_of_the_catalog_does_not_reach_plan_or_event_log(
     folder = tmp_path / "found"
     folder.mkdir()
     command = [sys.executable, "-m", "tests.lake.spark_reader", spark_master, postgres, str(folder)]
-    subprocess.run([*command, at.isoformat()], check=True, timeout=240)
+    subprocess.run([*command, at.isoformat()], check=True, timeout=HANGS_AFTER_S)
     for table in ("event_versions", "events", "coins", "cancellations"):
         with duckdb.connect() as connection:
             found = connection.sql(f"FROM '{folder}/{table}/*.parquet'").to_arrow_table()

@@ -17,6 +17,7 @@ import pytest
 
 from almanac.lake import open_lake
 from tests.crashes.conftest import ROOT
+from tests.hangs import HANGS_AFTER_S
 from tests.lake.writer import ADDRESS, END, LANDED, land_number, merge_landed, open_home
 from tests.warehouse.iceberg.tables_equal import count_differences, equal
 from warehouse.history.merge import merge
@@ -26,7 +27,7 @@ from warehouse.shared.lease import LeaseState, read_lease
 
 pytestmark = pytest.mark.lake
 LEASE_S = 2.0
-WITHIN_S = 120.0
+WITHIN_S = HANGS_AFTER_S
 NAMES = ("a", "b", "c", "d")
 Fault = Literal["kill", "stop", "stop before commit"]
 FAULTS: tuple[Fault, ...] = ("kill", "stop", "stop before commit")
@@ -243,4 +244,4 @@ def test_a_writer_that_is_killed_continues_without_a_wait_for_its_lease(
     home, began = open_home(tmp_path, "a", 600), time.monotonic()
     with home.merge_lock():
         assert home.lease is not None and home.lease.epoch == 2
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 300
