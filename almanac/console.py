@@ -29,6 +29,8 @@ __all__ = ["Column", "Table"]
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+SHOWN_MAX: Final = 10_000_000
+"""Most characters in rows that are shown; laying out a table of two million takes a second."""
 INTERRUPTED: Final = "interrupted. Finished work is kept; run the command again to resume."
 _QUERY_INTERRUPTED: Final = "Query interrupted"
 """Text of the RuntimeError that DuckDB raises if a signal interrupts a query."""
@@ -148,10 +150,20 @@ def show_rows(
     """Print rows as a table or, vertically, one value a line; nothing is cut.
 
     With `vertical` None they are vertical if a row does not fit the width. Texts may be broken at
-    blanks to fit; a word, such as an id, never is.
+    blanks to fit; a word, such as an id, never is. Rows of more than `SHOWN_MAX` characters end the
+    command before they are laid out.
     """
     names = [fitted(plain_line(name), people.encoding) for name in columns]
-    cells = [[fitted(cell(value), people.encoding) for value in row] for row in rows]
+    cells: list[list[str]] = []
+    characters = 0
+    for row in rows:
+        cells.append([fitted(cell(value), people.encoding) for value in row])
+        characters += sum(map(len, cells[-1]))
+        if characters > SHOWN_MAX:
+            fail(
+                f"the rows have more than {SHOWN_MAX:,} characters, too many to show. Print fewer "
+                "rows (--limit), or let `almanac sql` write them to a file (--output)."
+            )
     widths = _fit_widths(names, cells)
     if vertical or (vertical is None and widths is None):
         _show_vertically(names, cells)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 pytest_plugins = ["catalog.sandbox.pytest_plugin"]
@@ -19,9 +19,11 @@ os.environ.setdefault("ALMANAC_MAX_CLOCK_SKEW_DAYS", "36500")
 # Tests run days of exports in seconds.
 os.environ.setdefault("ALMANAC_EXPORT_INTERVAL_S", "0")
 
-# A deadline would fail a test for the load of the machine.
-settings.register_profile("without deadline", deadline=None)
-settings.load_profile("without deadline")
+# A deadline, or the check of slow examples, would fail a test for the load of the machine.
+settings.register_profile(
+    "without time", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("without time")
 
 # The tests start hundreds of processes; without bytecode each would compile the whole product.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

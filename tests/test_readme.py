@@ -6,8 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from pipeline.session import open_service
 from pipeline.settings import markdown
 from resources.session import pull
 from tests.free_ports import free_port
-from tests.hangs import HANGS_AFTER_S
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.small_home import PULLED
 from tests.server.webhooks.receiver import Receiver
@@ -126,7 +125,7 @@ def test_every_command_of_the_tour_answers_with_data_and_the_webhook_arrives(hom
         start_new_session=True,
     ) as receiver:
         try:
-            wait_for_receiver()
+            wait_for(is_receiving)
             assert '"running":true' in run(moving, home)
             assert receiver.stdout is not None
             line = receiver.stdout.readline()
@@ -149,28 +148,18 @@ def test_what_the_sandbox_pushes_is_in_the_warehouse_of_the_receiver(home: Path)
             assert process.stdout is not None
             assert json.loads(process.stdout.readline())["merge"]
             assert '"running":true' in run(move, home)
-            wait_until((home / "pushed" / "warehouse.duckdb").exists)
+            wait_for((home / "pushed" / "warehouse.duckdb").exists)
             assert run(query, home).count("\n") > 1
         finally:
             process.terminate()
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + HANGS_AFTER_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def wait_for_receiver() -> None:
-    deadline = time.monotonic() + HANGS_AFTER_S
-    while time.monotonic() < deadline:
-        try:
-            httpx.get(with_free_ports("http://127.0.0.1:8651/"))
-        except httpx.TransportError:
-            time.sleep(0.05)
-        else:
-            return
+def is_receiving() -> bool:
+    try:
+        httpx.get(with_free_ports("http://127.0.0.1:8651/"), timeout=HANGS_AFTER_S)
+    except httpx.TransportError:
+        return False
+    return True
 
 
 def test_the_python_example_of_the_sandbox_runs(tmp_path: Path) -> None:

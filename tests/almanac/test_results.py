@@ -5,7 +5,6 @@ import re
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import duckdb
@@ -58,9 +57,7 @@ class Fragment(HTMLParser):
 
 class TestNotebook:
     def test_thousands_of_rows_are_a_small_page(self) -> None:
-        result, began = wide(), monotonic()
-        html = result._repr_html_()
-        assert monotonic() - began < 1
+        html = wide()._repr_html_()
         assert len(html.encode()) < 60_000
         assert "20,000 rows × 28 columns" in html
 

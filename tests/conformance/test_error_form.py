@@ -15,6 +15,7 @@ from openapi_schema_validator import OAS30Validator, oas30_format_checker
 from catalog.contract import constants
 from catalog.sandbox.sandbox import Sandbox
 from tests.contract.api_errors import ALL_ERRORS
+from tests.hangs import HANGS_AFTER_S
 
 NOW = datetime(2018, 3, 1, 12, tzinfo=UTC)
 Send = Callable[[Sandbox, httpx.Client], httpx.Response]
@@ -29,7 +30,7 @@ def sandbox() -> Iterator[Sandbox]:
 @pytest.fixture(scope="module")
 def client(sandbox: Sandbox) -> Iterator[httpx.Client]:
     headers = {"x-api-key": sandbox.keys["elite"]}
-    with httpx.Client(base_url=sandbox.base_url, headers=headers) as client:
+    with httpx.Client(base_url=sandbox.base_url, headers=headers, timeout=HANGS_AFTER_S) as client:
         yield client
 
 

@@ -19,15 +19,8 @@ from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.sandbox_clock import SandboxClock
 from tests.crashes.tables import Digests, published
 from tests.free_ports import free_port
-from tests.pipeline.automation.daemon import (
-    CODE_SERVER,
-    DAEMON,
-    Pages,
-    log_of,
-    pid_of,
-    programs_on,
-    wait_for,
-)
+from tests.hangs import HANGS_AFTER_S, wait_for
+from tests.pipeline.automation.daemon import CODE_SERVER, DAEMON, Pages, log_of, pid_of, programs_on
 from tests.test_cli import ALMANAC, environment
 from warehouse.home import Home
 
@@ -37,8 +30,8 @@ SIGNALS: Final = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 """Half of them can't be caught."""
 TIDY: Final = (0, 130, -signal.SIGTERM, -signal.SIGHUP)
 """Exit codes after a signal: it had ended, it handled the signal, or it had only just started."""
-ENDS_WITHIN_S: Final = 300.0
-FLOOR_S: Final = 300.0
+ENDS_WITHIN_S: Final = HANGS_AFTER_S
+FLOOR_S: Final = HANGS_AFTER_S
 """Extra time for a busy machine."""
 _PULL_COLUMNS: Final = frozenset({"batch_id", "feed"})
 _PULL_TABLES: Final = ("batches", "coverage", "rejects")
@@ -154,7 +147,7 @@ def looked_up_events(home: Path) -> set[str]:
 
 VICTIMS: Final = ("almanac ui", "run", DAEMON, CODE_SERVER)
 ASSET: Final = "landed_export"
-_STARTS_WITHIN_S: Final = 120.0
+_STARTS_WITHIN_S: Final = HANGS_AFTER_S
 
 
 def kill_ui(killer: Killer, number: int) -> None:
@@ -165,7 +158,7 @@ def kill_ui(killer: Killer, number: int) -> None:
     try:
         pages = wait_until_started(process)
         run_id = pages.materialise(ASSET, day)
-        worker = wait_for(lambda: pages.worker_of(run_id), seconds=60)
+        worker = wait_for(lambda: pages.worker_of(run_id))
         time.sleep(killer.chance.uniform(0, 1.5))
         victim = VICTIMS[number % len(VICTIMS)]
         signalled = killer.chance.choice(SIGNALS)
@@ -175,7 +168,7 @@ def kill_ui(killer: Killer, number: int) -> None:
         elif victim == "run":
             with suppress(ProcessLookupError):
                 os.kill(worker, signalled)
-            wait_for(lambda: ended(pages, run_id), seconds=60)
+            wait_for(lambda: ended(pages, run_id))
         else:
             os.kill(pid_of(killer.home, victim), signalled)
         if victim == "run":
@@ -187,9 +180,9 @@ def kill_ui(killer: Killer, number: int) -> None:
     restarted = start_ui(killer, port)
     try:
         pages = wait_until_started(restarted)
-        wait_for(lambda: ended(pages, run_id), seconds=60)
+        wait_for(lambda: ended(pages, run_id))
         run_id = pages.materialise(ASSET, day)
-        assert wait_for(lambda: ended(pages, run_id), seconds=60) == "SUCCESS"
+        assert wait_for(lambda: ended(pages, run_id)) == "SUCCESS"
         restarted.send_signal(signal.SIGHUP)
         assert restarted.wait(ENDS_WITHIN_S) == 130
     finally:

@@ -9,7 +9,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -25,6 +24,7 @@ from pipeline.receiver.app import BODY_MAX
 from resources.inbox.inbox_file import InboxReader
 from tests.deploy.page import DEPLOY
 from tests.free_ports import free_port
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.resources.inbox.deliveries import delivery
 from tests.server.webhooks.receiver import digest
 from tests.test_cli import ALMANAC, environment
@@ -32,7 +32,6 @@ from warehouse.home import Home
 
 NAME: Final = "hooks.example.com"
 SECRET: Final = "a secret for the tests of proxies"
-WITHIN_S: Final = 60.0
 NUMBERS: Final = count(1)
 FILES: Final = {"nginx": DEPLOY / "nginx-webhooks.conf", "caddy": DEPLOY / "Caddyfile"}
 
@@ -66,7 +65,7 @@ class Receiver:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.communicate(timeout=WITHIN_S)
+        self._process.communicate(timeout=HANGS_AFTER_S)
 
     def stored(self) -> list[bytes]:
         rows = InboxReader(self.home).pending(after=0, to=1_000)
@@ -85,7 +84,7 @@ class Proxy:
 
     def client(self) -> httpx.Client:
         context = ssl.create_default_context(cafile=str(self.certificate))
-        return httpx.Client(verify=context, trust_env=False, timeout=WITHIN_S)
+        return httpx.Client(verify=context, trust_env=False, timeout=HANGS_AFTER_S)
 
     def send(
         self, content: bytes | Iterator[bytes], signature: str, path: str = "/webhooks"
@@ -132,7 +131,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ],
         capture_output=True,
         check=True,
-        timeout=WITHIN_S,
+        timeout=HANGS_AFTER_S,
     )
     return made
 
@@ -201,16 +200,12 @@ def caddy_command(proxy: Proxy, text: str, folder: Path) -> list[str]:
 
 
 def wait_until_listening(proxy: Proxy, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while time.monotonic() < deadline:
+    def is_listening() -> bool:
         assert process.poll() is None, (proxy.logs / "output").read_text()
-        try:
-            socket.create_connection(("127.0.0.1", proxy.port), timeout=1).close()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    pytest.fail(f"{proxy.name} does not listen")
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", proxy.port)) == 0
+
+    wait_for(is_listening)
 
 
 def test_a_signed_delivery_is_stored_as_it_was_sent(proxy: Proxy) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import almanac
 from almanac.database import Database
+from tests.hangs import HANGS_AFTER_S
 from tests.test_docs import anchors_of
 
 ROOT: Final = Path(__file__).parents[2]
@@ -39,7 +40,7 @@ def build(root: Path, site: Path) -> "subprocess.CompletedProcess[str]":
         env=os.environ | proxies | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS_AFTER_S,
     )
 
 

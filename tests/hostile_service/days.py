@@ -11,7 +11,6 @@ import argparse
 import json
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -75,7 +74,6 @@ class Account:
     kinds: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     quarantined: int = 0
-    slowest_s: float = 0.0
     disk_bytes: int = 0
     peak_bytes: int = 0
 
@@ -111,10 +109,8 @@ class Life:
         self._set(tuple(KINDS[name] for name in names))
         self.upstream.share, self.upstream.chance = chance.choice(_SHARES), chance
         self.upstream.another_day = chance.random() < 0.1
-        began = time.monotonic()
         batch_ids = self._work(_HASTY if any("drips" in name for name in names) else _PATIENT)
         self._check_day(batch_ids)
-        self.account.slowest_s = max(self.account.slowest_s, time.monotonic() - began)
         self.account.runs += 1
         self.account.kinds.update(names)
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
+from tests.hangs import HANGS_AFTER_S
 from tests.hostile_service.days import DISK_BYTES, KINDS, LIFE_DAYS, main
 from tests.hostile_service.kinds_of_bytes import EXPORT
 from tests.hostile_service.kinds_of_data import LISTS, ROWS, USAGE
@@ -24,8 +25,6 @@ LIVES_A_PART = 20
 COMMANDS = 1
 LONG_COMMANDS = 20
 MEMORY_BYTES = 1 << 30
-SLOWEST_S = 120.0
-"""Of a day of some 60 requests, each of which may take as long as its timeout: a bound on hangs."""
 PART_S = 3_600
 
 
@@ -55,7 +54,6 @@ def check(account: dict[str, Any], lives: int) -> None:
     assert account["runs"] == lives * LIFE_DAYS
     assert account["peak_bytes"] < MEMORY_BYTES
     assert account["disk_bytes"] < DISK_BYTES
-    assert account["slowest_s"] < SLOWEST_S
 
 
 @pytest.mark.parametrize(
@@ -111,7 +109,7 @@ def test_the_command_ends_with_a_message_and_never_with_a_traceback(
             env={**os.environ, **settings},
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=HANGS_AFTER_S,
             check=False,
         )
     assert ended.returncode in (0, 1), ended.stderr

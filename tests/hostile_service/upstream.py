@@ -21,13 +21,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 
+from tests.hangs import HANGS_AFTER_S
 from tests.hostile_service.answers import RESET, STAGES, Answer, Kind
 
 Query = tuple[tuple[str, str], ...]
 _OWN = ("connection", "content-length", "transfer-encoding", "server")
-_SENDING_S = 30.0
-_TRUE_S = 300.0
-"""The machine may be busy with other tests."""
 COINS_NAMED = "ether"
 """The catalog has few coins: the requested coins are those with this in their name."""
 CANCELLED_SINCE = datetime(2026, 2, 20, tzinfo=UTC)
@@ -62,7 +60,7 @@ class Upstream:
         self._http = httpx.Client(
             base_url=self.true_url,
             headers={"x-api-key": self.key, "Accept-Encoding": "identity"},
-            timeout=_TRUE_S,
+            timeout=HANGS_AFTER_S,
         )
         self._lock = threading.Lock()
 
@@ -124,7 +122,7 @@ class Upstream:
             except OSError:
                 return
             with connection, suppress(OSError), self._lock:
-                connection.settimeout(_SENDING_S)
+                connection.settimeout(HANGS_AFTER_S)
                 try:
                     self._answer(connection)
                 except OSError:

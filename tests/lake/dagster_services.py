@@ -18,6 +18,7 @@ import httpx
 
 from tests.deploy.page import DEPLOY
 from tests.free_ports import free_port
+from tests.hangs import HANGS_AFTER_S
 from tests.lake.servers import wait_until
 from tests.pipeline.automation.daemon import Pages
 from tests.test_cli import ROOT
@@ -99,7 +100,7 @@ class Services:
         process = self.running.pop(name)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(30)
+        process.wait(HANGS_AFTER_S)
 
     def _start(self, name: str, command: list[str], env: Mapping[str, str]) -> None:
         with (self.folder / f"{name}.log").open("ab") as output:
@@ -210,7 +211,7 @@ def running_cluster(folder: Path, from_secrets: Mapping[str, str]) -> Iterator[C
             yield cluster
         finally:
             cluster.shutdown()
-            thread.join(30)
+            thread.join(HANGS_AFTER_S)
             for process in cluster.processes:
                 process.kill()
-                process.wait(30)
+                process.wait(HANGS_AFTER_S)

@@ -18,8 +18,9 @@ from typing import Any, Final
 from urllib.request import urlopen
 
 from tests.free_ports import free_port
+from tests.hangs import HANGS_AFTER_S
 
-STARTS_WITHIN_S: Final = 60.0
+STARTS_WITHIN_S: Final = HANGS_AFTER_S
 _DEBIAN: Final = Path("/usr/lib/postgresql")
 
 
@@ -50,7 +51,7 @@ class PostgresServer:
     def stop(self) -> None:
         """Stop it, and end all connections."""
         self.process.send_signal(signal.SIGINT)  # A fast shutdown.
-        self.process.wait(30)
+        self.process.wait(HANGS_AFTER_S)
 
     def start(self) -> None:
         """Start it again on the same data and port."""
@@ -136,7 +137,7 @@ def running_s3(log: Path) -> Iterator[str]:
         yield address
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(HANGS_AFTER_S)
 
 
 _BOTO: Final[Mapping[str, Any]] = {
@@ -202,7 +203,7 @@ def running_spark(folder: Path, workers: int = 2) -> Iterator[str]:
     finally:
         for process in reversed(processes):
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(30)
+            process.wait(HANGS_AFTER_S)
 
 
 @contextmanager
@@ -232,13 +233,13 @@ def spark_session(master: str, **options: str) -> Iterator[Any]:
 def _registered(page: int) -> int:
     import json
 
-    with urlopen(f"http://127.0.0.1:{page}/json/", timeout=5) as answer:
+    with urlopen(f"http://127.0.0.1:{page}/json/", timeout=HANGS_AFTER_S) as answer:
         return int(json.load(answer)["aliveworkers"])
 
 
 def _answers(address: str) -> bool:
     try:
-        with urlopen(address, timeout=2):
+        with urlopen(address, timeout=HANGS_AFTER_S):
             return True
     except OSError:
         return False

@@ -22,7 +22,7 @@ import yaml
 
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.runs.dead_runs import read_presence
-from tests.hangs import HANGS_AFTER_S
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.lake.dagster_services import running_cluster, services_in, write_instance
 from tests.lake.servers import (
     PostgresServer,
@@ -30,12 +30,12 @@ from tests.lake.servers import (
     find_postgres,
     running_postgres,
 )
-from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, Pages, wait_for
+from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, Pages
 from tests.test_cli import ALMANAC, environment
 from warehouse.clock import utc_now
 from warehouse.home import Home
 
-pytestmark = [pytest.mark.lake, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lake, pytest.mark.timeout(3_600)]
 
 MONTHS = [f"2025-{month:02}-01" for month in range(1, 13)]
 LAUNCH = """

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from itertools import count
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any, Protocol
 
 from pydantic import SecretStr
@@ -35,7 +34,7 @@ from resources.inbox.deliveries import land_deliveries
 from resources.inbox.inbox_file import InboxReader, InboxWriter
 from resources.request_log import DeferredPulls
 from resources.session import Poll, poll_and_note, pull
-from tests.hangs import HANGS_AFTER_S
+from tests.hangs import HANGS_AFTER_S, wait_for
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Feed
@@ -127,14 +126,9 @@ class ReplayUpstream:
             reported = store.changes(self.now(), until)
             for at in sorted({change.at for change in reported}):
                 self._replay.move(ReplayOrder(now=at.isoformat()))
-                self._wait_for(len(store.changes(start, at)))
+                deliveries = len(store.changes(start, at))
+                wait_for(lambda least=deliveries: self._inbox() >= least)
         self._replay.move(ReplayOrder(now=until.isoformat()))
-
-    def _wait_for(self, deliveries: int) -> None:
-        ends = monotonic() + HANGS_AFTER_S
-        while self._inbox() < deliveries:
-            assert monotonic() < ends, f"{self._inbox()} of {deliveries} deliveries came"
-            sleep(0.005)
 
 
 @dataclass

@@ -10,6 +10,7 @@ import pytest
 
 import almanac
 from pipeline.mirror.replay_server import CONTROL_PATH
+from tests.hangs import HANGS_AFTER_S
 from tests.mirror.filled_home import STARTS, mirroring
 from tests.mirror.replays import order, replaying
 from warehouse.home import Home
@@ -113,7 +114,7 @@ def test_the_program_prints_decisions_and_never_the_key(
         env={"ALMANAC_API_KEY": key, "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
         check=True,
     )
     assert key not in ran.stdout + ran.stderr

@@ -7,7 +7,8 @@ import pytest
 from pipeline.health.mirror import check_mirror
 from pipeline.mirror.mirror import Mirror
 from tests.free_ports import free_port
-from tests.mirror.test_following import health, publish, serving, wait_until
+from tests.hangs import wait_for
+from tests.mirror.test_following import health, publish, serving
 from warehouse.home import Home
 
 
@@ -22,7 +23,7 @@ def home(tmp_path: Path) -> Home:
 def folder(home: Home) -> Path:
     """The folder of a mirror that served the home."""
     with serving(home) as (_, client):
-        wait_until(lambda: bool(health(client)["changesRecorded"]))
+        wait_for(lambda: bool(health(client)["changesRecorded"]))
     return home.state / "mirror"
 
 
@@ -53,7 +54,7 @@ def test_a_mirror_that_runs_says_what_it_serves(home: Home, folder: Path) -> Non
         assert (holds, text) == (True, f"runs, and serves the publication of {served}")
         assert "but not at" in found(home, folder, free_port())["mirror"][1]
         home.warehouse.unlink()
-        wait_until(lambda: health(client)["trouble"] is not None)
+        wait_for(lambda: health(client)["trouble"] is not None)
         holds, text = found(home, folder, port)["mirror"]
         assert not holds
         assert "there is no warehouse" in text

@@ -4,7 +4,6 @@ import csv
 import io
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -25,7 +24,7 @@ from pipeline.mirror.mirror import Mirror
 from pipeline.mirror.mirror_store import MirrorStore, PublishedViews
 from pipeline.mirror.version_feed import FeedUnusable, VersionFeed
 from tests.free_ports import free_port
-from tests.hangs import HANGS_AFTER_S
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.warehouse.landed_days import FIRST, land
 from tests.warehouse.normalise.catalog_bodies import json_event
 from warehouse.history.merge import merge
@@ -63,13 +62,6 @@ def health(client: httpx.Client) -> dict[str, Any]:
     assert answer.status_code == 200
     found: dict[str, Any] = answer.json()["publication"]
     return found
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    give_up_at = time.monotonic() + HANGS_AFTER_S
-    while not holds():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.02)
 
 
 def listed(client: httpx.Client) -> list[str]:
@@ -116,8 +108,8 @@ def test_a_client_sees_whole_states_and_no_error_while_a_home_is_published(
         try:
             for day in range(1, days):
                 publish(home, day)
-            wait_until(lambda: health(client)["events"] == days)
-            wait_until(lambda: bool(failures) or seen[-1:] == [state(days)])
+            wait_for(lambda: health(client)["events"] == days)
+            wait_for(lambda: bool(failures) or seen[-1:] == [state(days)])
         finally:
             done.set()
             asking.join()
@@ -133,8 +125,8 @@ def test_a_replaced_file_is_closed(home: Home, events_in_memory: int, publicatio
     with serving(home, events_in_memory=events_in_memory) as (_, client):
         for day in range(1, publications):
             publish(home, day)
-            wait_until(partial(shows, client, state(day + 1)))
-        wait_until(lambda: len(open_warehouses(home)) == 1)
+            wait_for(partial(shows, client, state(day + 1)))
+        wait_for(lambda: len(open_warehouses(home)) == 1)
 
 
 def shows(client: httpx.Client, events: list[str]) -> bool:
@@ -163,7 +155,7 @@ def test_an_export_continues_with_the_file_that_it_began_with(home: Home) -> Non
         rows = mirror.store.at(NOW).iter_events(EventQuery(plan_window(ENTERPRISE, NOW)))
         began = [next(rows).id]
         publish(home, 2)
-        wait_until(lambda: health(client)["events"] == 2_502)
+        wait_for(lambda: health(client)["events"] == 2_502)
         found = began + [event.id for event in rows]
     assert len(found) == 2_501
     assert "event-2" not in found
@@ -225,7 +217,7 @@ def test_a_file_that_cannot_be_served_leaves_the_one_before_it_in_service(
 ) -> None:
     with serving(home) as (_, client):
         damage(home, spoil)
-        wait_until(lambda: health(client)["trouble"] is not None)
+        wait_for(lambda: health(client)["trouble"] is not None)
         named = health(client)["trouble"]
         assert named.startswith("the new publication is not served, and the old one is: ")
         assert str(home.root) not in named, "the answer needs no key"
@@ -233,7 +225,7 @@ def test_a_file_that_cannot_be_served_leaves_the_one_before_it_in_service(
         if spoil is folder:
             home.warehouse.rmdir()
         publish(home, 1)
-        wait_until(lambda: health(client)["events"] == 2)
+        wait_for(lambda: health(client)["events"] == 2)
         assert listed(client) == state(2)
         assert health(client)["trouble"] is None
 
@@ -245,14 +237,14 @@ def test_the_warehouse_of_another_home_is_not_served(home: Home, tmp_path: Path)
     with serving(home) as (_, client):
         shutil.copy(other.warehouse, home.root / "copied")
         (home.root / "copied").replace(home.warehouse)
-        wait_until(lambda: health(client)["trouble"] is not None)
+        wait_for(lambda: health(client)["trouble"] is not None)
         assert "the warehouse of another home" in health(client)["trouble"]
         assert listed(client) == state(1)
 
 
 def test_health_names_the_publication_that_is_served(home: Home) -> None:
     with serving(home) as (_, client):
-        wait_until(lambda: bool(health(client)["changesRecorded"]))
+        wait_for(lambda: bool(health(client)["changesRecorded"]))
         found = health(client)
         assert found.pop("publishedAt")
         assert found == {
@@ -363,7 +355,7 @@ def test_an_unexpected_failure_is_shown_and_following_goes_on(home: Home) -> Non
             return follow()
 
         mirror.store.follow = fail_first  # type: ignore[method-assign]
-        wait_until(lambda: not failures)
+        wait_for(lambda: not failures)
         publish(home, 1)
-        wait_until(lambda: client.get("/v2/events/event-1").status_code == 200)
+        wait_for(lambda: client.get("/v2/events/event-1").status_code == 200)
         assert health(client)["trouble"] is None

@@ -1,8 +1,7 @@
 """Webhooks of a mirror that follows publications: each change once, and none is passed over."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from catalog.server.webhooks.sender import SenderOptions
 from pipeline.mirror.mirror import Mirror
 from pipeline.mirror.mirror_store import MirrorStore, PushClock
 from pipeline.mirror.version_feed import VersionFeed
-from tests.hangs import HANGS_AFTER_S
+from tests.hangs import wait_for
 from tests.server.webhooks.receiver import Receiver
 from tests.warehouse.landed_days import land
 from warehouse.history.merge import merge
@@ -49,13 +48,6 @@ def list_sent(receiver: Receiver) -> list[str]:
     """Return each delivery once: a mirror that stops before it reads the answer sends it again."""
     bodies = {each.id: json.loads(each.body) for each in list(receiver.received)}.values()
     return sorted(f"{body['data']['id']} {body['type']}" for body in bodies)
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + HANGS_AFTER_S
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def test_a_publication_is_told_once_also_one_that_was_made_while_the_mirror_was_stopped(

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 from tests.deploy.page import almanac_commands, blocks, blocks_of, parse
 from tests.free_ports import free_port
-from tests.hangs import HANGS_AFTER_S
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.test_cli import ROOT, environment
 from warehouse.home import Home
 
@@ -53,11 +52,8 @@ def started(mark: str, folder: Path, port: str) -> Iterator[None]:
         words += ["--port", PORTS[port]]
     with subprocess.Popen(words, cwd=folder, env=environment(folder / "data")) as process:
         try:
-            give_up_at = time.monotonic() + HANGS_AFTER_S
-            while not _answers(PORTS[port]):
-                assert process.poll() is None
-                assert time.monotonic() < give_up_at
-                time.sleep(0.05)
+            wait_for(lambda: _answers(PORTS[port]) or process.poll() is not None)
+            assert process.poll() is None
             yield
         finally:
             process.terminate()
@@ -65,7 +61,9 @@ def started(mark: str, folder: Path, port: str) -> Iterator[None]:
 
 def _answers(port: str) -> bool:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/healthz", verify=False).is_success
+        return httpx.get(
+            f"http://127.0.0.1:{port}/healthz", verify=False, timeout=HANGS_AFTER_S
+        ).is_success
     except httpx.TransportError:
         return False
 

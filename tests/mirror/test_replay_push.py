@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from catalog.server.state_dir import ServiceDir
 from catalog.server.webhooks.sender import SenderOptions
 from pipeline.mirror.replay_server import CONTROL_PATH
 from tests.free_ports import free_port
-from tests.hangs import HANGS_AFTER_S
+from tests.hangs import wait_for
 from tests.mirror.replays import change_log, log_hash, order, read_changes, replaying
 from tests.warehouse.landed_days import FIRST, ask, land
 from tests.warehouse.normalise.catalog_bodies import json_event
@@ -144,20 +143,19 @@ def replay_to(
 ) -> dict[str, Any]:
     """Replay all, kill the receiver as often, and return the state at the end."""
     with replaying(home, state_dir, START, paused=False, speed=1e6, push=SOON) as (_, client):
-        until = time.monotonic() + HANGS_AFTER_S
         for number in range(1, kills + 1):
-            while receiver.count() < expected * number // (kills + 1):
-                assert time.monotonic() < until
-                time.sleep(0.005)
+            least = expected * number // (kills + 1)
+            wait_for(lambda least=least: receiver.count() >= least)
             receiver.kill()
             receiver.start()
-        state = client.get(CONTROL_PATH).json()
-        while not (state["ended"] and state["delivered"]):
-            assert time.monotonic() < until
-            time.sleep(0.02)
+
+        def final_state() -> dict[str, Any] | None:
             state = client.get(CONTROL_PATH).json()
+            return dict(state) if state["ended"] and state["delivered"] else None
+
+        state = wait_for(final_state)
         assert len(read_changes(client)) == state["changes"]["known"]
-        return dict(state)
+        return state
 
 
 def without_repeats(
@@ -227,13 +225,9 @@ def test_webhooks_follow_the_clock(tmp_path: Path) -> None:
         receiving(port, tmp_path / "requests") as receiver,
         replaying(home, state_dir, START) as (_, client),
     ):
-        until = time.monotonic() + HANGS_AFTER_S
         for now in (PUSHED_FROM, PUSHED_FROM + timedelta(seconds=9, milliseconds=500)):
-            state = order(client, now=now.isoformat())
-            while not state["delivered"]:
-                assert time.monotonic() < until
-                time.sleep(0.02)
-                state = client.get(CONTROL_PATH).json()
+            order(client, now=now.isoformat())
+            wait_for(lambda: client.get(CONTROL_PATH).json()["delivered"])
             sent = [datetime.fromisoformat(body["deliveredAt"]) for _, body in receiver.requests()]
             assert sent == sorted(sent)
             assert max(sent) == now.replace(microsecond=0)

@@ -26,7 +26,7 @@ from pipeline.mirror.knowledge_routes import CHANGES_PATH, ChangeReader, ChangeR
 from pipeline.mirror.mirror_store import MirrorStore
 from pipeline.mirror.published_catalog import PublishedCatalog
 from pipeline.mirror.version_feed import FeedPlace, ForeignPlace, VersionFeed
-from tests.hangs import HANGS_AFTER_S
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.history.stories.disk import without_syncs
 from tests.history.stories.handmade import HandmadeHome, event
 from tests.mirror.publications import Publications, Version, version_of, versions_in
@@ -199,13 +199,14 @@ class KilledMirrors:
         """Wait for the kills, and for the last mirror to serve the last publication."""
         self._thread.join()
         self._running = self._start()
-        for _ in range(int(HANGS_AFTER_S / 0.05)):
-            try:
-                httpx.get(self._address + "/healthz", verify=False).raise_for_status()
-                return
-            except httpx.TransportError:
-                time.sleep(0.05)
-        raise AssertionError("the mirror does not start")
+        wait_for(self._is_answering)
+
+    def _is_answering(self) -> bool:
+        try:
+            answer = httpx.get(self._address + "/healthz", verify=False, timeout=HANGS_AFTER_S)
+        except httpx.TransportError:
+            return False
+        return answer.raise_for_status().is_success
 
     def _kill(self) -> None:
         for moment in self._moments:

@@ -20,11 +20,10 @@ from catalog.sandbox.sandbox_clock import SandboxClock
 from catalog.sandbox.world_store import Views, new_view
 from catalog.server.app import ServerOptions
 from catalog.server.exchange import Exchange, attach
-from catalog.server.hosting import HEADER_TIMEOUT_S
 from catalog.server.state_dir import ServiceDirError
 from catalog.server.store import EventQuery
-from tests.hangs import HANGS_AFTER_S
-from tests.server.test_hosting import SLACK_S, seconds_until_closed
+from tests.hangs import HANGS_AFTER_S, wait_for
+from tests.server.test_hosting import wait_until_closed
 
 ALL_DATES = Window(datetime(2017, 1, 1, tzinfo=UTC), None)
 
@@ -206,8 +205,7 @@ class TestControlPath:
 
     def test_half_a_body_does_not_hold_its_connection(self, almanac_sandbox: Sandbox) -> None:
         head = b"PUT /sandbox/clock HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
-        elapsed_s = seconds_until_closed(almanac_sandbox.port, head)
-        assert elapsed_s < HEADER_TIMEOUT_S + SLACK_S
+        wait_until_closed(almanac_sandbox.port, head)
 
     def test_unknown_controls_and_methods(self, client: httpx.Client) -> None:
         assert client.get("/sandbox/nothing").status_code == 404
@@ -332,7 +330,9 @@ class TestFaults:
         with Sandbox(now=now, export_interval_s=asked) as sandbox:
             for key, second in ((sandbox.keys["elite"], fixed), (sandbox.new_key("elite"), made)):
                 answers = [
-                    httpx.get(sandbox.base_url + export, headers={"x-api-key": key})
+                    httpx.get(
+                        sandbox.base_url + export, headers={"x-api-key": key}, timeout=HANGS_AFTER_S
+                    )
                     for _ in range(2)
                 ]
                 assert [answer.status_code for answer in answers] == [200, second]
@@ -342,14 +342,17 @@ class TestFaults:
     ) -> None:
         key = hasty.new_key("pro")
 
-        def used() -> int:
-            answer = httpx.get(hasty.base_url + "/v2/usage", headers={"x-api-key": key})
-            return int(answer.json()["used"])
+        def usage() -> dict[str, int] | None:
+            """Return the usage; None if a busy machine exceeded the short time limit."""
+            answer = httpx.get(
+                hasty.base_url + "/v2/usage", headers={"x-api-key": key}, timeout=HANGS_AFTER_S
+            )
+            return answer.json() if answer.is_success else None
 
         for faults in ("slow=0.01", "error", "error=0.01", "storm", "unavailable"):
             headers = {"x-api-key": key, "Sandbox-Faults": faults}
-            httpx.get(hasty.base_url + "/v2/coins", headers=headers)
-        assert used() == 4
+            httpx.get(hasty.base_url + "/v2/coins", headers=headers, timeout=HANGS_AFTER_S)
+        assert wait_for(usage)["used"] == 4
 
     @pytest.mark.parametrize("path", ["/v2/events?limit=50", "/v2/events/export?from=2026-03-01"])
     def test_a_dropped_body_breaks_the_connection_and_a_truncated_one_ends_cleanly(
@@ -431,7 +434,11 @@ class TestAllPlansAtOnce:
     def test_the_fixed_keys(self, almanac_sandbox: Sandbox) -> None:
         for plan, key in almanac_sandbox.keys.items():
             assert key == f"sandbox-{plan}"
-            answer = httpx.get(almanac_sandbox.base_url + "/v2/usage", headers={"x-api-key": key})
+            answer = httpx.get(
+                almanac_sandbox.base_url + "/v2/usage",
+                headers={"x-api-key": key},
+                timeout=HANGS_AFTER_S,
+            )
             assert answer.json()["plan"] == plan
 
     def test_a_folder_of_another_world_is_refused(self, tmp_path: Path) -> None:
@@ -449,6 +456,7 @@ class TestAllPlansAtOnce:
             answer = httpx.get(
                 f"{restarted.base_url}/v2/events?limit=3&cursor={cursor}",
                 headers={"x-api-key": restarted.keys["elite"]},
+                timeout=HANGS_AFTER_S,
             )
         expected = client.get(f"/v2/events?limit=3&cursor={cursor}").json()
         assert json.loads(answer.text) == expected

@@ -1,6 +1,5 @@
 """A world that another process generates in part."""
 
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,16 +10,15 @@ from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.world.dates import month_of, seconds_of
 from catalog.sandbox.world.world import World
 from catalog.sandbox.world_process import WorldProcess
+from tests.hangs import wait_for
 
 NOW = datetime(2019, 3, 10, tzinfo=UTC)
 BEFORE = datetime(2018, 12, 1, tzinfo=UTC)
 LAST = month_of(seconds_of(NOW))
 
 
-def generated(months: int, world_process: WorldProcess, within_s: float = 30.0) -> frozenset[int]:
-    until = time.monotonic() + within_s
-    while len(world_process.months) < months and time.monotonic() < until:
-        time.sleep(0.01)
+def generated(months: int, world_process: WorldProcess) -> frozenset[int]:
+    wait_for(lambda: len(world_process.months) >= months)
     return world_process.months
 
 

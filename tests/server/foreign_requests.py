@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import quote
 
+from tests.hangs import HANGS_AFTER_S
+
 JSON = "Content-Type: application/json"
 PLAIN = "Content-Type: text/plain"
 EVIL = "Origin: http://evil.example"
@@ -123,7 +125,7 @@ def status_of(foreign: Foreign, port: int, change: str) -> int:
     ]
     head = "\r\n".join(lines).replace("<port>", str(port))
     head = head.replace("<query>", f"query={quote(change)}")
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANGS_AFTER_S) as connection:
         connection.sendall(head.encode("latin-1") + b"\r\n\r\n" + body)
         answer = connection.recv(65_536)
     return int(answer.split(b" ", 2)[1])

@@ -29,6 +29,7 @@ from catalog.server.accounts import (
 from catalog.server.app import Gateway, Metrics, RateLimiter, ServerOptions
 from catalog.server.exchange import Exchange, Reply, attach
 from catalog.server.memory_view import MemoryView
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.server.small_catalog import NOW, ManualClock, Service, event, grant, serving, view
 
 SECOND_NS = 1_000_000_000
@@ -468,8 +469,8 @@ class TestKeyBook:
 class TestTimeLimit:
     def test_a_request_over_the_time_limit_is_a_500_with_the_next_step(self) -> None:
         async def never(scope: Scope, exchange: Exchange) -> Reply:
-            await asyncio.sleep(60)
-            raise AssertionError("the time limit did not end the handler")
+            await asyncio.Event().wait()
+            raise AssertionError
 
         sent: list[dict[str, object]] = []
 
@@ -486,9 +487,7 @@ class TestTimeLimit:
         attach(scope, Exchange(now=NOW))
         ring = KeyRing(fixed=[grant("elite", "elite")])
         gateway = Gateway(never, keys=ring, usage=UsageBook(), metrics=Metrics(), time_limit_s=0.05)
-        began = time.monotonic()
         asyncio.run(gateway(scope, None, send))  # type: ignore[arg-type]
-        assert time.monotonic() - began < 5
         assert sent[0]["status"] == 500
         body = json.loads(sent[1]["body"])  # type: ignore[arg-type]
         assert body["error"]["code"] == "internal_error"
@@ -521,7 +520,9 @@ class TestTimeLimit:
         }
         attach(scope, Exchange(now=NOW))
         ring = KeyRing(fixed=[grant("elite", "elite")])
-        gateway = Gateway(breaks, keys=ring, usage=UsageBook(), metrics=Metrics(), time_limit_s=5)
+        gateway = Gateway(
+            breaks, keys=ring, usage=UsageBook(), metrics=Metrics(), time_limit_s=HANGS_AFTER_S
+        )
         with pytest.raises(ConnectionAbortedError) as failed:
             asyncio.run(gateway(scope, None, send))  # type: ignore[arg-type]
         assert [message["type"] for message in sent] == ["http.response.start"]
@@ -537,7 +538,8 @@ class TestTimeLimit:
         slow = Slow(plain._index, coins=plain.book, categories=(), cancelled={})
         with serving(slow, options=ServerOptions(time_limit_s=0.05)) as service:
             assert_error(service.get("/v2/categories"), 500, "internal_error")
-            assert service.get("/v2/events/cancellations").status_code == 200
+            # The short time limit may refuse more requests on a busy machine.
+            wait_for(lambda: service.get("/v2/events/cancellations").status_code == 200)
 
     def test_an_error_in_a_route_is_a_500_of_the_error_shape_and_the_next_request_is_served(
         self,

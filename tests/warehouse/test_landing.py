@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.hangs import wait_for
 from warehouse.errors import DamagedBody, LandingError, UnknownBatch
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import RANK, Manifest, Pull, Scope
@@ -219,7 +220,6 @@ def write(folder, number, say):
         say(number)
         number += 1
 """
-STARTS_WITHIN_S = 60.0
 
 
 class Writers:
@@ -236,9 +236,7 @@ class Writers:
         self._said.unlink(missing_ok=True)
         print(number, file=self._process.stdin, flush=True)
         child = int(self._process.stdout.readline())
-        deadline = time.monotonic() + STARTS_WITHIN_S
-        while not self._reported() and time.monotonic() < deadline:
-            time.sleep(0.001)
+        wait_for(self._reported)
         time.sleep(after_s)
         os.kill(child, signal.SIGKILL)
         assert self._process.stdout.readline() == "ended\n"

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import duckdb
@@ -21,7 +20,7 @@ from almanac.reading.connections import DUCKDB_MAJOR
 from almanac.reading.query_limits import QueryLimits
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
-from tests.warehouse.unclosable import BLOCKED_S, Refusing, Unclosable, opening
+from tests.warehouse.unclosable import Refusing, Unclosable, opening
 from warehouse.errors import WarehouseError
 from warehouse.queries import QueryRefused, connect, connected, run_sql
 from warehouse.sql import open_spilling
@@ -328,22 +327,20 @@ def unclosable(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Unclosable]]:
 def test_a_connection_that_does_not_close_is_left_behind_after_its_grace(
     warehouse: Path, unclosable: list[Unclosable], caplog: pytest.LogCaptureFixture
 ) -> None:
-    began = monotonic()
     limits = QueryLimits(grace_s=0.2)
     with caplog.at_level(logging.WARNING), connected(warehouse, limits=limits) as connection:
         assert run_sql(connection, "SELECT 1", limits=limits).rows == [(1,)]
-    assert monotonic() - began < BLOCKED_S / 2
+    assert not unclosable[0].is_closed
     assert "did not close a connection within 0.2 s" in caplog.text
 
 
 def test_an_answer_is_complete_even_if_its_connection_does_not_close(
     warehouse: Path, unclosable: list[Unclosable], tmp_path: Path
 ) -> None:
-    began = monotonic()
     target = tmp_path / "answer.csv"
     limits = QueryLimits(grace_s=0.2)
     assert write_answer(warehouse, "SELECT 1 AS a", target, "csv", limits=limits) == 1
-    assert monotonic() - began < BLOCKED_S / 2
+    assert not unclosable[0].is_closed
     assert target.read_text() == "a\n1\n"
     assert list(tmp_path.iterdir()) == [target]
 
@@ -351,13 +348,12 @@ def test_an_answer_is_complete_even_if_its_connection_does_not_close(
 def test_a_stopped_answer_gives_the_reason_even_if_its_connection_does_not_close(
     warehouse: Path, unclosable: list[Unclosable], tmp_path: Path
 ) -> None:
-    began = monotonic()
     limits = QueryLimits(timeout_s=0.2, grace_s=0.3)
     with pytest.raises(QueryRefused, match=r"took longer than 0\.2 s"):
         write_answer(warehouse, ENDLESS, tmp_path / "answer.csv", "csv", limits=limits)
-    assert monotonic() - began < BLOCKED_S / 2
     assert list(tmp_path.iterdir()) == []
     (connection,) = unclosable
+    assert not connection.is_closed
     assert connection.interrupts > 0
     assert not connection.interrupted_closing
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from almanac.reading.temporary import leftovers, own_folder, remove_own_folders
+from tests.hangs import HANGS_AFTER_S
 
 ROOT = Path(__file__).parents[2]
 WRITE = """
@@ -63,7 +64,7 @@ def test_the_next_process_removes_the_folder_of_a_killed_one_and_keeps_that_of_a
 
 def test_a_process_that_ends_removes_its_folder(temporary: Path) -> None:
     with process(temporary, WRITE) as (ended, folder):
-        assert ended.wait(30) == 0
+        assert ended.wait(HANGS_AFTER_S) == 0
         assert not folder.exists()
     assert list(temporary.iterdir()) == []
 

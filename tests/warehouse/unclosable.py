@@ -13,18 +13,17 @@ from typing import Any
 import duckdb
 
 from almanac.reading import answers, attached_file
-
-BLOCKED_S = 30.0
-"""How long `close` blocks in a test, which must not wait for it."""
+from tests.hangs import HANGS_AFTER_S
 
 
 class Unclosable:
-    """A connection whose `close` blocks until it is released."""
+    """A connection whose `close` blocks until it is released; a test must not wait for it."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.released = threading.Event()
         self.interrupts = 0
         self.interrupted_closing = False
+        self.is_closed = False
         self._closing = False
         self._connection = connection
 
@@ -38,8 +37,9 @@ class Unclosable:
 
     def close(self) -> None:
         self._closing = True
-        self.released.wait(BLOCKED_S)
+        self.released.wait(HANGS_AFTER_S)
         self._connection.close()
+        self.is_closed = True
 
 
 class Deadlocked(Unclosable):

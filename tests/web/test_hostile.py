@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 
 from pipeline.web.site import WebSite
 from tests.almanac.publications import NamedCoin
+from tests.hangs import HANGS_AFTER_S
 from tests.mirror.filled_home import mirroring
 from tests.warehouse.answers.handmade import Known
 from tests.web.handmade_site import DAY, FIRST, NOW, serve_pages
@@ -235,7 +236,7 @@ def _digest(file: Path) -> str:
 def test_hostile_request_is_refused_or_harmless(
     address: str, method: str, target: str, headers: dict[str, str]
 ) -> None:
-    connection = http.client.HTTPConnection(address, timeout=20)
+    connection = http.client.HTTPConnection(address, timeout=HANGS_AFTER_S)
     try:
         # As it is written: other clients correct a path with dots.
         connection.putrequest(method, target, skip_host="Host" in headers)

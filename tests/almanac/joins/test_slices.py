@@ -31,6 +31,7 @@ from tests.almanac.joins.test_attach_known import (
     at,
 )
 from tests.almanac.publications import publish_by_hand
+from tests.hangs import HANGS_AFTER_S
 
 SCHEMA = pa.schema(
     {
@@ -227,7 +228,7 @@ def test_a_killed_process_leaves_the_file_that_was_there(
     target = tmp_path / "out.parquet"
     pq.write_table(pa.table({"old": [1]}), target)
     words = [sys.executable, "-c", KILLED, str(db.path), str(target)]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=HANGS_AFTER_S)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert pq.read_table(target).column_names == ["old"]
     assert list(tmp_path.glob("*.parquet")) == [target]

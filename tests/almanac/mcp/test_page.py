@@ -13,6 +13,7 @@ from almanac.mcp.query_process import QueryProcesses
 from almanac.mcp.toolbox import LIMITS, Toolbox
 from almanac.mcp.tools import BYTES_MAX, LIMIT, LIMIT_MAX, TOOLS
 from tests.almanac.mcp.conftest import NOW
+from tests.hangs import HANGS_AFTER_S
 from tests.test_cli import ALMANAC, ROOT, environment
 
 PAGE = (ROOT / "docs" / "assistants.md").read_text("utf-8")
@@ -72,6 +73,6 @@ def test_configurations_of_clients_start_the_program(mcp_file: Path) -> None:
         input=b"",
         capture_output=True,
         env=environment(home),
-        timeout=120,
+        timeout=HANGS_AFTER_S,
     )
     assert (done.returncode, done.stdout) == (0, b"")

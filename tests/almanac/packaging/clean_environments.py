@@ -18,15 +18,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from tests.almanac.cookbook.home import make_home
 from tests.almanac.packaging.wheel import ROOT, folder_of_a_user, make_wheel
+from tests.hangs import HANGS_AFTER_S
 
-IMPORT_MAX_S: Final = 0.4
-_STARTS: Final = 5
 _SMOKE: Final = Path(__file__).with_name("smoke.py")
 
 
@@ -103,21 +101,15 @@ def tried(environment: Environment, folder: Path, wheel: Path, home: Path, user:
     python = str(folder / "bin" / "python")
     package = f"{wheel}[{environment.extra}]" if environment.extra else str(wheel)
     run([python, "-m", "pip", "install", "-q", package, *environment.requirements], user)
-    found = [json.loads(run([python, str(_SMOKE), str(home)], user)) for _ in range(_STARTS + 1)]
-    first = found[0]
-    assert first["almanac"].startswith(str(folder)), "another almanac was imported"
+    found = json.loads(run([python, str(_SMOKE), str(home)], user))
+    assert found["almanac"].startswith(str(folder)), "another almanac was imported"
     almanac = str(folder / "bin" / "almanac")
     run([almanac, "changes", "--home", str(home), "--since", "2021-03-20"], user)
     run([almanac, "sql", "SELECT count(*) FROM events", "--home", str(home)], user)
     cookbook = run([python, str(ROOT / "docs" / "run_cookbook.py"), str(home)], user)
-    taken = [start["import_s"] + start["open_s"] for start in found[1:]]
-    slow = "" if min(taken) <= IMPORT_MAX_S else f", more than {IMPORT_MAX_S} s"
     named = ("python", "duckdb", "pandas", "pyarrow")
-    versions = ", ".join(f"{name} {first[name]}" for name in named)
-    return (
-        f"{versions}; import and open in {median(taken):.2f} s, the shortest of {_STARTS} in "
-        f"{min(taken):.2f} s{slow}; {cookbook.splitlines()[-1]}"
-    )
+    versions = ", ".join(f"{name} {found[name]}" for name in named)
+    return f"{versions}; {cookbook.splitlines()[-1]}"
 
 
 def runs(python: str, folder: Path) -> bool:
@@ -144,7 +136,7 @@ def run(words: Sequence[str], folder: Path) -> str:
         stderr=subprocess.STDOUT,
         text=True,
         check=True,
-        timeout=900,
+        timeout=2 * HANGS_AFTER_S,
     )
     return done.stdout
 

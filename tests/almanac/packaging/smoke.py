@@ -2,33 +2,28 @@
 
     python smoke.py HOME
 
-Started in a folder of the user. Prints the versions and the seconds of `import almanac` and of
-`almanac.open` as JSON; any error ends it. Belongs here: code that needs the package alone.
+Started in a folder of the user. Prints the versions as JSON; any error ends it. Belongs
+here: code that needs the package alone.
 """
 
 import json
 import sys
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 
 def main(home: str) -> dict[str, Any]:
-    began = perf_counter()
     import almanac
 
-    imported = perf_counter()
     db = almanac.open(home)
-    opened = perf_counter()
     if any(name in sys.modules for name in ("pandas", "pyarrow", "scipy")):
         raise SystemExit("opening a file loads pandas, pyarrow or scipy")
-    seconds = {"import_s": imported - began, "open_s": opened - imported}
     counts = answers(db)
     empty = [name for name, count in counts.items() if not count]
     if empty:
         raise SystemExit(f"these questions have no answer: {', '.join(empty)}")
     db.close()
-    return {**seconds, **versions(), "almanac": str(Path(almanac.__file__).parent), **counts}
+    return {**versions(), "almanac": str(Path(almanac.__file__).parent), **counts}
 
 
 def answers(db: Any) -> dict[str, int]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from catalog.sandbox.sandbox import Sandbox
+from tests.hangs import HANGS_AFTER_S
 
 Cut = Callable[[bytes, bytes], bytes]
 """Returns the bytes to send, from the head and the body of an answer."""
@@ -37,7 +38,7 @@ class CuttingUpstream:
     def __exit__(self, *raised: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(timeout=10)
+        self._thread.join(HANGS_AFTER_S)
 
     def _serve(self) -> None:
         while True:
@@ -46,7 +47,7 @@ class CuttingUpstream:
             except OSError:
                 return
             with connection:
-                connection.settimeout(30)
+                connection.settimeout(HANGS_AFTER_S)
                 try:
                     self._pass_on(connection)
                 except OSError:

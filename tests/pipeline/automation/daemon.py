@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,7 +121,7 @@ def ui(
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(90)
+        process.wait(HANGS_AFTER_S)
 
 
 def log_of(home: Path) -> Path:
@@ -133,16 +132,6 @@ def log_of(home: Path) -> Path:
 def pid_of(home: Path, program: str) -> int:
     """Return the process id of one of Dagster's programs on a home, 0 if it does not run."""
     return next((pid for pid, args in programs_on(home) if program in args), 0)
-
-
-def wait_for(what: Any, *, seconds: float = 300) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = what()
-        if found:
-            return found
-        time.sleep(0.3)
-    raise AssertionError("it did not happen in time")
 
 
 def programs_on(home: Path) -> list[tuple[int, str]]:

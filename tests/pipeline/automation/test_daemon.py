@@ -9,19 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.hangs import HANGS_AFTER_S
-from tests.pipeline.automation.daemon import (
-    BACKFILL,
-    BACKFILL_STATUS,
-    SENSOR_RUNS,
-    programs_on,
-    ui,
-    wait_for,
-)
+from tests.hangs import HANGS_AFTER_S, wait_for
+from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, SENSOR_RUNS, programs_on, ui
 from tests.server.foreign_requests import FOREIGN, REFUSED, status_of
 from tests.test_cli import ALMANAC, environment
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3_600)]
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +93,7 @@ def test_no_foreign_page_changes_anything(home: Path) -> None:
 def test_both_programs_stop_with_almanac_ui(home: Path, number: signal.Signals) -> None:
     with ui(home, with_few_coins(home)) as (process, _):
         process.send_signal(number)
-        assert process.wait(90) == 130
+        assert process.wait(HANGS_AFTER_S) == 130
     assert not programs_on(home)
 
 

@@ -14,12 +14,13 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from resources.http.client import CatalogClient
-from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, Pages, ui, wait_for
+from tests.hangs import wait_for
+from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, Pages, ui
 from tests.test_cli import environment
 from tests.unlimited import Unlimited
 from warehouse.home import Home
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3_600)]
 
 SEGMENTS = 10
 PAGES_KEPT = 5
@@ -103,7 +104,7 @@ def test_a_killed_backfill_of_five_years_ends_with_every_month_recorded(
         landed = sum(landing.manifest(batch_id).requests for batch_id in landing.batch_ids())
         assert len(before) < len(MONTHS)
         # The daemon detects the dead run and starts it again without help.
-        wait_for(lambda: {month for month, _ in recorded(pages)} == set(MONTHS), seconds=400)
+        wait_for(lambda: {month for month, _ in recorded(pages)} == set(MONTHS))
         wait_for(
             lambda: all(run["status"] in ("SUCCESS", "FAILURE") for run in runs_of_calendar(pages))
         )

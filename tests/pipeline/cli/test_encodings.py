@@ -11,6 +11,7 @@ import pytest
 from almanac.command_line import commands
 from almanac.console import PlainConsole, Table
 from pipeline.console import progress
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.cli.test_plain_output import event_of
 from tests.pipeline.small_home import SmallHome
 from tests.test_architecture import ROOT
@@ -93,7 +94,7 @@ def test_no_command_ends_in_a_traceback(home: Path, tmp_path: Path, encoding: st
         env={**environment(home), **ENCODINGS[encoding]},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=110,
+        timeout=HANGS_AFTER_S,
     )
     output = done.stdout + done.stderr
     assert done.returncode == 0, output[-2_000:]
@@ -119,7 +120,7 @@ def test_output_says_the_same_in_ascii(home: Path, encoding: str, program: str) 
             env={**environment(home), **ENCODINGS[encoding]},
             input=given,
             capture_output=True,
-            timeout=60,
+            timeout=HANGS_AFTER_S,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.decode(ENCODINGS[encoding].get("PYTHONIOENCODING", "ascii"))

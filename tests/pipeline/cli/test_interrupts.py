@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.hangs import HANGS_AFTER_S
+
 ROOT = Path(__file__).parents[3]
 BEGIN = """
 import logging, os, signal, sys, time
@@ -20,7 +22,7 @@ def ended(program: str) -> subprocess.CompletedProcess[str]:
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
     )
 
 
@@ -106,7 +108,7 @@ def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
         ["nohup", sys.executable, "-c", BEGIN + "os.kill(os.getpid(), signal.SIGHUP)"],
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         capture_output=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
         check=False,
     )
     assert done.returncode == 0

@@ -6,7 +6,6 @@ import signal
 import subprocess
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import dagster as dg
@@ -16,6 +15,7 @@ from catalog.sandbox.sandbox import Sandbox
 from pipeline.cli.run import name_program
 from pipeline.daily_run import RunTime, plan_run_times
 from pipeline.instance import instance_of
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.test_cli import ALMANAC, environment
 from warehouse.home import Home
 
@@ -29,7 +29,7 @@ def run(home: Path, *words: str, code: int = 0, **given: str) -> subprocess.Comp
         env={**environment(home), "ALMANAC_COINS": "bitcoin,ethereum", **given},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=HANGS_AFTER_S,
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -89,12 +89,10 @@ def test_ctrl_c_is_one_line_and_what_was_landed_stands(tmp_path: Path) -> None:
         start_new_session=True,
     )
     try:
-        deadline = monotonic() + 180
-        while not Home(home).landing.batch_ids() and monotonic() < deadline:
-            sleep(0.05)
+        wait_for(lambda: Home(home).landing.batch_ids() or process.poll() is not None)
         # To all of its processes, as a terminal does.
         os.killpg(process.pid, signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=HANGS_AFTER_S)
     finally:
         process.kill()
         process.wait()

@@ -111,7 +111,7 @@ def test_a_pipe_that_is_closed_early_ends_the_query_quietly(home: Path, tmp_path
         assert process.stdout.readline() == b"a\tb\n"
         process.stdout.close()
         assert process.stderr.read() == b""
-        process.wait(60)
+        process.wait(HANGS_AFTER_S)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """What a command does while it waits is shown, as plain lines where there is no terminal."""
 
 import io
-import time
+import re
 from pathlib import Path
 
 import pytest
 
 from almanac import console
+from tests.hangs import wait_for
 from tests.pipeline.cli.test_budget import given as given
 from tests.pipeline.cli.test_budget import record_of
 from tests.pipeline.conftest import Almanac
@@ -20,13 +21,16 @@ def test_steps_are_plain_lines_with_their_seconds_where_there_is_no_terminal(
     monkeypatch.setattr(console, "warnings", written)
     monkeypatch.setattr(console, "_FIRST_LINE_S", 0.1)
     monkeypatch.setattr(console, "_NEXT_LINES_S", 0.1)
+
+    def lines() -> list[str]:
+        return written.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
     with console.show_steps("Looking ...") as step:
-        time.sleep(0.15)
+        wait_for(lines)
         step("Finding [1] ...")
-        time.sleep(0.15)
-    lines = written.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert lines[0] == "Looking ... (0 s)"
-    assert lines[-1] == "Finding [1] ... (0 s)"
+        wait_for(lambda: "Finding" in lines()[-1])
+    assert re.fullmatch(r"Looking \.\.\. \(\d+ s\)", lines()[0])
+    assert re.fullmatch(r"Finding \[1\] \.\.\. \(\d+ s\)", lines()[-1])
 
 
 def test_a_short_step_prints_nothing_where_there_is_no_terminal(

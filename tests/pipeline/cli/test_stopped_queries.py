@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.pipeline.cli.test_sql import WITH_LITTLE_GRACE
 from tests.test_cli import ALMANAC, environment
 from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
@@ -26,9 +27,6 @@ UNINTERRUPTIBLE = "SELECT levenshtein(repeat('a', 1000000), repeat('b', 1000000)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOPPED_SOON = {"ALMANAC_SQL_TIMEOUT_S": "1"}
 FORMS = (("table",), ("csv",), ("csv", "-o", "answer.csv"))
-BEGUN_S = 30.0
-ENDED_S = 15.0
-"""Beyond the grace of 5 s, on a busy machine."""
 INTERRUPTED = "almanac: interrupted. Finished work is kept; run the command again to resume.\n"
 
 
@@ -69,10 +67,7 @@ class Workplace:
             text=True,
         )
         try:
-            give_up_at = time.monotonic() + BEGUN_S
-            while not self.left() and process.poll() is None:
-                assert time.monotonic() < give_up_at
-                time.sleep(0.05)
+            wait_for(lambda: self.left() or process.poll() is not None)
             time.sleep(0.3)
             assert process.poll() is None, process.communicate()
             yield process
@@ -98,7 +93,7 @@ def assert_ends(
     workplace: Workplace, process: subprocess.Popen[str], number: signal.Signals
 ) -> None:
     process.send_signal(number)
-    output, errors = process.communicate(timeout=ENDED_S)
+    output, errors = process.communicate(timeout=HANGS_AFTER_S)
     assert (process.returncode, output, errors) == (130, "", INTERRUPTED)
     assert workplace.left() == []
 
@@ -130,7 +125,7 @@ def test_a_stopped_answer_whose_connection_does_not_close_ends_all_the_same(
     with workplace.running_query(
         COUNTING, *answer, program=unclosable(0.1), **STOPPED_SOON
     ) as process:
-        output, errors = process.communicate(timeout=ENDED_S)
+        output, errors = process.communicate(timeout=HANGS_AFTER_S)
     assert (process.returncode, output) == (1, "")
     assert "did not close a connection within 0.1 s" in errors
     assert errors.endswith(
@@ -141,7 +136,9 @@ def test_a_stopped_answer_whose_connection_does_not_close_ends_all_the_same(
 
 def test_a_signal_ends_a_program_whose_connection_does_not_close(workplace: Workplace) -> None:
     answer = ("csv", "-o", "answer.csv")
-    with workplace.running_query("SELECT 1", *answer, program=unclosable(600.0)) as process:
+    with workplace.running_query(
+        "SELECT 1", *answer, program=unclosable(100 * HANGS_AFTER_S)
+    ) as process:
         assert_ends(workplace, process, signal.SIGINT)
 
 
@@ -154,12 +151,5 @@ def test_each_signal_ends_each_query_in_each_form(
 ) -> None:
     with workplace.running_query(sql, *form, ALMANAC_SQL_MEMORY="100MB") as process:
         if sql is SPILLING:
-            wait_for_spill(workplace)
+            wait_for(lambda: any("spill-" in name for name in workplace.left()))
         assert_ends(workplace, process, number)
-
-
-def wait_for_spill(workplace: Workplace) -> None:
-    give_up_at = time.monotonic() + BEGUN_S
-    while not any("spill-" in name for name in workplace.left()):
-        assert time.monotonic() < give_up_at
-        time.sleep(0.05)

@@ -11,6 +11,7 @@ from prometheus_client import generate_latest
 
 from pipeline.health.checks import CHECKS
 from pipeline.health.metrics import make_registry
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from warehouse.home import Home
 
@@ -59,10 +60,10 @@ def test_the_command_answers_until_ctrl_c(tmp_path: Path) -> None:
     try:
         line = process.stdout.readline()
         url = next(word.rstrip(";") for word in line.split() if word.startswith("http://"))
-        with urllib.request.urlopen(url, timeout=30) as response:
+        with urllib.request.urlopen(url, timeout=HANGS_AFTER_S) as response:
             assert b"almanac_home 1.0" in response.read()
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=HANGS_AFTER_S) == 130
     finally:
         process.kill()
         process.stdout.close()

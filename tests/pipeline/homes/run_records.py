@@ -18,6 +18,7 @@ from pipeline.instance import instance_of
 from pipeline.retention import OWNER_TAG
 from pipeline.runs.dead_runs import announce
 from pipeline.runs.place import LOCATION
+from tests.hangs import HANGS_AFTER_S
 from warehouse.home import Home
 
 
@@ -34,9 +35,9 @@ def forked(work: Callable[[], object]) -> int:
     os._exit(code)
 
 
-def exit_code(child: int, *, within_s: float = 60.0) -> int | None:
+def exit_code(child: int) -> int | None:
     """Wait for a process; None where it had to be killed because it did not end."""
-    give_up_at = time.monotonic() + within_s
+    give_up_at = time.monotonic() + HANGS_AFTER_S
     while time.monotonic() < give_up_at:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:

@@ -12,7 +12,6 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import dagster as dg
@@ -35,6 +34,7 @@ from pipeline.runs.dead_runs import (
     find_dead_runs,
 )
 from pipeline.runs.store import INDEX, RUNS, STORES, check, damages
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.pipeline import empty_stores
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.run_records import (
@@ -150,7 +150,7 @@ class TestMaking:
         together = get_context("fork").Barrier(AT_ONCE)
 
         def work() -> None:
-            together.wait(60)
+            together.wait(HANGS_AFTER_S)
             opened(home)
 
         children = [begun(work) for _ in range(AT_ONCE)]
@@ -199,7 +199,7 @@ class TestMaking:
                 subprocess.Popen(words, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL)
                 for _ in range(AT_ONCE)
             ]
-            assert [run.wait(300) for run in runs] == [0] * AT_ONCE
+            assert [run.wait(HANGS_AFTER_S) for run in runs] == [0] * AT_ONCE
             assert damages(Home(home), thorough=True) == []
 
 
@@ -339,8 +339,7 @@ class TestSoundDatabases:
                 signal.pause()
 
         child = forked(work)
-        while holder(home.state / "ui.lock") is None:
-            sleep(0.01)
+        wait_for(lambda: holder(home.state / "ui.lock"))
         engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 0})
         try:
             with (
@@ -516,7 +515,7 @@ class TestDeadRuns:
             with instance_of(home) as instance:
                 assert job.execute_in_process(instance=instance).success
 
-        assert exit_code(forked(executed), within_s=30) == 0
+        assert exit_code(forked(executed)) == 0
 
 
 class TestWaiting:
@@ -529,12 +528,10 @@ class TestWaiting:
                 signal.pause()
 
         child = forked(work)
-        while holder(home.state / "merge.lock") is None:
-            sleep(0.01)
+        wait_for(lambda: holder(home.state / "merge.lock"))
         yield child
         killed_after(child, 0)
 
-    @pytest.mark.timeout(60)
     @pytest.mark.parametrize("words", [("run",), ("merge",), ("replay",), ("verify",), ("prune",)])
     def test_a_wait_for_a_lock_times_out_and_names_the_holder(
         self, almanac: Almanac, holding: int, words: tuple[str, ...]
@@ -545,7 +542,6 @@ class TestWaiting:
         assert "ALMANAC_WAIT_S" in done.stderr
         assert done.stderr.count("\n") == 1
 
-    @pytest.mark.timeout(60)
     def test_a_wait_with_a_fixed_limit_names_no_setting(
         self, home: Home, almanac: Almanac, holding: int
     ) -> None:
@@ -575,7 +571,7 @@ class TestWaiting:
             line = process.stderr.readline()
             assert f"(pid {holding}, since " in line
             process.send_signal(number)
-            output = process.communicate(timeout=20)[1]
+            output = process.communicate(timeout=HANGS_AFTER_S)[1]
         finally:
             process.kill()
             process.wait()

@@ -1,7 +1,6 @@
 """Connections that can't be made: reported once with what to set, also by alerts; no secret."""
 
 import logging
-import time
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from resources.errors import CatalogError, CertificateRejected, ProxyRefused, Un
 from resources.http.calls import Timeouts
 from resources.http.client import CatalogClient
 from resources.http.network import Network
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.network.certificates import Authority, new_authority
 from tests.pipeline.network.relay import Relay, relay
 from tests.resources.fakes import FakeTime, head, raw_server
@@ -146,20 +146,18 @@ def test_no_log_of_the_http_libraries_shows_a_key_that_a_header_repeats(
 
 
 @pytest.mark.parametrize("body", [b"x", b""], ids=["body", "head"])
-def test_an_answer_that_arrives_drop_by_drop_ends_soon(tmp_path: Path, body: bytes) -> None:
-    """With real time, and limits a hundredth of the usual ones."""
+def test_an_answer_that_arrives_drop_by_drop_is_cut(tmp_path: Path, body: bytes) -> None:
+    """With real time, and a hundredth of the usual limit for the first bytes."""
     drops: list[bytes | float] = [part for _ in range(400) for part in (b"x", 0.05)]
     start = (
         head("Content-Length: 400", "Content-Type: text/csv") if body else b"HTTP/1.1 200 OK\r\nX: "
     )
-    limits = Timeouts(read=0.5, total=1.2, export_total=18.0, first=0.6, least_bytes_per_s=4_096.0)
+    limits = Timeouts(read=HANGS_AFTER_S, export_total=HANGS_AFTER_S, first=0.6)
     with raw_server([start, *drops]) as server:
         client = CatalogClient(
             server.base_url, KEY, limiter=Unlimited(), ambient=FakeTime().ambient(), timeouts=limits
         )
         with client:
-            began = time.monotonic()
             with pytest.raises(Unreachable, match="came too slowly") as raised:
                 client.export(tmp_path / "export")
             assert raised.value.attempts == 2
-            assert time.monotonic() - began < 4

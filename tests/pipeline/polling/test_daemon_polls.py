@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
-from tests.pipeline.automation.daemon import BACKFILL, Pages, programs_on, ui, wait_for
+from tests.hangs import HANGS_AFTER_S, wait_for
+from tests.pipeline.automation.daemon import BACKFILL, Pages, programs_on, ui
 from tests.test_cli import ALMANAC, environment
 from warehouse.home import Home
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3_600)]
 
 LEAST_APART = timedelta(seconds=58)
 """The service's answers are a minute old: a sooner pull shows nothing new."""
@@ -69,14 +70,13 @@ def cancellation_pulls(service: Sandbox) -> list[datetime]:
 def kill_programs(home: Path, process: subprocess.Popen[str]) -> None:
     """Kill `almanac ui`, all programs that it started, and their runs."""
     process.kill()
-    process.wait(30)
+    process.wait(HANGS_AFTER_S)
     while found := programs_on(home):
         for pid, _ in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.timeout(300)
 def test_no_poll_is_lost_or_doubled_when_all_programs_are_killed(
     home: Path, env: dict[str, str], service: Sandbox
 ) -> None:
@@ -84,7 +84,7 @@ def test_no_poll_is_lost_or_doubled_when_all_programs_are_killed(
         return [run for run in runs_of(pages, "poll") if run["status"] == status]
 
     service.forget_requests()
-    service.faults.set("slow=2")
+    service.faults.set("slow=10")
     with ui(home, env) as (process, pages):
         # In the middle of the poll: the service is about to answer the first of its requests.
         wait_for(lambda: cancellation_pulls(service))
@@ -93,7 +93,7 @@ def test_no_poll_is_lost_or_doubled_when_all_programs_are_killed(
     service.faults.clear()
     assert len(cancellation_pulls(service)) == 1
     with ui(home, env) as (_, pages):
-        wait_for(lambda: polled(pages, "SUCCESS"), seconds=120)
+        wait_for(lambda: polled(pages, "SUCCESS"))
         runs = runs_of(pages, "poll", "daily", "merge")
         in_progress = [run for run in runs if run["status"] in ("STARTED", "QUEUED")]
         assert [run["runId"] for run in polled(pages, "FAILURE")] == [killed["runId"]]

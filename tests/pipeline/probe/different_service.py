@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from catalog.sandbox.sandbox import Sandbox
 from catalog.server.hosting import HostedApp
+from tests.hangs import HANGS_AFTER_S
 
 EXPORT_PATH: Final = "/v2/export/events.csv"
 LIMIT_MAX: Final = 20
@@ -73,7 +74,7 @@ class DifferentService:
         self.export_path = EXPORT_PATH
         self.names_export = False
         self.base_url = ""
-        self._http = httpx.Client(base_url=sandbox_url, timeout=60, verify=False)
+        self._http = httpx.Client(base_url=sandbox_url, timeout=HANGS_AFTER_S, verify=False)
         self._cursors: dict[str, str] = {}
         self._categories: dict[str, str] = {}
 

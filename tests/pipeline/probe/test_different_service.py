@@ -3,6 +3,7 @@
 import httpx
 
 from catalog.sandbox.sandbox import Sandbox
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.probe.different_service import (
     DIFFERENCES,
     EXPORT_PATH,
@@ -15,7 +16,7 @@ def test_the_service_differs_in_each_point(almanac_sandbox: Sandbox) -> None:
     key = almanac_sandbox.keys["elite"]
     with (
         different_service(almanac_sandbox, DIFFERENCES) as service,
-        httpx.Client(base_url=service.base_url, verify=False, timeout=60) as client,
+        httpx.Client(base_url=service.base_url, verify=False, timeout=HANGS_AFTER_S) as client,
     ):
         assert client.get("/v2/usage").status_code == 401
         client.headers["x-api-key"] = key

@@ -17,7 +17,7 @@ def main(kind: str, *words: str) -> None:
     if kind in ("idle", "stubborn") and words:
         Path(words[0]).touch()
     if kind == "parent":
-        child = subprocess.Popen([sys.executable, __file__, words[1]])
+        child = subprocess.Popen([sys.executable, __file__, *words[1:]])
         Path(words[0]).write_text(str(child.pid))
     while kind != "prints":
         time.sleep(0.05)

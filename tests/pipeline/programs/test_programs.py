@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +13,13 @@ import typer
 
 from pipeline.ui import programs as ui_programs
 from pipeline.ui.programs import LOCK, DagsterPrograms, WebAddress, _hold_lock, prepare
-from tests.pipeline.automation.daemon import wait_for
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.pipeline.homes.run_records import run_of
 from tests.test_cli import ROOT
 from warehouse.errors import LockHeld
 from warehouse.home import Home
 
 CHILD = "tests.pipeline.programs.child"
-ENDS_WITHIN_S = 10.0
 
 
 @pytest.fixture
@@ -37,14 +36,12 @@ class Starter:
     """Starts stand-ins of programs in this process."""
 
     def __init__(self, home: Home, lock: object) -> None:
-        self.asked = 0
-        self.until: Callable[[], bool] = lambda: False
+        self._hangs_at = time.monotonic() + HANGS_AFTER_S
         self.programs = DagsterPrograms(home, lock, self._stopped)  # type: ignore[arg-type]
 
     def _stopped(self, seconds: float) -> bool:
         time.sleep(0.02)
-        self.asked += 1
-        return self.until() or self.asked > 500
+        return time.monotonic() > self._hangs_at
 
     def start(self, name: str, *words: str) -> int:
         self.programs.start(name, [CHILD, *words])
@@ -70,7 +67,7 @@ def lives(pid: int) -> bool:
 
 
 def read_pid(path: Path) -> int:
-    wait_for(lambda: path.exists() and path.read_text(), seconds=20)
+    wait_for(lambda: path.exists() and path.read_text())
     return int(path.read_text())
 
 
@@ -93,17 +90,15 @@ def test_a_program_that_exits_ends_the_command_and_its_reason_is_printed(
 def test_a_program_that_ignores_the_signal_is_killed_with_its_children(
     starter: Starter, home: Home, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    child = home.root / "child"
-    starter.start("the code server", "parent", str(child), "stubborn")
-    starter.start("dagster-daemon", "stubborn")
+    child, are_deaf = home.root / "child", [home.root / name for name in ("first", "second")]
+    starter.start("the code server", "parent", str(child), "stubborn", str(are_deaf[0]))
+    starter.start("dagster-daemon", "stubborn", str(are_deaf[1]))
     pid = read_pid(child)
-    time.sleep(0.5)
-    began = time.monotonic()
+    wait_for(lambda: all(file.exists() for file in are_deaf))
     starter.programs.stop()
-    assert time.monotonic() - began < ENDS_WITHIN_S
     assert "did not end in time and was killed" in capfd.readouterr().err
     # The signal to the child is sent by then; its end takes a moment on a busy machine.
-    wait_for(lambda: not lives(pid), seconds=5)
+    wait_for(lambda: not lives(pid))
 
 
 def test_runs_that_outlived_their_code_server_are_ended_too(starter: Starter, home: Home) -> None:
@@ -115,7 +110,7 @@ def test_runs_that_outlived_their_code_server_are_ended_too(starter: Starter, ho
         starter.programs.watch()
     assert lives(pid)
     starter.programs.stop()
-    assert not lives(pid)
+    wait_for(lambda: not lives(pid))
 
 
 STARTS_AND_IS_KILLED = f"""
@@ -142,7 +137,7 @@ def test_programs_end_with_a_killed_starter_and_hold_the_lock_until_then(
     if kind == "stubborn":
         with pytest.raises(LockHeld, match=f"process ids {pid}"), _hold_lock(home):
             pass
-    wait_for(lambda: not lives(pid), seconds=20)
+    wait_for(lambda: not lives(pid))
     with _hold_lock(home):
         assert (home.dagster / LOCK).read_text() == ""
 

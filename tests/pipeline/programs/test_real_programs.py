@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.pipeline.automation.daemon import (
     CODE_SERVER,
     DAEMON,
@@ -23,13 +24,11 @@ from tests.pipeline.automation.daemon import (
     pid_of,
     programs_on,
     ui,
-    wait_for,
 )
 from tests.test_cli import ALMANAC, environment
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3_600)]
 
-ENDS_WITHIN_S = 10.0
 PAGE_S = 0.8
 CHANGE = 'mutation { setConcurrencyLimit(concurrencyKey: "x", limit: 1) }'
 RUNS = "query { runsOrError { ... on Runs { results { status pipelineName } } } }"
@@ -73,7 +72,7 @@ def daemon(home: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(HANGS_AFTER_S)
 
 
 def pages_of(service: Sandbox) -> Counter[str]:
@@ -86,7 +85,7 @@ def pages_of(service: Sandbox) -> Counter[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_in_a_pull_ends_all_in_time_and_no_page_is_paid_twice(
+def test_a_signal_in_a_pull_ends_all_and_no_page_is_paid_twice(
     tmp_path: Path, env: dict[str, str], service: Sandbox, number: signal.Signals
 ) -> None:
     home = tmp_path / "home"
@@ -96,10 +95,8 @@ def test_a_signal_in_a_pull_ends_all_in_time_and_no_page_is_paid_twice(
         wait_for(lambda: len(pages_of(service)) >= 3)
         time.sleep(PAGE_S / 3)
         paid = set(pages_of(service))
-        began = time.monotonic()
         process.send_signal(number)
-        assert process.wait(30) == 130
-        assert time.monotonic() - began < ENDS_WITHIN_S
+        assert process.wait(HANGS_AFTER_S) == 130
     assert not programs_on(home)
     service.faults.set("")
     with daemon(home, env):
@@ -116,7 +113,7 @@ def test_a_killed_program_ends_all_and_the_next_start_works(
     home = tmp_path / "home"
     with ui(home, env) as (process, _):
         os.kill(pid_of(home, program), signal.SIGKILL)
-        assert process.wait(30) == 1
+        assert process.wait(HANGS_AFTER_S) == 1
         assert "ended by SIGKILL" in log_of(home).read_text()
     assert not programs_on(home)
     with ui(home, env) as (_, pages):
@@ -180,13 +177,20 @@ def test_pages_behind_a_path_that_only_read_refuse_every_change(
     home = tmp_path / "home"
     with ui(home, env, "--path-prefix", "/almanac/", "--read-only") as (_, pages):
         assert pages.address.endswith("/almanac")
-        answer = httpx.get(f"{pages.address}/server_info", trust_env=False)
+        answer = httpx.get(f"{pages.address}/server_info", trust_env=False, timeout=HANGS_AFTER_S)
         assert answer.json()["dagster_version"]
-        change = httpx.post(f"{pages.address}/graphql", json={"query": CHANGE}, trust_env=False)
+        change = httpx.post(
+            f"{pages.address}/graphql",
+            json={"query": CHANGE},
+            trust_env=False,
+            timeout=HANGS_AFTER_S,
+        )
         assert "GrapheneUnauthorizedError" in change.text
         for form in ("/graphql", "/graphql/", "/graphql%0a", "//graphql%0a", "/%67raphql%0A"):
             asked = f"{pages.address}{form}"
-            linked = httpx.get(asked, params={"query": CHANGE}, trust_env=False)
+            linked = httpx.get(
+                asked, params={"query": CHANGE}, trust_env=False, timeout=HANGS_AFTER_S
+            )
             assert linked.status_code in (400, 405)
         limits = "{ instance { concurrencyLimits { concurrencyKey } } }"
         assert "'x'" not in str(pages.query(limits))

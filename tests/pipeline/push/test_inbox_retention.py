@@ -17,6 +17,7 @@ from pipeline.receiver.upkeep import Upkeep
 from resources.inbox.deliveries import land_deliveries
 from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter, StoreResult, inbox_path
 from resources.inbox.progress import connected, progress_path
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac
 from tests.resources.inbox.deliveries import Clock, delivery
 from warehouse.home import Home
@@ -166,9 +167,9 @@ def test_the_application_clears_when_it_starts(home: Home, clock: Clock) -> None
 
         living = asyncio.create_task(app({"type": "lifespan"}, receive, send))
         messages.put_nowait("lifespan.startup")
-        await asyncio.wait_for(cleared.wait(), 10)
+        await asyncio.wait_for(cleared.wait(), HANGS_AFTER_S)
         messages.put_nowait("lifespan.shutdown")
-        await asyncio.wait_for(living, 10)
+        await asyncio.wait_for(living, HANGS_AFTER_S)
 
     with InboxWriter.open(home, clock.now) as writer:
         asyncio.run(start(writer))
@@ -223,7 +224,7 @@ def test_a_receiver_without_deliveries_moves_the_log_into_the_file(
         for number in range(3):
             idle.clear()
             await commits.store(Arrival(delivery(number)))
-            await asyncio.wait_for(idle.wait(), 10)
+            await asyncio.wait_for(idle.wait(), HANGS_AFTER_S)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await commits.close()

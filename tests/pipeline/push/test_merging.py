@@ -13,12 +13,11 @@ from pipeline.receiver.merging import MergeThread
 from resources.inbox.deliveries import LOCK_NAME, waiting_deliveries
 from resources.inbox.inbox_file import Arrival, InboxWriter
 from resources.inbox.progress import inbox_folder, progress_path
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.resources.inbox.deliveries import Clock, delivery
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
 from warehouse.queries import connected
-
-WITHIN_S = 30.0
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def merging_of(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     monkeypatch.setattr(MergeThread, "_merge", noted)
 
     def wait() -> None:
-        assert succeeded.acquire(timeout=WITHIN_S)
+        assert succeeded.acquire(timeout=HANGS_AFTER_S)
 
     thread = MergeThread(home, Clock().now)
     thread.start()
@@ -116,8 +115,8 @@ def test_a_delivery_that_arrives_during_a_merge_is_merged_next(
     store(home, 1)
     thread.start()
     try:
-        assert merges.acquire(timeout=WITHIN_S)
-        assert merges.acquire(timeout=WITHIN_S)
+        assert merges.acquire(timeout=HANGS_AFTER_S)
+        assert merges.acquire(timeout=HANGS_AFTER_S)
     finally:
         thread.stop()
     assert published(home) == 2
@@ -162,12 +161,8 @@ def test_a_lock_that_another_process_holds_loses_nothing_and_delays_no_stop(
     thread = MergeThread(home, Clock().now)
     with held:
         thread.start()
-        for _ in range(3_000):
-            if len(waits(caplog)) >= 2:
-                break
-            threading.Event().wait(0.01)
+        wait_for(lambda: len(waits(caplog)) >= 2)
         thread.stop()
-    assert len(waits(caplog)) >= 2
     assert "is using this home" in caplog.text
     with merging_of(home, monkeypatch) as next_success:
         next_success()
@@ -188,7 +183,7 @@ def test_a_stop_at_the_moment_in_which_a_merge_begins_waits_for_that_merge_alone
 
     thread._woken = StoppedWhenCleared()
     thread.start()
-    thread._thread.join(WITHIN_S)
+    thread._thread.join(HANGS_AFTER_S)
     assert not thread._thread.is_alive()
 
 

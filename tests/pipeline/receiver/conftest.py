@@ -4,18 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.receiver.served import Served, served
 from tests.resources.inbox.deliveries import Clock
 from warehouse.home import Home
-
-BODY_WITHIN_S = 5.0
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     home = Home(tmp_path_factory.mktemp("receiver") / "home", wait_s=0)
     home.claim("sandbox:1")
-    with served(home, Clock(), body_within_s=BODY_WITHIN_S) as serving:
+    with served(home, Clock(), body_within_s=HANGS_AFTER_S) as serving:
         yield serving
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from resources.service_clock import ServiceClock
 from tests.free_ports import free_port
+from tests.hangs import HANGS_AFTER_S
 from tests.test_cli import ALMANAC, environment
 from warehouse.files.storage import Storage
 from warehouse.home import Home
@@ -75,12 +76,12 @@ class ReceiveProgram:
 
     def wait(self) -> None:
         """Wait until it has ended."""
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=HANGS_AFTER_S)
 
-    def end(self, within_s: float = 60) -> tuple[int, str, str]:
+    def end(self) -> tuple[int, str, str]:
         """End it (SIGTERM); return its exit code and what it printed."""
         self.process.send_signal(signal.SIGTERM)
-        output, errors = self.process.communicate(timeout=within_s)
+        output, errors = self.process.communicate(timeout=HANGS_AFTER_S)
         return self.process.returncode, output, errors
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from catalog.contract.signatures import Verifier, sign
 from catalog.server.hosting import HostedApp
 from pipeline.receiver.app import ReceiverApp
 from resources.inbox.inbox_file import InboxDelivery, InboxReader, InboxWriter
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.receiver.programs import SECRET
 from tests.resources.inbox.deliveries import Clock
 from warehouse.home import Home
@@ -72,7 +73,7 @@ class Served:
         `then` is what the client does after them: read; finish, which ends its side alone; leave,
         which closes the connection; reset, which aborts it.
         """
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as client:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=HANGS_AFTER_S) as client:
             # A server that answers early may have closed the connection by now.
             with suppress(BrokenPipeError, ConnectionResetError):
                 for piece in pieces:

@@ -10,6 +10,7 @@ import pytest
 from pipeline.receiver import merging
 from pipeline.receiver.merging import MergeThread
 from resources.inbox.deliveries import WaitingDeliveries, waiting_deliveries
+from tests.hangs import HANGS_AFTER_S
 from warehouse.clock import utc_now
 from warehouse.home import Home
 
@@ -30,7 +31,7 @@ def test_a_merge_leaves_the_processor_to_receipt(
     thread = MergeThread(Home(tmp_path), utc_now)
     thread.start()
     try:
-        assert looked.wait(10)
+        assert looked.wait(HANGS_AFTER_S)
     finally:
         thread.stop()
     own = os.getpriority(os.PRIO_PROCESS, 0)

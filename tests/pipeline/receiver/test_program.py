@@ -4,22 +4,18 @@ import resource
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from catalog.server.hosting import HEADER_TIMEOUT_S
-from pipeline.receiver.app import BODY_WITHIN_S
 from resources.inbox.inbox_file import InboxReader, inbox_path
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.pipeline.receiver.programs import ReceiveProgram
 from tests.pipeline.receiver.served import Served, request, signature
 from tests.resources.inbox.deliveries import START, Clock, delivery
 
 SENDERS = 6
-ENDS_WITHIN_S = BODY_WITHIN_S - 2
-"""Less than a slow body may take, with time for a busy machine."""
 
 
 @pytest.fixture
@@ -41,7 +37,7 @@ def client(program: ReceiveProgram) -> Served:
 def refused(program: ReceiveProgram) -> str:
     """Start a program that refuses to run; return what it says."""
     process = program.spawn()
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=HANGS_AFTER_S)
     assert (process.returncode, output) == (1, "")
     assert "Traceback" not in errors
     return " ".join(errors.split())
@@ -108,11 +104,8 @@ def test_a_receiver_that_is_ended_while_it_receives_has_stored_what_it_acknowled
     ]
     for sender in senders:
         sender.start()
-    while len(acknowledged) < 50:
-        time.sleep(0.01)
-    began = time.monotonic()
+    wait_for(lambda: len(acknowledged) >= 50)
     assert program.end() == (130, "", "")
-    assert time.monotonic() - began < ENDS_WITHIN_S
     for sender in senders:
         sender.join()
     answers = [connection.recv(100) for connection in slow]
@@ -133,11 +126,9 @@ def send_until_it_ends(client: Served, sender: int, acknowledged: set[str]) -> N
 
 
 @pytest.mark.long
-def test_a_client_that_never_ends_its_headers_delays_an_end_by_seconds_at_most(
+def test_a_client_that_never_ends_its_headers_does_not_prevent_an_end(
     program: ReceiveProgram, client: Served
 ) -> None:
     with socket.create_connection(("127.0.0.1", client.port)) as connection:
         connection.sendall(b"POST /webhooks HTTP/1.1\r\nHost:")
-        began = time.monotonic()
         assert program.end() == (130, "", "")
-        assert time.monotonic() - began < HEADER_TIMEOUT_S + ENDS_WITHIN_S

@@ -11,11 +11,10 @@ import pytest
 from pipeline.receiver.group_commit import GroupCommit, NotStored
 from pipeline.receiver.upkeep import Upkeep
 from resources.inbox.inbox_file import Arrival, InboxReader, InboxWriter, StoreResult
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.pipeline.receiver.served import request, served
 from tests.resources.inbox.deliveries import Clock, delivery
 from warehouse.home import Home
-
-WITHIN_S = 10.0
 
 
 @pytest.fixture
@@ -41,7 +40,7 @@ def hold_commits(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, thre
 
     def held(self: InboxWriter, arrivals: Sequence[Arrival]) -> list[StoreResult]:
         begun.set()
-        assert may_end.wait(WITHIN_S)
+        assert may_end.wait(HANGS_AFTER_S)
         return real(self, arrivals)
 
     monkeypatch.setattr(InboxWriter, "store", held)
@@ -86,10 +85,10 @@ def test_requests_are_answered_though_the_commits_end_during_theirs(
         commits = GroupCommit(writer)
         running = asyncio.create_task(commits.run())
         storing = asyncio.create_task(commits.store(Arrival(delivery(1))))
-        await asyncio.to_thread(begun.wait, WITHIN_S)
+        await asyncio.to_thread(begun.wait, HANGS_AFTER_S)
         running.cancel()
         with pytest.raises(NotStored):
-            await asyncio.wait_for(storing, WITHIN_S)
+            await asyncio.wait_for(storing, HANGS_AFTER_S)
         may_end.set()
         await commits.close()
 
@@ -105,10 +104,7 @@ def test_counts_that_could_not_be_stored_are_stored_at_the_stop(
         commits = GroupCommit(writer)
         running = asyncio.create_task(commits.run())
         commits.count_refused("mismatch")
-        for _ in range(1_000):
-            if commits.is_failing:
-                break
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(wait_for, lambda: commits.is_failing)
         commits.count_refused("mismatch")
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -132,10 +128,12 @@ def test_a_client_that_leaves_during_a_commit_neither_ends_nor_holds_up_the_comm
         commits = GroupCommit(writer)
         running = asyncio.create_task(commits.run())
         leaving = asyncio.create_task(commits.store(Arrival(delivery(1))))
-        await asyncio.to_thread(begun.wait, WITHIN_S)
+        await asyncio.to_thread(begun.wait, HANGS_AFTER_S)
         leaving.cancel()
         may_end.set()
-        assert await asyncio.wait_for(commits.store(Arrival(delivery(2))), WITHIN_S) == "stored"
+        assert (
+            await asyncio.wait_for(commits.store(Arrival(delivery(2))), HANGS_AFTER_S) == "stored"
+        )
         assert not running.done()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -19,8 +19,8 @@ import pytest
 import zstandard
 
 from catalog.sandbox.sandbox import Sandbox
-from tests.hangs import HANGS_AFTER_S
-from tests.pipeline.automation.daemon import ui, wait_for
+from tests.hangs import HANGS_AFTER_S, wait_for
+from tests.pipeline.automation.daemon import ui
 from tests.pipeline.secrecy.repeating_service import (
     ANSWERS,
     HOOK,

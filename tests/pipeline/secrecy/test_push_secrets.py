@@ -14,6 +14,7 @@ from catalog.contract.signatures import SignatureRejected, sign
 from pipeline.receiver.app import ReceiverApp
 from pipeline.receiver.secret_files import CurrentVerifier
 from resources.inbox.inbox_file import Arrival, InboxWriter, inbox_path
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.receiver.programs import ReceiveProgram
@@ -43,7 +44,9 @@ def test_the_receiver_writes_its_secrets_nowhere(tmp_path: Path, as_file: bool) 
     try:
         program.start()
         statuses = [
-            httpx.post(program.url, content=body, headers=headers).status_code
+            httpx.post(
+                program.url, content=body, headers=headers, timeout=HANGS_AFTER_S
+            ).status_code
             for body, headers in (
                 (delivery(1), signed(delivery(1))),
                 (delivery(2), signed(delivery(2), OLDER)),
@@ -55,7 +58,9 @@ def test_the_receiver_writes_its_secrets_nowhere(tmp_path: Path, as_file: bool) 
         ]
         if as_file:
             file.write_text("short")
-            httpx.post(program.url, content=delivery(5), headers=signed(delivery(5)))
+            httpx.post(
+                program.url, content=delivery(5), headers=signed(delivery(5)), timeout=HANGS_AFTER_S
+            )
         code, output, errors = program.end()
     finally:
         program.close()

@@ -3,7 +3,6 @@
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from dagster import DagsterInstance
 from websockets.sync.client import connect
 
 from pipeline.ui.webserver import guarded
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.pipeline.secrecy.path_forms import FORMS
 from tests.server.foreign_requests import (
     FOREIGN,
@@ -65,8 +65,7 @@ class Pages:
         thread.start()
         stack.callback(thread.join)
         stack.callback(setattr, server, "should_exit", True)
-        while not server.started:
-            time.sleep(0.02)
+        wait_for(lambda: server.started)
 
     @property
     def address(self) -> str:
@@ -101,7 +100,9 @@ def other_pages(pages: Pages) -> Iterator[Pages]:
 
 
 def test_the_mutation_of_these_tests_takes_effect(pages: Pages) -> None:
-    answer = httpx.post(f"{pages.address}/graphql", json={"query": CHANGE}, trust_env=False)
+    answer = httpx.post(
+        f"{pages.address}/graphql", json={"query": CHANGE}, trust_env=False, timeout=HANGS_AFTER_S
+    )
     assert answer.json() == {"data": {"setConcurrencyLimit": True}}
     assert pages.changed()
 
@@ -146,7 +147,7 @@ def answer_of(pages: Pages, method: str, target: str, *lines: str, then: bytes =
     target = target.replace("<query>", f"query={quote(CHANGE)}").replace("<encoded>", quote(CHANGE))
     head = [f"{method} {target} HTTP/1.1", "Host: <host>", *lines]
     text = "\r\n".join([*head, "", ""]).replace("<host>", f"127.0.0.1:{pages.port}")
-    with socket.create_connection(("127.0.0.1", pages.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", pages.port), timeout=HANGS_AFTER_S) as connection:
         connection.sendall(text.encode() + then)
         return connection.recv(65_536)
 
@@ -177,7 +178,9 @@ def test_no_form_of_the_path_runs_a_mutation(pages: Pages, other_pages: Pages, f
 def test_a_query_in_the_url_and_a_path_with_control_characters_are_refused(
     pages: Pages, path: str, status: int
 ) -> None:
-    answer = httpx.get(f"{pages.address}{path}?query=%7Bversion%7D", trust_env=False)
+    answer = httpx.get(
+        f"{pages.address}{path}?query=%7Bversion%7D", trust_env=False, timeout=HANGS_AFTER_S
+    )
     assert answer.status_code == status
 
 
@@ -189,6 +192,7 @@ def test_an_operation_is_a_post_of_json(pages: Pages) -> None:
             content=json.dumps({"query": CHANGE}),
             headers={"Content-Type": content_type},
             trust_env=False,
+            timeout=HANGS_AFTER_S,
         )
         assert answer.status_code == 415
         assert not pages.changed()
@@ -196,7 +200,7 @@ def test_an_operation_is_a_post_of_json(pages: Pages) -> None:
 
 def test_pages_keep_their_own_queries(pages: Pages) -> None:
     for path in ("/runs?q[]=tag%3Amutation", "/search?query=coins", "/assets/graphql?view=list"):
-        answer = httpx.get(f"{pages.address}{path}", trust_env=False)
+        answer = httpx.get(f"{pages.address}{path}", trust_env=False, timeout=HANGS_AFTER_S)
         assert answer.status_code == 200
 
 
@@ -214,7 +218,12 @@ def test_no_form_of_the_path_opens_a_websocket_to_a_foreign_page(pages: Pages, f
     "host", ["127.0.0.1", "localhost", "LOCALHOST:8000", "[::1]:80", NAME, f"{NAME}:443"]
 )
 def test_known_hosts_are_answered_on_any_port(pages: Pages, host: str) -> None:
-    answer = httpx.get(f"{pages.address}/server_info", headers={"Host": host}, trust_env=False)
+    answer = httpx.get(
+        f"{pages.address}/server_info",
+        headers={"Host": host},
+        trust_env=False,
+        timeout=HANGS_AFTER_S,
+    )
     assert answer.status_code == 200
 
 
@@ -236,7 +245,13 @@ def test_the_pages_own_requests_pass(pages: Pages, host: str, origin: str) -> No
         "Sec-Fetch-Site": "same-origin",
     }
     question = {"query": "{ version }"}
-    answer = httpx.post(f"{pages.address}/graphql", json=question, headers=headers, trust_env=False)
+    answer = httpx.post(
+        f"{pages.address}/graphql",
+        json=question,
+        headers=headers,
+        trust_env=False,
+        timeout=HANGS_AFTER_S,
+    )
     assert answer.json()["data"]["version"]
 
 
@@ -247,7 +262,9 @@ def test_a_link_from_elsewhere_opens_a_page(pages: Pages) -> None:
         "Sec-Fetch-Dest": "document",
     }
     for path in ("/", "/asset-groups?view=list", "/runs"):
-        answer = httpx.get(f"{pages.address}{path}", headers=headers, trust_env=False)
+        answer = httpx.get(
+            f"{pages.address}{path}", headers=headers, trust_env=False, timeout=HANGS_AFTER_S
+        )
         assert answer.status_code == 200
         assert "<html" in answer.text
 
@@ -264,7 +281,9 @@ def test_subscriptions_of_the_pages_pass(pages: Pages) -> None:
 
 
 def test_a_refused_request_gets_the_reason(pages: Pages) -> None:
-    answer = httpx.get(pages.address, headers={"Host": "evil.example"}, trust_env=False)
+    answer = httpx.get(
+        pages.address, headers={"Host": "evil.example"}, trust_env=False, timeout=HANGS_AFTER_S
+    )
     assert (answer.status_code, answer.text) == (
         421,
         "This server is not known as evil.example.\n",

@@ -63,8 +63,6 @@ class Account(msgspec.Struct):
     ledger_checks: int = 0
     damaged: int = 0
     short: int = 0
-    survivor_s: float = 0.0
-    seconds: float = 0.0
 
 
 class Flock:
@@ -140,7 +138,7 @@ def instants(notes: Path) -> list[int]:
 
 
 def run(order: Order) -> Account:
-    random, account, began = Random(order.seed), Account(), time.monotonic()
+    random, account = Random(order.seed), Account()
     nursery = Nursery(order)
     while account.kills < order.kills or account.hits < order.hits:
         place = random.randrange(order.processes)
@@ -158,11 +156,8 @@ def run(order: Order) -> Account:
         else:
             nursery.kill(place)
     nursery.check_ledger(account)
-    account.seconds = time.monotonic() - began
-    alone = time.monotonic()
     with suppress(Defer):
         nursery.limiter.acquire()
-    account.survivor_s = time.monotonic() - alone
     return account
 
 

@@ -7,7 +7,6 @@ A fork for each process. Prints a `Report` of each as JSON, when all have ended.
 
 import os
 import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock, Thread, local
@@ -45,7 +44,7 @@ class Refused(msgspec.Struct):
 
 
 class Report(msgspec.Struct):
-    """What one process saw: calls that were answered, errors, and the wall time of its end.
+    """What one process saw: calls that were answered, and errors.
 
     On the ledger's clock, in ns: when the limiter allowed each request, and the token that it used.
     A thread that wakes late uses its token late.
@@ -53,7 +52,6 @@ class Report(msgspec.Struct):
 
     answered: int = 0
     errors: list[str] = []
-    ended_at: float = 0.0
     allowed_ns: list[int] = []
     tokens_ns: list[int] = []
     refused: list[Refused] = []
@@ -109,7 +107,6 @@ def call(order: Order) -> Report:
         thread.start()
     for thread in threads:
         thread.join()
-    report.ended_at = time.time()
     return report
 
 

@@ -15,6 +15,7 @@ from catalog.sandbox.sandbox import Sandbox
 from resources.limits.allowance import Pace, ReportedLimits
 from resources.limits.ledger import Ledger
 from resources.limits.limiter import SharedLimiter
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.resources.limits import storming
 from tests.resources.limits.storming import Refused
 
@@ -25,7 +26,6 @@ WAIT_S = 1.0
 """The wait in both storms: by Retry-After, and without one."""
 WAIT_NS = int(WAIT_S * 1e9)
 STORM_S = 2.5
-STUCK_S = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +40,6 @@ def sandbox(own_sandbox: Sandbox) -> Iterator[Sandbox]:
     own_sandbox.forget_requests()
     yield own_sandbox
     own_sandbox.faults.clear()
-
-
-def wait_for_requests(sandbox: Sandbox, count: int) -> None:
-    until = time.monotonic() + 30
-    while len(sandbox.requests) < count and time.monotonic() < until:
-        time.sleep(0.005)
-    assert len(sandbox.requests) >= count
 
 
 def allowed_during_a_wait(allowed_ns: list[int], refused: list[Refused]) -> list[int]:
@@ -98,12 +91,12 @@ def test_during_a_storm_of_429s_every_process_waits_and_afterwards_all_resume(
     with subprocess.Popen(
         [*program, msgspec.json.encode(order).decode()], stdout=subprocess.PIPE
     ) as senders:
-        wait_for_requests(sandbox, 20)
+        wait_for(lambda: len(sandbox.requests) >= 20)
         began = time.monotonic()
         sandbox.faults.set(storm)
         time.sleep(STORM_S)
         sandbox.faults.clear()
-        storm_s, over_at = time.monotonic() - began, time.time()
+        storm_s = time.monotonic() - began
         output, _ = senders.communicate()
     reports = msgspec.json.decode(output, type=list[storming.Report])
     allowed_ns = [at_ns for report in reports for at_ns in report.allowed_ns]
@@ -120,11 +113,10 @@ def test_during_a_storm_of_429s_every_process_waits_and_afterwards_all_resume(
     assert allowed_during_a_wait(allowed_ns, refused) == []
     assert above_the_rate(tokens_ns) == []
     assert len(rounds) <= 1 + storm_s / WAIT_S
-    last_s = max(report.ended_at for report in reports) - over_at
-    assert last_s <= WAIT_S + ALL_CALLS / RATE + STUCK_S
-    usage = httpx.get(f"{sandbox.base_url}/v2/usage", headers={"x-api-key": key}).json()
+    usage = httpx.get(
+        f"{sandbox.base_url}/v2/usage", headers={"x-api-key": key}, timeout=HANGS_AFTER_S
+    ).json()
     assert limiter.ledger.peek().used == usage["used"] - 1 == ALL_CALLS
     sys.stdout.write(
-        f"\n{storm}: {len(refused)} refused in {storm_s:.2f} s of storm, in rounds of {rounds}; "
-        f"all done {last_s:.2f} s after\n"
+        f"\n{storm}: {len(refused)} refused in {storm_s:.2f} s of storm, in rounds of {rounds}\n"
     )

@@ -1,9 +1,8 @@
 """Push by the real server: what the sandbox sends, to whom, and in which order."""
 
 import json
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -20,6 +19,7 @@ from catalog.server.store import CatalogChange
 from catalog.server.webhooks.endpoints import AccountWithoutPush, EndpointError
 from catalog.server.webhooks.outbox import OutboxDelivery
 from catalog.server.webhooks.sender import SenderOptions
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.server.webhooks.receiver import Receiver
 
 NOW = datetime(2018, 3, 1, tzinfo=UTC)
@@ -56,13 +56,6 @@ def dead(sandbox: Sandbox) -> tuple[OutboxDelivery, ...]:
         return outbox.dead()
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 15
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("plan", ["free", "standard", "pro"])
 def test_an_account_below_elite_is_refused_and_gets_push_once_it_is_on_elite(
     sandbox: Sandbox, receiver: Receiver, plan: str
@@ -86,7 +79,7 @@ def test_what_waits_when_an_account_leaves_elite_is_sent_only_when_it_is_requeue
     receiver.answer = lambda _: 503
     sandbox.subscribe(receiver.url, account="acme")
     sandbox.advance_by_deliveries(1)
-    eventually(lambda: len(receiver.received) >= 2)
+    wait_for(lambda: len(receiver.received) >= 2)
     move(sandbox, "acme", plan)
     sandbox.wait_until_pushed(15)
     waiting = dead(sandbox)
@@ -165,7 +158,10 @@ def test_faults_of_push_leave_requests_alone_and_faults_of_requests_leave_push_a
     with Sandbox(now=NOW, push=SOON, faults="storm*1,push_twice*1") as sandbox:
         headers = {"x-api-key": sandbox.keys["elite"], "Sandbox-Faults": "push_unanswered"}
         statuses = [
-            httpx.get(f"{sandbox.base_url}/v2/usage", headers=headers).status_code for _ in "12"
+            httpx.get(
+                f"{sandbox.base_url}/v2/usage", headers=headers, timeout=HANGS_AFTER_S
+            ).status_code
+            for _ in "12"
         ]
         assert statuses == [429, 200]
         sandbox.subscribe(receiver.url)

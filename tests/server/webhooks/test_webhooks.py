@@ -32,6 +32,7 @@ from catalog.server.webhooks.delivery import Poster
 from catalog.server.webhooks.endpoints import Endpoint, EndpointBook, Receivers
 from catalog.server.webhooks.outbox import Outbox
 from catalog.server.webhooks.sender import SenderOptions, WebhookSender
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.server.webhooks.receiver import Received, Receiver, digest
 
 pytestmark = pytest.mark.anyio
@@ -150,7 +151,7 @@ class Service:
             self.outbox,
             render,
             self.wall,
-            poster=Poster(timeout_s=30.0),
+            poster=Poster(timeout_s=HANGS_AFTER_S),
             options=self.options,
         )
 
@@ -477,10 +478,8 @@ async def test_many_simultaneous_changes_are_all_sent_once(
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until a condition is true, for a few seconds at most."""
-    async with asyncio.timeout(8):
-        while not holds():  # noqa: ASYNC110 - what it waits for is in other threads
-            await asyncio.sleep(0.01)
+    """Wait until a condition is true; what it waits for is in other threads."""
+    await asyncio.to_thread(wait_for, holds)
 
 
 async def test_a_slow_endpoint_does_not_delay_another(service: Service, receiver: Receiver) -> None:
@@ -489,7 +488,7 @@ async def test_a_slow_endpoint_does_not_delay_another(service: Service, receiver
 
     def answer(delivery: Received) -> int:
         if delivery.path == slow:
-            released.wait(8)
+            released.wait(HANGS_AFTER_S)
         return 200
 
     receiver.answer = answer
@@ -516,7 +515,7 @@ async def test_an_attempt_interrupted_by_a_stop_is_not_counted(
     service: Service, receiver: Receiver
 ) -> None:
     released = threading.Event()
-    receiver.answer = lambda _: 200 if released.wait(8) else 500
+    receiver.answer = lambda _: 200 if released.wait(HANGS_AFTER_S) else 500
     await service.subscribe(receiver.url)
     service.store.listed = [change(1)]
     service.clock.advance(MINUTE)
@@ -667,7 +666,7 @@ async def test_a_sender_killed_during_a_delivery_loses_nothing(
     service.store.listed = [change(n) for n in range(1, 21)]
     killed = threading.Event()
     numbers = count(1)
-    receiver.answer = lambda _: 200 if next(numbers) <= 4 or killed.wait(20) else 500
+    receiver.answer = lambda _: 200 if next(numbers) <= 4 or killed.wait(HANGS_AFTER_S) else 500
     process = multiprocessing.get_context("spawn").Process(
         target=_send_for_ever, args=(service.directory, service.store.listed)
     )

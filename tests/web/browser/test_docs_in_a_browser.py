@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.docs_site.test_site import ROOT, build
+from tests.hangs import HANGS_AFTER_S
 
 pytestmark = pytest.mark.browser
 
@@ -26,6 +27,7 @@ def test_docs_are_shown_and_searched_from_a_folder(
 ) -> None:
     with browser.new_context(viewport={"width": width, "height": 900}) as context:
         page, wrong = context.new_page(), []
+        page.set_default_timeout(HANGS_AFTER_S * 1_000)
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("request", lambda sent: wrong.append(sent.url))

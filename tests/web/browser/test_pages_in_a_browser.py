@@ -11,6 +11,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.hangs import HANGS_AFTER_S
+
 pytestmark = pytest.mark.browser
 
 WIDTHS: Final = {"desktop": 1280, "phone": 375}
@@ -78,6 +80,8 @@ def test_each_page_is_shown_without_a_fault(
     context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=False)
     tester = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
     page, tested = context.new_page(), tester.new_page()
+    for each in (page, tested):
+        each.set_default_timeout(HANGS_AFTER_S * 1_000)
     try:
         wrong = watch(page, base_url)
         for path in find_paths(page, base_url):
@@ -116,6 +120,7 @@ def test_the_keyboard_reaches_the_filters_and_the_events(
     browser: Browser, sites: dict[str, str]
 ) -> None:
     page = browser.new_page()
+    page.set_default_timeout(HANGS_AFTER_S * 1_000)
     try:
         page.goto(sites["filled"] + "/")
         reached = []

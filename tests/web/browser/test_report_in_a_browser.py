@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.almanac.publications import publish_by_hand
+from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.report.reported_home import PULLS, VERSIONS, make_reported_home
 from tests.web.browser.conftest import odd_versions
 
@@ -36,6 +37,7 @@ def test_report_is_shown_without_a_fault(
         viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
     )
     page, wrong = context.new_page(), []
+    page.set_default_timeout(HANGS_AFTER_S * 1_000)
     page.on("console", lambda message: wrong.append(message.text))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("request", lambda request: wrong.append(request.url))

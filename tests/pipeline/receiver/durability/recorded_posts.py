@@ -17,8 +17,7 @@ from threading import Event
 from urllib.parse import urlsplit
 
 from catalog.server.webhooks.delivery import AttemptOutcome
-
-WITHIN_S = 15.0
+from tests.hangs import HANGS_AFTER_S, wait_for
 
 
 @dataclass(slots=True)
@@ -60,7 +59,7 @@ class RecordingPoster:
         self.posts.append(post)
         error = None
         try:
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(HANGS_AFTER_S):
                 await self._post(post, url, headers)
         except (OSError, TimeoutError) as raised:
             error = f"{type(raised).__name__}: {raised}"
@@ -96,11 +95,8 @@ class RecordingPoster:
 
     def wait_until_killed(self) -> float:
         """Return when the process was killed, once the attempts of that instant have ended."""
-        assert self._killed.wait(60), "nothing was sent"
-        deadline = time.monotonic() + WITHIN_S
-        while any(post.sent and post.ended is None for post in self.posts[-256:]):
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        assert self._killed.wait(HANGS_AFTER_S), "nothing was sent"
+        wait_for(lambda: all(post.ended or not post.sent for post in self.posts[-256:]))
         return self._killed_at
 
     def _strike_soon(self) -> None:

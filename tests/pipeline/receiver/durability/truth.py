@@ -12,6 +12,8 @@ from typing import Any
 import duckdb
 import httpx
 
+from tests.hangs import HANGS_AFTER_S
+
 TEXTS = {
     **{"slug": "slug", "title": "title", "description": "description"},
     **{"displayedDate": "displayed_date", "dateType": "date_type", "isEstimated": "is_estimated"},
@@ -50,7 +52,9 @@ async def _answers(
 ) -> dict[str, httpx.Response]:
     headers = {"x-api-key": key, "Sandbox-Now": at.isoformat()}
     found: dict[str, httpx.Response] = {}
-    async with httpx.AsyncClient(base_url=base_url, headers=headers, timeout=60) as client:
+    async with httpx.AsyncClient(
+        base_url=base_url, headers=headers, timeout=HANGS_AFTER_S
+    ) as client:
 
         async def ask() -> None:
             while ids:
