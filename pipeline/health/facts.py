@@ -364,15 +364,21 @@ def _find_late_batches(
     batch may be left, and does not count.
     """
     landing, merged = home.landing, {} if published is None else published.batches
+    released = {*landing.released()}
+    again = [
+        batch_id
+        for batch_id in landing.pending()
+        if batch_id in merged and merged[batch_id].released != (batch_id in released)
+    ]
     waiting: dict[str, datetime] = {}
-    for batch in landing.readable(landing.pending())[0]:
+    for batch in landing.readable([*(set(landing.batch_ids()) - merged.keys()), *again])[0]:
         since = batch.landed_at
-        if (found := merged.get(batch.batch_id)) is not None:
+        if batch.batch_id in merged:
             marker = landing.storage.path(f"pending/{batch.batch_id}.json")
-            is_released = batch.batch_id in landing.released()
-            if found.released == is_released or not marker.exists():
-                continue
-            since = datetime.fromtimestamp(marker.stat().st_mtime, UTC)
+            try:
+                since = datetime.fromtimestamp(marker.stat().st_mtime, UTC)
+            except FileNotFoundError:
+                continue  # A merge has just folded it.
         if now - since > STUCK_AFTER:
             waiting[batch.batch_id] = since
     return waiting

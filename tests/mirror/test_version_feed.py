@@ -293,7 +293,7 @@ def test_a_replay_shows_nothing_again(home: HandmadeHome, tmp_path: Path) -> Non
     assert reader.read() == []
 
 
-def test_a_version_counts_for_the_day_of_the_change_log_on_which_it_became_known(
+def test_a_version_counts_for_the_day_on_which_it_became_known(
     home: HandmadeHome,
 ) -> None:
     """So that the feed compares the versions of changed days only."""
@@ -304,7 +304,7 @@ def test_a_version_counts_for_the_day_of_the_change_log_on_which_it_became_known
     home.listed("2026-04-02 00:00:00", event("b", title="early"), why_incomplete="cut")
     home.merge()
     counts = home.rows(
-        "SELECT p.day, p.versions, count(v.event_id) FROM _almanac.published AS p "
+        "SELECT p.day, p.versions, count(v.event_id) FROM state.days AS p "
         "LEFT JOIN event_versions AS v ON (v.known_from AT TIME ZONE 'UTC')::DATE = p.day "
         "GROUP BY ALL"
     )

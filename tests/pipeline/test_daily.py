@@ -9,7 +9,6 @@ from pathlib import Path
 import dagster as dg
 import duckdb
 import pytest
-from warehouse.history.change_log import ChangeLog
 
 from almanac.events import KINDS
 from assets.calendar import EVENT_MONTHS
@@ -29,8 +28,10 @@ from tests.pipeline.homes_in_days import (
     run_sandbox_days,
     settings_of,
 )
+from tests.pipeline.small_home import NOW as SMALL_NOW
 from tests.pipeline.small_home import SmallHome
 from warehouse.history.merge import merge
+from warehouse.history.partitions import list_files
 from warehouse.home import Home
 from warehouse.landing.batches import Pull, Scope
 from warehouse.landing.landing import Landing
@@ -133,8 +134,8 @@ def test_every_materialisation_has_rows_requests_quota_bytes_and_batches(
     )
 
 
-def test_every_day_of_the_change_log_shows_its_totals_in_the_lake(two_days: TwoDayHome) -> None:
-    # Polls and `almanac merge` merge outside Dagster, after the day was recorded.
+def test_every_observed_day_shows_its_totals(two_days: TwoDayHome) -> None:
+    # `almanac merge` merges outside Dagster, after the day was recorded.
     small = Home(two_days.settings.home)
     landed_at = NOW + timedelta(minutes=5)
     small.landing.land(
@@ -150,7 +151,7 @@ def test_every_day_of_the_change_log_shows_its_totals_in_the_lake(two_days: TwoD
         ),
         [(b'{"data": []}', None)],
     )
-    merge(small, publishing=False)
+    merge(small)
     assert run_assets(two_days.settings, two_days.instance, "events").success
     with connected(two_days.home.warehouse) as connection:
         totals = connection.execute(
@@ -198,12 +199,12 @@ def test_all_checks_of_the_published_file_passed(two_days: TwoDayHome) -> None:
         assert record.status.value == "SUCCEEDED", key
 
 
-def test_the_declared_columns_of_the_change_log_are_those_of_its_files(
+def test_the_declared_columns_of_the_changes_are_those_of_their_files(
     two_days: TwoDayHome,
 ) -> None:
-    (day_file, *_) = ChangeLog.of(two_days.home).days()
+    file, *_ = list_files(two_days.home, CHANGES)
     with duckdb.connect() as connection:
-        relation = connection.read_parquet(str(day_file.path), hive_partitioning=False)
+        relation = connection.read_parquet(str(file), hive_partitioning=False)
         found = dict(zip(relation.columns, map(str, relation.types), strict=True))
     declared = {column.name: column.type for column in CHANGES_COLUMNS}
     # Parquet has no JSON type.
@@ -214,22 +215,16 @@ def test_a_day_file_with_a_repeated_version_does_not_pass(tmp_path: Path) -> Non
     small = SmallHome(tmp_path / "home")
     event = b'{"data": [{"id": "a", "title": "Listing", "date": "2026-04-01T00:00:00Z"}]}'
     small.land("events", body=event)
-    merge(small.home, publishing=False)
-    (day_file,) = ChangeLog.of(small.home).days()
-    assert check_days(small.home, [day_file.day]).passed
-    file, twice = str(day_file.path), str(tmp_path / "twice.parquet")
+    merge(small.home)
+    day = SMALL_NOW.date()
+    assert check_days(small.home, [day]).passed
+    (file,) = list_files(small.home, CHANGES)
+    twice = tmp_path / "twice.parquet"
     with duckdb.connect() as connection:
-        ((account,),) = connection.execute(
-            "SELECT decode(value) FROM parquet_kv_metadata(?) WHERE decode(key) = 'almanac'", [file]
-        ).fetchall()
-        relation = connection.read_parquet(file, hive_partitioning=False)
-        relation.union(relation).create_view("twice")
-        connection.execute(
-            "COPY (FROM twice) TO $to (FORMAT parquet, KV_METADATA {almanac: $account})",
-            {"to": twice, "account": account},
-        )
-    Path(twice).replace(file)
-    result = check_days(small.home, [day_file.day])
+        relation = connection.read_parquet(str(file), hive_partitioning=False)
+        relation.union(relation).write_parquet(str(twice))
+    twice.replace(file)
+    result = check_days(small.home, [day])
     assert not result.passed
     assert "2 rows, 1 different versions" in str(result.metadata["wrong days"].value)
 

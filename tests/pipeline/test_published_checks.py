@@ -27,15 +27,13 @@ DAMAGE: Final = {
         "UPDATE event_versions SET known_to = known_from - INTERVAL 1 DAY"
     ),
     "event_versions.unique_versions": "INSERT INTO event_versions FROM event_versions",
-    "event_versions.all_of_the_lake": "DELETE FROM _almanac.published",
+    "event_versions.every_version": "DELETE FROM event_versions WHERE event_id = 'b'",
     "events.no_new_fields": (
         """UPDATE event_versions SET extra = '{"venue": "Lisbon"}' WHERE event_id = 'b'"""
     ),
     "batches.none_quarantined": "UPDATE batches SET status = 'quarantined'",
     "rejects.few_rejects": "UPDATE batches SET rejected = arrived",
-    "coverage.recently_looked": (
-        "UPDATE coverage SET observed_at = observed_at - INTERVAL 37 HOUR"
-    ),
+    "coverage.recently_looked": ("UPDATE batches SET observed_at = observed_at - INTERVAL 37 HOUR"),
 }
 """SQL that makes each check fail, by table and check."""
 

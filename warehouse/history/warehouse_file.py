@@ -105,8 +105,8 @@ def read_published(path: Path) -> PublishedFile | None:
         return None
     with closing(open_memory()) as connection:
         attach_published(connection, path, "warehouse")
-        _set_search_path(connection)
         try:
+            _set_search_path(connection)
             facts = dict(_rows(connection, "read_facts"))
         except duckdb.CatalogException:
             return None

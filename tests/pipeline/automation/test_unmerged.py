@@ -56,45 +56,6 @@ def test_no_merge_is_requested_while_a_run_merges() -> None:
     assert "run 01234567 merges" in decision.reason
 
 
-def test_batches_without_news_wait_for_one_with_news_or_a_day() -> None:
-    decision = decide_merge(["a", "b"], MergeState(), now=NOW, running=None, quiet={"a", "b"})
-    assert decision.request is None
-    assert decision.reason.startswith("2 batches bring no news: merged with the next batch")
-    state = remembered(decision)
-    later = NOW + timedelta(hours=24)
-    assert not decide_merge(["a"], state, now=later, running=None, quiet={"a"}).request
-    with_news = decide_merge(["a", "b", "c"], state, now=later, running=None, quiet={"a", "b"})
-    assert with_news.request is not None
-    assert remembered(with_news).quiet_since is None
-    later += timedelta(hours=1)
-    assert decide_merge(["a"], state, now=later, running=None, quiet={"a"}).request
-
-
-def test_a_merge_of_batches_without_news_that_failed_is_requested_again_after_a_minute() -> None:
-    quiet = ["a"]
-    state = remembered(decide_merge(quiet, MergeState(), now=NOW, running=None, quiet=quiet))
-    keys, now = [], NOW + timedelta(hours=25)
-    for minute in range(40):
-        if minute % 15 == 14:
-            quiet = [*quiet, f"poll {minute}"]
-        decision = decide_merge(quiet, state, now=now, running=None, quiet=quiet)
-        if decision.request is not None:
-            keys.append((decision.request.run_key, minute))
-        state, now = remembered(decision), now + timedelta(minutes=1)
-    assert [minute for _, minute in keys] == [0, 1, 3, 7, 15, 31]
-    assert len({key for key, _ in keys}) == len(keys)
-
-
-def test_a_batch_without_news_does_not_hasten_a_failed_merge() -> None:
-    first = decide_merge(["news"], MergeState(), now=NOW, running=None)
-    soon = NOW + timedelta(seconds=30)
-    second = decide_merge(
-        ["news", "quiet"], remembered(first), now=soon, running=None, quiet={"quiet"}
-    )
-    assert second.request is None
-    assert "attempt 1 failed to merge" in second.reason
-
-
 def tick(path: Path, instance: dg.DagsterInstance, cursor: str | None) -> dg.SensorResult:
     """Evaluate the sensor of a fresh daemon, which has only the cursor."""
     definitions = build_definitions(settings_of(path), clock=lambda: NOW)

@@ -12,7 +12,6 @@ import dagster as dg
 import pytest
 from dagster import build_sensor_context
 from pydantic import SecretStr
-from warehouse.news import FILE, QuietBatches
 
 from assets.layout import Layout
 from pipeline.automation.health import posting_sensors, why_digest_waits
@@ -33,7 +32,6 @@ from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from tests.warehouse.answers.handmade import Known
 from warehouse.errors import WarehouseError
-from warehouse.files.documents import put_note
 
 CANARY = "canary-hook-81c5"
 FIRST = NOW - timedelta(days=3)
@@ -222,7 +220,7 @@ class TestSensor:
         small = SmallHome(tmp_path / "other")
         assert posting_sensors(Layout(), small.settings, small.home, lambda: NOW) == []
 
-    def test_batches_without_news_do_not_delay_a_digest(
+    def test_a_digest_waits_until_every_batch_is_merged(
         self, small: SmallHome, published: list[Path]
     ) -> None:
         publish(small, published[3])
@@ -230,7 +228,7 @@ class TestSensor:
         with instance_of(small.home) as instance:
             assert daily.execute_in_process(instance=instance, run_config=QUIET).success
             assert "a batch is not merged yet" in tick(small, instance)
-            put_note(small.home.state_storage, FILE, QuietBatches(batches=(batch.batch_id,)))
+            small.home.landing.clear_pending(batch.batch_id)
             assert tick(small, instance).startswith("Posted: 2026-03-01 12:00 to ")
 
     def test_a_receiver_that_is_down_fails_the_tick_and_gets_the_digest_later(

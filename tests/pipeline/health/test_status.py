@@ -229,7 +229,7 @@ class TestBatches:
     ) -> None:
         small.land("categories", body=b'{"data": [{"name": "no id"}]}')
         small.land("events", "cancellations", "coins", "export")
-        merge(small.home, publishing=False)
+        merge(small.home)
         health = health_at(small, NOW + timedelta(hours=1))
         text = warned(health, "rejected").text
         assert text.startswith(
@@ -244,7 +244,7 @@ class TestBatches:
         self, small: SmallHome
     ) -> None:
         small.land("coins", body=b"<!DOCTYPE html><html></html>")
-        merge(small.home, publishing=False)
+        merge(small.home)
         health = health_at(small, NOW + timedelta(hours=1))
         assert warned(health, "quarantined").since == NOW
         assert next(feed.complete_at for feed in health.feeds if feed.feed == "coins") is None
@@ -454,6 +454,6 @@ def test_the_json_has_every_key_and_warnings_with_their_kind(
     record = json.loads(almanac("status", "--json", "--exit-code", code=1).stdout)
     assert {"kind", "text", "since"} == set(record["warnings"][0])
     assert "stale:coins" in [warning["kind"] for warning in record["warnings"]]
-    assert record["bytes"].keys() >= {"landing", "lake", "dagster"}
+    assert record["bytes"].keys() >= {"landing", "parquet", "checkpoints", "dagster"}
     assert record["coverage"]["unseen"][0].keys() == {"first", "last"}
     assert {feed["feed"] for feed in record["feeds"] if feed["stale_since"]} >= {"coins"}

@@ -1,5 +1,6 @@
 """Warnings of work that does not advance: unpublished data, failed runs, a silent daemon."""
 
+import os
 import re
 import resource
 import shutil
@@ -26,8 +27,6 @@ from dagster._core.scheduler.instigation import (
 from dagster._daemon.types import DaemonHeartbeat
 from dagster_shared.error import SerializableErrorInfo
 from pydantic import SecretStr
-from warehouse.news import FILE as QUIET_FILE
-from warehouse.news import QuietBatches
 
 from pipeline.build import build_definitions
 from pipeline.health.checks import _REMEDIES, CHECKS, find_check, find_warnings, read_health
@@ -45,8 +44,7 @@ from tests.pipeline.homes.run_records import dies_with, exit_code, forked, run_o
 from tests.pipeline.homes_in_days import address_of, settings_of
 from tests.pipeline.small_home import DAY, SmallHome
 from warehouse.errors import DamagedBatch
-from warehouse.files.documents import put_note
-from warehouse.history.merge import merge
+from warehouse.history.merge import merge, replay
 from warehouse.home import Home
 from warehouse.landing.batches import Scope
 
@@ -141,51 +139,57 @@ class TestUnpublished:
         self, small: SmallHome
     ) -> None:
         (batch,) = small.land("events", at=LANDED + 2 * DAY)
+        before = small.home.warehouse.read_bytes()
 
         def merge_without_room() -> None:
-            # As on a full disk: the small files of the lake fit, the published file does not.
+            # As on a full disk.
             resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
             merge(small.home)
 
         assert exit_code(forked(merge_without_room)) == 1
+        assert small.home.warehouse.read_bytes() == before
         now = datetime.now(UTC)
         found = stuck(small, now)
         assert found.keys() == {"unpublished"}
-        assert found["unpublished"].since is not None
-        day = batch.observed_at.date()
-        assert found["unpublished"].text.startswith(
-            f"The published file lacks 1 day of the lake ({day} to {day}; 0 versions) since "
-        )
+        assert found["unpublished"].since == batch.landed_at
+        assert found["unpublished"].text.startswith("1 landed batch waits to be merged since ")
         merge(small.home)
         assert stuck(small, now) == {}
 
-    def test_a_published_file_that_is_damaged_or_missing_is_warned_of(
-        self, small: SmallHome
-    ) -> None:
+    def test_a_missing_published_file_is_warned_of(self, small: SmallHome) -> None:
         small.home.warehouse.unlink()
         text = stuck(small)["unpublished"].text
-        assert f"lacks 2 days of the lake ({LANDED:%Y-%m-%d} to " in text
-        small.home.warehouse.write_bytes(b"no database")
-        text = stuck(small)["unpublished"].text
-        assert text.startswith("The published file can't be read (")
-        assert str(small.home.root) not in text
+        assert text.startswith(f"4 landed batches wait to be merged since {LANDED:%Y-%m-%d} ")
         merge(small.home)
         assert stuck(small) == {}
 
-    def test_a_merge_that_is_about_to_publish_is_not_warned_of(self, small: SmallHome) -> None:
-        small.land("events", at=LANDED + 2 * DAY)
-        merge(small.home, publishing=False)
-        assert stuck(small).keys() == {"unpublished"}
-        with small.home.merge_lock():
-            assert stuck(small) == {}
+    def test_a_published_file_of_an_earlier_day_is_warned_of(self, small: SmallHome) -> None:
+        earlier = small.home.root / "earlier"
+        shutil.copy(small.home.warehouse, earlier)
+        (batch,) = small.land("events", at=LANDED + 2 * DAY)
+        merge(small.home)
+        assert stuck(small) == {}
+        earlier.replace(small.home.warehouse)
+        assert stuck(small)["unpublished"].since == batch.landed_at
+        merge(small.home)
+        assert stuck(small) == {}
 
-    def test_batches_without_news_count_after_26_hours(self, small: SmallHome) -> None:
-        landed = datetime.now(UTC)
-        (quiet,) = small.land("events", at=landed)
-        put_note(small.home.state_storage, QUIET_FILE, QuietBatches(batches=(quiet.batch_id,)))
-        assert stuck(small, landed + 26 * HOUR) == {}
-        later = landed + 26 * HOUR + timedelta(minutes=1)
-        assert stuck(small, later).keys() == {"unpublished"}
+    def test_a_damaged_published_file_is_warned_of_until_it_is_rebuilt(
+        self, small: SmallHome
+    ) -> None:
+        small.home.warehouse.unlink()
+        small.home.warehouse.write_bytes(b"no database")
+        text = stuck(small)["unpublished"].text
+        assert text.startswith("The published file can't be read (")
+        assert "almanac replay" in text
+        assert str(small.home.root) not in text
+        replay(small.home)
+        assert stuck(small) == {}
+
+    def test_the_warning_names_the_process_that_merges(self, small: SmallHome) -> None:
+        small.land("events", at=LANDED + 2 * DAY)
+        with small.home.merge_lock():
+            assert f"(pid {os.getpid()}, " in stuck(small)["unpublished"].text
 
     def test_a_backfill_that_was_interrupted_is_reported_until_it_is_continued(
         self, small: SmallHome
@@ -313,7 +317,7 @@ class TestFailedRuns:
         hook = SecretStr("https://hooks.example.com/canary-hook")
         small = SmallHome(tmp_path / "home", "https://api.example.com", alert_url=hook, **given)
         error = (
-            f"key {SECRET} at {tmp_path}/home/lake/x.parquet, postgresql://me:pass@db:5432/dagster,"
+            f"key {SECRET} at {tmp_path}/home/parquet/x.parquet, postgresql://me:pass@db:5432/dagster,"
             f" {hook.get_secret_value()}"
         )
 

@@ -32,9 +32,8 @@ HARMS: tuple[Callable[[bytes], bytes | None], ...] = (
         *(
             pytest.param(name, marks=pytest.mark.long)
             for name in (
-                *("lake/event_changes", "landing/batches"),
-                *("state/change_log.json", "state/published.json", "state/requests"),
-                *("lake/head.json", "lake/checkpoints", "lake/events", "lake/coin_snapshots"),
+                *("checkpoints", "landing/batches", "state/requests"),
+                *("parquet/event_changes", "parquet/events", "parquet/partitions.json"),
                 *("landing/bodies", "landing/pending", "landing/released", "state/merge.lock"),
             )
         ),

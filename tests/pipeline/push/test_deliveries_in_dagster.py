@@ -373,8 +373,7 @@ def test_batches_landed_in_any_order_and_twice_make_one_history(
             with ProgressFile.open(home) as file:
                 file.settle([seq], "replayed")
             land_deliveries(home, clock.now)
-            merge(home, publishing=False)
-        merge(home)
+            merge(home)
         with connected_to(home.warehouse) as connection:
             versions = "SELECT * EXCLUDE (batch_id) FROM event_versions ORDER BY version"
             histories.append(connection.sql(versions).fetchall())

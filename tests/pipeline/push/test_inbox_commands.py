@@ -199,9 +199,8 @@ def test_letters_that_an_upgrade_can_read_give_the_history_of_having_read_them_a
                     same_event = body.replace(f"evt_{number + 10 * day}".encode(), b"evt_1")
                     store(each, clock, same_event)
                 land_deliveries(each, clock.now)
-                merge(each, publishing=False)
+                merge(each)
                 clock.advance(days=1)
-        merge(each)
     assert len(listed(almanac, "--dead")) == 2
     assert history(home) != history(at_once)
     almanac("inbox", "replay", "--all-dead")
