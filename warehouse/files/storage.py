@@ -64,12 +64,14 @@ class Storage:
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
-        """Yield a temporary path for a file without a name yet; without `adopt` it is removed."""
+        """Yield a temporary path for a file or folder; what is not adopted is removed."""
         make_folders(self.root)
         staged = self.root / f"{_UNFINISHED}{os.getpid()}-{uuid.uuid4().hex}"
         try:
             yield staged
         finally:
+            if staged.is_dir():
+                shutil.rmtree(staged)
             staged.unlink(missing_ok=True)
 
     def adopt(self, staged: Path, name: str) -> None:
@@ -81,26 +83,6 @@ class Storage:
             self.remove_folder(name)
         staged.replace(target)
         sync(target.parent)
-
-    @contextmanager
-    def staged_folder(self, name: str) -> Iterator[Path]:
-        """Yield a temporary folder that replaces the named one at the end.
-
-        The caller must sync the files in it.
-        """
-        target = self.path(name)
-        make_folders(target.parent)
-        staged = target.with_name(f"{_UNFINISHED}{os.getpid()}-{uuid.uuid4().hex}")
-        staged.mkdir()
-        try:
-            yield staged
-            sync(staged)
-            self.remove_folder(name)
-            staged.rename(target)
-            sync(target.parent)
-        finally:
-            if staged.exists():
-                shutil.rmtree(staged)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""

@@ -8,7 +8,6 @@ Each file is written beside its place and renamed. A partition is written if its
 published file differs from the recorded one, so a merge repairs what a killed one left.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -31,8 +30,8 @@ EVENTS: Final = "events"
 RECORD: Final = "partitions.json"
 _FILES: Final = {CHANGES: "changes.parquet", EVENTS: "events.parquet"}
 _KEYS: Final = {CHANGES: "observed_date", EVENTS: "event_month"}
-_SIDE_BY_SIDE: Final = 4
-"""Files written in parallel: while one waits for the disk, others are compressed."""
+_TOGETHER: Final = 64
+"""Partitions that one statement writes: DuckDB keeps a file open for each, at most 100."""
 CHANGES_COLUMNS: Final = tuple(name for name in EVENT_VERSIONS.names if name != "known_to")
 """The columns of the changes: a version's end is only known later."""
 EVENTS_COLUMNS: Final = tuple(column.name for column in AS_OF)
@@ -64,33 +63,22 @@ def write_partitions(home: Home, *, with_months: bool) -> int:
     with closing(home.connect()) as connection:
         attach_published(connection, home.warehouse, "warehouse")
         connection.execute("USE warehouse")
-        contents = {CHANGES: _read_contents(connection, "list_day_contents")}
+        contents = {CHANGES: dict(connection.execute(_SQL["list_days_as_text"]).fetchall())}
         if with_months:
-            contents[EVENTS] = _read_contents(connection, "list_month_contents", EVENTS_COLUMNS)
-        changed = [
-            (kind, key)
-            for kind, found in contents.items()
-            for key, content in found.items()
-            if recorded.get(kind, {}).get(key) != content
-        ]
-        gone = [
-            (kind, key)
-            for kind, found in contents.items()
-            for key in _existing(parquet, kind) - found.keys()
-        ]
-        _write_files(connection, parquet, changed)
-    for kind, key in gone:
-        parquet.remove_folder(f"{kind}/{_KEYS[kind]}={key}")
-    if changed or gone or not parquet.exists(RECORD):
+            text = _SQL["list_months"].replace("{columns}", ddl.column_list(EVENTS_COLUMNS))
+            contents[EVENTS] = dict(connection.execute(text).fetchall())
+        count = 0
+        for kind, found in contents.items():
+            before = recorded.get(kind, {})
+            changed = [key for key, content in found.items() if before.get(key) != content]
+            gone = _existing(parquet, kind) - found.keys()
+            _write_files(connection, parquet, kind, changed)
+            for key in gone:
+                parquet.remove_folder(f"{kind}/{_KEYS[kind]}={key}")
+            count += len(changed) + len(gone)
+    if count or not parquet.exists(RECORD):
         parquet.put(RECORD, msgspec.json.encode(recorded | contents))
-    return len(changed) + len(gone)
-
-
-def _read_contents(
-    connection: duckdb.DuckDBPyConnection, name: str, columns: tuple[str, ...] = ()
-) -> dict[str, str]:
-    text = _SQL[name].replace("{columns}", ddl.column_list(columns))
-    return dict(connection.execute(text).fetchall())
+    return count
 
 
 def _existing(parquet: Storage, kind: str) -> set[str]:
@@ -99,20 +87,16 @@ def _existing(parquet: Storage, kind: str) -> set[str]:
 
 
 def _write_files(
-    connection: duckdb.DuckDBPyConnection, parquet: Storage, keys: list[tuple[str, str]]
+    connection: duckdb.DuckDBPyConnection, parquet: Storage, kind: str, keys: list[str]
 ) -> None:
-    queries = {CHANGES: _SQL["write_day"], EVENTS: _SQL["write_month"]}
-
-    def write(partition: tuple[str, str]) -> None:
-        kind, key = partition
-        with parquet.writing(partition_name(kind, key)) as file, connection.cursor() as cursor:
-            cursor.execute("SET TimeZone = 'UTC'")
-            cursor.execute("USE warehouse")
-            cursor.execute(queries[kind], {"key": key, "file": str(file)})
-
-    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        for number, _ in enumerate(pool.map(write, keys)):
-            report_phase("write partitions", number + 1, len(keys))
+    """Write some partitions of a kind: many with one statement, each renamed into its place."""
+    for start in range(0, len(keys), _TOGETHER):
+        report_phase("write partitions", start, len(keys))
+        with parquet.staging() as folder:
+            values = {"folder": str(folder), "keys": keys[start : start + _TOGETHER]}
+            connection.execute(_SQL[f"write_{kind}"], values)
+            for file in folder.glob("*/*.parquet"):
+                parquet.adopt(file, f"{kind}/{file.parent.name}/{_FILES[kind]}")
 
 
 def list_files(home: Home, kind: str) -> list[Path]:

@@ -44,7 +44,10 @@ _NEXT: Final = ".next-"
 _RANKED: Final = tuple(sorted(RANK, key=lambda feed: RANK[feed]))
 TABLES_FACT: Final = "tables"
 """The name of the fact with the hash of the declared tables."""
-_VIEWS_FACT: Final = "views"
+VIEWS_FACT: Final = "views"
+"""The name of the fact with the hash of the declared views and macros."""
+SECONDS_FACT: Final = "fold_seconds"
+"""The name of the fact with the seconds that the batches of a file took to fold."""
 
 
 @cache
@@ -205,11 +208,6 @@ class NextFile:
             text = text.replace("{" + mark + "}", words)
         return text
 
-    @staticmethod
-    def view_facts() -> dict[str, str]:
-        """Return the facts that a file with today's views has."""
-        return {_VIEWS_FACT: hash_views()}
-
     def rows(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a statement of this package."""
         return self.connection.execute(parse(_SQL[statement]), values).fetchall()
@@ -232,14 +230,14 @@ class NextFile:
 
     def declare_views(self) -> None:
         """Declare the views and macros anew, if the file has others."""
-        if self.read_facts().get(_VIEWS_FACT) == hash_views():
+        if self.read_facts().get(VIEWS_FACT) == hash_views():
             return
         with self.transaction():
             for kind, schema, name in self.rows("list_views_and_macros"):
                 self.connection.execute(ddl.drop(kind, schema, name))
             for text in ddl.create_views():
                 self.connection.execute(text)
-            self.note_facts({_VIEWS_FACT: hash_views()})
+            self.note_facts({VIEWS_FACT: hash_views()})
 
     def checkpoint(self) -> None:
         """Write all committed data to the file, so that it needs no `.wal`."""
@@ -308,7 +306,7 @@ def _empty_file() -> bytes:
             connection.execute("BEGIN")
             for text in (*ddl.create_tables(), _SQL["create_state"], *ddl.create_views()):
                 connection.execute(text)
-            for name, value in ((TABLES_FACT, hash_tables()), (_VIEWS_FACT, hash_views())):
+            for name, value in ((TABLES_FACT, hash_tables()), (VIEWS_FACT, hash_views())):
                 connection.execute(_SQL["note_fact"], {"name": name, "value": value})
             connection.execute("COMMIT")
         return path.read_bytes()

@@ -1,0 +1,45 @@
+"""This machine's logs of requests and of the quota, as tables. No replay rebuilds the logs.
+
+state/requests/*.jsonl    state/usage.jsonl
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from warehouse.history.warehouse_file import NextFile
+from warehouse.sql import literal
+
+FACT = "local_logs"
+"""The name of the fact with the fingerprint of the logs that a file has."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLogs:
+    """The files of each table, and a fingerprint that changes with them."""
+
+    files: dict[str, list[str]]
+    fingerprint: str
+
+    def load(self, file: NextFile) -> None:
+        """Replace the tables that are made from the logs, if these changed."""
+        if file.read_facts().get(FACT) == self.fingerprint:
+            return
+        for table, paths in self.files.items():
+            file.run(f"empty_{table}")
+            if paths:
+                file.run(f"insert_{table}", **{table: paths})
+        file.note_facts({FACT: self.fingerprint})
+
+
+def find_local_logs(state: Path) -> LocalLogs:
+    """Find the logs in a state folder; it may have none."""
+    found = {
+        "requests": sorted(state.glob("requests/*.jsonl")),
+        "usage": sorted(state.glob("usage.jsonl")),
+    }
+    found = {table: [path for path in paths if path.is_file()] for table, paths in found.items()}
+    stats = [(path.name, path.stat()) for paths in found.values() for path in paths]
+    return LocalLogs(
+        {table: [literal(path) for path in paths] for table, paths in found.items()},
+        " ".join(f"{name}:{stat.st_size}:{stat.st_mtime_ns}" for name, stat in stats),
+    )

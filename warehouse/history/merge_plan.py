@@ -1,0 +1,165 @@
+"""The plan of a merge: which batches are folded, in which order, and into a copy of which file."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from warehouse.errors import DamagedBatch, UnknownBatch
+from warehouse.history import checkpoints, local_logs
+from warehouse.history.observations import first_key
+from warehouse.history.warehouse_file import (
+    SECONDS_FACT,
+    VIEWS_FACT,
+    MergedBatch,
+    PublishedFile,
+    hash_views,
+)
+from warehouse.home import Home
+from warehouse.landing.batches import Manifest
+from warehouse.landing.landing import lost_batch
+
+_log = logging.getLogger(__name__)
+_BATCH_S: Final = 0.1
+"""About the time of a batch, where a file does not record how long its batches took."""
+
+
+@dataclass(slots=True)
+class MergePlan:
+    """The batches to fold, and the base: the file whose copy they are folded into.
+
+    `base` None is an empty file. `why_rebuilt` is the reason why the warehouse is rebuilt from
+    landing without a request for it. `damaged` has the batches that were set aside.
+    """
+
+    published: PublishedFile | None
+    released: frozenset[str]
+    may_lose: bool
+    """Whether a damaged batch that took effect is set aside, as in a replay."""
+    base: Path | None = None
+    manifests: list[Manifest] = field(default_factory=list)
+    is_needed: bool = False
+    is_refold: bool = False
+    why_rebuilt: str | None = None
+    damaged: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def merged(self) -> Mapping[str, MergedBatch]:
+        """The batches that took effect before."""
+        return {} if self.published is None else self.published.batches
+
+    @property
+    def first_day(self) -> date:
+        """The first day that is folded; no day if there is no batch."""
+        return min((each.observed_at.date() for each in self.manifests), default=date.max)
+
+    def set_aside(self, home: Home, batch_id: str, error: DamagedBatch) -> None:
+        """Set a damaged batch aside.
+
+        Raises:
+            DamagedBatch: it took effect, and this is no replay.
+        """
+        if batch_id in self.merged and not self.may_lose:
+            raise error
+        home.landing.set_aside(batch_id, str(error))
+        self.damaged[batch_id] = str(error)
+
+
+def plan_merge(
+    home: Home, published: PublishedFile | None, *, refold_from: date | None, is_replay: bool
+) -> MergePlan:
+    """List the unmerged batches, and choose the base.
+
+    The base is the published file if all new batches sort after its last one; else the newest
+    checkpoint before them; else an empty file.
+
+    Raises:
+        DamagedBatch: a batch that took effect must be refolded, and is damaged or lost.
+    """
+    why_rebuilt = None if is_replay else _explain_rebuilding(home, published)
+    from_empty = is_replay or published is None or why_rebuilt is not None
+    plan = MergePlan(
+        published, frozenset(home.landing.released()), from_empty, why_rebuilt=why_rebuilt
+    )
+    if is_replay:
+        _set_aside_lost(home, plan)
+    landed = home.landing.batch_ids()
+    fresh = _read_manifests(home, plan, _find_fresh(plan, landed))
+    days = [manifest.observed_at.date() for manifest in fresh]
+    if refold_from is not None:
+        days += home.landing.days(since=refold_from)[:1]
+    if published is not None and not from_empty and refold_from is None:
+        last = published.last_key
+        if last is None or all(first_key(manifest) > last for manifest in fresh):
+            plan.base, plan.manifests = home.warehouse, fresh
+            plan.is_needed = bool(fresh) or _has_other_facts(home, published)
+            return plan
+    plan.is_needed = plan.is_refold = True
+    after = date.min
+    if not from_empty and (before := checkpoints.find_before(home, min(days, default=date.max))):
+        after, plan.base = before
+    if not from_empty:
+        _refuse_lost(home, plan, after, landed)
+    later = [batch_id for batch_id in landed if batch_id[:8] > f"{after:%Y%m%d}"]
+    plan.manifests = _read_manifests(home, plan, later)
+    return plan
+
+
+def _explain_rebuilding(home: Home, published: PublishedFile | None) -> str | None:
+    """Return why the warehouse must be rebuilt, and log how long that takes; else None."""
+    if not home.warehouse.exists() or (published is not None and published.has_current_tables):
+        return None
+    batches = len(home.landing.batch_ids())
+    facts: Mapping[str, str] = {} if published is None else published.facts
+    seconds = float(facts.get(SECONDS_FACT, batches * _BATCH_S))
+    why = "Another version of Almanac made the warehouse: it is rebuilt from landing"
+    _log.warning("%s, %d batches, in about %.0f s.", why, batches, seconds)
+    return f"{why}."
+
+
+def _find_fresh(plan: MergePlan, landed: Iterable[str]) -> list[str]:
+    """Return the batches that are not merged yet, or were released or taken back since."""
+    return [
+        batch_id
+        for batch_id in landed
+        if (batch := plan.merged.get(batch_id)) is None
+        or batch.released != (batch_id in plan.released)
+    ]
+
+
+def _has_other_facts(home: Home, published: PublishedFile) -> bool:
+    """Whether a file without new batches is published: the logs or the views changed."""
+    fingerprint = local_logs.find_local_logs(home.state).fingerprint
+    current = {local_logs.FACT: fingerprint, VIEWS_FACT: hash_views()}
+    return any(published.facts.get(name) != value for name, value in current.items())
+
+
+def _set_aside_lost(home: Home, plan: MergePlan) -> None:
+    """Set aside batches that took effect and are missing from landing."""
+    there = {*home.landing.batch_ids(), *home.landing.damaged()}
+    for batch_id in sorted(plan.merged.keys() - there):
+        home.landing.set_aside(batch_id, str(lost_batch(batch_id)))
+    plan.damaged.update(home.landing.damaged())
+
+
+def _refuse_lost(home: Home, plan: MergePlan, after: date, landed: Iterable[str]) -> None:
+    """Stop if days after one would be refolded without a batch that took effect."""
+    there = {*landed, *home.landing.damaged()}
+    for batch_id, batch in plan.merged.items():
+        if batch.observed_at.date() > after and batch_id not in there:
+            raise lost_batch(batch_id)
+
+
+def _read_manifests(home: Home, plan: MergePlan, batch_ids: Iterable[str]) -> list[Manifest]:
+    """Return the manifests of batches; a damaged one is set aside."""
+    found: list[Manifest] = []
+    for batch_id in batch_ids:
+        try:
+            found.append(home.landing.manifest(batch_id))
+        except UnknownBatch:
+            continue
+        except DamagedBatch as error:
+            plan.set_aside(home, batch_id, error)
+    return found
