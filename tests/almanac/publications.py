@@ -7,7 +7,7 @@ such a file, replacing it by a newer one. Does not: how a merge fills the tables
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -77,6 +77,18 @@ def publish_by_hand(
     connection.execute("DETACH published")
     made.close()
     return staged.rename(path)
+
+
+def publish_two_events(home: Path) -> Path:
+    """Publish `evt_0` of two coins and `evt_1` of one, first seen on 1 March 2026."""
+    seen = {"known_from": datetime(2026, 3, 1, 6, tzinfo=UTC), "impact": 5.0}
+    versions = [
+        Known(event_id="evt_0", coins=("coin-0", "coin-5"), **seen),
+        Known(event_id="evt_1", coins=("coin-1",), **seen),
+    ]
+    coins = [NamedCoin(f"coin-{number}", f"C{number}", f"Coin {number}") for number in range(3)]
+    pulls = [seen["known_from"]]
+    return publish_by_hand(home / "warehouse.duckdb", versions, pulls=pulls, coins=coins)
 
 
 @cache
