@@ -59,7 +59,7 @@ def publish_by_hand(
         if table.name in _BASES:
             basis = f"'{_BASES[table.name]}' AS known_basis"
             ends = ", coalesce(known_to, (SELECT min(v.known_from) FROM event_versions AS v "
-            ends += "WHERE v.event_id = given.event_id)) AS known_to"
+            ends += "WHERE v.event_id = given.event_id)) AS known_to, NULL AS first_seen_at"
             replaced = basis + (ends if table.name == "event_claims" else "")
             source = f"SELECT * REPLACE ({replaced}) FROM ({source}) AS given"
         if {table.name, table.qualified} & PUBLISHED.keys():
