@@ -3,23 +3,20 @@
     publish_by_hand(path, [Known("evt_1", known_from=…, coins=("bitcoin",)), …], pulls=[…])
 
 The tables are filled by hand; macros and views are those of a publication. Belongs here: writing
-such a file, replacing it by a newer one. Does not: how a lake is published
-(tests/warehouse/publish).
+such a file, replacing it by a newer one. Does not: how a merge fills the tables (tests/history).
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from warehouse.publish.contents import declare
-from warehouse.publish.published_file import StagedFile, open_making
-
 from tests.warehouse.answers.handmade import PUBLISHED, Absence, Handmade, Known
-from warehouse.making_limits import USUAL_LIMITS
+from warehouse.history.warehouse_file import next_file
+from warehouse.home import Home
 from warehouse.schema import ddl
 from warehouse.schema.tables import INTERNAL, TABLES
 from warehouse.schema.views import EVENT_CLAIMS
@@ -58,15 +55,15 @@ def publish_by_hand(
     connection.execute(ddl.attach(staged, "published", read_only=False))
     connection.execute("USE published")
     for table in (*TABLES, EVENT_CLAIMS, *INTERNAL):
-        source = "SELECT * FROM memory." + table.qualified
+        source = f"SELECT * FROM memory.{table.qualified}"
         if table.name in _BASES:
             basis = f"'{_BASES[table.name]}' AS known_basis"
             ends = ", coalesce(known_to, (SELECT min(v.known_from) FROM event_versions AS v "
-            ends += "WHERE v.event_id = given.event_id)) AS known_to"
+            ends += "WHERE v.event_id = given.event_id)) AS known_to, NULL AS first_seen_at"
             replaced = basis + (ends if table.name == "event_claims" else "")
             source = f"SELECT * REPLACE ({replaced}) FROM ({source}) AS given"
         if {table.name, table.qualified} & PUBLISHED.keys():
-            connection.execute(ddl.insert(table, source))
+            connection.execute(f"INSERT INTO {table.qualified} BY NAME {source}")
     _fill_coins(made, coins)
     known = [at] if at else [*pulls, *(version.known_from for version in versions)]
     facts = {"publication": sha256(repr(versions).encode()).hexdigest()[:32]}
@@ -82,24 +79,31 @@ def publish_by_hand(
     return staged.rename(path)
 
 
+def publish_two_events(home: Path) -> Path:
+    """Publish `evt_0` of two coins and `evt_1` of one, first seen on 1 March 2026."""
+    seen = {"known_from": datetime(2026, 3, 1, 6, tzinfo=UTC), "impact": 5.0}
+    versions = [
+        Known(event_id="evt_0", coins=("coin-0", "coin-5"), **seen),
+        Known(event_id="evt_1", coins=("coin-1",), **seen),
+    ]
+    coins = [NamedCoin(f"coin-{number}", f"C{number}", f"Coin {number}") for number in range(3)]
+    pulls = [seen["known_from"]]
+    return publish_by_hand(home / "warehouse.duckdb", versions, pulls=pulls, coins=coins)
+
+
 @cache
 def _declared() -> bytes:
     """Return a file with all declarations and no rows: making them takes longer than filling it."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "declared.duckdb"
-        staged = StagedFile(path, open_making(path, USUAL_LIMITS, warehouse=path))
-        declare(staged)
+    with TemporaryDirectory() as folder, next_file(Home(Path(folder)), None) as file:
         # The claims of a test do not follow from its versions.
-        staged.run("DROP VIEW event_claims")
-        staged.run(ddl.create(EVENT_CLAIMS))
-        for text in ddl.comments(EVENT_CLAIMS, "TABLE"):
-            staged.run(text)
-        staged.commit()
-        staged.close()
-        return path.read_bytes()
+        file.connection.execute("DROP VIEW event_claims")
+        file.connection.execute(ddl.create(EVENT_CLAIMS))
+        file.checkpoint()
+        return file.path.read_bytes()
 
 
 def _fill_coins(made: Handmade, coins: Sequence[NamedCoin]) -> None:
+    """Fill the coins; a coin of events that is not one of them has its slug as its names."""
     made.connection.execute(
         "INSERT INTO published.main.coins BY NAME SELECT unnest($slug::VARCHAR[]) AS slug, "
         "unnest($symbol::VARCHAR[]) AS symbol, unnest($name::VARCHAR[]) AS name, "
@@ -107,8 +111,7 @@ def _fill_coins(made: Handmade, coins: Sequence[NamedCoin]) -> None:
         {key: [getattr(coin, key) for coin in coins] for key in NamedCoin._fields},
     )
     made.connection.execute(
-        "INSERT INTO published.main.event_coins BY NAME SELECT event_id, coin, "
-        "coalesce(symbol, coin) AS symbol, coalesce(name, coin) AS name "
-        "FROM (SELECT event_id, unnest(coins) AS coin FROM published.main.events) "
-        "LEFT JOIN published.main.coins ON slug = coin"
+        "INSERT INTO published.state.coin_labels BY NAME "
+        "SELECT DISTINCT slug, slug AS symbol, slug AS name "
+        "FROM (SELECT unnest(coins) AS slug FROM published.main.events)"
     )

@@ -17,20 +17,17 @@ from almanac import command_line, commands, console
 from almanac.command_line import main
 from almanac.console import INTERRUPTED
 from almanac.reading.answers import write_answer
+from tests.almanac.publications import publish_two_events
 from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.in_process import own_process
 from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
-from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 
 SQL = "SELECT event_id, version, coins, impact, known_from FROM event_versions ORDER BY ALL"
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lake = SmallLake(tmp_path_factory.mktemp("it's a home"))
-    lake.set_plans([Plan((Op(0, seed=1), Op(1, seed=2)), coins=3)])
-    lake.publish()
-    return lake.home
+    return publish_two_events(tmp_path_factory.mktemp("it's a home")).parent
 
 
 @pytest.fixture(autouse=True)

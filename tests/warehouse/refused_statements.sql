@@ -1,13 +1,13 @@
 -- Statements that would write, read, reach out, change the connection or exhaust the machine: one
--- a line. Each is refused or stopped. Names in <> are filled in: <body> a landed body, <lake> a
--- file of the lake, <warehouse> the published file, <mine> a text of the user's, <csv>, <json> and
+-- a line. Each is refused or stopped. Names in <> are filled in: <body> a landed body, <partition> a
+-- Parquet partition, <warehouse> the published file, <mine> a text of the user's, <csv>, <json> and
 -- <parquet> files of the user's, <new> a path where nothing is, <pipe> a pipe, <http> a server
 -- that counts its visitors, <folder> the folder of the home.
 
 -- write
 WITH x AS (COPY (SELECT 1) TO '<new>') SELECT 1
 WITH x AS (COPY (SELECT 1) TO '<body>') SELECT 1
-WITH x AS (COPY (SELECT 1) TO '<lake>') SELECT 1
+WITH x AS (COPY (SELECT 1) TO '<partition>') SELECT 1
 WITH x AS (COPY (SELECT 1) TO '<mine>') SELECT 1
 WITH x AS (COPY (SELECT 1) TO '<warehouse>') SELECT 1
 WITH x AS (COPY (SELECT 1) TO '<warehouse>' (USE_TMP_FILE false)) SELECT 1
@@ -16,7 +16,7 @@ WITH x AS (COPY (SELECT 1) TO '<warehouse>.wal' (FORMAT csv, USE_TMP_FILE false)
 WITH x AS (COPY (SELECT 1) TO '<warehouse>.wal.checkpoint' (FORMAT csv, USE_TMP_FILE false)) SELECT 1
 WITH x AS (COPY (SELECT 1) TO '<warehouse>.wal.recovery' (FORMAT csv, USE_TMP_FILE false)) SELECT 1
 WITH x AS (COPY (SELECT 1) TO '<body>' (USE_TMP_FILE false)) SELECT 1
-WITH x AS (COPY (SELECT 1) TO '<lake>' (FORMAT parquet)) SELECT 1
+WITH x AS (COPY (SELECT 1) TO '<partition>' (FORMAT parquet)) SELECT 1
 WITH x AS (COPY (SELECT 1) TO '<new>' (FORMAT json)) SELECT 1
 WITH x AS (COPY (SELECT 1 AS a) TO '<new>' (FORMAT parquet, PARTITION_BY a)) SELECT 1
 WITH x AS (COPY (SELECT 1) TO '<new>' (PER_THREAD_OUTPUT)) SELECT 1
@@ -48,7 +48,7 @@ COPY (SELECT 1) TO '<new>'
 COPY (SELECT 1) TO '<warehouse>' (FORMAT csv, USE_TMP_FILE false)
 COPY (SELECT 1) TO '<warehouse>.wal' (FORMAT csv, USE_TMP_FILE false)
 COPY (SELECT 1) TO '<body>' (FORMAT csv, USE_TMP_FILE false)
-COPY (SELECT 1) TO '<lake>' (FORMAT parquet, USE_TMP_FILE false)
+COPY (SELECT 1) TO '<partition>' (FORMAT parquet, USE_TMP_FILE false)
 COPY (SELECT 1) TO '<mine>' (FORMAT csv, USE_TMP_FILE false)
 COPY (SELECT 1) TO '<pipe>'
 COPY (SELECT 1) TO '/dev/stdout'
@@ -155,7 +155,7 @@ SELECT * FROM read_ndjson_auto('<json>')
 SELECT * FROM read_ndjson_objects('<json>')
 SELECT * FROM read_parquet('<parquet>')
 SELECT * FROM parquet_scan('<parquet>')
-SELECT * FROM read_parquet(['<lake>'])
+SELECT * FROM read_parquet(['<partition>'])
 SELECT * FROM parquet_metadata('<parquet>')
 SELECT * FROM parquet_schema('<parquet>')
 SELECT * FROM parquet_file_metadata('<parquet>')

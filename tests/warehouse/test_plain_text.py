@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from almanac.forms import escaped_in_json, plain, plain_line
 from almanac.reading.answers import without_formulas, write_answer
+from tests.almanac.publications import publish_two_events
 from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
-from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 
 ANY = st.text(st.characters(codec=None), max_size=60) | st.sampled_from(sorted(HOSTILE.values()))
 
@@ -79,10 +79,7 @@ HARMLESS = [
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lake = SmallLake(tmp_path_factory.mktemp("home"))
-    lake.set_plans([Plan((Op(0, seed=1),))])
-    lake.publish()
-    return lake.warehouse
+    return publish_two_events(tmp_path_factory.mktemp("home"))
 
 
 def rows_of(text: str) -> list[list[str]]:

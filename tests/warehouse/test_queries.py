@@ -18,8 +18,8 @@ from almanac.reading import answers, attached_file
 from almanac.reading.answers import FileForm, write_answer
 from almanac.reading.connections import DUCKDB_MAJOR
 from almanac.reading.query_limits import QueryLimits
+from tests.almanac.publications import publish_two_events
 from tests.hangs import HANGS_AFTER_S
-from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.unclosable import Refusing, Unclosable, opening
 from warehouse.errors import WarehouseError
 from warehouse.queries import QueryRefused, connect, connected, run_sql
@@ -31,10 +31,7 @@ SQL = "SELECT event_id, version, coins FROM event_versions WHERE version > 0 ORD
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lake = SmallLake(tmp_path_factory.mktemp("it's a home"))
-    lake.set_plans([Plan((Op(0, seed=1), Op(1, seed=2)))])
-    lake.publish()
-    return lake.warehouse
+    return publish_two_events(tmp_path_factory.mktemp("it's a home"))
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ A corpus of statements runs through `run_sql`, the COPY of an answer, and the ba
 import hashlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -24,8 +25,8 @@ import pytest
 from almanac.reading import attached_file
 from almanac.reading.answers import FileForm, write_answer
 from almanac.reading.query_limits import QueryLimits
+from tests.almanac.publications import publish_two_events
 from tests.hangs import HANGS_AFTER_S
-from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from tests.warehouse.run_apart import DATA_BYTES_MAX
 from warehouse.queries import (
     QueryRefused,
@@ -114,12 +115,11 @@ class Scene(NamedTuple):
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     root = tmp_path_factory.mktemp("root")
-    lake = SmallLake(root / "home")
-    lake.set_plans([Plan((Op(0, seed=1), Op(1, seed=2))), Plan((Op(0, "reschedule", 5),))])
-    lake.publish()
-    for name in ("landing", "user"):
-        (lake.home / name).mkdir()
-    body, mine = lake.home / "landing" / "body.zst", lake.home / "user" / "mine.txt"
+    home = root / "home"
+    for name in ("landing", "parquet", "user"):
+        (home / name).mkdir(parents=True)
+    warehouse = publish_two_events(home)
+    body, mine = home / "landing" / "body.zst", home / "user" / "mine.txt"
     body.write_bytes(b"landed " + SECRET.encode())
     mine.write_text(f"{SECRET}\n")
     csv, text, parquet = (mine.with_suffix(f".{form}") for form in ("csv", "json", "parquet"))
@@ -128,17 +128,19 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     with duckdb.connect() as connection:
         values = {"secret": SECRET, "file": str(parquet)}
         connection.execute("COPY (SELECT $secret AS secret) TO $file (FORMAT parquet)", values)
+    partition = home / "parquet" / "changes.parquet"
+    shutil.copyfile(parquet, partition)
     pipe = root / "pipe"
     os.mkfifo(pipe)
     visitors = Visitors()
     yield Scene(
         root,
-        lake.warehouse,
+        warehouse,
         {
             **{"body": str(body), "mine": str(mine), "csv": str(csv), "json": str(text)},
-            **{"parquet": str(parquet), "warehouse": str(lake.warehouse), "pipe": str(pipe)},
-            **{"lake": str(next((lake.home / "lake").rglob("*.parquet")))},
-            **{"new": str(root / "new"), "folder": str(lake.home), "http": visitors.address},
+            **{"parquet": str(parquet), "warehouse": str(warehouse), "pipe": str(pipe)},
+            **{"partition": str(partition), "new": str(root / "new")},
+            **{"folder": str(home), "http": visitors.address},
         },
         visitors,
     )

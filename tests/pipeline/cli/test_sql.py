@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from almanac import console
 from almanac.forms import rounded
+from tests.almanac.publications import publish_two_events
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac
 from tests.test_cli import ALMANAC, environment, on_terminal
-from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.home import Home
 
 WITH_LITTLE_GRACE = [
@@ -36,10 +36,7 @@ MANY = "SELECT range AS a, repeat('x', 100) AS b FROM range(20000)"
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
-    lake = SmallLake(folder)
-    lake.set_plans([Plan((Op(0, seed=1), Op(1, seed=2)))])
-    lake.publish()
-    assert lake.warehouse == Home(folder).warehouse
+    assert publish_two_events(folder) == Home(folder).warehouse
     Home(folder).claim("sandbox:1")
     return folder
 

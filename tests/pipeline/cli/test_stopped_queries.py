@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.almanac.publications import publish_two_events
 from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.pipeline.cli.test_sql import WITH_LITTLE_GRACE
 from tests.test_cli import ALMANAC, environment
-from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
 from warehouse.home import Home
 
 COUNTING = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t"
@@ -38,9 +38,7 @@ def unclosable(grace_s: float) -> list[str]:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
-    lake = SmallLake(folder)
-    lake.set_plans([Plan((Op(0, seed=1), Op(1, seed=2)))])
-    lake.publish()
+    publish_two_events(folder)
     Home(folder).claim("sandbox:1")
     return folder
 

@@ -4,7 +4,7 @@
     warehouse.at(instant).rows("SELECT kind FROM reschedules")
 
 Belongs here: the tables that views and macros read; `now()` is the instant of the publication. Does
-not: how the tables are filled from a lake (tests/warehouse/publish).
+not: how a merge fills the tables (tests/history).
 """
 
 import weakref
@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 
 from warehouse.schema import ddl
-from warehouse.schema.columns import CONTENT_NAMED, DATING
+from warehouse.schema.columns import CONTENT_NAMED, DATING, GROUPS
 from warehouse.schema.tables import (
     EVENT_VERSIONS,
     INTERNAL,
@@ -24,6 +24,7 @@ from warehouse.schema.tables import (
     TABLES,
 )
 from warehouse.schema.views import AS_OF_MACROS, EVENT_CLAIMS, INTERNAL_MACROS, MACROS, VIEWS
+from warehouse.sql import Statements
 
 ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati")
 
@@ -91,7 +92,6 @@ PUBLISHED = {
     """,
     "event_absences": f"SELECT * FROM every.event_absences WHERE changed_at <= {_NOW}",
     "batches": f"SELECT * FROM every.batches WHERE observed_at <= {_NOW}",
-    "coverage": f"SELECT * FROM every.coverage WHERE observed_at <= {_NOW}",
     "events": """
         SELECT
             v.* EXCLUDE (
@@ -106,12 +106,12 @@ PUBLISHED = {
         ) AS a ON a.event_id = v.event_id
         WHERE v.known_to IS NULL
     """,
-    "event_categories": """
-        SELECT event_id, lower(category) AS category_id, category
-        FROM (SELECT event_id, unnest(categories) AS category FROM events)
+    "categories": """
+        SELECT DISTINCT lower(name) AS id, name
+        FROM (SELECT unnest(categories) AS name FROM events)
     """,
     "_almanac.first_look": (
-        "SELECT min(observed_at) AS first_at, max(observed_at) AS last_at FROM coverage"
+        "SELECT min(observed_at) AS first_at, max(observed_at) AS last_at FROM batches"
     ),
 }
 
@@ -150,13 +150,11 @@ class Handmade:
             "unnest($b::TIMESTAMPTZ[]) AS changed_at, unnest($c::TIMESTAMPTZ[]) AS missing_since",
             {name: [row[place] for row in rows] for place, name in enumerate("abc")},
         )
-        for table in ("coverage", "batches"):
-            extra = "" if table == "coverage" else ", 'merged' AS status, true AS complete"
-            self._insert(
-                f"INSERT INTO every.{table} BY NAME SELECT unnest($at::TIMESTAMPTZ[]) AS "
-                f"observed_at, 'export' AS feed{extra}",
-                {"at": list(pulls)},
-            )
+        self._insert(
+            "INSERT INTO every.batches BY NAME SELECT unnest($at::TIMESTAMPTZ[]) AS observed_at, "
+            "'export' AS feed, 'merged' AS status, true AS complete",
+            {"at": list(pulls)},
+        )
         self.at(max([item.known_from for item in versions] + list(pulls)))
 
     def at(self, instant: datetime) -> "Handmade":
@@ -195,20 +193,26 @@ def _declared() -> duckdb.DuckDBPyConnection:
     """Return a warehouse without rows, whose views read what was published."""
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
-    connection.execute(ddl.create_schema(INTERNAL_SCHEMA))
+    declare_macros(connection)
+    connection.execute(Statements("warehouse.history", GROUPS)["create_state"])
     connection.execute("CREATE SCHEMA every")
-    for name in INTERNAL_MACROS:
-        connection.execute(ddl.create_macro(name))
-    for table in (*TABLES, EVENT_CLAIMS, *INTERNAL):
+    tables = (*(table for table in TABLES if not table.is_view), EVENT_CLAIMS, *INTERNAL)
+    for table in tables:
         is_cut = table.name in PUBLISHED or table.qualified in PUBLISHED
-        stored = replace(table, schema="every") if is_cut else table
-        connection.execute(ddl.create(stored))
+        connection.execute(ddl.create(replace(table, schema="every") if is_cut else table))
     connection.execute(f"CREATE MACRO now() AS {_NOW}")
     for name, query in PUBLISHED.items():
         connection.execute(f"CREATE VIEW {name} AS {query}")
-    for view in VIEWS:
+    for view in (*(table for table in TABLES if table.is_view), *VIEWS):
         if view is not EVENT_CLAIMS:  # The claims of a test do not follow from its versions.
             connection.execute(ddl.create_view(view))
     for name in (*AS_OF_MACROS, *(macro.name for macro in MACROS)):
         connection.execute(ddl.create_macro(name))
     return connection
+
+
+def declare_macros(connection: duckdb.DuckDBPyConnection) -> None:
+    """Declare the internal macros, which views use."""
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {INTERNAL_SCHEMA}")
+    for name in INTERNAL_MACROS:
+        connection.execute(ddl.create_macro(name))

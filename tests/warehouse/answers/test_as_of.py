@@ -7,31 +7,38 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.warehouse.publish import small_lake
-from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
+from tests.almanac.publications import publish_by_hand
+from tests.warehouse.answers.handmade import Known
+from tests.warehouse.answers.seeded import day, seeded
 from warehouse.queries import QueryRefused, connect, run_sql
 
-PLANS = [
-    Plan((Op(0, seed=1), Op(1, seed=2))),
-    Plan((Op(0, "reschedule", 5), Op(0, "change", 7))),
-    Plan(skip=True),
-    Plan((Op(1, "cancel", 2), Op(2, seed=5))),
+VERSIONS = [
+    seeded(0, 1, day(0)),
+    seeded(0, 5, day(1), 2),
+    seeded(0, 7, day(1), 3),
+    seeded(1, 2, day(0)),
+    seeded(1, 2, day(3), 2, status="cancelled", cancelled_at=day(3)),
+    seeded(2, 5, day(3)),
+]
+PULLS = [day(0), day(1), day(3)]
+CREATED, UPDATED = (datetime(2025, 12, number, tzinfo=UTC) for number in (2, 3))
+CLAIMS = [
+    Known(event_id="evt_1", version=-1, known_from=CREATED),
+    seeded(1, 2, UPDATED, 0),
 ]
 LAST = [("evt_0", 3), ("evt_1", 2), ("evt_2", 1)]
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
-    small = SmallLake(tmp_path_factory.mktemp("home"))
-    small.set_plans(PLANS)
-    small.publish()
-    return small
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("home") / "warehouse.duckdb"
+    return publish_by_hand(path, VERSIONS, pulls=PULLS, claims=CLAIMS)
 
 
 @pytest.fixture(scope="module")
-def opened(lake: SmallLake) -> Any:
+def opened(warehouse: Path) -> Any:
     # Without limits, so that a test can set the time zone.
-    shared = connect(lake.warehouse, own_files=True)
+    shared = connect(warehouse, own_files=True)
     yield shared
     shared.close()
 
@@ -191,15 +198,11 @@ def test_an_instant_still_to_come_is_an_error_that_names_the_time_and_the_last_p
         run_sql(connection, sql.format(basis))
 
 
-def test_an_instant_after_now_has_an_answer_if_the_service_is_ahead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(small_lake, "FIRST_DAY", date(2126, 3, 1))
-    ahead = SmallLake(tmp_path)
-    ahead.set_plans(PLANS)
-    ahead.publish()
-    opened = connect(ahead.warehouse)
-    assert known(opened, "'2126-03-04 06:00'") == LAST
+def test_an_instant_after_now_has_an_answer_if_the_service_is_ahead(tmp_path: Path) -> None:
+    last = datetime(2126, 3, 4, 6, tzinfo=UTC)
+    ahead = publish_by_hand(tmp_path / "ahead.duckdb", [seeded(0, 1, last)], pulls=[last])
+    opened = connect(ahead)
+    assert known(opened, "'2126-03-04 06:00'") == [("evt_0", 1)]
     with pytest.raises(QueryRefused, match="still to come"):
         known(opened, "'2126-03-04 06:00:01'")
     opened.close()
@@ -246,17 +249,15 @@ def test_an_invalid_argument_is_an_error(
 
 
 def test_every_instant_is_an_error_if_nothing_was_observed_yet(tmp_path: Path) -> None:
-    lake = SmallLake(tmp_path)
-    lake.set_plans([Plan(skip=True)])
-    lake.publish()
-    opened = connect(lake.warehouse)
+    path = tmp_path / "empty.duckdb"
+    opened = connect(publish_by_hand(path, VERSIONS, pulls=PULLS, at=day(-1)))
     with pytest.raises(QueryRefused, match="no pull of events was merged yet"):
         known(opened, "'2026-03-02'")
     opened.close()
 
 
-def test_events_as_of_exists_when_the_file_is_opened_directly(lake: SmallLake) -> None:
-    with duckdb.connect(str(lake.warehouse), read_only=True) as connection:
+def test_events_as_of_exists_when_the_file_is_opened_directly(warehouse: Path) -> None:
+    with duckdb.connect(str(warehouse), read_only=True) as connection:
         assert known(connection, "'2026-03-01 06:00'") == [("evt_0", 1), ("evt_1", 1)]
 
 

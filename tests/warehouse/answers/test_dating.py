@@ -7,13 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.warehouse.answers.handmade import ZONES, declare_macros
 from tests.warehouse.answers.plain.dating import dating
-from warehouse.schema import ddl
 from warehouse.schema.tables import INTERNAL_SCHEMA
-from warehouse.schema.views import INTERNAL_MACROS
 from warehouse.sql import parse
 
-ZONES = ["UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati"]
 INSTANTS = st.one_of(
     st.datetimes(datetime(2016, 1, 1), datetime(2032, 1, 1)),  # noqa: DTZ001
     st.dates(datetime(2016, 1, 1).date(), datetime(2032, 1, 1).date()).map(  # noqa: DTZ001
@@ -40,9 +38,7 @@ SQL = f"""
 @pytest.fixture(scope="module", params=ZONES)
 def connection(request: pytest.FixtureRequest) -> duckdb.DuckDBPyConnection:
     opened = duckdb.connect()
-    opened.execute(ddl.create_schema(INTERNAL_SCHEMA))
-    for name in INTERNAL_MACROS:
-        opened.execute(ddl.create_macro(name))
+    declare_macros(opened)
     opened.execute("SET TimeZone = $zone", {"zone": request.param})
     return opened
 

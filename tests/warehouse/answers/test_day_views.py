@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
+from tests.warehouse.answers.handmade import ZONES, declare_macros
 from tests.warehouse.answers.plain.views import view_at
 from warehouse.schema import ddl
-from warehouse.schema.tables import EVENT_COINS, EVENTS, INTERNAL_SCHEMA
-from warehouse.schema.views import CLUSTERS, INTERNAL_MACROS, TODAY, UNDER_WAY, UPCOMING_EVENTS
+from warehouse.schema.tables import EVENT_COINS, EVENTS
+from warehouse.schema.views import CLUSTERS, TODAY, UNDER_WAY, UPCOMING_EVENTS
 
-ZONES = ["UTC", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati"]
 SCHEDULED = [
     # A day, an instant, two days, an instant of the next day, an estimated one, a quarter.
     ("day", "2026-06-10", None, False, "date", 2.0),
@@ -26,9 +26,7 @@ SCHEDULED = [
 def connection(request: pytest.FixtureRequest) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as opened:
         opened.execute("SET TimeZone = $zone", {"zone": request.param})
-        opened.execute(ddl.create_schema(INTERNAL_SCHEMA))
-        for name in INTERNAL_MACROS:
-            opened.execute(ddl.create_macro(name))
+        declare_macros(opened)
         for table in (EVENTS, EVENT_COINS):
             opened.execute(ddl.create(table))
         for event_id, date, date_end, is_estimated, date_type, impact in SCHEDULED:

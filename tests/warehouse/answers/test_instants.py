@@ -1,4 +1,4 @@
-"""Edges of the macros that answer as of an instant, over handmade small lakes."""
+"""Edges of the macros that answer as of an instant."""
 
 import re
 from collections.abc import Iterator
@@ -9,21 +9,26 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
+from tests.almanac.publications import NamedCoin, publish_by_hand
+from tests.warehouse.answers.handmade import Absence, declare_macros
+from tests.warehouse.answers.seeded import day, seeded
 from warehouse.queries import QueryRefused, connect, run_sql
 from warehouse.schema import ddl
 from warehouse.schema.tables import COINS
-from warehouse.schema.views import EVENTS_AS_OF, INTERNAL_MACROS, MACROS
+from warehouse.schema.views import EVENTS_AS_OF, MACROS
 
-# Seed n dates an event 20 n days after the first of May, at 00:00; seeds 0, 3 and 6 estimate it.
-PLANS = [
-    Plan((Op(0, seed=1), Op(1, seed=2)), coins=3),
-    Plan((Op(0, "reschedule", 2), Op(2, seed=5))),
-    Plan((Op(1, "miss"),), coins=1),
-    Plan((Op(1, "look"), Op(2, "cancel", 5))),
-    *[Plan(skip=True)] * 160,
-    Plan((Op(0, "look"), Op(1, "look")), coins=2),
+VERSIONS = [
+    seeded(0, 1, day(0)),
+    seeded(0, 2, day(1), 2, change_kinds=("rescheduled",), changed_fields=("date",)),
+    seeded(1, 2, day(0)),
+    seeded(2, 5, day(1)),
+    seeded(2, 5, day(3), 2, change_kinds=("cancelled",), status="cancelled", cancelled_at=day(3)),
 ]
+ABSENCES = [Absence("evt_1", day(2), day(2)), Absence("evt_1", day(3), None)]
+PULLS = [*map(day, range(4)), day(164)]
+NAMED = [NamedCoin(f"coin-{number}", f"C{number}", f"Coin {number}") for number in range(3)]
+RANKED = [("coin-0", 1, 0), ("coin-1", 2, 0), ("coin-2", 3, 0), ("coin-0", 0, 2)]
+"""Coins with a rank and the day on which it was observed."""
 ZONES = ["UTC", "America/New_York", "Pacific/Kiritimati"]
 TAKE_AN_INSTANT = [
     *("events_as_of", "upcoming_as_of", "coins_as_of", "event_coins_as_of"),
@@ -32,25 +37,32 @@ TAKE_AN_INSTANT = [
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
-    small = SmallLake(tmp_path_factory.mktemp("home"))
-    small.set_plans(PLANS)
-    small.publish()
-    return small
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("home") / "warehouse.duckdb"
+    publish_by_hand(path, VERSIONS, pulls=PULLS, absences=ABSENCES, coins=NAMED)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("INSERT INTO batches SELECT * REPLACE ('coins' AS feed) FROM batches")
+        for coin, rank, number in RANKED:
+            connection.execute(
+                "INSERT INTO coin_snapshots BY NAME SELECT $coin AS coin, $rank AS rank, "
+                "$at::TIMESTAMPTZ AS observed_at, $at::DATE AS observed_date",
+                {"coin": coin, "rank": rank, "at": day(number)},
+            )
+    return path
 
 
 @pytest.fixture(scope="module", params=ZONES)
-def connection(lake: SmallLake, request: pytest.FixtureRequest) -> Iterator[Any]:
-    opened = connect(lake.warehouse, own_files=True)
+def connection(warehouse: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    opened = connect(warehouse, own_files=True)
     opened.execute("SET TimeZone = $zone", {"zone": request.param})
     yield opened
     opened.close()
 
 
 @pytest.fixture(scope="module")
-def limited(lake: SmallLake) -> Iterator[Any]:
+def limited(warehouse: Path) -> Iterator[Any]:
     """A connection as that of a user's query."""
-    opened = connect(lake.warehouse)
+    opened = connect(warehouse)
     yield opened
     opened.close()
 
@@ -58,10 +70,8 @@ def limited(lake: SmallLake) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def nothing_pulled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A connection to a warehouse in which no pull was merged yet."""
-    empty = SmallLake(tmp_path_factory.mktemp("empty"))
-    empty.set_plans([Plan(skip=True)])
-    empty.publish()
-    opened = connect(empty.warehouse)
+    path = tmp_path_factory.mktemp("empty") / "warehouse.duckdb"
+    opened = connect(publish_by_hand(path, VERSIONS, pulls=PULLS, at=day(-1)))
     yield opened
     opened.close()
 
@@ -179,7 +189,7 @@ def test_the_coins_of_an_event_are_those_it_had_with_the_ranks_of_then(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     sql = "SELECT coin, name, rank FROM event_coins_as_of('{}') WHERE event_id = 'evt_0' ORDER BY 1"
-    before = [("coin-0", "Coin 0", 1), ("coin-5", None, None)]
+    before = [("coin-0", "Coin 0", 1), ("coin-5", "coin-5", None)]
     assert rows(connection, sql.format("2026-03-02 05:59")) == before
     assert rows(connection, sql.format("2026-03-02 06:00")) == [("coin-0", "Coin 0", 1)]
     assert rows(connection, sql.format("2026-03-03 06:00")) == [("coin-0", "Coin 0", 0)]
@@ -245,14 +255,9 @@ def test_changes_since_an_instant_have_both_values(connection: duckdb.DuckDBPyCo
 def test_coverage_at_an_instant_has_the_last_pull_of_the_same_window(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
-    sql = "SELECT feed, plan, coins, age_hours, lower FROM coverage_at('{}')"
-    lower = datetime(2017, 1, 1, tzinfo=UTC)
-    assert rows(connection, sql.format("2026-03-04 05:00")) == [
-        ("export", "elite", ["btc"], 23.0, lower)
-    ]
-    assert rows(connection, sql.format("2026-03-04 06:00")) == [
-        ("export", "elite", ["btc"], 0.0, lower)
-    ]
+    sql = "SELECT feed, age_hours FROM coverage_at('{}')"
+    assert rows(connection, sql.format("2026-03-04 05:00")) == [("export", 23.0)]
+    assert rows(connection, sql.format("2026-03-04 06:00")) == [("export", 0.0)]
 
 
 WINDOWS = [
@@ -267,14 +272,12 @@ WINDOWS = [
 ]
 
 
-def test_a_window_that_moves_with_the_day_and_a_fixed_one_have_a_row_each(
-    lake: SmallLake,
-) -> None:
+def test_a_window_that_moves_with_the_day_and_a_fixed_one_have_a_row_each(warehouse: Path) -> None:
     with duckdb.connect() as session:
         session.execute("SET TimeZone = 'Pacific/Kiritimati'")
-        session.execute(f"ATTACH '{lake.warehouse}' AS published (READ_ONLY)")
+        session.execute(f"ATTACH '{warehouse}' AS published (READ_ONLY)")
         session.execute("CREATE TABLE coverage AS FROM published.coverage LIMIT 0")
-        session.execute("CREATE SCHEMA _almanac")
+        declare_macros(session)
         session.execute("CREATE TABLE _almanac.first_look AS FROM published._almanac.first_look")
         for number, (feed, plan, lower, upper, coins, day) in enumerate(WINDOWS):
             session.execute(
@@ -287,8 +290,6 @@ def test_a_window_that_moves_with_the_day_and_a_fixed_one_have_a_row_each(
                     **{"upper": upper, "coins": coins, "day": day},
                 },
             )
-        for name in INTERNAL_MACROS:
-            session.execute(ddl.create_macro(name))
         session.execute(ddl.create_macro("coverage_at"))
         sql = "SELECT batch_id::INTEGER FROM coverage_at('2026-03-04') ORDER BY 1"
         assert session.execute(sql).fetchall() == [(2,), (4,), (5,), (6,), (7,), (9,)]
@@ -299,9 +300,7 @@ def test_a_window_that_moves_with_the_day_and_a_fixed_one_have_a_row_each(
 def test_a_coin_is_found_by_slug_symbol_name_and_prefix_in_this_order() -> None:
     with duckdb.connect() as session:
         session.execute(ddl.create(COINS))
-        session.execute("CREATE SCHEMA _almanac")
-        for name in INTERNAL_MACROS:
-            session.execute(ddl.create_macro(name))
+        declare_macros(session)
         for slug, symbol, name, rank in [
             *[("eth", "zzz", "Not Ethereum", None), ("ethereum", "eth", "Ethereum", 2)],
             *[("bridged", "ETH", "Bridged", 90), ("other", "oth", "ETH", 5)],
@@ -347,9 +346,9 @@ def test_examples_of_the_page_on_queries_run(limited: duckdb.DuckDBPyConnection,
     run_sql(limited, sql)
 
 
-def test_examples_with_an_attached_file_run_one_after_another(lake: SmallLake) -> None:
+def test_examples_with_an_attached_file_run_one_after_another(warehouse: Path) -> None:
     assert len(ATTACHED) == 2
     with duckdb.connect() as connection:
         for sql in ATTACHED:
-            connection.execute(sql.replace("data/warehouse.duckdb", str(lake.warehouse)))
+            connection.execute(sql.replace("data/warehouse.duckdb", str(warehouse)))
         assert connection.execute("FROM memory.main.then_known").fetchall()

@@ -344,14 +344,15 @@ def test_events_that_were_cancelled_and_never_seen_have_a_row_without_a_category
 ) -> None:
     cohort.at(MOVED)
     cohort.rows(
-        "INSERT INTO memory.cancellations BY NAME SELECT unnest(['cancelled', 'old', 'new']) AS "
-        "event_id, $since::TIMESTAMPTZ + unnest([1, -1, 1]) * INTERVAL 1 HOUR AS cancelled_at, "
+        "INSERT INTO state.cancellations_waiting BY NAME SELECT "
+        "unnest(['cancelled', 'old', 'new']) AS event_id, "
+        "$since::TIMESTAMPTZ + unnest([1, -1, 1]) * INTERVAL 1 HOUR AS cancelled_at, "
         "$since::TIMESTAMPTZ AS first_seen_at",
         {"since": SEEN},
     )
     names = "category, events, due, share, cancelled_unwatched, cancelled_unseen"
     found = cohort.rows(f"SELECT {names} FROM cancellation_stats WHERE category IS NULL")
-    cohort.rows("TRUNCATE memory.cancellations")
+    cohort.rows("TRUNCATE state.cancellations_waiting")
     assert found == [(None, 0, 0, None, 0, 1)]
     assert cohort.rows("SELECT category FROM cancellation_stats") == [("AMA",)]
 

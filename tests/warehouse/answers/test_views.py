@@ -8,26 +8,26 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
+from tests.almanac.publications import NamedCoin, publish_by_hand
+from tests.warehouse.answers.handmade import declare_macros
+from tests.warehouse.answers.seeded import day, seeded
 from warehouse.queries import connect
 from warehouse.schema import ddl
-from warehouse.schema.tables import INTERNAL_SCHEMA
-from warehouse.schema.views import INTERNAL_MACROS, VIEWS
+from warehouse.schema.views import VIEWS
 
-# Seed n dates an event 20 n days after the first of May; seeds 0, 3 and 6 make it estimated.
-PLANS = [
-    Plan((Op(0, seed=1), Op(1, seed=2), Op(2, seed=3), Op(3, seed=5)), coins=2),
-    Plan((Op(0, "reschedule", 2), Op(1, "reschedule", 3), Op(2, "reschedule", 6))),
-    Plan((Op(3, "cancel", 5),)),
+MOVED: dict[str, Any] = {"change_kinds": ("rescheduled",), "changed_fields": ("date",)}
+VERSIONS = [
+    *(seeded(event, seed, day(0)) for event, seed in enumerate((1, 2, 3, 5))),
+    *(seeded(event, seed, day(1), 2, **MOVED) for event, seed in enumerate((2, 3, 6))),
+    seeded(3, 5, day(2), 2, change_kinds=("cancelled",), status="cancelled", cancelled_at=day(2)),
 ]
+COINS = [NamedCoin("coin-0", "C0", "Coin 0", 1), NamedCoin("coin-1", "C1", "Coin 1", 2)]
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lake = SmallLake(tmp_path_factory.mktemp("home"))
-    lake.set_plans(PLANS)
-    lake.publish()
-    return lake.warehouse
+    path = tmp_path_factory.mktemp("home") / "warehouse.duckdb"
+    return publish_by_hand(path, VERSIONS, pulls=[day(0), day(1), day(2)], coins=COINS)
 
 
 @pytest.fixture
@@ -55,9 +55,7 @@ def put_in_the_future(connection: duckdb.DuckDBPyConnection) -> None:
         "date + INTERVAL 100 YEAR AS date, date_end + INTERVAL 100 YEAR AS date_end"
         f") FROM {_alias(connection)}.events"
     )
-    connection.execute(ddl.create_schema(INTERNAL_SCHEMA))
-    for name in INTERNAL_MACROS:
-        connection.execute(ddl.create_macro(name))
+    declare_macros(connection)
     date_again(connection)
     for table in COPIED:
         connection.execute(f"CREATE TABLE {table} AS FROM {_alias(connection)}.{table}")
@@ -152,7 +150,7 @@ def test_categories_are_counted_with_their_cancellations(
     sql = "SELECT category_id, category, events, watched, cancelled + cancelled_not_due FROM {} "
     assert rows(connection, sql.format("cancellation_stats") + "ORDER BY category") == [
         ("listing", "listing", 2, 2, 1),
-        (None, "other", 2, 2, 1),
+        ("other", "other", 2, 2, 1),
     ]
     sql = "SELECT category, events, watched, rescheduled, mean_impact FROM category_stats"
     assert rows(connection, sql + " ORDER BY category") == [
@@ -173,8 +171,8 @@ def test_the_calendar_of_a_coin_has_its_scheduled_events(
     assert found == [
         ("coin-0", "Coin 0", 1, "evt_0", "day 2", june_10, False),
         ("coin-1", "Coin 1", 2, "evt_1", "day 3", None, True),
-        ("coin-5", None, None, "evt_1", "day 3", None, True),
-        ("coin-2", "label of coin-2", None, "evt_2", "day 6", None, True),
+        ("coin-5", "coin-5", None, "evt_1", "day 3", None, True),
+        ("coin-2", "coin-2", None, "evt_2", "day 6", None, True),
     ]
 
 
@@ -192,5 +190,5 @@ def test_lead_times_are_to_the_date_as_announced(
 
 def test_views_and_macros_call_no_function_that_older_readers_lack() -> None:
     # DuckDB 1.4 and 1.5 read the file; to them `if` is no function.
-    for text in ddl.definitions():
+    for text in ddl.create_views():
         assert not re.search(r"\bif\s*\(", re.sub(r"--.*", "", text)), text
