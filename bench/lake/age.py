@@ -21,8 +21,7 @@ from rich.console import Console
 
 from almanac.lake import open_lake
 from bench.report import parse_arguments
-from bench.warehouse.homes import LAST_DAY
-from bench.warehouse.year_five import deliver, make_home
+from bench.warehouse.homes import LAST_DAY, deliver, make_home
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.iceberg.publication_commit import commit_publication

@@ -9,8 +9,7 @@ import pytest
 from pyarrow import fs
 
 from almanac.lake import Lake, open_lake
-from bench.warehouse.homes import LAST_DAY
-from bench.warehouse.year_five import make_home
+from bench.warehouse.homes import LAST_DAY, make_home
 from tests.lake.counting_proxy import Traffic, counting_proxy
 from tests.warehouse.iceberg.conftest import HISTORY
 from tests.warehouse.iceberg.tables_equal import count_differences, equal
