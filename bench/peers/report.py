@@ -75,13 +75,14 @@ def _summarise(round_: dict[str, SideResults], days: list[int]) -> Figures:
 
 def _list_figures(found: SideResults, days: list[int]) -> Iterator[tuple[str, float]]:
     yield "first load, s", found.days[0]["seconds"]
+    yield "first load, processor s", found.days[0]["cpu"]
     last = [found.days[0]]
     for day in days:
         last = [each for n, each in found.days.items() if max(0, day - _WINDOW) < n <= day]
         yield f"day {day}, s", median(each["seconds"] for each in last)
-    yield "its processor time, s", median(each["cpu"] for each in last)
+    yield f"day {days[-1]}, processor s", median(each["cpu"] for each in last)
     if "land" in last[0]:
-        yield "its landing, s", median(each["land"] for each in last)
+        yield f"day {days[-1]}, landing s", median(each["land"] for each in last)
     if found.late:
         yield "late day, s", found.late["seconds"]
     yield "peak memory, MB", last[-1]["peak_mb"]
@@ -106,13 +107,13 @@ def _lay_out_histories(round_: dict[str, SideResults]) -> Table:
 
 
 def _lay_out_figures(figures: Figures) -> Table:
-    table = Table("", *figures, "Almanac loses to")
+    table = Table("", *figures, "Almanac loses to (times)")
     for column in table.columns[1:-1]:
         column.justify = "right"
     for key in dict.fromkeys(key for of in figures.values() for key in of):
         mine = figures.get(ALMANAC, {}).get(key, 0)
         losses = [
-            f"{name} {mine / of[key]:.2f} x"
+            f"{name} {mine / of[key]:.2f}"
             for name, of in figures.items()
             if key in of and 0 < of[key] < mine
         ]

@@ -103,14 +103,17 @@ class ExportPlan:
         if number in (0, self.count - 1):
             land_coins(home, at, self.coins, source=source)
 
+    def land_all(self, home: Home, *, source: str = SOURCE) -> None:
+        """Land the exports of the plan, oldest first."""
+        for number in range(self.count):
+            self.land(home, number, source=source)
+
 
 def make_home(
     home: Home, *, events: int, versions: int, coins: int, days: int, source: str = SOURCE
 ) -> None:
     """Land all exports of a plan."""
-    plan = ExportPlan(events, versions, coins, days)
-    for number in range(plan.count):
-        plan.land(home, number, source=source)
+    ExportPlan(events, versions, coins, days).land_all(home, source=source)
 
 
 def deliver(home: Home, number: int, *, at: datetime | None = None, source: str = SOURCE) -> None:

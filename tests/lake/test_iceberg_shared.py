@@ -9,7 +9,7 @@ import pytest
 from pyarrow import fs
 
 from almanac.lake import Lake, open_lake
-from bench.warehouse.homes import LAST_DAY, make_home
+from bench.warehouse.homes import LAST_DAY, ExportPlan
 from tests.lake.counting_proxy import Traffic, counting_proxy
 from tests.warehouse.iceberg.conftest import HISTORY
 from tests.warehouse.iceberg.tables_equal import count_differences, equal
@@ -107,9 +107,9 @@ def test_no_error_has_the_password_of_the_database(tmp_path: Path, bucket: str) 
 
 @pytest.fixture(scope="module")
 def year(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A published home with a year of days: 25,000 versions of 5,000 events, 200 coins."""
+    """A published home with a year of exports: 25,000 versions of 5,000 events, 200 coins."""
     home = Home(tmp_path_factory.mktemp("year"))
-    make_home(home, events=5_000, versions=25_000, coins=200, days=DAYS)
+    ExportPlan(5_000, versions=25_000, coins=200, days=DAYS, exports=DAYS // 5).land_all(home)
     merge(home)
     return home
 
