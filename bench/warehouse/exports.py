@@ -32,7 +32,9 @@ COPY (
                                     (first - 1) * $every)::INTEGER) AS created,
             coalesce(list_last(changes), 0) AS changed,
             -- The date of each fourth event moves, and then moves back.
-            hash(k, 'back') % 4 = 0 AND len(changes) % 2 = 0 AS is_back
+            hash(k, 'back') % 4 = 0 AND len(changes) % 2 = 0 AS is_back,
+            hash(k, 'coin') % $coins AS coin,
+            if(hash(k, 'two') % 2 = 0, hash(k, 'popular') % least($coins, 100), coin) AS popular
         FROM chosen
         -- Of the withdrawn events a third stays away, a third misses one export, a third three.
         WHERE first > 0 OR fate > 2 OR $gone_per_mille = 0 OR $number < gone
@@ -62,9 +64,7 @@ COPY (
         ['Upgrade', 'Listing', 'Airdrop', 'Burn', 'Meetup', 'Other']
             [(1 + hash(k, 'c') % 6)::INTEGER]
             || if(hash(k) % 3 = 0 AND hash(k, 'c') % 6 < 5, ';Other', '') AS categories,
-        'coin-' || (hash(k, 'coin') % $coins)
-            || if(hash(k, 'x') % 4 = 0, ';coin-' || ((hash(k, 'coin') % $coins + 1) % $coins), '')
-            AS coins,
+        'coin-' || coin || if(popular <> coin, ';coin-' || popular, '') AS coins,
         round((hash(k, 'impact') % 1001) / 100.0, 2) AS impact,
         'What it may mean for the network, in a line: ' || k AS "impactSummary",
         'https://example.com/source/' || k AS "sourceUrl",
