@@ -61,13 +61,11 @@ types: tools
 	@.ci/audit
 
 bench: tools
-	$(BIN)/python -m bench.warehouse.load
-	$(BIN)/python -m bench.warehouse.daily
-	$(BIN)/python -m bench.warehouse.replay
-	$(BIN)/python -m bench.warehouse.year_five
+	$(BIN)/python -m bench.peers
+	$(BIN)/python -m bench.peers --events 1000000 --days 2 --only almanac,one_file,one_file+
+	$(BIN)/python -m bench.warehouse.five_years
 	$(BIN)/python -m bench.warehouse.as_of
-	$(BIN)/python -m bench.warehouse.growth
-	$(BIN)/python -m bench.warehouse.steps
+	$(BIN)/python -m bench.warehouse.as_of --events 500000 --versions 10000000
 	$(BIN)/python -m bench.start
 	$(BIN)/python -m bench.second_day
 

@@ -1,11 +1,10 @@
 """Runs a benchmark in turns on the code of two checkouts, and prints their figures side by side.
 
-    python -m bench.compare --old ../old [--rounds 3] -- bench.warehouse.daily --events 100000
+    python -m bench.compare --old ../old [--rounds 3] -- bench.peers --only almanac --days 1,10
 
 Both sides run the benchmark of this checkout, so that they are measured alike; `--own` runs the
 benchmark of each checkout. For each number in its `--json` the table has the least and the middle
 of the rounds, and the ratio of the least, new to old. Stop other work first: the load is printed.
-It ends with 1 if an output does not pass verify.
 """
 
 import argparse
@@ -96,7 +95,6 @@ def main() -> None:
     given = parser.parse_args()
     console = Console(highlight=False, width=_WIDTH)
     numbers: dict[str, Rounds] = {"old": {}, "new": {}}
-    wrong: list[str] = []
     with TemporaryDirectory(prefix="almanac-compare-") as temporary:
         into = Path(temporary) / "results.json"
         folders = {
@@ -111,15 +109,11 @@ def main() -> None:
                 bars: Any = results.get("bars", {})
                 for what, text in bars.items() if isinstance(bars, dict) else ():
                     console.print(f"round {number + 1}, {side}: {what}: {text}")
-                    if "verify" in what and text != "yes":
-                        wrong.append(f"{side}: {text}")
     load = os.getloadavg()[0]
     title = f"{' '.join(given.bench)}, {given.rounds} rounds, load {load:.2f} at the end"
     show_rounds(console, title, numbers["old"], numbers["new"])
     if given.json is not None:
         given.json.write_text(json.dumps(numbers, indent=1))
-    if wrong:
-        sys.exit("verify failed: " + "; ".join(wrong))
 
 
 if __name__ == "__main__":

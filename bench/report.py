@@ -26,22 +26,29 @@ def parse_arguments(what: str, **sizes: int) -> argparse.Namespace:
 
 
 def show(
-    title: str, measured: dict[str, Measured], ours: str, bars: dict[str, str], into: Path | None
+    title: str,
+    measured: dict[str, Measured],
+    ours: str | None,
+    bars: dict[str, str],
+    into: Path | None,
 ) -> None:
-    """Print the seconds of each side, and the ratio of ours to it."""
+    """Print the seconds of each side, and the ratio of ours to it, if there is ours."""
     console = Console(highlight=False)
     load = os.getloadavg()[0]
     console.print(f"{title}   DuckDB {duckdb.__version__}, load average {load:.2f} at the end")
-    table = Table("", "seconds", "ours is x times that", "cpu s", "peak MB", "figures")
-    mine = measured[ours].seconds
+    ratio_column = [] if ours is None else ["ours is x times that"]
+    table = Table("", "seconds", *ratio_column, "cpu s", "peak MB", "figures")
     for name, child in measured.items():
-        ratio = "" if name == ours else f"{mine / child.seconds:.2f}"
+        ratios = []
+        if ours is not None:
+            mine = measured[ours].seconds
+            ratios = ["" if name == ours else f"{mine / child.seconds:.2f}"]
         figures = ", ".join(
             f"{key} {_short(v)}" for key, v in child.figures.items() if key != "seconds"
         )
         cpu = f"{child.cpu_s:.2f}" if child.cpu_s else ""
         peak = f"{child.peak_mb:,.0f}"
-        table.add_row(name, f"{child.seconds:.2f}", ratio, cpu, peak, figures)
+        table.add_row(name, f"{child.seconds:.2f}", *ratios, cpu, peak, figures)
     console.print(table)
     for what, text in bars.items():
         console.print(f"{what}: {text}")

@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bench.children import print_figures
-from bench.warehouse.homes import LAST_DAY
-from bench.warehouse.year_five import deliver, make_home
+from bench.warehouse.homes import LAST_DAY, deliver, make_home
 from warehouse.history.merge import merge
 from warehouse.home import Home
 

@@ -26,7 +26,7 @@ from bench.push.freshness import waits
 from bench.push.receiver import SOURCE, Receiver, daemon, group_sizes, merges, receiver
 from bench.server.load import Times, all_at_once, closed_loop, open_loop
 from bench.server.slow import felt
-from bench.warehouse.year_five import make_home
+from bench.warehouse.homes import make_home
 from warehouse.history.merge import merge
 from warehouse.home import Home
 

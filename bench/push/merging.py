@@ -13,7 +13,7 @@ from threading import Thread
 
 from bench.children import print_figures
 from bench.push.receiver import SOURCE
-from bench.warehouse.year_five import deliver
+from bench.warehouse.homes import deliver
 from resources.inbox.deliveries import land_deliveries
 from warehouse.history.merge import merge
 from warehouse.home import Home

@@ -20,9 +20,10 @@ import duckdb
 from rich.console import Console
 from rich.table import Table
 
-from bench.children import ChildFailed, measure
+from bench.children import ChildFailed, run_apart
 from bench.report import parse_arguments
-from bench.warehouse.year_five import check_versions, deliver, make_home
+from bench.warehouse.homes import make_home
+from warehouse.history.merge import merge
 from warehouse.home import Home
 
 BAR: Final = 2.0
@@ -49,11 +50,10 @@ FROM events_as_of($at::TIMESTAMPTZ)
 
 
 def publish_home(home: Home, size: Any) -> None:
-    """Write and publish a home of that size; one delivery makes it publish."""
-    make_home(home, events=size.events, versions=size.versions, coins=size.coins, days=size.days)
-    deliver(home, 0)
-    measure("bench.warehouse.ours", "merge", str(home.root))
-    check_versions(home, size.versions // size.events * size.events + 1)
+    """Land and publish a home of that size."""
+    sizes = {name: getattr(size, name) for name in ("events", "versions", "coins", "days")}
+    run_apart(make_home, home, **sizes)
+    run_apart(merge, home)
 
 
 def measure_query(run: Callable[[], Any], repeats: int) -> dict[str, float]:

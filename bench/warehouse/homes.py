@@ -1,141 +1,167 @@
-"""Lakes of any size and age, as merges would leave them, written directly to Parquet.
+"""Homes of any size and age, landed as pulls of a service would be; `merge` publishes them.
 
-They are for measuring the steps after the merge. They depend on the arguments only; the last day
-is `LAST_DAY`. Belongs here: making lakes. Does not: timing anything.
+They depend on the arguments only; the last export is of `LAST_DAY`. As a child, it merges or
+replays a home and prints its seconds: `python -m bench.warehouse.homes merge HOME`.
 """
 
-import hashlib
+import argparse
 import json
-from datetime import UTC, date, datetime, time, timedelta
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-import duckdb
-from warehouse.history.change_log import NORMALISER
+from bench.children import Stopwatch, print_figures
+from bench.warehouse.exports import known_at, write_export
+from catalog.contract.plans import day_end
+from warehouse.history.merge import merge, replay
+from warehouse.home import Home
+from warehouse.landing.batches import Feed, Pull, Scope
+from warehouse.landing.landing import import_export
 
-from bench.warehouse import homes_sql
-from warehouse.files import lake_paths
-from warehouse.files.documents import hash_file
-from warehouse.files.storage import Storage
-from warehouse.schema.columns import ALL
-
+SOURCE: Final = "bench"
 LAST_DAY: Final = date(2026, 3, 1)
-_PULLED_AT: Final = time(6)
-Connection = duckdb.DuckDBPyConnection
+_COVERS: Final = (date(2016, 1, 1), date(2036, 1, 1))
+_NOW: Final = datetime(2036, 1, 1, tzinfo=UTC)
+_LEAST_EXPORTS: Final = 12
 
 
-class Lake:
-    """A synthetic lake under a folder, which can be extended after it was made."""
-
-    def __init__(self, root: Path, *, events: int, versions: int, coins: int, days: int) -> None:
-        self.storage = Storage(root)
-        self._coins = coins
-        self._days = days
-        self._deliveries = 0
-        self._hashes: dict[int, str] = {}
-        self._connection = duckdb.connect()
-        self._connection.execute("SET TimeZone = 'UTC'")
-        values = {"events": events, "each": versions // events, "coins": coins, "days": days}
-        self._run(homes_sql.VERSIONS, values | {"start": self._pulled_at(0), "known": ALL})
-
-    def write(self) -> None:
-        """Write every day, and the state after the last day."""
-        checkpoint = self._write_state()
-        for day_number in range(self._days):
-            self._write_snapshot(day_number)
-            self._write_day(day_number, checkpoint)
-
-    def deliver(self) -> None:
-        """Add one delivery on the last day, which makes one version."""
-        self._deliveries += 1
-        at = self._pulled_at(self._days - 1) + timedelta(hours=1, minutes=self._deliveries)
-        self._run(homes_sql.DELIVERED, {"day_number": self._days - 1, "at": at})
-        self._write_day(self._days - 1, self._write_state())
-
-    def _write_day(self, day_number: int, checkpoint: str) -> None:
-        day = self._day(day_number)
-        batch_id = _batch_id(day, "export")
-        ((versions,),) = self._rows(homes_sql.COUNT, {"day_number": day_number})
-        observed_at = self._pulled_at(day_number).isoformat()
-        beside = [lake_paths.coins_name(day), *self.storage.names(f"checkpoints/{checkpoint}")]
-        meta = {
-            "files": {name: hash_file(self.storage.path(name)) for name in beside},
-            "format": 1,
-            "normaliser": NORMALISER,
-            "day": day.isoformat(),
-            "previous": self._hashes.get(day_number - 1),
-            "fold_id": hashlib.sha256(f"{day} {self._deliveries}".encode()).hexdigest(),
-            "folded_to": [observed_at, observed_at, 0, batch_id],
-            "checkpoint": checkpoint,
-            "batches": [
-                _batch(_batch_id(day, feed), feed, observed_at, rows)
-                for feed, rows in (("export", versions), ("coins", self._coins))
-            ],
-        }
-        name = lake_paths.changes_name(day)
-        values = {"day_number": day_number, "batch_id": batch_id, "meta": json.dumps(meta)}
-        with self.storage.writing(name) as file:
-            self._run(homes_sql.CHANGES, values | {"file": str(file)})
-        self._hashes[day_number] = hash_file(self.storage.path(name))
-
-    def _write_snapshot(self, day_number: int) -> None:
-        day = self._day(day_number)
-        values = {
-            "day_number": day_number,
-            "coins": self._coins,
-            "observed_at": self._pulled_at(day_number),
-            "batch_id": _batch_id(day, "coins"),
-        }
-        name = lake_paths.coins_name(day)
-        with self.storage.writing(name) as file:
-            self._run(homes_sql.SNAPSHOT, values | {"file": str(file)})
-
-    def _write_state(self) -> str:
-        name = f"{LAST_DAY.isoformat()}-{self._deliveries:012x}"
-        for table, query in homes_sql.STATE.items():
-            values = {"at": self._pulled_at(self._days - 1), "coins": self._coins}
-            with self.storage.writing(lake_paths.checkpoint_table(name, table)) as file:
-                self._run(query, values | {"file": str(file)})
-        return name
-
-    def _run(self, query: str, values: dict[str, Any]) -> None:
-        named = {name: value for name, value in values.items() if f"${name}" in query}
-        self._connection.execute(query, named)
-
-    def _rows(self, query: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
-        return self._connection.execute(query, values).fetchall()
-
-    def _day(self, day_number: int) -> date:
-        return LAST_DAY - timedelta(days=self._days - 1 - day_number)
-
-    def _pulled_at(self, day_number: int) -> datetime:
-        return datetime.combine(self._day(day_number), _PULLED_AT, UTC)
+def land_export(home: Home, export: Path, at: datetime, *, source: str = SOURCE) -> None:
+    """Land an export as if it had been pulled at a time on the plan Elite."""
+    home.claim(source)
+    import_export(
+        home.landing,
+        export,
+        content_at=at - timedelta(hours=6),
+        observed_at=at,
+        plan="elite",
+        source=source,
+        now=_NOW,
+        covers=_COVERS,
+    )
 
 
-def generate_lake(root: Path, events: int, versions: int, coins: int, days: int) -> Lake:
-    """Write a lake of so many events, versions in all, coins pulled daily, and days."""
-    lake = Lake(root, events=events, versions=versions, coins=coins, days=days)
-    lake.write()
-    return lake
+def land_cancellations(home: Home, at: datetime, *, source: str = SOURCE) -> None:
+    """Land a pull of the cancellations, which lists none."""
+    scope = Scope(since=at - timedelta(days=10_000))
+    _land(home, "cancellations", at, [], scope=scope, source=source)
 
 
-def _batch_id(day: date, feed: str) -> str:
-    digest = hashlib.sha256(f"{day}{feed}".encode()).hexdigest()[:12]
-    return f"{day:%Y%m%d}T060000Z-{feed}-{digest}"
+def land_coins(home: Home, at: datetime, coins: int, *, source: str = SOURCE) -> None:
+    """Land a pull of so many coins."""
+    rows = [
+        {"slug": f"coin-{k}", "symbol": f"C{k}", "name": f"Coin {k}", "rank": 1 + k}
+        | {"tracked": k % 4 < 3, "iconUrl": None, "upcomingCount": 1, "majorCount": 0}
+        | {"peakImpact": 1.0}
+        for k in range(coins)
+    ]
+    _land(home, "coins", at, rows, scope=Scope(), source=source)
 
 
-def _batch(batch_id: str, feed: str, observed_at: str, rows: int) -> dict[str, Any]:
-    return {
-        "batch_id": batch_id,
-        "feed": feed,
-        "status": "merged",
-        "why": None,
-        "flagged": None,
-        "released": False,
-        **{"arrived": rows, "good": rows, "rejected": 0, "duplicates": 0, "ignored": 0},
-        **{"stale": 0, "missing": 0, "versions": rows, "changes": {}, "notes": []},
-        **{"observed_at": observed_at, "content_at": observed_at, "landed_at": observed_at},
-        **{"plan": "elite", "complete": True, "why_incomplete": None, "attested": False},
-        **{"requests": 1, "rows_claimed": rows, "bytes": 1000 * rows},
-        "scope": {"lower": None, "upper": None, "since": None, "coins": None, "categories": None},
+@dataclass(frozen=True, slots=True)
+class ExportPlan:
+    """Exports of so many events over so many days, whose fold has about so many versions."""
+
+    events: int
+    versions: int
+    coins: int
+    days: int
+    exports: int = 0
+    """By default twice as many as an event has versions, but at most one a day."""
+
+    @property
+    def count(self) -> int:
+        wanted = self.exports or max(_LEAST_EXPORTS, round(2 * self.versions / self.events))
+        return min(self.days, wanted)
+
+    @property
+    def every(self) -> int:
+        return self.days // self.count
+
+    @property
+    def first_day(self) -> date:
+        return LAST_DAY - timedelta(days=self.every * (self.count - 1))
+
+    def land(self, home: Home, number: int, *, source: str = SOURCE) -> None:
+        """Land an export; the last of the plan is of `LAST_DAY`."""
+        with TemporaryDirectory(prefix="almanac-export-") as folder:
+            file = Path(folder) / "export.csv"
+            write_export(
+                file,
+                events=self.events,
+                number=number,
+                changed_per_mille=round(
+                    1000 * (self.versions / self.events - 1) / (self.count - 1)
+                ),
+                coins=self.coins,
+                first_day=self.first_day,
+                every=self.every,
+            )
+            at = known_at(number, first_day=self.first_day, every=self.every)
+            land_export(home, file, at, source=source)
+        if number in (0, self.count - 1):
+            land_coins(home, at, self.coins, source=source)
+
+    def land_all(self, home: Home, *, source: str = SOURCE) -> None:
+        """Land the exports of the plan, oldest first."""
+        for number in range(self.count):
+            self.land(home, number, source=source)
+
+
+def make_home(
+    home: Home, *, events: int, versions: int, coins: int, days: int, source: str = SOURCE
+) -> None:
+    """Land all exports of a plan."""
+    ExportPlan(events, versions, coins, days).land_all(home, source=source)
+
+
+def deliver(home: Home, number: int, *, at: datetime | None = None, source: str = SOURCE) -> None:
+    """Land one delivery of a new event; by default received on the day after the last."""
+    if at is None:
+        at = day_end(LAST_DAY) + timedelta(hours=12, seconds=number)
+    figures = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    event = {
+        **{"id": f"evt_delivered_{number}", "slug": f"delivered-{number}", "title": "Delivered"},
+        **{"description": None, "displayedDate": "01 Jun 2026", "date": "2026-06-01T00:00:00Z"},
+        **{"dateEnd": None, "dateType": "date", "isEstimated": False, "categories": ["Other"]},
+        **{"coins": [{"slug": "coin-1", "symbol": "c1", "name": "Coin 1"}], "impact": 5.5},
+        **{"impactSummary": None, "sourceUrl": None, "snapshotUrl": None},
+        **{"lastVerifiedAt": None, "createdAt": figures, "updatedAt": figures},
     }
+    body = {"id": f"d{number}", "type": "event.created", "createdAt": figures, "data": event}
+    home.landing.land(_pull("deliveries", at, source=source), [(json.dumps(body).encode(), at)])
+
+
+def _land(
+    home: Home, feed: Feed, at: datetime, rows: list[Any], *, scope: Scope, source: str
+) -> None:
+    page = json.dumps({"data": rows, "meta": {"total": len(rows)}}).encode()
+    home.landing.land(_pull(feed, at, scope=scope, source=source), [(page, None)])
+
+
+def _pull(feed: Feed, at: datetime, *, source: str, scope: Scope | None = None) -> Pull:
+    return Pull(
+        feed=feed,
+        scope=scope or Scope(),
+        plan="elite",
+        source=source,
+        observed_at=at,
+        content_at=at,
+        landed_at=at,
+        requests=0,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["merge", "replay"])
+    parser.add_argument("home", type=Path)
+    given = parser.parse_args()
+    watch = Stopwatch()
+    (merge if given.what == "merge" else replay)(Home(given.home))
+    print_figures(**watch.figures())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Almanac beside other tools that keep history, on the same daily exports."""

@@ -1,0 +1,1 @@
+{% macro snapshot_get_time() %}'{{ var('observed_at') }}'::timestamptz{% endmacro %}
