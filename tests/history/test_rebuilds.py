@@ -58,7 +58,7 @@ def test_any_order_split_and_repetition_of_batches_has_the_history_of_the_oracle
     with TemporaryDirectory() as folder:
         home, manifests = _merged(batches, parts, Path(folder))
         _assert_as_oracle(home, batches, manifests)
-        _assert_as_replay(home)
+        assert_as_replay(home)
 
 
 @pytest.mark.long
@@ -83,7 +83,7 @@ def test_any_order_split_and_repetition_of_batches_equals_replay_at_length(
 ) -> None:
     batches, parts = merging
     with TemporaryDirectory() as folder:
-        _assert_as_replay(_merged(batches, parts, Path(folder))[0])
+        assert_as_replay(_merged(batches, parts, Path(folder))[0])
 
 
 @pytest.mark.long
@@ -127,7 +127,7 @@ def assert_same(found: Tables, expected: Tables, what: str) -> None:
         assert found[table] == expected[table], f"{table} of {what}: without {lost}, with {more}"
 
 
-def _assert_as_replay(home: Home) -> None:
+def assert_as_replay(home: Home) -> None:
     """Assert that a replay gives the tables of a home; it changes the home."""
     merged = tables_of(home)
     replay(home)

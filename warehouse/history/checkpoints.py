@@ -9,7 +9,7 @@ seven observed days have one, and the first day of each month.
 import os
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Final
 import duckdb
 
 from warehouse.files.storage import close_for_writing, make_folders, sync
-from warehouse.history.warehouse_file import read_published
+from warehouse.history.warehouse_file import MergedBatch, read_published
 from warehouse.home import Home
 
 _NEWEST_KEPT: Final = 7
@@ -45,14 +45,21 @@ def path_of(home: Home, day: date) -> Path:
     return home.checkpoints / f"{day.isoformat()}.duckdb"
 
 
-def find_before(home: Home, day: date) -> tuple[date, Path] | None:
-    """Return the newest checkpoint of an earlier day that can be read and has today's tables."""
+def find_before(
+    home: Home, day: date, merged: Mapping[str, MergedBatch]
+) -> tuple[date, Path] | None:
+    """Return the newest checkpoint of an earlier day that can be read and has today's tables.
+
+    It has the batches that were merged until its day: a merge that was killed after it published
+    leaves a checkpoint that lacks some.
+    """
     for earlier in reversed(list_days(home)):
         if earlier < day:
             path = path_of(home, earlier)
+            until = {id_: each for id_, each in merged.items() if each.day <= earlier}
             with suppress(duckdb.Error):
                 found = read_published(path)
-                if found is not None and found.has_current_tables:
+                if found is not None and found.has_current_tables and found.batches == until:
                     return earlier, path
     return None
 

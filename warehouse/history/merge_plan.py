@@ -98,7 +98,8 @@ def plan_merge(
             return plan
     plan.is_needed = plan.is_refold = True
     after = date.min
-    if not from_empty and (before := checkpoints.find_before(home, min(days, default=date.max))):
+    first = min(days, default=date.max)
+    if not from_empty and (before := checkpoints.find_before(home, first, plan.merged)):
         after, plan.base = before
     if not from_empty:
         _refuse_lost(home, plan, after, landed)
@@ -148,7 +149,7 @@ def _refuse_lost(home: Home, plan: MergePlan, after: date, landed: Iterable[str]
     """Stop if days after one would be refolded without a batch that took effect."""
     there = {*landed, *home.landing.damaged()}
     for batch_id, batch in plan.merged.items():
-        if batch.observed_at.date() > after and batch_id not in there:
+        if batch.day > after and batch_id not in there:
             raise lost_batch(batch_id)
 
 

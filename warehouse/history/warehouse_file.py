@@ -74,6 +74,10 @@ class MergedBatch:
     released: bool
     observed_at: datetime
 
+    @property
+    def day(self) -> date:
+        return self.observed_at.date()
+
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:

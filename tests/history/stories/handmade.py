@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from catalog.contract.records import EVENT_FIELDS
 from tests.history.stories.merged_story import reading
-from warehouse.history.merge import merge
+from warehouse.history.merge import MergeReport, merge
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Manifest, Pull, Scope
 from warehouse.landing.landing import Landing
@@ -270,8 +270,8 @@ class HandmadeHome:
     def __init__(self, root: Path) -> None:
         self.home = Home(root)
 
-    def merge(self) -> None:
-        merge(self.home)
+    def merge(self, **how: Any) -> MergeReport:
+        return merge(self.home, **how)
 
     def listed(self, when: str, *events: dict[str, Any], **how: Any) -> None:
         self._land("events", when, [(_page(*events), None)], **how)

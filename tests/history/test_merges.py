@@ -1,0 +1,256 @@
+"""A merge: when it publishes, from which base it folds, and which checkpoints it keeps."""
+
+import shutil
+import threading
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.history.stories.handmade import HandmadeHome, event
+from tests.history.test_rebuilds import assert_as_replay, assert_same, tables_of
+from warehouse.errors import WarehouseError
+from warehouse.history import checkpoints
+from warehouse.history.merge import MergeReport, replay
+from warehouse.history.warehouse_file import read_published
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> HandmadeHome:
+    return HandmadeHome(tmp_path)
+
+
+@pytest.fixture
+def five_days(story: HandmadeHome) -> HandmadeHome:
+    """A home that merged a list on each of five days."""
+    for number in range(1, 6):
+        list_day(story, number)
+        story.merge()
+    return story
+
+
+def list_day(story: HandmadeHome, number: int, hour: int = 6) -> None:
+    story.listed(f"{number:02} {hour:02}:00", event("a", title=f"Title {number} {hour}"))
+
+
+def march(*days: int) -> list[date]:
+    return [date(2026, 3, day) for day in days]
+
+
+def change_file(path: Path, *statements: str) -> None:
+    """Replace a file by a changed copy: a checkpoint may be another name of it."""
+    copy = path.with_name("changed.duckdb")
+    shutil.copyfile(path, copy)
+    with duckdb.connect(str(copy)) as connection:
+        for sql in statements:
+            connection.execute(sql)
+    copy.replace(path)
+
+
+def damage(path: Path) -> None:
+    """Replace a file by a copy whose last blocks are damaged."""
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content[:12_288] + bytes(reversed(content[12_288:])))
+
+
+def stop_at(name: str, step: str) -> None:
+    if step == name:
+        raise KeyboardInterrupt
+
+
+def test_a_merge_without_new_batches_publishes_nothing(story: HandmadeHome) -> None:
+    list_day(story, 1)
+    assert story.merge().is_published
+    before = story.home.warehouse.stat()
+    report = story.merge()
+    assert (report.is_published, report.partitions, report.bytes) == (False, 0, before.st_size)
+    assert story.home.warehouse.stat() == before
+
+
+def test_changed_logs_of_this_machine_are_published_without_an_incomplete_line(
+    story: HandmadeHome,
+) -> None:
+    story.merge()
+    log = story.home.state / "requests" / "2026-03-01.jsonl"
+    log.parent.mkdir(parents=True)
+    line = (
+        b'{"at": "2026-03-01T06:00:00.5+00:00", "path": "/v2/events", "status": 200, '
+        b'"seconds": 0.25, "bytes": 100, "attempt": 1, "key_fingerprint": "ab", "more": 1}\n'
+    )
+    log.write_bytes(line + b'{"at": "2026-03-01T06:00:01+00:00", "path": "/v2/caf\xc3')
+    assert story.merge().is_published
+    sent_at = datetime(2026, 3, 1, 6, 0, 0, 500_000, tzinfo=UTC)
+    unsaid = (None, None, None, None)
+    assert story.rows("FROM requests") == [
+        (sent_at, "/v2/events", 200, 0.25, 100, 1, "ab", *unsaid)
+    ]
+    said = b'"quota": 50, "remaining": 49, "reset_at": "2026-03-17T00:00:00Z", "request_id": "r1"'
+    log.write_bytes(line + line.replace(b'"more": 1', said))
+    (story.home.state / "usage.jsonl").write_text(
+        '{"at": "2026-03-01T06:00:00Z", "plan": "pro", "used": 5, "quota": null, '
+        '"remaining": null, "reset_at": "2026-04-01T00:00:00Z"}\n'
+        '{"at": "2026-03-02T06:00:00Z", "plan": "pro", "used": 6, "quota": 40, "rate": 0.5, '
+        '"burst": 5, "period_start": "2026-02-17T00:00:00Z", "period_end": "2026-03-17T00:00:00Z"}'
+    )
+    assert story.merge().rows["requests"] == 2
+    first, second, start, end = (
+        datetime(2026, *given, tzinfo=UTC) for given in ((3, 1, 6), (3, 2, 6), (2, 17), (3, 17))
+    )
+    of_month = "SELECT quota, remaining, reset_at, request_id FROM requests"
+    assert story.rows(of_month) == [unsaid, (50, 49, end, "r1")]
+    readings = "SELECT read_at, plan, used, quota, rate, burst, period_start, period_end FROM usage"
+    assert story.rows(readings) == [
+        (first, "pro", 5, None, *unsaid),
+        (second, "pro", 6, 40, 0.5, 5, start, end),
+    ]
+    assert not story.merge().is_published
+
+
+def test_views_that_differ_are_declared_anew_and_nothing_is_folded(story: HandmadeHome) -> None:
+    list_day(story, 1)
+    story.merge()
+    change_file(
+        story.home.warehouse,
+        "UPDATE state.facts SET value = 'others' WHERE name = 'views'",
+        "DROP VIEW today",
+        "DROP MACRO TABLE slip_rates",
+        "CREATE VIEW earlier AS SELECT 1",
+    )
+    report = story.merge()
+    assert (report.is_published, report.rebuilt, report.outcomes) == (True, None, [])
+    assert story.rows("SELECT count(*) FROM events, today") == [(0,)]
+    macro = "FROM duckdb_functions() WHERE function_name = 'slip_rates'"
+    assert len(story.rows(macro)) > 0
+    assert story.rows("FROM duckdb_views() WHERE view_name = 'earlier'") == []
+
+
+def test_a_file_with_other_tables_is_rebuilt_from_landing_with_a_note(
+    five_days: HandmadeHome, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = tables_of(five_days.home)
+    change_file(
+        five_days.home.warehouse,
+        "UPDATE state.facts SET value = 'others' WHERE name = 'tables'",
+        "ALTER TABLE events DROP COLUMN title",
+    )
+    report = five_days.merge()
+    assert report.days == march(1, 2, 3, 4, 5)
+    assert [note for note in report.notes if "rebuilt from landing" in note] == report.notes != []
+    assert [line for line in caplog.messages if "5 batches, in about" in line]
+    assert_same(tables_of(five_days.home), before, "the rebuilt file")
+    assert not five_days.merge().is_published
+
+
+def test_a_batch_before_the_last_refolds_from_the_newest_checkpoint_before_it(
+    five_days: HandmadeHome,
+) -> None:
+    list_day(five_days, 3, hour=12)
+    report = five_days.merge()
+    assert report.days == march(3, 4, 5)
+    assert report.refolded == dict(zip(march(3, 4, 5), [(1, 0), (1, 1), (1, 1)], strict=True))
+    kept = {day: read_published(checkpoints.path_of(five_days.home, day)) for day in report.days}
+    assert [len(file.batches) for file in kept.values() if file is not None] == [4, 5, 6]
+    assert_as_replay(five_days.home)
+
+
+def test_a_late_delivery_refolds_its_own_day_alone(five_days: HandmadeHome) -> None:
+    list_day(five_days, 5, hour=18)
+    five_days.merge()
+    late = event("a", title="Delivered")
+    five_days.deliveries(("05 10:00", "2026-03-05T09:59:00Z", late))
+    assert five_days.merge().days == march(5)
+    assert ("Delivered",) in five_days.versions("a", "title")
+    assert_as_replay(five_days.home)
+
+
+def test_checkpoints_are_links_of_the_last_seven_days_and_the_first_of_each_month(
+    story: HandmadeHome,
+) -> None:
+    for day in ("2026-02-26", "2026-02-27", *(f"2026-03-{day:02}" for day in range(3, 12))):
+        story.listed(f"{day} 06:00", event("a", title=day))
+    story.merge()
+    list_day(story, 12)
+    story.merge()
+    kept = [date(2026, 2, 26), *march(3, 6, 7, 8, 9, 10, 11, 12)]
+    assert checkpoints.list_days(story.home) == kept
+    assert checkpoints.path_of(story.home, kept[-1]).samefile(story.home.warehouse)
+    list_day(story, 9, hour=12)
+    assert story.merge().days == march(9, 10, 11, 12)
+    assert checkpoints.list_days(story.home) == kept
+    assert_as_replay(story.home)
+
+
+@pytest.mark.parametrize("fault", ["blocks", "header", "other tables"])
+def test_a_checkpoint_that_can_not_be_used_is_skipped(five_days: HandmadeHome, fault: str) -> None:
+    path = checkpoints.path_of(five_days.home, date(2026, 3, 2))
+    if fault == "blocks":
+        damage(path)
+    elif fault == "header":
+        path.unlink()
+        path.write_bytes(b"no database at all")
+    else:
+        change_file(path, "UPDATE state.facts SET value = 'others' WHERE name = 'tables'")
+    list_day(five_days, 3, hour=12)
+    assert five_days.merge().days == march(2, 3, 4, 5)
+    assert_as_replay(five_days.home)
+
+
+def test_a_checkpoint_that_lacks_a_batch_of_its_day_is_no_base(five_days: HandmadeHome) -> None:
+    """A merge was killed after it published a batch, and before it renewed the checkpoint."""
+    list_day(five_days, 5, hour=12)
+    with pytest.raises(KeyboardInterrupt):
+        five_days.merge(step=lambda step: stop_at("merge:renamed", step))
+    list_day(five_days, 6, hour=18)
+    five_days.merge()
+    list_day(five_days, 6, hour=7)
+    assert five_days.merge().days == march(5, 6)
+    assert_as_replay(five_days.home)
+
+
+@pytest.mark.parametrize("fault", ["blocks", "header"])
+def test_a_damaged_warehouse_is_named_in_a_line_and_mended_by_a_replay(
+    five_days: HandmadeHome, fault: str
+) -> None:
+    path, before = five_days.home.warehouse, tables_of(five_days.home)
+    if fault == "blocks":
+        damage(path)
+    else:
+        path.unlink()
+        path.write_bytes(b"no database at all")
+    found = path.read_bytes()
+    list_day(five_days, 6)
+    with pytest.raises(WarehouseError, match="`almanac replay` rebuilds it") as refused:
+        five_days.merge()
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert path.read_bytes() == found
+    report = replay(five_days.home)
+    assert report.days == march(1, 2, 3, 4, 5, 6)
+    assert before["events"] != tables_of(five_days.home)["events"]
+    assert not five_days.merge().is_published
+
+
+def test_of_two_merges_started_together_one_waits_and_each_batch_is_folded_once(
+    story: HandmadeHome,
+) -> None:
+    list_day(story, 1)
+    reports = list[MergeReport]()
+    both = threading.Barrier(2)
+
+    def merge_both() -> None:
+        own = HandmadeHome(story.home.root)
+        both.wait()
+        reports.append(own.merge())
+
+    threads = [threading.Thread(target=merge_both) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted((report.waited, len(report.outcomes)) for report in reports) == [
+        (False, 1),
+        (True, 0),
+    ]
+    assert story.rows("SELECT count(*) FROM batches") == [(1,)]
