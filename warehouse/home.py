@@ -51,14 +51,15 @@ class Home:
     ) -> None:
         self.root = root
         self.limits = limits
-        """DuckDB's limits while it makes lake or warehouse."""
+        """DuckDB's limits while it makes the warehouse."""
         self.wait_s = wait_s
         """How long to wait for a lock, in seconds."""
         self.wait_setting = wait_setting
         """The setting that gives the wait, for messages; empty if it is fixed."""
         self.parquet = Storage(root / "parquet")
         """The partitions of Parquet files, which follow from the warehouse."""
-        self.checkpoints = root / "checkpoints"
+        self.checkpoints = Storage(root / "checkpoints")
+        """Published files of earlier days, from which a merge refolds later ones."""
         self.state = root / "state"
         self.dagster = root / "dagster"
         """The home's own Dagster instance, and the locks of its programs."""

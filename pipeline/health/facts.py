@@ -235,7 +235,7 @@ def read_sizes(home: Home) -> dict[str, int]:
         sizes[home.warehouse.name] = home.warehouse.stat().st_size
     sizes["checkpoints"] = sum(
         path.stat().st_size
-        for path in home.checkpoints.glob("*.duckdb")
+        for path in home.checkpoints.root.glob("*.duckdb")
         if path.stat().st_nlink == 1
     )
     return sizes

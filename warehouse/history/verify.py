@@ -36,11 +36,15 @@ from warehouse.history.partitions import (
     EVENTS_COLUMNS,
     list_files,
 )
-from warehouse.history.warehouse_file import PublishedFile, read_published
+from warehouse.history.warehouse_file import (
+    PublishedFile,
+    find_damage,
+    read_published,
+    set_search_path,
+)
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import MARKER, MARKERS
-from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal
@@ -101,7 +105,8 @@ def _check_warehouse(home: Home, has_batches: bool, *, deep: bool) -> Iterator[F
     with suppress(duckdb.Error):  # Reading all of it gives the reason below.
         published = read_published(home.warehouse)
     with _opened(home) as connection:
-        wrong = _read_every_block(connection, home.warehouse)
+        why = find_damage(connection, home.warehouse)
+        wrong = [f"{home.warehouse.name} can't be read: {why}; {_REBUILD}"] if why else []
         yield Finding("the warehouse can be read", len(TABLES), wrong)
         if wrong:
             return
@@ -109,6 +114,7 @@ def _check_warehouse(home: Home, has_batches: bool, *, deep: bool) -> Iterator[F
             note = "another version of Almanac made it; the next merge rebuilds it from landing"
             yield Finding("the warehouse matches landing", 0, notes=[note])
             return
+        set_search_path(connection)
         yield _check_batches(home, published)
         yield _check_counts(connection)
         yield _check_invariants(connection)
@@ -132,24 +138,6 @@ def _opened(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
         raise _unfinished(error) from error
     finally:
         connection.close()
-
-
-def _read_every_block(connection: duckdb.DuckDBPyConnection, path: Path) -> list[str]:
-    """Attach a file as `warehouse` and read all of its rows; return why that is not possible.
-
-    DuckDB compares the checksum of each block that it reads.
-    """
-    try:
-        attach_published(connection, path, "warehouse")
-        connection.execute("SET search_path = 'warehouse.main,warehouse.state'")
-        tables = connection.execute(_SQL["list_tables"]).fetchall()
-        for schema, name in tables:
-            connection.execute(ddl.read_all(schema, name)).fetchall()
-    except duckdb.OutOfMemoryException:
-        raise
-    except duckdb.Error as error:
-        return [f"{str(error).splitlines()[0]}; {_REBUILD}"]
-    return []
 
 
 def _is_writable(home: Home) -> bool:
@@ -269,8 +257,10 @@ def _check_checkpoints(home: Home) -> Finding:
     for day in days:
         path = checkpoints.path_of(home, day)
         with _opened(home) as connection:
-            for fault in _read_every_block(connection, path):
-                wrong.append(f"{path.name}: {fault}; or remove it: a merge does without it")
+            if why := find_damage(connection, path):
+                wrong.append(
+                    f"{path.name} can't be read: {why}; remove it, and a merge uses an earlier one"
+                )
     return Finding("the checkpoints can be read", len(days), wrong)
 
 

@@ -110,7 +110,7 @@ def read_published(path: Path) -> PublishedFile | None:
     with closing(open_memory()) as connection:
         attach_published(connection, path, "warehouse")
         try:
-            _set_search_path(connection)
+            set_search_path(connection)
             facts = dict(_rows(connection, "read_facts"))
         except duckdb.CatalogException:
             return None
@@ -144,7 +144,7 @@ def read_records(
     try:
         with closing(open_memory()) as connection:
             attach_published(connection, path, "warehouse")
-            _set_search_path(connection)
+            set_search_path(connection)
             rows = _rows(connection, "list_records", since=since, until=until)
     except duckdb.CatalogException:
         return {}
@@ -153,10 +153,27 @@ def read_records(
     return {batch_id: msgspec.json.decode(record) for batch_id, record in rows}
 
 
-def unreadable_file(path: Path, error: duckdb.Error) -> WarehouseError:
+def find_damage(connection: duckdb.DuckDBPyConnection, path: Path) -> str | None:
+    """Attach a file as `warehouse` and read all of its rows; return why that is not possible.
+
+    DuckDB compares the checksum of each block that it reads. Returns None if the file is sound.
+    """
+    try:
+        attach_published(connection, path, "warehouse")
+        connection.execute("USE warehouse")
+        for schema, name in _rows(connection, "list_tables"):
+            connection.execute(ddl.read_all(schema, name)).fetchall()
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def unreadable_file(path: Path, why: duckdb.Error | str) -> WarehouseError:
     """Return the error for a file that DuckDB can't read."""
     return WarehouseError(
-        f"{path} can't be read: {str(error).splitlines()[0]}. It is damaged, or another program "
+        f"{path} can't be read: {str(why).splitlines()[0]}. It is damaged, or another program "
         "wrote to it. Nothing was lost; `almanac replay` rebuilds it from landing."
     )
 
@@ -170,7 +187,8 @@ def _rows(connection: duckdb.DuckDBPyConnection, name: str, **values: Any) -> li
     return connection.execute(_SQL[name], values).fetchall()
 
 
-def _set_search_path(connection: duckdb.DuckDBPyConnection) -> None:
+def set_search_path(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let statements of this package name the tables of the file attached as `warehouse`."""
     connection.execute("SET search_path = 'warehouse.main,warehouse.state'")
 
 
@@ -186,7 +204,7 @@ class NextFile:
         connection = self._home.connect()
         try:
             connection.execute(ddl.attach(self.path, "warehouse", read_only=False))
-            _set_search_path(connection)
+            set_search_path(connection)
             connection.execute(_SQL["define_macros"])
         except BaseException:
             connection.close()
