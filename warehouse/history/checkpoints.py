@@ -17,7 +17,7 @@ from typing import Final
 import duckdb
 
 from warehouse.files.storage import close_for_writing, link_file
-from warehouse.history.warehouse_file import MergedBatch, read_published
+from warehouse.history.warehouse_file import MergedBatch, PublishedFile, read_published
 from warehouse.home import Home
 
 _log = logging.getLogger(__name__)
@@ -51,23 +51,28 @@ def _name(day: date) -> str:
 def find_before(
     home: Home, day: date, merged: Mapping[str, MergedBatch]
 ) -> tuple[date, Path] | None:
-    """Return the newest checkpoint of an earlier day that can be read and has today's tables.
-
-    It has the batches that were merged until its day: a merge that was killed after it published
-    leaves a checkpoint that lacks some.
-    """
+    """Return the newest checkpoint of an earlier day from which a merge can begin."""
     for earlier in reversed(list_days(home)):
         if earlier < day:
             path = path_of(home, earlier)
-            until = {id_: each for id_, each in merged.items() if each.day <= earlier}
             try:
                 found = read_published(path)
             except duckdb.Error as error:
                 warn_of_damage(path, str(error).splitlines()[0])
                 continue
-            if found is not None and found.has_current_tables and found.batches == until:
+            if found is not None and is_base(found, earlier, merged):
                 return earlier, path
     return None
+
+
+def is_base(found: PublishedFile, day: date, merged: Mapping[str, MergedBatch]) -> bool:
+    """Whether a merge can begin from the checkpoint of a day.
+
+    It has today's tables, and the batches that were merged until its day: a merge that was killed
+    after it published leaves a checkpoint that lacks some.
+    """
+    until = {batch_id: batch for batch_id, batch in merged.items() if batch.day <= day}
+    return found.has_current_tables and found.batches == until
 
 
 def warn_of_damage(path: Path, why: str) -> None:

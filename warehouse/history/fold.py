@@ -23,7 +23,7 @@ from warehouse.history.observations import (
     sort_failures,
     visible_scope,
 )
-from warehouse.history.warehouse_file import NextFile
+from warehouse.history.warehouse_file import NextFile, disk_errors
 from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Manifest
 from warehouse.landing.landing import Landing
 from warehouse.normalise.csv_lists import KnownLists, ListSeparators
@@ -159,7 +159,7 @@ class Fold:
             OwnFault: an error in Almanac, not in the batch; the state is half changed.
         """
         manifest = observation.manifest
-        with sort_failures(manifest):
+        with sort_failures(manifest), disk_errors():
             read = normalise(
                 self.connection,
                 landing,

@@ -203,7 +203,7 @@ def _merge(
         _remove_earlier_format(home)
     if home.warehouse.exists():
         report.bytes = home.warehouse.stat().st_size
-        report.partitions = _write_partitions(home, with_months=with_months)
+        report.partitions = _write_partitions(home, with_months=with_months, is_replay=is_replay)
         step("merge:partitions_written")
     merged = {*plan.merged, *(outcome.manifest.batch_id for outcome in report.outcomes)}
     for batch_id in merged.intersection(home.landing.marked()):
@@ -286,10 +286,14 @@ def _find_damage(home: Home, path: Path) -> str | None:
         return find_damage(connection, path)
 
 
-def _write_partitions(home: Home, *, with_months: bool) -> int:
-    """Write the partitions. Raises WarehouseError: the published file is damaged."""
+def _write_partitions(home: Home, *, with_months: bool, is_replay: bool) -> int:
+    """Write the partitions; a replay also reads them, and writes damaged ones anew.
+
+    Raises:
+        WarehouseError: the published file is damaged.
+    """
     try:
-        return write_partitions(home, with_months=with_months)
+        return write_partitions(home, with_months=with_months, by_reading=is_replay)
     except duckdb.Error:
         if why := _find_damage(home, home.warehouse):
             raise unreadable_file(home.warehouse, why) from None

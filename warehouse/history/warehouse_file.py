@@ -9,7 +9,9 @@ removes. DuckDB's blocks have checksums: a damaged file can't be opened or read,
 replay` rebuilds it.
 """
 
+import errno
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -41,6 +43,9 @@ from warehouse.sql import Statements, parse
 
 _SQL = Statements(__package__, GROUPS)
 _NEXT: Final = ".next-"
+_OF_THE_DISK: Final = tuple(
+    map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO))
+)
 _RANKED: Final = tuple(sorted(RANK, key=lambda feed: RANK[feed]))
 TABLES_FACT: Final = "tables"
 """The name of the fact with the hash of the declared tables."""
@@ -290,28 +295,43 @@ def next_file(home: Home, base: Path | None) -> Iterator[NextFile]:
     remove_next_files(home)
     path = home.root / f"{_NEXT}{home.warehouse.name}"
     try:
-        if base is None:
-            path.write_bytes(_empty_file())
-        else:
-            shutil.copyfile(base, path)
-        try:
-            file = NextFile(home, path)
-        except duckdb.Error as error:
-            raise unreadable_file(base or path, error) from error
-        try:
-            file.declare_views()
-            yield file
-        finally:
-            file.connection.close()
+        with disk_errors():
+            if base is None:
+                path.write_bytes(_empty_file())
+            else:
+                shutil.copyfile(base, path)
+            try:
+                file = NextFile(home, path)
+            except duckdb.Error as error:
+                raise unreadable_file(base or path, error) from error
+            try:
+                file.declare_views()
+                yield file
+            finally:
+                file.connection.close()
     finally:
         remove_next_files(home)
+
+
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """Raise duckdb.IOException for all errors of the disk. For a commit, DuckDB raises another."""
+    try:
+        yield
+    except duckdb.IOException:
+        raise
+    except duckdb.Error as error:
+        if any(text in str(error) for text in _OF_THE_DISK):
+            raise duckdb.IOException(str(error)) from error
+        raise
 
 
 def remove_next_files(home: Home) -> None:
     """Remove what a killed merge left, and the links of killed readers. Needs the merge lock."""
     for path in home.root.glob(f"{_NEXT}*"):
         path.unlink()
-    remove_abandoned_links(home.root)
+    for folder in (home.root, home.checkpoints.root):
+        remove_abandoned_links(folder)
 
 
 @cache
