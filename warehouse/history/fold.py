@@ -149,18 +149,18 @@ class Fold:
             self._file.note_facts({_SPANS: msgspec.json.encode(spans).decode()})
             self._saved = spans
 
-    def fold(
-        self, observation: Observation, landing: Landing, *, released: bool = False
-    ) -> Outcome:
-        """Fold one observation; return its outcome. `released`: a person trusts the batch.
+    def read(self, manifest: Manifest, landing: Landing, *, released: bool) -> NormalisedBatch:
+        """Read a batch into temporary tables. `released`: a person trusts the batch.
+
+        Not in a transaction: an error of DuckDB's reader, after which another one reads the body,
+        would end it.
 
         Raises:
-            BatchFailed: the state is half changed; roll back, and continue without the batch.
-            OwnFault: an error in Almanac, not in the batch; the state is half changed.
+            BatchFailed: continue without the batch.
+            OwnFault: an error in Almanac, not in the batch.
         """
-        manifest = observation.manifest
         with sort_failures(manifest):
-            read = normalise(
+            return normalise(
                 self.connection,
                 landing,
                 manifest,
@@ -168,6 +168,15 @@ class Fold:
                 known=self._known_lists() if manifest.feed == "export" else None,
                 trusted=released,
             )
+
+    def fold(self, observation: Observation, read: NormalisedBatch, *, released: bool) -> Outcome:
+        """Fold one observation, whose batch was read; return its outcome.
+
+        Raises:
+            BatchFailed: the state is half changed; roll back, and continue without the batch.
+            OwnFault: an error in Almanac, not in the batch; the state is half changed.
+        """
+        with sort_failures(observation.manifest):
             return self._fold(observation, read, released=released)
 
     def _fold(self, observation: Observation, read: NormalisedBatch, *, released: bool) -> Outcome:

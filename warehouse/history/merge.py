@@ -303,11 +303,13 @@ def _fold_one(
     manifest = observation.manifest
     batch_id = manifest.batch_id
     released, before = batch_id in plan.released, outcomes.get(batch_id)
+    if batch_id not in failed:
+        read = fold.read(manifest, home.landing, released=released)
     with file.transaction():
         if batch_id in failed:
             outcome = Outcome(manifest, released=released).quarantine(failed[batch_id])
         else:
-            outcome = fold.fold(observation, home.landing, released=released)
+            outcome = fold.fold(observation, read, released=released)
             fold.save()
             if outcome.rejected and before is None:
                 file.run("insert_rejects", observed_at=manifest.observed_at)
