@@ -109,6 +109,8 @@ def _take_late_day(
         found.counts[LATE] = rows, differing
         found.late = figures if not differing else {}
     except ChildFailed:
+        if LATE not in running.side.cannot:
+            raise
         found.counts[LATE] = (0, 1)
     _check_counts(running.side, found)
 
@@ -150,7 +152,7 @@ def main() -> int:
                     rounds.append(run_round(Path(folder), given.only, given, progress))
                 except (ChildFailed, HistoriesDiffer) as error:
                     sys.exit(str(error))
-    title = f"{given.events:,} events, {given.changed / 10} % changed a day, {given.rounds} rounds"
+    title = f"{given.events:,} events, {given.changed / 10} % changed a day, rounds: {given.rounds}"
     show_results(console, title, rounds, given.days, given.json)
     return 0
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from bench.peers.sides import ALMANAC, Side
 AS_OF: Final = "events as of a past time, ms"
 HISTORY: Final = "history of one event, ms"
 CHANGES: Final = "changes of a week, ms"
+_NAMES: Final = {AS_OF: "as_of", HISTORY: "history", CHANGES: "changes"}
 _SQL: Final = NamedStatements("bench.peers")
 _REPEATS: Final = 7
 
@@ -33,38 +35,35 @@ def ask_questions(
     with open_beside(file, reference) as connection:
         ((event_id,),) = connection.execute(_SQL["choose_event"]).fetchall()
         columns = ", ".join(connection.table("reference.history").columns[:-2])
-    values = {
+
+    def text(name: str) -> str:
+        found = _SQL[name].replace("{columns}", columns).replace("{rows}", find_rows(side))
+        return found.rstrip(";")
+
+    values: dict[str, dict[str, Any]] = {
         AS_OF: {"at": at},
         HISTORY: {"event_id": event_id},
         CHANGES: {"since": since, "until": until},
     }
-    answers: dict[str, Any] = {}
-    times: dict[str, float] = {}
-    texts = {
-        name: _SQL[name]
-        .replace("{columns}", columns)
-        .replace("{rows}", find_rows(side))
-        .rstrip(";")
-        for name in ("as_of", "as_of_almanac", "history", "changes")
-    }
-    if side.name == ALMANAC:
-        with almanac.open(file.parent, follow=False) as db:
-            ask: dict[str, Callable[[], Any]] = {
-                AS_OF: lambda: db.sql(texts["as_of_almanac"], at=at).arrow(),
+    ask: dict[str, Callable[[], Any]]
+    with ExitStack() as stack:
+        if side.name == ALMANAC:
+            db = stack.enter_context(almanac.open(file.parent, follow=False))
+            ask = {
+                AS_OF: lambda: db.sql(text("as_of_almanac"), at=at).arrow(),
                 HISTORY: lambda: db.history(event_id).arrow(),
                 CHANGES: lambda: db.changes(since, until).arrow(),
             }
-            for question, run in ask.items():
-                times[question], answers[question] = _measure(run)
-    else:
-        names = {AS_OF: "as_of", HISTORY: "history", CHANGES: "changes"}
-        with open_beside(file, reference) as connection:
-            for question, name in names.items():
-                run = partial(_read, connection, texts[name], values[question])
-                times[question], answers[question] = _measure(run)
-    for question, answer in answers.items():
+        else:
+            plain = stack.enter_context(open_beside(file, reference))
+            ask = {
+                question: partial(_read, plain, text(name), values[question])
+                for question, name in _NAMES.items()
+            }
+        measured = {question: _measure(run) for question, run in ask.items()}
+    for question, (_, answer) in measured.items():
         _check_answer(side, file, reference, question, answer, values[question])
-    return times
+    return {question: milliseconds for question, (milliseconds, _) in measured.items()}
 
 
 def _read(connection: duckdb.DuckDBPyConnection, text: str, values: dict[str, Any]) -> Any:
@@ -85,21 +84,14 @@ def _measure(run: Callable[[], Any]) -> tuple[float, Any]:
 def _check_answer(
     side: Side, file: Path, reference: Path, question: str, answer: Any, values: dict[str, Any]
 ) -> None:
-    moves = "kind = 'rescheduled'" if side.name == ALMANAC else "old_date IS NOT NULL"
-    shown, expected = {
-        AS_OF: ("SELECT event_id, date, title FROM shown", "expected_as_of"),
-        HISTORY: ("SELECT event_id, date, known_from FROM shown", "expected_history"),
-        CHANGES: (
-            f"""SELECT event_id, known_from FROM shown WHERE {moves} AND event_id NOT IN
-            (SELECT event_id FROM reference.groups WHERE kind = 'returned')""",
-            "expected_changes",
-        ),
-    }[question]
+    name = _NAMES[question]
+    shown = f"shown_{name}_almanac" if side.name == ALMANAC else f"shown_{name}"
     with open_beside(file, reference) as connection:
-        connection.register("shown", answer)
-        connection.execute(f"CREATE TEMP TABLE answer AS {shown}")
-        text = _SQL[expected].rstrip(";")
-        connection.execute(f"CREATE TEMP TABLE expected AS {text}", values)
+        connection.register("given", answer)
+        for table, statement in {"shown": shown, "expected": f"expected_{name}"}.items():
+            text = _SQL[statement].rstrip(";")
+            bound = values if "$" in text else None
+            connection.execute(f"CREATE TEMP TABLE {table} AS {text}", bound)
         ((wrong,),) = connection.execute(_SQL["count_unexpected"]).fetchall()
     if wrong:
         raise ChildFailed(f"{side.name}, {question}: {wrong} rows differ from the reference")

@@ -100,7 +100,7 @@ def _find_least(rounds: list[Figures]) -> Figures:
 def _lay_out_histories(round_: dict[str, SideResults]) -> Table:
     table = Table("rows of the history", "rows", *round_)
     kinds = {kind: n for found in round_.values() for kind, (n, _) in found.counts.items() if n}
-    for kind, rows in sorted(kinds.items(), key=lambda each: each[0] == LATE):
+    for kind, rows in sorted(kinds.items(), key=lambda each: (each[0] == LATE, -each[1])):
         cells = ["cannot" if kind in _CANNOT[name] else "equal" for name in round_]
         table.add_row(kind, f"{rows:,}", *cells)
     return table

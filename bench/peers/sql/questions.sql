@@ -7,7 +7,7 @@
 SELECT {columns} FROM {rows} WHERE known_from <= $at AND (known_to > $at OR known_to IS NULL);
 
 -- name: as_of_almanac
--- The same of Almanac. Grain: event.
+-- Grain: event.
 SELECT {columns} FROM events_as_of($at) WHERE status = 'scheduled' AND missing_since IS NULL;
 
 -- name: history
@@ -31,17 +31,43 @@ GROUP BY event_id
 ORDER BY count(*) DESC, event_id
 LIMIT 1;
 
+-- name: shown_as_of
+-- The part of an answer that all sides have. Grain: event.
+SELECT event_id, title, date FROM given;
+
+-- name: shown_as_of_almanac
+-- Grain: event.
+SELECT event_id, title, date FROM given;
+
 -- name: expected_as_of
 -- Grain: event.
-SELECT event_id, date, title FROM reference.history
+SELECT event_id, title, date FROM reference.history
 WHERE known_from <= $at AND (known_to > $at OR known_to IS NULL);
+
+-- name: shown_history
+-- Grain: version.
+SELECT event_id, known_from, date FROM given;
+
+-- name: shown_history_almanac
+-- Grain: version.
+SELECT event_id, known_from, date FROM given;
 
 -- name: expected_history
 -- Grain: version.
-SELECT event_id, date, known_from FROM reference.history WHERE event_id = $event_id;
+SELECT event_id, known_from, date FROM reference.history WHERE event_id = $event_id;
+
+-- name: shown_changes
+-- Moves of events that never were away. Grain: move.
+SELECT event_id, known_from FROM given JOIN reference.groups AS g USING (event_id)
+WHERE old_date IS NOT NULL AND g.kind <> 'returned';
+
+-- name: shown_changes_almanac
+-- Grain: move.
+SELECT event_id, known_from FROM given JOIN reference.groups AS g USING (event_id)
+WHERE given.kind = 'rescheduled' AND g.kind <> 'returned';
 
 -- name: expected_changes
--- Moves of events that never were away. Grain: move.
+-- Grain: move.
 SELECT new.event_id, new.known_from
 FROM reference.history AS new
 JOIN reference.history AS old ON old.event_id = new.event_id AND old.known_to = new.known_from
@@ -51,5 +77,5 @@ WHERE new.known_from > $since AND new.known_from <= $until;
 -- name: count_unexpected
 -- Grain: one row.
 SELECT count(*) FROM (
-    (FROM answer EXCEPT ALL FROM expected) UNION ALL (FROM expected EXCEPT ALL FROM answer)
+    (FROM shown EXCEPT ALL FROM expected) UNION ALL (FROM expected EXCEPT ALL FROM shown)
 );
