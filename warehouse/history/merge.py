@@ -204,7 +204,7 @@ def _merge(
             _remove_earlier_format(home)
     if home.warehouse.exists():
         report.bytes = home.warehouse.stat().st_size
-        report.partitions = write_partitions(home, with_months=with_months)
+        report.partitions = write_partitions(home, with_months=with_months, anew=is_replay)
         step("merge:partitions_written")
     merged = {*plan.merged, *(outcome.manifest.batch_id for outcome in report.outcomes)}
     for batch_id in merged.intersection(home.landing.marked()):

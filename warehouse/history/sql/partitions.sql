@@ -1,17 +1,15 @@
 -- Partitions of Parquet files, from the published file. Each statement only reads it.
 --
---     list_days_as_text, list_months → write_event_changes, write_events
+--     list_days_as_text, list_months → write_event_changes (→ write_no_changes), write_events
 
 -- name: list_days_as_text
 -- The observed days, each with its content. Grain: day.
 SELECT day::VARCHAR, content FROM state.days ORDER BY day;
 
 -- name: list_months
--- The months of events, each with its content; one for events without a date. Grain: month.
+-- The months of events, each with its content. Grain: month.
 -- Placeholders: columns.
-SELECT
-    coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__') AS month,
-    count(*) || '-' || sum(hash({columns}))
+SELECT strftime(date, '%Y-%m') AS month, count(*) || '-' || sum(hash({columns}))
 FROM events
 GROUP BY month
 ORDER BY month;
@@ -30,6 +28,12 @@ COPY (
     FORMAT parquet, PARTITION_BY (observed_date), COMPRESSION zstd, COMPRESSION_LEVEL 1
 );
 
+-- name: write_no_changes
+-- The file of a day on which no version became known. Grain: no row. Parameters: $file.
+COPY (
+    SELECT * EXCLUDE (known_to) REPLACE (extra::VARCHAR AS extra) FROM event_versions LIMIT 0
+) TO $file (FORMAT parquet);
+
 -- name: write_events
 -- The events of some months, as now known, a folder for each. Grain: event.
 -- Parameters: $keys, the months; $folder.
@@ -39,7 +43,7 @@ COPY (
         SELECT
             * EXCLUDE (last_seen_at, missing_since, content_at)
             REPLACE (extra::VARCHAR AS extra),
-            coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__') AS event_month
+            strftime(date, '%Y-%m') AS event_month
         FROM events
     )
     WHERE event_month IN (SELECT unnest($keys::VARCHAR[]))
