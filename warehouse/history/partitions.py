@@ -54,7 +54,7 @@ def read_record(parquet: Storage) -> Contents:
 
 
 def write_partitions(home: Home, *, with_months: bool, anew: bool) -> int:
-    """Write the partitions whose content changed, and remove other ones; return how many.
+    """Write the partitions whose content changed, and remove those without a row; return how many.
 
     `with_months` also compares the events by month. `anew` writes all files.
     """
@@ -92,16 +92,11 @@ def _write_files(
     """Write some partitions of a kind: many with one statement, each renamed into its place."""
     for start in range(0, len(keys), _TOGETHER):
         report_phase("write partitions", start, len(keys))
-        together = keys[start : start + _TOGETHER]
         with parquet.staging() as folder:
-            connection.execute(_SQL[f"write_{kind}"], {"folder": str(folder), "keys": together})
-            for key in together:
-                file = next(folder.glob(f"{_KEYS[kind]}={key}/*.parquet"), None)
-                if file is None:  # No version became known on the day.
-                    folder.mkdir(exist_ok=True)
-                    file = folder / f"{key}.parquet"
-                    connection.execute(_SQL["write_no_changes"], {"file": str(file)})
-                parquet.adopt(file, partition_name(kind, key))
+            values = {"folder": str(folder), "keys": keys[start : start + _TOGETHER]}
+            connection.execute(_SQL[f"write_{kind}"], values)
+            for file in folder.glob("*/*.parquet"):
+                parquet.adopt(file, f"{kind}/{file.parent.name}/{_FILES[kind]}")
 
 
 def list_files(home: Home, kind: str) -> list[Path]:

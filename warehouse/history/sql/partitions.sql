@@ -1,10 +1,10 @@
 -- Partitions of Parquet files, from the published file. Each statement only reads it.
 --
---     list_days_as_text, list_months → write_event_changes (→ write_no_changes), write_events
+--     list_days_as_text, list_months → write_event_changes, write_events
 
 -- name: list_days_as_text
--- The observed days, each with its content. Grain: day.
-SELECT day::VARCHAR, content FROM state.days ORDER BY day;
+-- The days on which versions became known, each with its content. Grain: day.
+SELECT day::VARCHAR, content FROM state.days WHERE versions > 0 ORDER BY day;
 
 -- name: list_months
 -- The months of events, each with its content. Grain: month.
@@ -27,12 +27,6 @@ COPY (
 ) TO $folder (
     FORMAT parquet, PARTITION_BY (observed_date), COMPRESSION zstd, COMPRESSION_LEVEL 1
 );
-
--- name: write_no_changes
--- The file of a day on which no version became known. Grain: no row. Parameters: $file.
-COPY (
-    SELECT * EXCLUDE (known_to) REPLACE (extra::VARCHAR AS extra) FROM event_versions LIMIT 0
-) TO $file (FORMAT parquet);
 
 -- name: write_events
 -- The events of some months, as now known, a folder for each. Grain: event.
