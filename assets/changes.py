@@ -107,10 +107,11 @@ def check_days(home: Home, days: Collection[date]) -> dg.AssetCheckResult:
     with home.connect() as connection:
         for day in sorted(_read_contents(home).keys() & {*days}):
             path = home.parquet.path(partition_name(CHANGES, day.isoformat()))
-            facts = {"file": literal(path), "day": day}
-            ((rows, different, others),) = connection.execute(
-                SQL["check_day_file"], facts
-            ).fetchall()
+            rows = different = others = 0
+            if path.exists():  # A day without a version has no file.
+                facts = {"file": literal(path), "day": day}
+                found = connection.execute(SQL["check_day_file"], facts).fetchall()
+                ((rows, different, others),) = found
             records = read_records(home.warehouse, since=day, until=day)
             added = sum(record["versions"] for record in records.values())
             versions += rows

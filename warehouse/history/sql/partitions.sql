@@ -3,8 +3,8 @@
 --     list_days_as_text, list_months → write_event_changes, write_events
 
 -- name: list_days_as_text
--- The observed days, each with its content. Grain: day.
-SELECT day::VARCHAR, content FROM state.days ORDER BY day;
+-- The days on which versions became known, each with its content. Grain: day.
+SELECT day::VARCHAR, content FROM state.days WHERE versions > 0 ORDER BY day;
 
 -- name: list_months
 -- The months of events, each with its content; one for events without a date. Grain: month.
