@@ -130,7 +130,7 @@ def run_days(
             try:
                 run_day(home, job, service.today(), instance, summary)
             except RunFailed as error:
-                # Only from landing: the change log may be unreadable.
+                # Only from landing: the warehouse may be unreadable.
                 error.problems = list_new_problems(home, known, records=())
                 raise
         summary.instants += 1
