@@ -44,8 +44,8 @@ def event_changes(layout: Layout) -> dg.AssetsDefinition:
         kinds={"parquet", "duckdb"},
         pool=WAREHOUSE_POOL,
         description="The changes of the day: versions of events that became known on it. Today's "
-        "partition merges new batches. A past partition refolds from that day to the newest, "
-        "without a request.",
+        "partition merges new batches and publishes them. A past partition refolds from that day "
+        "to the newest, without a request.",
         deps=[
             *layout.keys([*LANDED, *POLLED.values()]),
             dg.AssetDep(layout.key(LANDED_CALENDAR), partition_mapping=dg.AllPartitionMapping()),
