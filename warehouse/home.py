@@ -57,6 +57,7 @@ class Home:
         wait_setting: str = "",
         dagster_home: Path | None = None,
         limits: MakingLimits = USUAL_LIMITS,
+        list_separator: str | None = None,
         iceberg: IcebergPlace | None = None,
         database: "SharedDatabase | None" = None,
         lease_s: float = 60.0,
@@ -72,6 +73,8 @@ class Home:
         """The writer lease, while `merge_lock` holds it."""
         self.limits = limits
         """DuckDB's limits while it makes lake or warehouse."""
+        self.list_separator = list_separator
+        """The separator of lists in exports; None: learnt from the first export that shows it."""
         self.wait_s = wait_s
         """How long to wait for a lock, in seconds."""
         self.wait_setting = wait_setting

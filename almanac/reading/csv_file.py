@@ -124,13 +124,16 @@ class RecordReader:
         for line in self._lines:
             self.line += 1
             if b'"' in line:
-                yield self._quoted(line, line)
+                record = self._quoted(line, line)
             elif line.strip(b"\r\n"):
                 self._held = [line]
-                yield Record(_text(line.rstrip(b"\r\n")).split(_text(self._delimiter)), None)
+                record = Record(_text(line.rstrip(b"\r\n")).split(_text(self._delimiter)), None)
             else:
                 continue
             self.records += 1
+            while len(record.cells) > self._fields > 0 and not record.cells[-1]:
+                record.cells.pop()  # As DuckDB does.
+            yield record
 
     def count(self) -> int:
         """Return the number of records."""
@@ -373,6 +376,13 @@ class CsvSource:
         return None if reader.fault or reader.has_nul else found
 
 
+def read_chunks(path: Path, opener: Callable[..., Any] = open) -> Iterator[bytes]:
+    """Yield the bytes of a file."""
+    with opener(path, "rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
 def literal(path: Path) -> str:
     """Return a path escaped for DuckDB's readers, so that it names only this file.
 
@@ -524,8 +534,8 @@ def refuse_hidden_records(path: Path) -> None:
         return  # No CSV.
     header = next((line for match in _LINE.finditer(head) if (line := match[0].strip())), b"")
     # A file that can't be unpacked is another fault.
-    with suppress(EOFError, OSError, lzma.LZMAError), opener(path, "rb") as file:
-        reader = RecordReader(_chunks(file), fields=header.count(b",") + 1)
+    with suppress(EOFError, OSError, lzma.LZMAError):
+        reader = RecordReader(read_chunks(path, opener), fields=header.count(b",") + 1)
         try:
             reader.count()
         except CsvFault as fault:
@@ -656,13 +666,4 @@ def _open_head(path: Path) -> tuple[Callable[..., Any], bytes]:
 
 
 def _source_of(path: Path, fields: int, skip: int, delimiter: str) -> CsvSource:
-    def chunks() -> Iterator[bytes]:
-        with path.open("rb") as file:
-            yield from _chunks(file)
-
-    return CsvSource(path, chunks, fields, skip, delimiter)
-
-
-def _chunks(file: Any) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK_BYTES):
-        yield chunk
+    return CsvSource(path, lambda: read_chunks(path), fields, skip, delimiter)

@@ -41,6 +41,7 @@ from resources.request_log import DeferredPulls, RefusedFeeds, ReportedUsage, la
 from resources.service_clock import NOTABLE, ServiceClock, read_deprecation, read_http_date
 from warehouse.files.locks import holder, is_held
 from warehouse.history.change_log import ChangeLog, read_records
+from warehouse.history.day import Checkpoints
 from warehouse.home import Home
 from warehouse.publish.published_file import PublishedFile, published_batches, read_published
 from warehouse.publish.spare_file import spare_path
@@ -173,6 +174,8 @@ class Health:
     unpublished: Unpublished | None = None
     iceberg: IcebergHealth | None = None
     lease: LeaseHealth | None = None
+    list_separator: str | None = None
+    """The separator of lists in exports; None: none was set, and no export showed it yet."""
     bucket: BucketHealth | None = None
     """Only `almanac status` reads it, since the database may be slow."""
     warnings: list[HealthWarning] = field(default_factory=list)
@@ -235,9 +238,20 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
         coverage=find_coverage(recent, service_now),
         runs=runs,
         unpublished=_find_unpublished(home, published, why_unreadable, now),
+        list_separator=home.list_separator or _read_list_separator(home),
         bucket=read_bucket_health(home),
         iceberg=read_iceberg(home, None if published is None else published.at),
     )
+
+
+def _read_list_separator(home: Home) -> str | None:
+    """Return the separator of lists that the state has, None if it has none."""
+    days, _ = ChangeLog.of(home).readable()
+    names = [name for day in days if (name := day.head.checkpoint) is not None]
+    # A checkpoint that can't be read is a finding of `almanac verify`.
+    with suppress(OSError, ValueError, IndexError):
+        return Checkpoints(home.lake).state(names[-1]).list_separator
+    return None
 
 
 def read_sizes(home: Home) -> dict[str, int]:

@@ -39,7 +39,6 @@ from warehouse.history.fold import (
 from warehouse.history.observations import FoldKey, Outcome, first_key, order_observations
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing
-from warehouse.normalise.csv_lists import ListSeparators
 from warehouse.phases import Step, report_phase
 from warehouse.publish.lake_files import name_state_files
 from warehouse.schema.columns import GROUPS
@@ -65,7 +64,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     rows: dict[str, int]
     watch: tuple[WatchedSpan, ...]
     cancellations_seen: tuple[CancellationSpan, ...]
-    separators: ListSeparators = ListSeparators()
+    list_separator: str | None = None
 
 
 def make_name(day: date, fold_id: str) -> str:
@@ -83,6 +82,10 @@ class Checkpoints:
 
     def has(self, name: str) -> bool:
         return self._lake.exists(lake_paths.checkpoint_state(name))
+
+    def state(self, name: str) -> State:
+        """Return the part of a checkpoint outside the tables."""
+        return msgspec.json.decode(self._lake.read(lake_paths.checkpoint_state(name)), type=State)
 
     def save(self, fold: Fold, day: date, fold_id: str) -> tuple[str, dict[str, str]]:
         """Write the state; return the checkpoint's name, and the sha256 of its files by name.
@@ -104,7 +107,7 @@ class Checkpoints:
                 rows=rows,
                 watch=fold.watched.spans,
                 cancellations_seen=fold.cancellations_seen,
-                separators=fold.separators,
+                list_separator=fold.separator,
             )
             (folder / lake_paths.CHECKPOINT_STATE).write_bytes(msgspec.json.encode(state))
             sync(folder / lake_paths.CHECKPOINT_STATE)
@@ -128,7 +131,7 @@ class Checkpoints:
             if (why := find_damage(self._lake, file, files)) is not None:
                 raise LakeDamaged(f"the checkpoint {name} can't be read: {why}")
         try:
-            state = msgspec.json.decode(self._lake.read(state_file), type=State)
+            state = self.state(name)
             self._load_tables(tables, fold.connection)
         except duckdb.OutOfMemoryException:
             raise
@@ -142,7 +145,7 @@ class Checkpoints:
             )
         fold.watched = WatchedSpans(state.watch)
         fold.cancellations_seen = state.cancellations_seen
-        fold.separators = state.separators
+        fold.separator = state.list_separator
         self._note_saved(fold, tables, files)
         fold.write_watched()
 

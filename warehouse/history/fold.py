@@ -29,8 +29,7 @@ from warehouse.history.observations import (
 )
 from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Manifest
 from warehouse.landing.landing import Landing
-from warehouse.normalise.csv_lists import KnownLists, ListSeparators
-from warehouse.normalise.export_records import UnchangedRecords
+from warehouse.normalise.csv_reader import KnownLists
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 from warehouse.normalise.staging import empty_events
 from warehouse.schema.columns import BIT, GROUPS, plan_named
@@ -127,12 +126,16 @@ class SavedTable(NamedTuple):
 class Fold:
     """The state, and the log of versions since it was last emptied."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, list_separator: str | None = None
+    ) -> None:
+        """`list_separator` is the separator of lists in exports; None: the state learns it."""
         self.connection = connection
+        self._list_separator = list_separator
         self.watched = WatchedSpans()
         self.cancellations_seen: tuple[CancellationSpan, ...] = ()
-        self.separators = ListSeparators()
-        """How the lists of exports are joined, as learnt from those that were folded."""
+        self.separator: str | None = None
+        """The separator of lists, as the first export with evidence showed it."""
         self.saved: dict[str, SavedTable] = {}
         """The newest file of each table; of `content`, as it was when the file was written."""
         self.failed: dict[str, str] = {}
@@ -143,9 +146,8 @@ class Fold:
         """Empty the state."""
         self.watched = WatchedSpans()
         self.cancellations_seen = ()
-        self.separators = ListSeparators()
+        self.separator = None
         self.saved = {}
-        self._unchanged = UnchangedRecords(self.connection)
         for name in ("create_state", "define_macros"):
             self.connection.execute(_SQL[name])
 
@@ -168,9 +170,8 @@ class Fold:
                     self.connection,
                     landing,
                     manifest,
-                    self._unchanged,
                     known=self._known_lists() if manifest.feed == "export" else None,
-                    trusted=released,
+                    finds_unchanged=True,
                 )
         except BatchFailed as failure:
             if observation.key != first_key(manifest):
@@ -189,10 +190,7 @@ class Fold:
         )
         if read.quarantine is not None and not released:
             return outcome.quarantine(read.quarantine)
-        if read.learnt is not None:
-            self.separators = read.learnt
-        if not released:
-            outcome.flagged = read.flagged
+        self.separator = self.separator or read.learnt
         has_new = False
         if manifest.feed == "coins":
             self._fold_coins(manifest, outcome)
@@ -224,7 +222,7 @@ class Fold:
         """Fold a batch of one row per event; return whether `take_first_content` must follow."""
         visible = visible_scope(manifest) if manifest.feed in ("events", "export") else None
         if visible is not None and manifest.feed == "export" and not released:
-            outcome.flagged = outcome.flagged or self._too_few(manifest, visible)
+            outcome.flagged = self._too_few(manifest, visible)
         has_new = self._fold_incoming(manifest, outcome)
         if not manifest.complete:
             return has_new  # A partial batch does not prove that an event is absent.
@@ -356,7 +354,7 @@ class Fold:
         filters = self._filters(visible)
         known = 0 if filters is None else self._rows("count_expected", **filters)[0][0]
         expected = max(known, manifest.rows_claimed or 0)
-        received = self._count("incoming") + self._unchanged.count
+        received = self._count("incoming") + self._count("unchanged")
         if received >= ENOUGH_ROWS_SHARE * expected:
             return None
         return (
@@ -389,7 +387,7 @@ class Fold:
     def _known_lists(self) -> KnownLists:
         names = dict(self._rows("list_category_names"))
         known = {name for pair in names.items() for name in pair if name}
-        return KnownLists(frozenset(known), self.separators)
+        return KnownLists(frozenset(known), self._list_separator or self.separator)
 
     def _note_cancellations(self, manifest: Manifest) -> None:
         since = manifest.scope.since

@@ -394,7 +394,7 @@ class _Merge:
         """Fold; return False if a batch failed, which the next try quarantines."""
         connection = self._home.connect()
         try:
-            fold = Fold(connection)
+            fold = Fold(connection, self._home.list_separator)
             fold.failed = self._failed
             base, appending = self._load_base(fold)
             self._step("merge:loaded")

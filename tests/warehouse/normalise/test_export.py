@@ -21,7 +21,7 @@ from tests.warehouse.normalise.catalog_bodies import (
     plain,
     plains,
 )
-from warehouse.normalise.csv_lists import KnownLists
+from warehouse.normalise.csv_reader import KnownLists
 from warehouse.schema.columns import ALL, BIT
 
 
@@ -115,10 +115,9 @@ def test_every_form_of_the_same_rows_gives_the_same_rows(batches: BatchReader, b
         ("BOM", "BOM"),
         ("gzip", "gzip"),
         ("another order", "columns in another order"),
-        ("joined with |", "categories joined with |"),
-        ("joined with ,", "categories joined with ,"),
-        ("JSON arrays", "categories as JSON arrays"),
-        ("mixed line ends", "read by the tolerant reader: "),
+        ("joined with |", "lists joined with |"),
+        ("joined with ,", "lists joined with ,"),
+        ("mixed line ends", "read by the tolerant reader"),
     ],
 )
 def test_the_form_of_an_export_is_noted(batches: BatchReader, name: str, note: str) -> None:
@@ -184,7 +183,7 @@ BROKEN_ROWS = {
         csv_body([plain(title="a\0b")]).split(b"\r\n", 1)[1],
         "a text contains the character NUL",
     ),
-    "an open quote": (b'e9,"never closed\r\nx,y\r\n', "a quote is never closed"),
+    "an open quote": (b'e9,"never closed\r\nx,y\r\n', "opens a quote that is never closed"),
 }
 
 
