@@ -15,11 +15,10 @@ from almanac.history_replay import Replay
 from almanac.instants import Duration, Instant, plain_number, refuse_misread, zone
 from almanac.joins import Joins
 from almanac.reader import CoinTexts, Publication, Reader, find_file
-from almanac.reading.csv_file import read_table
 from almanac.reading.named_sql import NamedStatements
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
-from almanac.user_files import local_path
+from almanac.user_files import local_path, read_table
 
 if TYPE_CHECKING:
     from almanac.audit.report import Audit

@@ -14,8 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from almanac.errors import InvalidArgument
-from almanac.reading.csv_file import CsvFile
-from almanac.user_files import PARQUET, TEXT, local_path, open_parquet
+from almanac.user_files import PARQUET, TEXT, CsvFile, local_path, open_parquet
 
 SLICE_ROWS: Final = 1_000_000
 _WILDCARDS: Final = frozenset("*?[")

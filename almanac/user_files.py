@@ -1,18 +1,35 @@
-"""The user's paths and Parquet files, the kind of a file, and the names of columns."""
+"""The user's paths, and CSV and Parquet files: kind, header, rows."""
 
+import bz2
+import codecs
+import csv
+import gzip
 import lzma
 import os
 import re
+import shutil
 import unicodedata
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from almanac.errors import InvalidArgument
+from almanac.reading.csv_file import (
+    CHUNK_BYTES,
+    RECORD_BYTES,
+    CsvFault,
+    CsvSource,
+    RecordReader,
+    read_chunks,
+)
 
 if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
 
@@ -67,7 +84,7 @@ def column_named(names: Iterable[str], wanted: str, where: str) -> str | None:
 
 PARQUET: Final = (".parquet", ".pq")
 TEXT: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-KINDS: Final = {
+_KINDS: Final = {
     b"PK\x03\x04": "an Excel workbook or another zip archive",
     b"\xd0\xcf\x11\xe0": "an Excel workbook",
     b"PAR1": "Parquet; its name has to end in .parquet",
@@ -84,6 +101,298 @@ KINDS: Final = {
     b"[{": "JSON",
 }
 """What a file is by its first bytes, if it is not text."""
+_DELIMITERS: Final = (",", ";", "\t", "|")
+_HEAD_BYTES: Final = 1 << 16
+_BATCH_ROWS: Final = 1 << 16
+_OPENERS: Final[dict[bytes, Callable[..., Any]]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+}
+_LINE: Final = re.compile(rb"[^\r\n]*(\r\n|\r|\n|\Z)")
+_PREAMBLE: Final = re.compile(rb"\s*(#|https?://)")
+_SEPARATOR: Final = re.compile(rb"sep=([^\w\s\"]|\t)", re.IGNORECASE)
+
+OnBroken = Callable[[int, str], None]
+"""Takes the number of a record, from 1, and why it can't be read."""
+
+
+class CsvFile:
+    """A CSV file that a user hands over; it may be compressed by gzip, bzip2 or xz.
+
+    Comments before the header are skipped: lines that begin with `#`, or are an address, and have
+    another number of fields than the next line; and `sep=;`.
+
+    Attributes:
+        names: the names of the columns, as in the file.
+        delimiter: comma, semicolon, tab or bar: the delimiter that gives the most header fields.
+
+    With `renames` the second column with a name, such as `Close`, is `Close.1`.
+
+    Raises:
+        InvalidArgument: it is empty, no CSV file, or damaged; the message names file and line.
+    """
+
+    def __init__(self, path: Path, *, renames: bool = False) -> None:
+        self._path = path
+        self._opener, head = _open_head(path)
+        header = _find_header(path, head)
+        self.names = _name_columns(path, header.names, renames=renames)
+        self.delimiter = header.delimiter
+        self._skip = header.line
+
+    def batches(self, names: Sequence[str], on_broken: OnBroken) -> Iterator["pa.RecordBatch"]:
+        """Yield some columns as texts, in the memory of a few batches.
+
+        A record with a wrong number of fields is a row of NULLs; `on_broken` is called for it
+        before the batch is yielded.
+
+        Raises:
+            InvalidArgument: as the class, before the first batch.
+        """
+        import pyarrow as pa
+
+        from almanac.reading.connections import open_memory
+
+        with explained(self._path), self._source() as source, open_memory() as connection:
+            if self._read(source, connection, "true") is None:
+                yield from self._read_tolerantly(source, names, on_broken)
+                return
+            rows, values = source.rows()
+            found = connection.sql(f"{rows}\nSELECT {self._texts(names)}", params=values)
+            for batch in pa.RecordBatchReader.from_stream(found):
+                yield pa.RecordBatch.from_arrays(batch.columns, list(names))
+
+    def table(self, texts: Iterable[str] = (), missing: Sequence[str] = ("",)) -> "pa.Table":
+        """Return all columns; those that are not in `texts` have the type of their values.
+
+        The texts of `missing` are NULL, but in columns of texts.
+
+        Raises:
+            InvalidArgument: as the class, or a record has a wrong number of fields.
+        """
+        import pyarrow as pa
+
+        from almanac.reading.connections import open_memory
+
+        broken: list[str] = []
+
+        def refuse(number: int, why: str) -> None:
+            broken.append(f"record {number} can't be read: {why}")
+
+        with explained(self._path), self._source() as source, open_memory() as connection:
+            table = self._read(source, connection, self._texts(self.names))
+            if table is None:
+                schema = pa.schema([(name, pa.string()) for name in self.names])
+                batches = self._read_tolerantly(source, self.names, refuse)
+                table = pa.Table.from_batches(batches, schema)
+        if broken:
+            raise InvalidArgument(f"{self._path}: {broken[0]}. Records like this: {len(broken):,}")
+        kept = set(texts)
+        columns = [
+            column if name in kept else _typed(column, missing)
+            for name, column in zip(self.names, table.columns, strict=True)
+        ]
+        return pa.table(columns, self.names)
+
+    def _read(
+        self, source: CsvSource, connection: "duckdb.DuckDBPyConnection", select: str
+    ) -> "pa.Table | None":
+        try:
+            return source.read(connection, select, strict=True)
+        except CsvFault as fault:
+            raise InvalidArgument(f"{self._path}: {fault}") from fault
+
+    def _read_tolerantly(
+        self, source: CsvSource, names: Sequence[str], on_broken: OnBroken
+    ) -> Iterator["pa.RecordBatch"]:
+        """Yield the records that the `csv` module reads; those of a wrong length are broken."""
+        import pyarrow as pa
+
+        places = [self.names.index(name) for name in names]
+        rows: list[Sequence[str | None]] = []
+
+        def batch() -> "pa.RecordBatch":
+            columns = [pa.array([row[place] for row in rows], pa.string()) for place in places]
+            return pa.RecordBatch.from_arrays(columns, list(names))
+
+        for number, (cells, _) in enumerate(source.records(strict=True), 1):
+            if len(cells) == source.fields:
+                rows.append(cells)
+            else:
+                on_broken(number, f"it has {len(cells)} fields, and the header {source.fields}")
+                rows.append([None] * source.fields)
+            if len(rows) == _BATCH_ROWS:
+                yield batch()
+                rows = []
+        yield batch()
+
+    def _texts(self, names: Sequence[str]) -> str:
+        return ", ".join(f"coalesce(c{self.names.index(name)}, '')" for name in names)
+
+    @contextmanager
+    def _source(self) -> Iterator[CsvSource]:
+        """Yield the file, or an unpacked copy of it."""
+        from almanac.reading.temporary import own_folder
+
+        fields = len(self.names)
+        if self._opener is open:
+            yield _source_of(self._path, fields, self._skip, self.delimiter)
+            return
+        with (
+            NamedTemporaryFile(suffix=".csv", dir=own_folder()) as copy,
+            self._opener(self._path) as packed,
+        ):
+            shutil.copyfileobj(packed, copy, CHUNK_BYTES)
+            copy.flush()
+            yield _source_of(Path(copy.name), fields, self._skip, self.delimiter)
+
+
+def refuse_hidden_records(path: Path) -> None:
+    """Refuse a CSV file in which a quote hides records; what else is odd in it is not judged.
+
+    Raises:
+        InvalidArgument: it is such a file; the message has the line.
+    """
+    try:
+        opener, head = _open_head(path)
+    except InvalidArgument:
+        return  # No CSV.
+    header = next((line for match in _LINE.finditer(head) if (line := match[0].strip())), b"")
+    # A file that can't be unpacked is another fault.
+    with suppress(EOFError, OSError, lzma.LZMAError):
+        reader = RecordReader(read_chunks(path, opener), fields=header.count(b",") + 1)
+        try:
+            reader.count()
+        except CsvFault as fault:
+            reader.fault = fault
+        if reader.fault is not None:
+            raise InvalidArgument(f"{path}: {reader.fault}")
+
+
+def read_table(path: Path) -> "pa.Table":
+    """Return a CSV or Parquet file as a table; in a CSV the values of a column give its type.
+
+    Raises:
+        InvalidArgument: it can't be read in full; the message names it.
+    """
+    if path.name.lower().endswith(PARQUET):
+        with explained(path), open_parquet(path) as file:
+            return file.read()
+    return CsvFile(path).table()
+
+
+class _Header(NamedTuple):
+    names: list[str]
+    delimiter: str
+    line: int
+    """Its number, from 1."""
+
+
+def _find_header(path: Path, head: bytes) -> _Header:
+    """Return the header among the first lines of a file.
+
+    Raises:
+        InvalidArgument: there is none, or it can't be read.
+    """
+    lines = [
+        (number, text)
+        for number, match in enumerate(_LINE.finditer(head), 1)
+        if (text := match[0].strip(b"\r\n"))
+    ]
+    for place, (number, text) in enumerate(lines):
+        delimiter = None
+        if place and (separator := _SEPARATOR.fullmatch(lines[place - 1][1])):
+            delimiter = separator[1].decode()
+        elif _SEPARATOR.fullmatch(text):
+            continue
+        header = _read_header(path, number, text, delimiter)
+        below = (line for line in lines[place + 1 :] if not _PREAMBLE.match(line[1]))
+        after = next(below, None) if _PREAMBLE.match(text) else None
+        if after and len(_read_header(path, *after, None).names) != len(header.names):
+            continue
+        return header
+    raise InvalidArgument(f"{path} is empty; expected a header and rows")
+
+
+def _read_header(path: Path, number: int, line: bytes, delimiter: str | None) -> _Header:
+    """Return a line as a header, with the delimiter that gives the most fields."""
+
+    marks = _DELIMITERS if delimiter is None else (delimiter,)
+    text = line.decode("utf-8", "replace")
+    best = max(marks, key=lambda mark: len(next(csv.reader([text], delimiter=mark))))
+    reader = RecordReader((line,), delimiter=best, strict=True)
+    reader.line = number - 1
+    try:
+        return _Header(next(iter(reader)).cells, best, number)
+    except CsvFault as fault:
+        raise InvalidArgument(f"{path}: {fault}") from fault
+
+
+def _name_columns(path: Path, given: list[str], *, renames: bool) -> list[str]:
+    """Return a name for each column, also for those without one, but for the first.
+
+    Raises:
+        InvalidArgument: two columns have the same name, and it is not to be changed.
+    """
+    names = [
+        name if name.strip() or place == 1 else f"column {place}"
+        for place, name in enumerate(given, 1)
+    ]
+    times = Counter(names)
+    if not renames and (repeated := [name for name in times if times[name] > 1]):
+        raise InvalidArgument(f"{path} has two columns {', '.join(map(repr, repeated))}")
+    before: Counter[str] = Counter()
+    for place, name in enumerate(names):
+        if before[name]:
+            names[place] = f"{name}.{before[name]}"
+        before[name] += 1
+    return names
+
+
+def _typed(column: "pa.ChunkedArray", missing: Sequence[str]) -> "pa.ChunkedArray":
+    """Return texts as numbers, dates or another type, if all but the missing ones are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_missing = pc.is_in(column, value_set=pa.array(missing))
+    given = pc.if_else(is_missing, pa.scalar(None, pa.string()), column)
+    if given.null_count == len(given):
+        return pa.chunked_array([pa.nulls(len(given))])
+    instants = [pa.timestamp(unit, tz) for tz in (None, "UTC") for unit in ("us", "ns")]
+    for kind in (pa.int64(), pa.bool_(), pa.date32(), *instants, pa.float64()):
+        try:
+            return given.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return column
+
+
+def _open_head(path: Path) -> tuple[Callable[..., Any], bytes]:
+    """Return the function that opens a file, which may be compressed, and its first lines.
+
+    Raises:
+        InvalidArgument: it is something else than text.
+    """
+    if not path.is_file():
+        raise InvalidArgument(f"there is no file {path}")
+    with path.open("rb") as file:
+        magic = file.read(8)
+    opener = next((found for known, found in _OPENERS.items() if magic.startswith(known)), open)
+    with explained(path), opener(path, "rb") as opened:
+        head: bytes = opened.read(_HEAD_BYTES)
+        while b"\n" not in head and b"\r" not in head and len(head) < RECORD_BYTES:
+            if not (more := opened.read(_HEAD_BYTES)):
+                break
+            head += more
+    kind = next((kind for known, kind in _KINDS.items() if head.startswith(known)), None)
+    if kind is not None:
+        raise InvalidArgument(f"{path} is {kind}; expected CSV text")
+    return opener, head.removeprefix(codecs.BOM_UTF8)
+
+
+def _source_of(path: Path, fields: int, skip: int, delimiter: str) -> CsvSource:
+    return CsvSource(path, lambda: read_chunks(path), fields, skip, delimiter)
 
 
 def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
@@ -106,7 +415,7 @@ def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
             head = file.read(64)
         what = "is empty" if not head else f"is damaged: {error}"
         if head and not head.startswith(b"PAR1"):
-            kind = next((kind for magic, kind in KINDS.items() if head.startswith(magic)), None)
+            kind = next((kind for magic, kind in _KINDS.items() if head.startswith(magic)), None)
             what = f"is {kind}" if kind else "is not a Parquet file"
         elif head:
             what = "is cut or damaged: the end of a Parquet file is missing"

@@ -264,12 +264,6 @@ class ServiceSettings(SettingsGroup):
     export_path: str = Field(
         default=constants.EXPORT_PATH, description="Path of the bulk export on the service."
     )
-    list_separator: Literal[";", "|", ","] | None = Field(
-        default=None,
-        description="The separator of the lists in an export (categories, coins): semicolon, bar or "
-        "comma. Default: learnt from the first export that shows it. `almanac replay` applies "
-        "another value to the past.",
-    )
     page_size: int = Field(
         default=constants.EVENTS_LIMIT_MAX,
         ge=1,

@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 
 from almanac.audit.fields import COIN, EVENT, FIELDS, JUDGED
 from almanac.errors import InvalidArgument
-from almanac.reading.csv_file import CsvFile
 from almanac.results import Result
 from almanac.streams import SLICE_ROWS, Stream, of_table, open_stream, regrouped
-from almanac.user_files import PARQUET, TEXT, column_named, local_path, plain_name
+from almanac.user_files import PARQUET, TEXT, CsvFile, column_named, local_path, plain_name
 
 NEXT_EVENT: Final = "next_event_id"
 _WRITTEN: Final = {

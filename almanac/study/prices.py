@@ -13,7 +13,6 @@ from almanac.errors import InvalidArgument
 from almanac.events import Coins
 from almanac.frames import moments_of
 from almanac.instants import US, Duration, duration
-from almanac.reading.csv_file import CsvFile
 from almanac.study.layouts import (
     PriceColumns,
     arrange,
@@ -21,7 +20,7 @@ from almanac.study.layouts import (
     epoch_unit,
     frame_of_rows,
 )
-from almanac.user_files import PARQUET, explained, local_path, open_parquet
+from almanac.user_files import PARQUET, CsvFile, explained, local_path, open_parquet
 
 Stamp = Literal["start", "end"]
 Bars = Literal["grid", "frame"]

@@ -18,7 +18,7 @@ from almanac.console import (
     people,
 )
 from almanac.errors import InvalidArgument
-from almanac.reading.csv_file import refuse_hidden_records
+from almanac.user_files import refuse_hidden_records
 from catalog.contract.plans import PLANS
 from pipeline.cli.options import date_option, instant_option
 from pipeline.console import print_json, show_phases, show_problems

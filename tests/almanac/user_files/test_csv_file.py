@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from almanac.errors import InvalidArgument
 from almanac.reading import csv_file
-from almanac.reading.csv_file import CsvFile, RecordReader
+from almanac.reading.csv_file import RecordReader
+from almanac.user_files import CsvFile
 
 HEADER = "decided_at,event_id,impact,note\n"
 ROWS = [f"2026-03-{day:02}T12:00:00Z,event-{day},7.5,text {day}\n" for day in range(1, 21)]
@@ -160,8 +161,9 @@ def test_damage_is_refused_with_its_line(tmp_path: Path, data: bytes, message: s
 def test_a_quoted_field_without_an_end_takes_no_more_memory_than_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("RECORD_BYTES", "CHUNK_BYTES", "_HEAD_BYTES"):
+    for name in ("RECORD_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(csv_file, name, 1_000)
+    monkeypatch.setattr("almanac.user_files._HEAD_BYTES", 1_000)
     endless = b"\n".join([b"words"] * 1_000)
     with pytest.raises(InvalidArgument, match="line 3 opens a quoted field of more than"):
         read(tmp_path / "rows.csv", HEADER.encode() + b'1,2,3,4\n1,2,3,"' + endless + b'"\n')

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from almanac.errors import InvalidArgument
-from almanac.reading.csv_file import CsvFile
-from almanac.user_files import column_named, open_parquet, plain_name
+from almanac.user_files import CsvFile, column_named, open_parquet, plain_name
 from tests.almanac.adapters.stories import COINS, PULLS, opened, versions_at_random
 from tests.almanac.publications import publish_by_hand
 

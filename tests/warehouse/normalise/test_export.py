@@ -197,6 +197,17 @@ def test_a_broken_row_is_rejected_alone(batches: BatchReader, row: bytes, reason
     assert reason in words
 
 
+def test_a_record_whose_quote_hides_others_is_rejected_with_its_line(batches: BatchReader) -> None:
+    lines = csv_body(MANY).split(b"\r\n")
+    lines[5] = lines[5].replace(b"Goes live", b'"Goes live, and')
+    lines[9] = lines[9].replace(b"Large", b'Large"')
+    read = batches.read("export", b"\r\n".join(lines))
+    assert (read.arrived, read.good, read.rejected) == (36, 35, 1)
+    ((position, reason, _raw),) = batches.rejected()
+    assert position == 4
+    assert reason.startswith("line 6 opens a quote, and line 7, which would be inside of it")
+
+
 def test_a_field_of_ten_megabytes_is_read(batches: BatchReader) -> None:
     read = batches.read("export", csv_body([*MANY, plain(id="x", description="long " * 2_000_000)]))
     assert read.good == 41
