@@ -100,7 +100,7 @@ _KINDS: Final = {
     b'{"': "JSON",
     b"[{": "JSON",
 }
-"""What a file is by its first bytes, if it is not text."""
+"""Kinds of files that are not text, by their first bytes."""
 _DELIMITERS: Final = (",", ";", "\t", "|")
 _HEAD_BYTES: Final = 1 << 16
 _BATCH_ROWS: Final = 1 << 16
@@ -206,7 +206,7 @@ class CsvFile:
     def _read_tolerantly(
         self, source: CsvSource, names: Sequence[str], on_broken: OnBroken
     ) -> Iterator["pa.RecordBatch"]:
-        """Yield the records that the `csv` module reads; those of a wrong length are broken."""
+        """Yield the records that the `csv` module reads, as `batches` does."""
         import pyarrow as pa
 
         places = [self.names.index(name) for name in names]

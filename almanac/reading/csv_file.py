@@ -43,7 +43,7 @@ class CsvFault(InvalidArgument):
 
 
 class Record(NamedTuple):
-    """A record. `fault` says why it is none: its quote hides the records behind it."""
+    """The cells of a record. `fault` is set if its quote hides the records behind it."""
 
     cells: list[str]
     fault: CsvFault | None
@@ -52,9 +52,9 @@ class Record(NamedTuple):
 class RecordReader:
     """Reads or counts the records of a CSV file with Python's `csv` module, once.
 
-    Line ends are LF, CRLF or CR; blank lines are no records. `fields` is the number of columns, and
-    `skip` the number of lines to leave out. If `strict`, every fault is an error; else records that
-    are hidden are a `fault`, and bytes that are not UTF-8 become lone surrogates.
+    Line ends are LF, CRLF or CR; blank lines are skipped. `fields` is the number of columns, and
+    `skip` the number of lines to leave out. If `strict`, each fault is an error. Otherwise a record
+    that hides others has a `fault`, and bytes that are not UTF-8 become lone surrogates.
 
     Attributes:
         records: how many were read.
@@ -65,7 +65,8 @@ class RecordReader:
         has_nul: whether NUL was read.
 
     Raises:
-        CsvFault: a record is longer than RECORD_BYTES, or there is a fault, and it is `strict`.
+        CsvFault: a record is longer than RECORD_BYTES. If `strict`, also for text behind a closing
+            quote, NUL, bytes that are not UTF-8, and hidden records.
     """
 
     def __init__(

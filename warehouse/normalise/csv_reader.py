@@ -10,6 +10,7 @@ It is counted, and not read again.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,8 @@ _SQL = Statements(__package__, GROUPS)
 _NAMES_MAX: Final = 200
 _NAME_CHARS: Final = 200
 """So many category names with a separator in them are kept whole, none longer."""
+_CELLS_MAX: Final = 100_000
+"""So many different cells are searched for the separator, of a file that DuckDB can't read."""
 _OTHER_TEXTS: Final = ("observed_text", "content_text", "cancelled_text")
 
 Values = dict[str, Any]
@@ -150,14 +153,7 @@ def read_csv(
         counts.arrived = _count(source)
         return
     export = _CsvExport(source, columns, tables, visible, counts, known)
-    separator = known.separator
-    if separator is None:
-        export.read(None, finds_unchanged=False)
-        separator = counts.learnt = export.find_separator()
-        tables.empty()
-    if separator not in (None, LIST_SEPARATOR):
-        counts.note(f"lists joined with {separator}")
-    export.read(separator or LIST_SEPARATOR, finds_unchanged=finds_unchanged)
+    export.read(finds_unchanged=finds_unchanged)
     if not counts.arrived:
         counts.faults.append("the export is a header without rows")
 
@@ -181,40 +177,45 @@ class _CsvExport:
     counts: BatchCounts
     known: KnownLists
 
-    def read(self, separator: str | None, *, finds_unchanged: bool) -> None:
-        """Read the records; None leaves cells with lists whole."""
+    def read(self, *, finds_unchanged: bool) -> None:
+        """Read the records, without those that are unchanged."""
         counts = self.counts
-        counts.arrived = counts.rejected = counts.unchanged = 0
-        element = None if separator is None else self.known.element(separator)
-        lists: Values = {"separator": separator, "element": element}
-        reading = repr((self.columns.names, self.visible, separator, element))
-        digest = f"hash($reading::VARCHAR, {', '.join(self.source.cells)})"
-        place = self.columns.places.get("event_id")
-        event_id = "NULL::VARCHAR" if place is None else f"c{place}"
+        digest = f"hash({', '.join(self.source.cells)})"
+        columns = {"id": self._cell("event_id"), "digest": digest}
+        if self.known.separator is None:
+            columns |= {name: self._cell(name) for name in _LISTS}
         # A connection of its own: DuckDB refuses some files with an error.
         with self.tables.connection.cursor() as beside:
-            arrived = self.source.read(
-                beside, f"{event_id} AS id, {digest} AS digest", {"reading": reading}
-            )
+            select = ", ".join(f"{text} AS {name}" for name, text in columns.items())
+            arrived = self.source.read(beside, select)
+        separator = self.known.separator
+        if separator is None:
+            cells = self._read_list_cells() if arrived is None else arrived
+            separator = counts.learnt = self._find_separator(cells)
+        separator = separator or LIST_SEPARATOR
+        if separator != LIST_SEPARATOR:
+            counts.note(f"lists joined with {separator}")
+        lists = {"separator": separator, "element": self.known.element(separator)}
+        reading = {"reading": repr((self.columns.names, self.visible, lists))}
         if arrived is None:
             counts.note("read by the tolerant reader")
-            self._read_tolerantly(lists)
+            self._read_tolerantly(lists, reading)
             return
         counts.arrived = arrived.num_rows
         rows, values = self.source.rows()
-        values["reading"] = reading
-        if not finds_unchanged or not (found := self._find_unchanged(arrived)):
+        if not finds_unchanged or not (found := self._find_unchanged(arrived, reading)):
             records = f"{rows}\nSELECT NULL::BIGINT AS place, {digest} AS digest, *"
         elif found < arrived.num_rows:
             records = f"{rows}\nSELECT {digest} AS digest, *"
             records = _SQL["take_new_records"].replace("{records}", records)
         else:
             return
-        select, more = self._select(records, lists)
+        select, more = self._select(records, lists, reading)
         self.tables.insert(select, values | more)
 
-    def find_separator(self) -> str | None:
-        """Return the separator that splits the most cells of the read rows into known elements."""
+    def _find_separator(self, cells: pa.Table) -> str | None:
+        """Return the separator that splits the most cells into known elements."""
+        connection = self.tables.connection
         values = {
             "names": sorted(self.known.names),
             "separators": [
@@ -222,27 +223,40 @@ class _CsvExport:
                 for place, mark in enumerate(SEPARATORS)
             ],
         }
-        found = self.tables.connection.execute(parse(_SQL["find_separator"]), values).fetchall()
+        connection.register("list_cells", cells)
+        found = connection.execute(parse(_SQL["find_separator"]), values).fetchall()
+        connection.unregister("list_cells")
         return found[0][0] if found else None
 
-    def _find_unchanged(self, arrived: pa.Table) -> int:
+    def _read_list_cells(self) -> pa.Table:
+        """Return the different cells with lists, in the order of the file."""
+        found: dict[tuple[str | None, ...], None] = {}
+        places = [self.columns.places.get(name) for name in _LISTS]
+        with suppress(CsvFault):
+            for cells, fault in self.source.records():
+                if fault is None and len(cells) == self.source.fields and len(found) < _CELLS_MAX:
+                    found[tuple(p if p is None else storable_text(cells[p]) for p in places)] = None
+        texts = [pa.array(column, pa.string()) for column in zip(*found, strict=True)]
+        return pa.table(texts or [pa.array([], pa.string())] * len(_LISTS), list(_LISTS))
+
+    def _find_unchanged(self, arrived: pa.Table, reading: Values) -> int:
         """Fill the table `unchanged`, and `new_records` with the others; return how many are."""
         connection = self.tables.connection
         places = pa.array(range(arrived.num_rows), pa.int64())
         connection.register("arrived", arrived.append_column("place", places))
-        for name in ("find_unchanged", "find_new_records"):
-            connection.execute(parse(_SQL[name]))
+        connection.execute(parse(_SQL["find_unchanged"]), reading)
+        connection.execute(parse(_SQL["find_new_records"]))
         connection.unregister("arrived")
         ((found,),) = connection.execute(parse(_SQL["count_unchanged"])).fetchall()
         self.counts.unchanged = found
         return self.counts.unchanged
 
-    def _read_tolerantly(self, lists: Values) -> None:
+    def _read_tolerantly(self, lists: Values, reading: Values) -> None:
         """Read record by record. Those that are none are rejected, each at its place."""
         counts, fields = self.counts, self.source.fields
         cells = ", ".join(f"record[{place + 2}] AS c{place}" for place in range(fields))
         records = _SQL["json_records"].replace("{cells}", cells)
-        select, values = self._select(records, lists)
+        select, values = self._select(records, lists, reading)
         with self.tables.sink(select, values).filling(counts) as sink:
             try:
                 for cells_read, fault in self.source.records():
@@ -261,27 +275,27 @@ class _CsvExport:
                 sink.reject(counts.arrived, f"the rest of the file: {end.reason}", [])
                 counts.arrived += 1
 
-    def _select(self, records: str, lists: Values) -> tuple[str, Values]:
+    def _select(self, records: str, lists: Values, reading: Values) -> tuple[str, Values]:
         """Return the SELECT of canonical texts from records, and its parameters."""
         places = self.columns.places
         shown = sum(BIT[name] for name in places if name in BIT and shows(self.visible, name))
-        values: Values = {"shown": shown}
+        values = {"shown": shown, **reading}
         lines = [
             "place",
-            "digest::VARCHAR AS row_md5",
-            f"{self._clean('event_id')} AS event_id",
+            "if(digest IS NULL, NULL, hash(digest, $reading::VARCHAR))::VARCHAR AS row_md5",
+            f"almanac_clean({self._cell('event_id')}) AS event_id",
             *(f"NULL::VARCHAR AS {name}" for name in _OTHER_TEXTS),
         ]
         for name in NAMES:
-            place = places.get(name) if shows(self.visible, name) else None
-            if name not in _LISTS:
-                text = "NULL::VARCHAR" if place is None else self._clean(name)
-            elif place is None:
+            cell = self._cell(name)
+            if name in _LISTS and cell.startswith("c"):
+                is_coin = str(name == "coins").lower()
+                text = f"almanac_list({cell}, $separator::VARCHAR, $element::VARCHAR, {is_coin})"
+                values |= lists
+            elif name in _LISTS:
                 text = "NULL::VARCHAR[]"
             else:
-                is_coin = str(name == "coins").lower()
-                values |= lists
-                text = f"almanac_list(c{place}, $separator::VARCHAR, $element::VARCHAR, {is_coin})"
+                text = f"almanac_clean({cell})"
             lines.append(f'{text} AS "{name}"')
         lines += [
             "$shown::BIGINT AS shown",
@@ -292,9 +306,12 @@ class _CsvExport:
         columns = ",\n".join(lines)
         return f"SELECT\n{columns}\nFROM ({records})", values
 
-    def _clean(self, name: str) -> str:
+    def _cell(self, name: str) -> str:
+        """Return the cell of a column that the plan shows, else NULL."""
         place = self.columns.places.get(name)
-        return "NULL::VARCHAR" if place is None else f"almanac_clean(c{place})"
+        if place is None or (name != "event_id" and not shows(self.visible, name)):
+            return "NULL::VARCHAR"
+        return f"c{place}"
 
     def _extra(self, values: Values) -> str:
         if not self.columns.extras:

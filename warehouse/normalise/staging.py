@@ -45,7 +45,7 @@ class BatchCounts:
         self.notes: dict[str, None] = {}
         self.faults: list[str] = []
         self.unchanged = 0
-        """Unchanged records of an export, which are in no table of rows."""
+        """Unchanged records of an export. The tables of rows do not have them."""
         self.learnt: str | None = None
         """The separator of lists, if this export shows it first."""
 

@@ -1,35 +1,20 @@
 -- The records of an export as cells c0, c1, …; csv_reader.py begins with csv_rows of almanac.
 --
---     csv_rows | take_new_records | json_records → insert_events → find_separator
-
--- name: take_new_records
--- Grain: one row per record that is not unchanged, with its place in the file. Records with the same
--- digest are the same, so any of them may have any of their places. Reads only.
--- Placeholders: records.
-SELECT * EXCLUDE (copy)
-FROM (
-    SELECT *, row_number() OVER (PARTITION BY digest) AS copy
-    FROM ({records})
-    WHERE digest IN (SELECT digest FROM new_records)
-)
-JOIN new_records USING (digest, copy)
-
--- name: json_records
--- Grain: one row per element of $rows, a JSON array of arrays: the place of a record and its cells.
--- Reads only.
--- Placeholders: cells.
-SELECT record[1]::BIGINT AS place, NULL::UBIGINT AS digest, {cells}
-FROM (SELECT unnest(from_json($rows, '[["VARCHAR"]]')) AS record)
+--     find_separator → csv_rows | take_new_records | json_records → insert_events
 
 -- name: find_separator
--- Grain: at most one row: the separator of lists that splits the most cells into elements that are
--- known. The rows were read with whole cells. Known are $names, cells without a separator, and what
--- has the form of a slug, among coins. Reads only.
+-- Grain: at most one row: the separator that splits the most cells of the relation `list_cells`
+-- (categories, coins) into known elements: $names, cells without a separator, and, among coins, texts
+-- in the form of a slug. Reads only.
 -- Parameters: $names, $separators (each `mark` with the pattern of an `element`, and its `place`).
 WITH cells AS (
-    SELECT DISTINCT 'categories' AS field, unnest(categories) AS cell FROM normalised
-    UNION ALL
-    SELECT DISTINCT 'coins', unnest(coins) FROM normalised
+    SELECT
+        'categories' AS field,
+        unnest(almanac_list(categories, NULL::VARCHAR, NULL::VARCHAR, false)) AS cell
+    FROM (SELECT DISTINCT categories FROM list_cells)
+    UNION
+    SELECT 'coins', unnest(almanac_list(coins, NULL::VARCHAR, NULL::VARCHAR, true))
+    FROM (SELECT DISTINCT coins FROM list_cells)
 ),
 known AS (
     SELECT 'categories' AS field, unnest($names::VARCHAR[]) AS name
@@ -58,3 +43,22 @@ lists AS (
     )
 )
 SELECT mark FROM lists GROUP BY mark, place ORDER BY count(*) DESC, place LIMIT 1
+
+-- name: take_new_records
+-- Grain: one row per record that is not unchanged, with its place in the file. Records with the same
+-- digest are the same, so any of them may have any of their places. Reads only.
+-- Placeholders: records.
+SELECT * EXCLUDE (copy)
+FROM (
+    SELECT *, row_number() OVER (PARTITION BY digest) AS copy
+    FROM ({records})
+    WHERE digest IN (SELECT digest FROM new_records)
+)
+JOIN new_records USING (digest, copy)
+
+-- name: json_records
+-- Grain: one row per element of $rows, a JSON array of arrays: the place of a record and its cells.
+-- Reads only.
+-- Placeholders: cells.
+SELECT record[1]::BIGINT AS place, NULL::UBIGINT AS digest, {cells}
+FROM (SELECT unnest(from_json($rows, '[["VARCHAR"]]')) AS record)

@@ -12,6 +12,7 @@ CREATE OR REPLACE TEMP TABLE unchanged (event_id VARCHAR, seen_row BIGINT, place
 -- Grain: one row per unchanged record of an export, into `unchanged`. The relation `arrived` has all
 -- records: id, digest, place. Of an event with several records none is unchanged: their content
 -- decides which is used.
+-- Parameters: $reading (how records are read: columns, plan, separator).
 -- Run twice: every row is there twice.
 INSERT INTO unchanged
 SELECT event_id, event_seen.rowid, place
@@ -23,7 +24,7 @@ JOIN (
     GROUP BY almanac_clean(id)
     HAVING count(*) = 1
 ) USING (event_id)
-WHERE try_cast(row_md5 AS UBIGINT) = digest
+WHERE try_cast(row_md5 AS UBIGINT) = hash(digest, $reading::VARCHAR)
 
 -- name: find_new_records
 -- Grain: one row per record of `arrived` that is not unchanged; `copy` numbers those that are the
