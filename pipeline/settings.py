@@ -98,6 +98,12 @@ class Settings(
         description="The folder to which the asset `daily_report` writes a report after each daily "
         "run, as HTML. Default: there is no such asset.",
     )
+    list_separator: Literal[";", "|", ","] | None = Field(
+        default=None,
+        description="The separator of the lists in an export (categories, coins): semicolon, bar "
+        "or comma. Default: learnt from the first export that shows it. `almanac replay` applies "
+        "another value to the past.",
+    )
     shared: Literal["group"] | None = Field(
         default=None,
         description="`group`: the group can read the files of home and state (0640, folders 0750). "

@@ -258,7 +258,7 @@ def _fold_batches(
         BatchFailed: a batch failed after some of its deliveries were folded.
         DamagedBatch: a batch that took effect before is damaged.
     """
-    fold, outcomes = Fold(file), dict[str, Outcome]()
+    fold, outcomes = Fold(file, home.list_separator), dict[str, Outcome]()
     observations = order_observations(plan.manifests)
     days = [observation.day for observation in observations]
     kept = checkpoints.choose_days([*checkpoints.list_days(home), *days])
@@ -272,22 +272,22 @@ def _fold_batches(
         try:
             _fold_one(home, plan, fold, file, observation, outcomes, failed)
         except DamagedBatch as error:
-            fold = _drop_transaction(file)
+            fold = _drop_transaction(home, file)
             plan.set_aside(home, batch_id, error)
         except BatchFailed as failure:
             if batch_id in failed or batch_id in outcomes:
                 raise
             failed[batch_id] = failure.why
-            fold = _drop_transaction(file)
+            fold = _drop_transaction(home, file)
             _fold_one(home, plan, fold, file, observation, outcomes, failed)
         step("merge:observation_folded")
     return list(outcomes.values())
 
 
-def _drop_transaction(file: NextFile) -> Fold:
+def _drop_transaction(home: Home, file: NextFile) -> Fold:
     """Drop the transaction in progress; return the state before it."""
     file.reopen()
-    return Fold(file)
+    return Fold(file, home.list_separator)
 
 
 def _fold_one(
@@ -304,7 +304,7 @@ def _fold_one(
     batch_id = manifest.batch_id
     released, before = batch_id in plan.released, outcomes.get(batch_id)
     if batch_id not in failed:
-        read = fold.read(manifest, home.landing, released=released)
+        read = fold.read(manifest, home.landing)
     with file.transaction():
         if batch_id in failed:
             outcome = Outcome(manifest, released=released).quarantine(failed[batch_id])

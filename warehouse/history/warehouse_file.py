@@ -46,6 +46,8 @@ TABLES_FACT: Final = "tables"
 """The name of the fact with the hash of the declared tables."""
 VIEWS_FACT: Final = "views"
 """The name of the fact with the hash of the declared views and macros."""
+SEPARATOR_FACT: Final = "list_separator"
+"""The name of the fact with the separator of lists in exports."""
 SECONDS_FACT: Final = "fold_seconds"
 """The name of the fact with the seconds that the batches of a file took to fold."""
 
