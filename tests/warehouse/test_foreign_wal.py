@@ -13,11 +13,10 @@ import duckdb
 import pytest
 
 from almanac.reading.attached_file import set_aside_foreign_wal
-from tests.warehouse.publish.small_lake import Op, Plan, SmallLake
+from tests.history.stories.handmade import HandmadeHome, event
+from tests.warehouse.test_readers import change
 from warehouse.queries import connected, run_sql
 
-OLD = [Plan((Op(0, seed=1), Op(1, seed=2)), coins=2)]
-NEW = [*OLD, Plan((Op(0, "reschedule", 5), Op(2, seed=3)))]
 COUNT = "SELECT count(*) FROM event_versions"
 WRITE_LATER = """
 import os, sys, duckdb
@@ -35,17 +34,24 @@ os._exit(0)
 """
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> SmallLake:
-    small = SmallLake(tmp_path_factory.mktemp("published"))
-    small.set_plans(OLD)
-    small.publish()
-    return small
+@pytest.fixture
+def story(tmp_path: Path) -> HandmadeHome:
+    """A home whose published file has two versions."""
+    story = HandmadeHome(tmp_path)
+    story.listed("01 06:00", event("a"), event("b"))
+    story.merge()
+    return story
 
 
 @pytest.fixture
-def lake(published: SmallLake, tmp_path: Path) -> SmallLake:
-    return published.copied(tmp_path)
+def warehouse(story: HandmadeHome) -> Path:
+    return story.home.warehouse
+
+
+def publish(story: HandmadeHome) -> None:
+    """Publish one more version."""
+    change(story)
+    story.merge()
 
 
 class Writer:
@@ -73,8 +79,8 @@ def writer(warehouse: Path) -> Iterator[Writer]:
         yield Writer(process)
 
 
-def logs_beside(lake: SmallLake) -> list[str]:
-    return sorted(path.name for path in lake.home.glob("warehouse.duckdb.wal*"))
+def logs_beside(warehouse: Path) -> list[str]:
+    return sorted(path.name for path in warehouse.parent.glob("warehouse.duckdb.wal*"))
 
 
 def versions(warehouse: Path) -> list[int]:
@@ -84,91 +90,86 @@ def versions(warehouse: Path) -> list[int]:
     return [int(rows[0][0]) for rows in found]
 
 
-def test_the_published_file_is_read_only(lake: SmallLake) -> None:
-    for full in (True, False):
-        lake.set_plans(NEW if full else OLD)
-        lake.publish(full=full)
-        assert stat.S_IMODE(lake.warehouse.stat().st_mode) & 0o222 == 0
-
-
-@pytest.mark.parametrize("full", [True, False])
-def test_a_client_that_writes_after_a_publication_blocks_no_reader_and_no_publication(
-    lake: SmallLake, full: bool
+def test_the_published_file_is_read_only_and_has_a_form_that_duckdb_1_4_opens(
+    story: HandmadeHome, warehouse: Path
 ) -> None:
-    with writer(lake.warehouse) as other:
-        lake.set_plans(NEW)
-        lake.publish(full=full)
+    for _ in range(2):
+        assert stat.S_IMODE(warehouse.stat().st_mode) & 0o222 == 0
+        with connected(warehouse) as connection:
+            sql = "SELECT tags FROM duckdb_databases() WHERE path IS NOT NULL"
+            assert run_sql(connection, sql).rows == [({"storage_version": "v1.4.0+"},)]
+        publish(story)
+
+
+def test_a_client_that_writes_after_a_publication_blocks_no_reader_and_no_publication(
+    story: HandmadeHome, warehouse: Path
+) -> None:
+    with writer(warehouse) as other:
+        publish(story)
         assert other.run("CREATE TABLE mine AS SELECT 1") == "done"
-        assert logs_beside(lake) == ["warehouse.duckdb.wal"]
+        assert logs_beside(warehouse) == ["warehouse.duckdb.wal"]
         with pytest.raises(duckdb.Error):
-            duckdb.connect(str(lake.warehouse), read_only=True)
-        assert versions(lake.warehouse) == [4, 4]
-        (aside,) = logs_beside(lake)
+            duckdb.connect(str(warehouse), read_only=True)
+        assert versions(warehouse) == [3, 3]
+        (aside,) = logs_beside(warehouse)
         assert aside.startswith("warehouse.duckdb.wal.foreign-2")
-        duckdb.connect(str(lake.warehouse), read_only=True).close()
+        duckdb.connect(str(warehouse), read_only=True).close()
         assert other.run("CREATE TABLE more AS SELECT 1") == "done"
         other.run("CHECKPOINT")
-        assert versions(lake.warehouse) == [4, 4]
-        lake.set_plans(OLD)
-        lake.publish()
-        assert versions(lake.warehouse) == [2, 2]
-    assert versions(lake.warehouse) == [2, 2]
-    assert "mine" not in str(_tables(lake.warehouse))
-    assert all("foreign" in name for name in logs_beside(lake))
-
-
-def _tables(warehouse: Path) -> list[tuple[object, ...]]:
+        assert versions(warehouse) == [3, 3]
+        publish(story)
+    assert versions(warehouse) == [4, 4]
     with connected(warehouse) as connection:
-        return run_sql(connection, "SELECT table_name FROM duckdb_tables()").rows
+        assert "mine" not in str(run_sql(connection, "FROM duckdb_tables()").rows)
+    assert all("foreign" in name for name in logs_beside(warehouse))
 
 
-def test_a_foreign_wal_that_a_publication_finds_is_kept_beside(lake: SmallLake) -> None:
-    lake.warehouse.with_name("warehouse.duckdb.wal").write_bytes(b"of another program")
-    lake.set_plans(NEW)
-    lake.publish()
-    (aside,) = logs_beside(lake)
-    assert (lake.home / aside).read_bytes() == b"of another program"
-    assert versions(lake.warehouse) == [4, 4]
+def test_a_foreign_wal_that_a_publication_finds_is_kept_beside(
+    story: HandmadeHome, warehouse: Path
+) -> None:
+    warehouse.with_name("warehouse.duckdb.wal").write_bytes(b"of another program")
+    publish(story)
+    (aside,) = logs_beside(warehouse)
+    assert warehouse.with_name(aside).read_bytes() == b"of another program"
+    assert versions(warehouse) == [3, 3]
 
 
 def test_a_foreign_wal_is_logged_in_one_line_and_replaces_no_other(
-    lake: SmallLake, caplog: pytest.LogCaptureFixture
+    warehouse: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wal = lake.warehouse.with_name("warehouse.duckdb.wal")
-    for content in (b"first", b"second", b"third"):
+    wal = warehouse.with_name("warehouse.duckdb.wal")
+    contents = {b"first", b"second", b"third"}
+    for content in contents:
         wal.write_bytes(content)
         os.utime(wal, (1_800_000_000, 1_800_000_000))
-        with caplog.at_level(logging.WARNING), connected(lake.warehouse):
+        with caplog.at_level(logging.WARNING), connected(warehouse):
             pass
-    assert {(lake.home / name).read_bytes() for name in logs_beside(lake)} == {
-        b"first",
-        b"second",
-        b"third",
-    }
+    assert {warehouse.with_name(name).read_bytes() for name in logs_beside(warehouse)} == contents
     assert len(caplog.messages) == 3
     assert all("was renamed to" in line and "\n" not in line for line in caplog.messages)
 
 
 def test_readers_ignore_a_foreign_wal_that_cannot_be_renamed(
-    lake: SmallLake, monkeypatch: pytest.MonkeyPatch
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError("not yours")
 
-    lake.warehouse.with_name("warehouse.duckdb.wal").write_bytes(b"of another program")
+    warehouse.with_name("warehouse.duckdb.wal").write_bytes(b"of another program")
     monkeypatch.setattr(Path, "rename", refuse)
-    assert set_aside_foreign_wal(lake.warehouse) is None
-    assert versions(lake.warehouse) == [2, 2]
-    assert logs_beside(lake) == ["warehouse.duckdb.wal"]
+    assert set_aside_foreign_wal(warehouse) is None
+    assert versions(warehouse) == [2, 2]
+    assert logs_beside(warehouse) == ["warehouse.duckdb.wal"]
 
 
-def test_a_publication_removes_links_of_killed_readers(lake: SmallLake) -> None:
-    old, young = (lake.home / f".reading-{name}" for name in ("old", "young"))
+def test_a_publication_removes_links_of_killed_readers(
+    story: HandmadeHome, warehouse: Path
+) -> None:
+    old, young = (warehouse.parent / f".reading-{name}" for name in ("old", "young"))
     for left in (old, young):
         left.mkdir()
-        (left / "warehouse.duckdb").hardlink_to(lake.warehouse)
+        (left / "warehouse.duckdb").hardlink_to(warehouse)
     os.utime(old, (1_000_000_000, 1_000_000_000))
-    lake.set_plans(NEW)
-    lake.publish()
+    publish(story)
     assert not old.exists()
     assert young.exists()
