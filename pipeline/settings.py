@@ -67,7 +67,7 @@ class Settings(
     )
 
     home: Place = Field(
-        default=Path("data"), description="The home: the folder of landing, lake and warehouse."
+        default=Path("data"), description="The home: the folder of landing and warehouse."
     )
     state: Place = Field(
         default=Path("~/.local/state/almanac"),

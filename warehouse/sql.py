@@ -9,7 +9,7 @@ Values are bound by name; only identifiers of declared tables are put into the t
 stands for a list of columns (docs/decisions/0003-named-statements-in-a-file-a-step.md gives the
 rule); a word in braces, which the header must name, is replaced by the module.
 
-Also here: connections of the programs that make lake and warehouse, with limited memory.
+Also here: connections of the programs that make the warehouse, with limited memory.
 """
 
 import re
