@@ -15,6 +15,8 @@ import pytest
 from almanac.reading.attached_file import set_aside_foreign_wal
 from tests.history.stories.handmade import HandmadeHome, event
 from tests.warehouse.test_readers import change
+from warehouse.errors import WarehouseError
+from warehouse.history.merge import replay
 from warehouse.queries import connected, run_sql
 
 COUNT = "SELECT count(*) FROM event_versions"
@@ -68,14 +70,14 @@ class Writer:
 
 
 @contextmanager
-def writer(warehouse: Path) -> Iterator[Writer]:
+def writer(warehouse: Path, *, count: int = 2) -> Iterator[Writer]:
     warehouse.chmod(0o644)
     command = [sys.executable, "-c", WRITE_LATER, str(warehouse)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "2\n"
+        assert process.stdout.readline() == f"{count}\n"
         yield Writer(process)
 
 
@@ -101,11 +103,24 @@ def test_the_published_file_is_read_only_and_has_a_form_that_duckdb_1_4_opens(
         publish(story)
 
 
+def test_a_client_that_has_the_file_open_for_writing_stops_a_merge_and_no_replay(
+    story: HandmadeHome, warehouse: Path
+) -> None:
+    with writer(warehouse), pytest.raises(WarehouseError, match=r"lock.* another program writes"):
+        publish(story)
+    assert story.merge().is_published
+    with writer(warehouse, count=3):
+        change(story)
+        assert replay(story.home).is_published
+    assert versions(warehouse) == [4, 4]
+
+
 def test_a_client_that_writes_after_a_publication_blocks_no_reader_and_no_publication(
     story: HandmadeHome, warehouse: Path
 ) -> None:
     with writer(warehouse) as other:
-        publish(story)
+        change(story)
+        replay(story.home)
         assert other.run("CREATE TABLE mine AS SELECT 1") == "done"
         assert logs_beside(warehouse) == ["warehouse.duckdb.wal"]
         with pytest.raises(duckdb.Error):

@@ -28,7 +28,7 @@ STATE = (
 
 HOLD_OPEN = """
 import sys, duckdb
-connection = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "read")
+connection = duckdb.connect(sys.argv[1], read_only=True)
 count = lambda: connection.sql("SELECT count(*) FROM event_versions").fetchall()[0][0]
 print(count(), flush=True)
 sys.stdin.readline()
@@ -116,11 +116,10 @@ def test_a_reader_in_this_process_keeps_what_it_opened_and_a_new_one_sees_what_i
         item.close()
 
 
-@pytest.mark.parametrize("mode", ["read", "write"])
 def test_a_reader_in_another_process_never_blocks_and_keeps_what_it_opened(
-    story: HandmadeHome, mode: str
+    story: HandmadeHome,
 ) -> None:
-    command = [sys.executable, "-c", HOLD_OPEN, str(story.home.warehouse), mode]
+    command = [sys.executable, "-c", HOLD_OPEN, str(story.home.warehouse)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as reader:
@@ -155,6 +154,7 @@ def test_a_merge_that_is_killed_leaves_the_old_file_or_the_new(story: HandmadeHo
             seen.append(found)
     assert seen == sorted(seen), "no merge publishes an earlier state"
     story.merge()
+    story.home.rebuild_stamp()
     assert not list(story.home.root.glob(".next*"))
     assert [line for found in verify(story.home, deep=True) for line in found.wrong] == []
 
