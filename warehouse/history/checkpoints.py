@@ -64,11 +64,6 @@ def find_before(
     return None
 
 
-def remove_from(home: Home, day: date) -> None:
-    """Remove the checkpoints of a day and of all later ones, which are about to be refolded."""
-    _remove(home, (each for each in list_days(home) if each >= day))
-
-
 def keep(home: Home, days: set[date]) -> None:
     """Remove the checkpoints of all other days, and what a killed merge left."""
     _remove(home, (each for each in list_days(home) if each not in days))

@@ -159,7 +159,7 @@ def unreadable_file(path: Path, error: duckdb.Error) -> WarehouseError:
     """Return the error for a file that DuckDB can't read."""
     return WarehouseError(
         f"{path} can't be read: {str(error).splitlines()[0]}. It is damaged, or another program "
-        "wrote to it. Nothing was lost; `almanac replay` rebuilds it from landing."
+        "writes to it. Nothing was lost; `almanac replay` rebuilds it from landing."
     )
 
 
