@@ -246,11 +246,6 @@ class Reader:
             return {"home": self.file.absolute(), **options, "frames": dict(self._frames)}
 
     @property
-    def keeps_publication(self) -> bool:
-        """Whether it reads the publication that it opened, and no later one."""
-        return self._keeps_publication
-
-    @property
     def state(self) -> str:
         """The part of a `repr` after file and zone."""
         kept = ", follow=False" if self._keeps_publication else ""

@@ -1,10 +1,12 @@
 """The changes of events, a partition for each observed day.
 
-Each step that merges records the totals of changed days. `state/recorded_days.json` has the content
-of each day when it was last recorded, so days that `almanac merge` changed are recorded, too.
+Each step that merges records the totals of the days that got batches or changed.
+`state/recorded_days.json` has the state of each day when it was last recorded, so days that
+`almanac merge` changed are recorded, too.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection
 from datetime import date
 from typing import Final
@@ -38,12 +40,12 @@ def event_changes(layout: Layout) -> dg.AssetsDefinition:
     @day_asset(
         layout,
         CHANGES,
-        group="lake",
+        group="history",
         kinds={"parquet", "duckdb"},
         pool=WAREHOUSE_POOL,
         description="The changes of the day: versions of events that became known on it. Today's "
-        "partition merges new batches. A past partition refolds from that day to the newest, "
-        "without a request.",
+        "partition merges new batches and publishes them. A past partition refolds from that day "
+        "to the newest, without a request.",
         deps=[
             *layout.keys([*LANDED, *POLLED.values()]),
             dg.AssetDep(layout.key(LANDED_CALENDAR), partition_mapping=dg.AllPartitionMapping()),
@@ -108,10 +110,10 @@ def check_days(home: Home, days: Collection[date]) -> dg.AssetCheckResult:
         for day in sorted(_read_contents(home).keys() & {*days}):
             path = home.parquet.path(partition_name(CHANGES, day.isoformat()))
             rows = different = others = 0
-            if path.is_file():  # A day without a version has none.
+            if path.exists():  # A day without a version has no file.
                 facts = {"file": literal(path), "day": day}
-                checked = connection.execute(SQL["check_day_file"], facts)
-                ((rows, different, others),) = checked.fetchall()
+                found = connection.execute(SQL["check_day_file"], facts).fetchall()
+                ((rows, different, others),) = found
             records = read_records(home.warehouse, since=day, until=day)
             added = sum(record["versions"] for record in records.values())
             versions += rows
@@ -153,21 +155,28 @@ def record_other_days(
 
     `changes` is the key of the asset of the changes. Call this after a merge.
     """
-    contents = {day.isoformat(): content for day, content in _read_contents(home).items()}
-    before = read_note(home.state_storage, _RECORDED, dict[str, str])
+    published = read_published(home.warehouse)
+    contents = {} if published is None else published.days
+    merged = [] if published is None else published.batches.values()
+    batches = Counter(batch.observed_at.date() for batch in merged)
+    states = {day.isoformat(): f"{content}-{batches[day]}" for day, content in contents.items()}
+    before = noted = read_note(home.state_storage, _RECORDED, dict[str, str])
     if before is None:
         # The home has no record of its days yet: only this merge counts.
-        behind = {day.isoformat() for day in report.days} & contents.keys()
-    else:
-        behind = {day for day, content in contents.items() if before.get(day) != content}
-    for day in sorted(behind - {day.isoformat() for day in recorded}):
-        metadata = _metadata_of(home, date.fromisoformat(day), report)
-        tags = {"dagster/data_version": contents[day]}
-        context.log_event(
-            dg.AssetMaterialization(changes, partition=day, metadata=metadata, tags=tags)
-        )
-    if contents != before:
-        put_note(home.state_storage, _RECORDED, contents)
+        new = {day.isoformat() for day in report.days}
+        before = {day: state for day, state in states.items() if day not in new}
+    for day, content in contents.items():
+        if day not in recorded and before.get(day.isoformat()) != states[day.isoformat()]:
+            context.log_event(
+                dg.AssetMaterialization(
+                    changes,
+                    partition=day.isoformat(),
+                    metadata=_metadata_of(home, day, report),
+                    tags={"dagster/data_version": content},
+                )
+            )
+    if states != noted:
+        put_note(home.state_storage, _RECORDED, states)
 
 
 def _metadata_of(home: Home, day: date, report: MergeReport) -> Metadata:

@@ -205,7 +205,7 @@ def backfill_metadata(backfill: Backfill) -> Metadata:
 def day_metadata(records: Sequence[Mapping[str, Any]]) -> Metadata:
     """Return the metadata of an observed day: the totals of all batches folded on it so far.
 
-    `records` come from the day's file in the change log, so they are the rows of `batches`.
+    `records` are the accounts of these batches, which are also the rows of `batches`.
     """
     versions = sum(record["versions"] for record in records)
     metadata: Metadata = {

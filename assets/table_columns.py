@@ -91,7 +91,7 @@ def column_schema(columns: Iterable[Column]) -> dg.TableSchema:
 
 
 def changes_lineage(layout: Layout) -> dg.TableColumnLineage:
-    """Return the columns of the feeds that each column of the change log comes from."""
+    """Return the columns of the feeds that each column of the changes comes from."""
     sources = {column.name: [(feed, column.name) for feed in _EVENT_FEEDS] for column in _EVENT}
     return _lineage(layout, {**sources, "cancelled_at": [("landed_cancellations", "cancelled_at")]})
 

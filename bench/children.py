@@ -44,33 +44,16 @@ def measure(module: str, *words: str) -> Measured:
     Raises:
         ChildFailed: the process ended with an error.
     """
-    return measure_command(
-        [sys.executable, "-m", module, *words],
-        read=lambda output: json.loads(output.strip().splitlines()[-1]),
-    )
-
-
-def measure_command(
-    command: list[str],
-    *,
-    read: Callable[[str], dict[str, Any]],
-    given: dict[str, str] | None = None,
-) -> Measured:
-    """Run a command and return the figures that `read` finds in its output.
-
-    `given` is its environment, that of this process if None.
-
-    Raises:
-        ChildFailed: the process ended with an error.
-    """
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=given)
+    command = [sys.executable, "-m", module, *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise ChildFailed(f"{' '.join(command[1:])} ended with {process.returncode}")
-    return Measured(read(output), usage.ru_maxrss * 1024 / 1e6, usage.ru_utime + usage.ru_stime)
+    figures: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+    return Measured(figures, usage.ru_maxrss * 1024 / 1e6, usage.ru_utime + usage.ru_stime)
 
 
 def run_apart(work: Callable[..., object], *values: Any, **named: Any) -> None:

@@ -172,7 +172,7 @@ def build_resources(
 
 def _home(settings: Settings) -> dg.ConfigurableResource[Home]:
     class HomeResource(dg.ConfigurableResource[Home]):
-        """The home: the folder of landing, lake and warehouse."""
+        """The home: the folder of landing and warehouse."""
 
         folder: str = Field(description="The setting ALMANAC_HOME.")
 

@@ -548,7 +548,7 @@ class MachineSettings(SettingsGroup):
 
     @property
     def making_limits(self) -> MakingLimits:
-        """DuckDB's limits while it makes lake or warehouse."""
+        """DuckDB's limits while it makes the warehouse."""
         memory = self.duckdb_memory
         if memory is None:
             share = max(int(memory_bytes() * _SHARE), _LEAST_BYTES)

@@ -39,8 +39,8 @@ _POLLED: Final[tuple[Feed, ...]] = ("events", "cancellations")
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _INTERRUPTS: Final = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__)
 _PHASE_OF_STEP: Final = {
-    "event_changes": "fold",
-    "published_tables": "publish",
+    "event_changes": "merge",
+    "published_tables": "tables",
 }
 
 
@@ -113,8 +113,8 @@ def run_days(
     """
     home, summary, sent_before = locate_home(settings), RunSummary(), service.log.count
     known = set(home.landing.batch_ids())
-    publishing = _job(settings, service, first_day=min(instant.at for instant in instants).date())
-    merging = _without_publishing(publishing) if len(instants) > 1 else publishing
+    whole = _job(settings, service, first_day=min(instant.at for instant in instants).date())
+    of_days = _without_tables(whole) if len(instants) > 1 else whole
     for number, instant in enumerate(instants):
         on_instant(number, instant)
         if service.sandbox is not None:
@@ -125,12 +125,12 @@ def run_days(
         else:
             if number:
                 service.request_usage()
-            # Nobody reads the file between the days of one run, so it is published at the end.
-            job = publishing if number == len(instants) - 1 else merging
+            # Nobody looks at the tables between the days of a run, so they are recorded at the end.
+            job = whole if number == len(instants) - 1 else of_days
             try:
                 run_day(home, job, service.today(), instance, summary)
             except RunFailed as error:
-                # Only from landing: the change log may be unreadable.
+                # Only from landing: the warehouse may be unreadable.
                 error.problems = list_new_problems(home, known, records=())
                 raise
         summary.instants += 1
@@ -155,7 +155,7 @@ def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.J
     return definitions.resolve_job_def(layout.name(DAILY))
 
 
-def _without_publishing(job: dg.JobDefinition) -> dg.JobDefinition:
+def _without_tables(job: dg.JobDefinition) -> dg.JobDefinition:
     """Return the daily job with the assets of a day alone: the published tables have no days."""
     layer = job.asset_layer
     return job.get_subset(

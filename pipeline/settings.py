@@ -67,7 +67,7 @@ class Settings(
     )
 
     home: Place = Field(
-        default=Path("data"), description="The home: the folder of landing, lake and warehouse."
+        default=Path("data"), description="The home: the folder of landing and warehouse."
     )
     state: Place = Field(
         default=Path("~/.local/state/almanac"),
@@ -97,6 +97,12 @@ class Settings(
         default=None,
         description="The folder to which the asset `daily_report` writes a report after each daily "
         "run, as HTML. Default: there is no such asset.",
+    )
+    list_separator: Literal[";", "|", ","] | None = Field(
+        default=None,
+        description="The separator of the lists in an export (categories, coins): semicolon, bar "
+        "or comma. Default: learnt from the first export that shows it. `almanac replay` applies "
+        "another value to the past.",
     )
     shared: Literal["group"] | None = Field(
         default=None,

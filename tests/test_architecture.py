@@ -33,9 +33,9 @@ ALLOWED = {
 FLOORS = {
     "almanac": (
         "change_digest errors forms",
-        "csv_check",
+        "reading",
         "user_files",
-        "console instants reading results",
+        "bucket_files console instants results",
         "frames reader streams",
         "coins",
         "events next_events",

@@ -1,4 +1,4 @@
-"""Stored data: landing, lake, tables and queries, as a pure library.
+"""Stored data: landing, history, tables and queries, as a pure library.
 
 It does not depend on HTTP, Dagster or the command line. Its packages, lowest first:
 
@@ -6,7 +6,6 @@ It does not depend on HTTP, Dagster or the command line. Its packages, lowest fi
     schema/     columns, tables and views declared as data
     landing/    bodies as received, manifests, the journal
     normalise/  one landed batch to typed rows
-    publish/    from the lake to warehouse.duckdb
     history/    observations folded into versions: start at merge.py and fold.py
 
 Beside them: home.py has the folders of a home; queries.py reads the published file.

@@ -68,12 +68,11 @@ class EmptyBatch(BatchProblem):
 
 
 def list_record_problems(record: Mapping[str, Any]) -> list[BatchProblem]:
-    """Return the problems of a merged batch, from its record in the change log."""
+    """Return the problems of a merged batch, from its account in the warehouse."""
     batch_id, feed = record["batch_id"], record["feed"]
-    # A day that is not refolded yet after an upgrade may record neither.
     others = [
         *_repeated(batch_id, feed, record.get("redacted", 0)),
-        *_undated(batch_id, feed, record.get("date_doubt")),
+        *_undated(batch_id, feed, record["date_doubt"]),
     ]
     if record["status"] == "quarantined":
         why = record["why"] or ""
@@ -126,8 +125,8 @@ def list_new_problems(
 ) -> list[BatchProblem]:
     """Return the problems of the batches of a home except the known ones, in order of landing.
 
-    `records` are the change log's records on the days of these batches; a batch without a record
-    is not merged yet.
+    `records` are the accounts of the merged batches of their days; a batch without one is not
+    merged yet.
     """
     merged = {record["batch_id"]: record for record in records}
     before = set(known)

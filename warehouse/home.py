@@ -48,10 +48,13 @@ class Home:
         wait_setting: str = "",
         dagster_home: Path | None = None,
         limits: MakingLimits = USUAL_LIMITS,
+        list_separator: str | None = None,
     ) -> None:
         self.root = root
         self.limits = limits
         """DuckDB's limits while it makes the warehouse."""
+        self.list_separator = list_separator
+        """The separator of lists in exports; None: learnt from the first export that shows it."""
         self.wait_s = wait_s
         """How long to wait for a lock, in seconds."""
         self.wait_setting = wait_setting

@@ -1,4 +1,4 @@
-"""DuckDB's limits while it makes lake or warehouse. This module does not import DuckDB."""
+"""DuckDB's limits while it makes the warehouse. This module does not import DuckDB."""
 
 from dataclasses import dataclass
 from typing import Final

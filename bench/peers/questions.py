@@ -85,11 +85,10 @@ def _check_answer(
     side: Side, file: Path, reference: Path, question: str, answer: Any, values: dict[str, Any]
 ) -> None:
     name = _NAMES[question]
-    shown = f"shown_{name}_almanac" if side.name == ALMANAC else f"shown_{name}"
     with open_beside(file, reference) as connection:
         connection.register("given", answer)
-        for table, statement in {"shown": shown, "expected": f"expected_{name}"}.items():
-            text = _SQL[statement].rstrip(";")
+        for table in ("shown", "expected"):
+            text = _SQL[f"{table}_{name}"].rstrip(";")
             bound = values if "$" in text else None
             connection.execute(f"CREATE TEMP TABLE {table} AS {text}", bound)
         ((wrong,),) = connection.execute(_SQL["count_unexpected"]).fetchall()

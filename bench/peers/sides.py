@@ -6,8 +6,7 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Self
@@ -21,7 +20,6 @@ ALMANAC: Final = "Almanac"
 ONE_FILE: Final = "one_file"
 ONE_FILE_ALSO: Final = "one_file+"
 LATE: Final = "a late day"
-_FORWARD: Final = {LATE: "compares an export with the current rows only"}
 _LOG_CHARS: Final = 2_000
 
 
@@ -34,8 +32,8 @@ class Side:
     rows: str
     requirements: str = ""
     words: tuple[str, ...] = ()
-    cannot: Mapping[str, str] = field(default_factory=dict)
-    """What it cannot do, with the reason; the comparison confirms it."""
+    cannot: tuple[str, ...] = (LATE,)
+    """What it cannot do; the comparison confirms it."""
 
     def make_environment(self) -> Path:
         """Return the Python of the side, with its pinned packages installed once."""
@@ -54,24 +52,12 @@ class Side:
 
 
 SIDES: Final = (
-    Side(ALMANAC, "almanac_side", rows="rows_of_almanac"),
-    Side(ONE_FILE, "one_file", rows="event_versions", cannot=_FORWARD),
-    Side(ONE_FILE_ALSO, "one_file", rows="event_versions", words=("--also",), cannot=_FORWARD),
-    Side("dlt", "dlt_side", rows="history.events", requirements="dlt.txt", cannot=_FORWARD),
-    Side(
-        "dbt",
-        "dbt_side",
-        rows="rows_of_dbt",
-        requirements="dbt.txt",
-        cannot=_FORWARD,
-    ),
-    Side(
-        "SQLMesh",
-        "sqlmesh_side",
-        rows="history.events",
-        requirements="sqlmesh.txt",
-        cannot=_FORWARD,
-    ),
+    Side(ALMANAC, "almanac_side", rows="rows_of_almanac", cannot=()),
+    Side(ONE_FILE, "one_file", rows="event_versions"),
+    Side(ONE_FILE_ALSO, "one_file", rows="event_versions", words=("--also",)),
+    Side("dlt", "dlt_side", rows="history.events", requirements="dlt.txt"),
+    Side("dbt", "dbt_side", rows="rows_of_dbt", requirements="dbt.txt"),
+    Side("SQLMesh", "sqlmesh_side", rows="history.events", requirements="sqlmesh.txt"),
 )
 
 

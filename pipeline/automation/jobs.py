@@ -35,7 +35,7 @@ def asset_jobs(layout: Layout) -> dict[str, Any]:
     warnings = (dg.AssetCheckKey(layout.key(EVENTS.name), topic) for topic in TOPICS)
     checks = dg.AssetSelection.checks_for_assets(*tables) - dg.AssetSelection.checks(*warnings)
     published = dg.AssetSelection.assets(*tables).without_checks() | checks
-    # With the change log between them, the tables are published after what was landed.
+    # With the changes between them, the tables are recorded after what was landed.
     pushed = dg.AssetSelection.assets(*layout.keys([asset_of("deliveries"), CHANGES]))
     days = dg.AssetSelection.assets(*layout.keys([*LANDED, CHANGES]))
     selections = {

@@ -55,11 +55,9 @@ COMMANDS: Final = {
     ),
     "merge": _place(
         *("merge", "merge"),
-        "Merge landed batches into the lake and publish the warehouse. Sends no request.",
+        "Merge landed batches and publish the warehouse. Sends no request.",
     ),
-    "replay": _place(
-        "merge", "replay", "Rebuild lake and warehouse from landing. Sends no request."
-    ),
+    "replay": _place("merge", "replay", "Rebuild the warehouse from landing. Sends no request."),
     "import": _place(
         "merge",
         "import_file",
@@ -67,7 +65,7 @@ COMMANDS: Final = {
     ),
     "verify": _place(
         *("maintenance", "verify"),
-        "Check that landing, lake and tables agree. Exits with 1 if they do not.",
+        "Check that landing, warehouse and Parquet files agree. Exits with 1 if they do not.",
     ),
     "doctor": _place(
         *("maintenance", "doctor"),

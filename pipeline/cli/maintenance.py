@@ -128,9 +128,9 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     if settings.mirror_dir.exists():
         for run in check_mirror(home, settings.mirror_dir, DEFAULT_PORT):
             yield Checked(run.what, run.holds, run.found)
-    with TemporaryDirectory(prefix="doctor-", dir=own_folder()) as spare:
+    with TemporaryDirectory(prefix="doctor-", dir=own_folder()) as apart:
         # Not in the home, where the reading would look like one of the data that is there.
-        yield from _service(settings, Path(spare))
+        yield from _service(settings, Path(apart))
 
 
 def _network(settings: Settings) -> str:
@@ -336,7 +336,7 @@ def verify(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that landing, lake and tables agree. Exits with 1 if they do not."""
+    """Check that landing, warehouse and Parquet files agree. Exits with 1 if they do not."""
     home = locate_existing_home()
     findings: list[Finding] = []
     unfinished: CheckUnfinished | None = None

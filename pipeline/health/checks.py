@@ -87,7 +87,7 @@ def read_health(settings: Settings, home: Home, now: datetime) -> Health:
     """Return the facts and warnings of a home. `now` is by the machine's clock.
 
     Raises:
-        WarehouseError: the stamp or a file of the change log can't be read.
+        WarehouseError: the stamp can't be read.
     """
     health = read_facts(settings, home, now)
     service_now = ServiceClock(lambda: now, state=home.state_storage).now()

@@ -212,7 +212,7 @@ class VersionFeed:
     def _compare(self, catalog: PublishedCatalog) -> None:
         """Record new versions, and correct those that a refold numbered anew or removed."""
         days = catalog.days()
-        known = {date.fromisoformat(day): sha256 for day, sha256 in self._write("list_days")}
+        known = {date.fromisoformat(day): content for day, content in self._write("list_days")}
         changed = sorted(
             day for day in known.keys() | days.keys() if known.get(day) != days.get(day)
         )
@@ -231,7 +231,7 @@ class VersionFeed:
             self._write("drop_published")
         for day in changed:
             if day in days:
-                self._write("set_day", day=day.isoformat(), sha256=days[day])
+                self._write("set_day", day=day.isoformat(), content=days[day])
             else:
                 self._write("drop_day", day=day.isoformat())
 

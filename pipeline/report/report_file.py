@@ -7,7 +7,7 @@ two reports at the same time follow each other.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -32,9 +32,6 @@ _NOTE: Final = "reports.json"
 _MARKS_MAX: Final = 100
 _LOCK_WAIT_S: Final = 60.0
 _DAILY_FILE: Final = re.compile(r"almanac-report-\d{8}T\d{6}Z\.html")
-
-
-ReportMarks = Mapping[str, ReportMark]
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,13 +102,6 @@ def show_event(request: SiteRequest) -> str:
     )
 
 
-def describe_event_state(event: Mapping[str, Any], moment: datetime) -> str:
-    """Return the state of an event in a list: empty if it is scheduled and not missing."""
-    if event["status"] != "scheduled":
-        return str(event["status"])
-    return "missing" if event["missing_since"] and event["missing_since"] <= moment else ""
-
-
 def _describe_state(
     event: Mapping[str, Any], absences: Sequence[Mapping[str, Any]], moment: datetime
 ) -> tuple[str, str]:

@@ -56,7 +56,6 @@ _LEFT: Final = {
 _LEFT_SHOWN: Final = 50
 """Events of each kind that left the shown days, before a link to the changes."""
 _FAR: Final = datetime(9999, 1, 1, tzinfo=UTC)
-_PAGES_MAX: Final = 100_000
 _WEEKS_MAX: Final = 26
 _BAND_COLOURS: Final = {
     "critical": ("Critical", "c2"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.history.stories.handmade import HandmadeHome, event
+from tests.history.stories.handmade import HandmadeHome, at, event
 from tests.history.test_rebuilds import assert_as_replay, assert_same, tables_of
 from warehouse.errors import WarehouseError
 from warehouse.history import checkpoints
@@ -49,7 +49,7 @@ def change_file(path: Path, *statements: str) -> None:
 
 
 def damage(path: Path) -> None:
-    """Replace a file by a copy whose last blocks are damaged."""
+    """Replace a file by a copy with other bytes after the headers."""
     content = path.read_bytes()
     path.unlink()
     path.write_bytes(content[:12_288] + bytes(reversed(content[12_288:])))
@@ -95,15 +95,13 @@ def test_changed_logs_of_this_machine_are_published_without_an_incomplete_line(
         '"burst": 5, "period_start": "2026-02-17T00:00:00Z", "period_end": "2026-03-17T00:00:00Z"}'
     )
     assert story.merge().rows["requests"] == 2
-    first, second, start, end = (
-        datetime(2026, *given, tzinfo=UTC) for given in ((3, 1, 6), (3, 2, 6), (2, 17), (3, 17))
-    )
+    start, end = (datetime(2026, month, 17, tzinfo=UTC) for month in (2, 3))
     of_month = "SELECT quota, remaining, reset_at, request_id FROM requests"
     assert story.rows(of_month) == [unsaid, (50, 49, end, "r1")]
     readings = "SELECT read_at, plan, used, quota, rate, burst, period_start, period_end FROM usage"
     assert story.rows(readings) == [
-        (first, "pro", 5, None, *unsaid),
-        (second, "pro", 6, 40, 0.5, 5, start, end),
+        (at("01 06:00"), "pro", 5, None, *unsaid),
+        (at("02 06:00"), "pro", 6, 40, 0.5, 5, start, end),
     ]
     assert not story.merge().is_published
 
@@ -182,14 +180,11 @@ def test_checkpoints_are_links_of_the_last_seven_days_and_the_first_of_each_mont
     assert_as_replay(story.home)
 
 
-@pytest.mark.parametrize("fault", ["blocks", "header", "other tables"])
+@pytest.mark.parametrize("fault", ["damaged", "other tables"])
 def test_a_checkpoint_that_can_not_be_used_is_skipped(five_days: HandmadeHome, fault: str) -> None:
     path = checkpoints.path_of(five_days.home, date(2026, 3, 2))
-    if fault == "blocks":
+    if fault == "damaged":
         damage(path)
-    elif fault == "header":
-        path.unlink()
-        path.write_bytes(b"no database at all")
     else:
         change_file(path, "UPDATE state.facts SET value = 'others' WHERE name = 'tables'")
     list_day(five_days, 3, hour=12)
@@ -209,16 +204,11 @@ def test_a_checkpoint_that_lacks_a_batch_of_its_day_is_no_base(five_days: Handma
     assert_as_replay(five_days.home)
 
 
-@pytest.mark.parametrize("fault", ["blocks", "header"])
 def test_a_damaged_warehouse_is_named_in_a_line_and_mended_by_a_replay(
-    five_days: HandmadeHome, fault: str
+    five_days: HandmadeHome,
 ) -> None:
-    path, before = five_days.home.warehouse, tables_of(five_days.home)
-    if fault == "blocks":
-        damage(path)
-    else:
-        path.unlink()
-        path.write_bytes(b"no database at all")
+    path = five_days.home.warehouse
+    damage(path)
     found = path.read_bytes()
     list_day(five_days, 6)
     with pytest.raises(WarehouseError, match="`almanac replay` rebuilds it") as refused:
@@ -228,7 +218,6 @@ def test_a_damaged_warehouse_is_named_in_a_line_and_mended_by_a_replay(
     assert path.read_bytes() == found
     report = replay(five_days.home)
     assert report.days == march(1, 2, 3, 4, 5, 6)
-    assert before["events"] != tables_of(five_days.home)["events"]
     assert not five_days.merge().is_published
 
 

@@ -229,6 +229,23 @@ def test_a_day_file_with_a_repeated_version_does_not_pass(tmp_path: Path) -> Non
     assert "2 rows, 1 different versions" in str(result.metadata["wrong days"].value)
 
 
+def test_a_day_without_a_version_passes_and_a_day_without_its_file_does_not(
+    tmp_path: Path,
+) -> None:
+    small, day = SmallHome(tmp_path / "home"), SMALL_NOW.date()
+    small.land("events", body=b'{"data": []}')
+    merge(small.home)
+    assert list_files(small.home, CHANGES) == []
+    assert check_days(small.home, [day]).passed
+    event = b'{"data": [{"id": "a", "title": "Listing", "date": "2026-04-01T00:00:00Z"}]}'
+    small.land("events", at=SMALL_NOW + timedelta(hours=1), body=event)
+    merge(small.home)
+    (file,) = list_files(small.home, CHANGES)
+    assert check_days(small.home, [day]).passed
+    file.unlink()
+    assert not check_days(small.home, [day]).passed
+
+
 def test_a_past_day_is_reused_without_a_request(two_days: TwoDayHome) -> None:
     with opened_session(two_days.settings, now=NOW) as (session, service):
         sent = service.log.count

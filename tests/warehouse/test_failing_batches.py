@@ -2,9 +2,7 @@
 quarantined for an error in Almanac."""
 
 import json
-import shutil
 import signal
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,17 +10,17 @@ from typing import Any
 import duckdb
 import pytest
 
+from tests.history.stories.handmade import HandmadeHome, event
 from tests.warehouse.landed_days import FIRST, ask, became, history, land
 from tests.warehouse.normalise.catalog_bodies import json_event
 from warehouse.errors import OwnFault
 from warehouse.history import fold
-from warehouse.history.merge import MergeReport, merge, replay
+from warehouse.history.merge import merge, replay
+from warehouse.history.observations import Observation, Outcome
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
-from warehouse.landing.landing import MARKER
 
 DAYS = 11
-"""Days across the end of a month, and more than the newest seven, which keep every checkpoint."""
 BAD_DAYS = (1, 4, 9)
 
 
@@ -51,29 +49,53 @@ def fail_on(
     patched.setattr(fold, where, failing)
 
 
-@pytest.mark.parametrize("command", [pytest.param(merge, marks=pytest.mark.long), replay])
-def test_failing_batches_on_several_days_refold_only_the_days_since_a_kept_checkpoint(
-    command: Callable[..., MergeReport], home: Home, monkeypatch: pytest.MonkeyPatch
+def test_failing_batches_on_several_days_are_quarantined_without_a_second_fold(
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     landed = [land(home, day) for day in range(DAYS)]
     bad = [landed[day] for day in BAD_DAYS]
-    # The last checkpoint of a month is kept, here that of the third day.
-    for where, again in (("normalise", 0), ("visible_scope", 1 + 1 + 0)):
-        written: list[str] = []
+    histories: list[Any] = []
+    for where in ("normalise", "visible_scope"):
+        folded: list[str] = []
         with monkeypatch.context() as patched:
             fail_on(patched, where, bad, duckdb.ConversionException("odd"))
-            report = command(home, step=written.append)
-        assert written.count("merge:day_written") == DAYS + again
-        assert len(report.days) == len(report.outcomes) == DAYS
+            report = replay(home, step=folded.append)
+        assert folded.count("merge:observation_folded") == DAYS
         assert [outcome.manifest for outcome in report.quarantined] == bad
-        if where == "normalise":
-            expected = history(home)
-            if command is merge:
-                shutil.rmtree(home.lake.root)
-                for batch in landed:
-                    home.landing.storage.put(f"pending/{batch.batch_id}.json", MARKER)
-    assert history(home) == expected, "as without a day that was folded twice"
+        histories.append(history(home))
+    assert histories[0] == histories[1]
     assert ask(home, "SELECT count(*) FROM events") == [(DAYS - len(BAD_DAYS),)]
+
+
+def test_a_batch_whose_second_group_of_deliveries_fails_is_quarantined_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = HandmadeHome(tmp_path)
+    story.listed("01 06:00", event("a"), event("b"))
+    story.merge()
+    before = story.rows("FROM event_versions ORDER BY ALL")
+    story.deliveries(
+        ("01 10:00", "2026-03-01T09:59:00Z", event("a", title="Second a")),
+        ("01 12:00", "2026-03-01T11:59:00Z", event("b", title="Third b")),
+    )
+    story.listed("01 11:00", event("a"), event("b"))
+    right = fold.Fold._fold_deliveries
+
+    def fail_second(folding: fold.Fold, observation: Observation, outcome: Outcome) -> None:
+        if observation.positions == (1,):
+            raise duckdb.ConversionException("odd")
+        right(folding, observation, outcome)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fold.Fold, "_fold_deliveries", fail_second)
+        report = story.merge()
+    assert [outcome.manifest.feed for outcome in report.quarantined] == ["deliveries"]
+    assert sorted(story.rows("SELECT feed, status FROM batches")) == [
+        ("deliveries", "quarantined"),
+        *[("events", "merged")] * 2,
+    ]
+    assert story.rows("FROM event_versions ORDER BY ALL") == before
+    assert story.home.landing.pending() == []
 
 
 OWN = [
@@ -145,7 +167,7 @@ def test_an_error_that_content_can_cause_quarantines_the_batch(
         bad = land(home, day)
         with monkeypatch.context() as patched:
             fail_on(patched, step, [bad], error)
-            report = merge(home, publishing=False)
+            report = merge(home)
         (outcome,) = report.outcomes
         assert outcome.status == "quarantined"
         assert f"reading or folding it failed: {type(error).__name__}" in (outcome.why or "")
@@ -168,7 +190,7 @@ def test_a_release_is_advised_only_if_a_row_can_be_read(
 ) -> None:
     land(home, 0)
     batch = land(home, 1, body=body)
-    (problem,) = merge(home, publishing=False).problems
+    (problem,) = merge(home).problems
     assert problem.kind == "quarantined"
     assert advice in str(problem)
     # Why: a release trusts the batch, also in what it does not have.
@@ -200,7 +222,6 @@ def test_a_replay_that_quarantines_a_merged_batch_names_it_with_the_reason(
     assert merge(home).lost == {}
     with monkeypatch.context() as patched:
         fail_on(patched, "normalise", [good], duckdb.ConversionException("odd date"))
-        killed_before_publishing(home)
         report = replay(home)
         assert [*report.lost] == [good.batch_id], "the other one never took part"
         assert "odd date" in report.lost[good.batch_id]
@@ -211,14 +232,3 @@ def test_a_replay_that_quarantines_a_merged_batch_names_it_with_the_reason(
     with monkeypatch.context() as patched:
         fail_on(patched, "normalise", [good], duckdb.ConversionException("odd date"))
         assert [*merge(home, refold_from=FIRST.date()).lost] == [good.batch_id]
-
-
-def killed_before_publishing(home: Home) -> None:
-    """Replay, and stop after the lake is rebuilt and before anything is published."""
-
-    def end(name: str) -> None:
-        if name == "merge:cleared":
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        replay(home, step=end)

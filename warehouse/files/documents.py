@@ -1,21 +1,14 @@
-"""Hashes of the files of a home, sealed documents, and notes.
+"""Sealed documents, notes, and hashes of files.
 
-    lake/head.json                          the newest day of the change log, and its sha256
-    in the files of the change log          the sha256 of the previous day, and of the day's files
-    at the end of landing/batches/…/….json  a seal: the sha256 of the rest of the document
-    lake/events/_sha256.json                the sha256 of the events of each month
-    state/published.json                    the sha256 of the blocks of the published file
-    state/….json                            notes: small sealed documents that outlast a process
-
-A hash is written with its file, or before the record that names the file. A process that is killed
-in between leaves a mark (`unfinished_from`, `_rewriting.json`) that names the hashes to ignore. A
-damaged note is renamed to `<name>.damaged`, logged once and ignored.
+A seal is the last member of a JSON document: the sha256 of the rest. Manifests in landing and
+`home.json` have one. Notes are small sealed documents in `state/` that outlast a process; a damaged
+note is renamed to `<name>.damaged`, logged once and ignored.
 """
 
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +20,6 @@ from warehouse.files.storage import Storage
 
 _SEAL: Final = re.compile(rb',\n "sha256_of_the_rest": "([0-9a-f]{64})"\n\}\Z')
 _END: Final = b"\n}"
-_Document = TypeVar("_Document", bound=msgspec.Struct)
 _DAMAGED = ".damaged"
 _T = TypeVar("_T")
 log = logging.getLogger(__name__)
@@ -74,33 +66,8 @@ def unseal(data: bytes) -> bytes:
     return document
 
 
-def read_sealed(data: bytes, document: type[_Document]) -> _Document:
-    """Return the value of a document that was formatted and sealed.
-
-    Raises:
-        ValueError: its bytes changed since it was written, or it has another type.
-    """
-    if not is_sealed(data):
-        raise BrokenSeal("it has no hash of its own")
-    return msgspec.json.decode(data, type=document)
-
-
 def format_document(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=1)
-
-
-def find_damage(lake: Storage, name: str, files: Mapping[str, str | None]) -> str | None:
-    """Return how a lake file differs from its recorded hash; None if it does not or has none."""
-    expected = files.get(name)
-    if expected is None:
-        return None
-    try:
-        found = hash_file(lake.path(name))
-    except OSError as error:
-        return f"{name} can't be read: {error.strerror}"
-    if found != expected:
-        return f"{name} has the sha256 {found[:12]}…, expected {expected[:12]}…"
-    return None
 
 
 def put_note(state: Storage, name: str, note: object) -> None:

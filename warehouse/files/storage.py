@@ -1,8 +1,8 @@
-"""Files of landing and lake, which appear complete or not at all; permissions of all files.
+"""Files of a home, which appear complete or not at all; permissions of all files.
 
-All writes of landing and lake pass through `Storage`. Names are relative, with `/` between parts.
-New files are readable by their owner alone, or by their group: the umask applies to all files of
-the process, including those that DuckDB and SQLite write.
+All writes of landing and of the Parquet files pass through `Storage`. Names are relative, with `/`
+between parts. New files are readable by their owner alone, or by their group: the umask applies to
+all files of the process, including those that DuckDB and SQLite write.
 """
 
 import grp

@@ -1,1 +1,1 @@
-"""Observations folded into versions: fold, day, change log, checkpoints, merge, verify."""
+"""Observations folded into versions: plan, fold, merge, checkpoints, partitions, verify."""

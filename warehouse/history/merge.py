@@ -203,7 +203,7 @@ def _merge(
         _remove_earlier_format(home)
     if home.warehouse.exists():
         report.bytes = home.warehouse.stat().st_size
-        report.partitions = _write_partitions(home, with_months=with_months, is_replay=is_replay)
+        report.partitions = _write_partitions(home, with_months=with_months, anew=is_replay)
         step("merge:partitions_written")
     merged = {*plan.merged, *(outcome.manifest.batch_id for outcome in report.outcomes)}
     for batch_id in merged.intersection(home.landing.marked()):
@@ -286,14 +286,10 @@ def _find_damage(home: Home, path: Path) -> str | None:
         return find_damage(connection, path)
 
 
-def _write_partitions(home: Home, *, with_months: bool, is_replay: bool) -> int:
-    """Write the partitions; a replay also reads them, and writes damaged ones anew.
-
-    Raises:
-        WarehouseError: the published file is damaged.
-    """
+def _write_partitions(home: Home, *, with_months: bool, anew: bool) -> int:
+    """Write the partitions. Raises WarehouseError: the published file is damaged."""
     try:
-        return write_partitions(home, with_months=with_months, by_reading=is_replay)
+        return write_partitions(home, with_months=with_months, anew=anew)
     except duckdb.Error:
         if why := _find_damage(home, home.warehouse):
             raise unreadable_file(home.warehouse, why) from None
@@ -317,7 +313,7 @@ def _fold_batches(
         BatchFailed: a batch failed after some of its deliveries were folded.
         DamagedBatch: a batch that took effect before is damaged.
     """
-    fold, outcomes = Fold(file), dict[str, Outcome]()
+    fold, outcomes = Fold(file, home.list_separator), dict[str, Outcome]()
     observations = order_observations(plan.manifests)
     days = [observation.day for observation in observations]
     kept = checkpoints.choose_days([*checkpoints.list_days(home), *days])
@@ -331,22 +327,22 @@ def _fold_batches(
         try:
             _fold_one(home, plan, fold, file, observation, outcomes, failed)
         except DamagedBatch as error:
-            fold = _drop_transaction(file)
+            fold = _drop_transaction(home, file)
             plan.set_aside(home, batch_id, error)
         except BatchFailed as failure:
             if batch_id in outcomes or (plan.base and _find_damage(home, plan.base)):
                 raise
             failed[batch_id] = failure.why
-            fold = _drop_transaction(file)
+            fold = _drop_transaction(home, file)
             _fold_one(home, plan, fold, file, observation, outcomes, failed)
         step("merge:observation_folded")
     return list(outcomes.values())
 
 
-def _drop_transaction(file: NextFile) -> Fold:
+def _drop_transaction(home: Home, file: NextFile) -> Fold:
     """Drop the transaction in progress; return the state before it."""
     file.reopen()
-    return Fold(file)
+    return Fold(file, home.list_separator)
 
 
 def _fold_one(
@@ -362,11 +358,13 @@ def _fold_one(
     manifest = observation.manifest
     batch_id = manifest.batch_id
     released, before = batch_id in plan.released, outcomes.get(batch_id)
+    if batch_id not in failed:
+        read = fold.read(manifest, home.landing)
     with file.transaction():
         if batch_id in failed:
             outcome = Outcome(manifest, released=released).quarantine(failed[batch_id])
         else:
-            outcome = fold.fold(observation, home.landing, released=released)
+            outcome = fold.fold(observation, read, released=released)
             fold.save()
             if outcome.rejected and before is None:
                 file.run("insert_rejects", observed_at=manifest.observed_at)

@@ -40,13 +40,10 @@ EVENTS_COLUMNS: Final = tuple(column.name for column in AS_OF)
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """The rows of a partition as a text that differs if they do, and the hash of its file.
-
-    `sha256` is None if there is no row, and so no file.
-    """
+    """The rows of a partition as a text that differs if they do, and the hash of its file."""
 
     content: str
-    sha256: str | None
+    sha256: str
 
 
 Partitions = dict[str, dict[str, Partition]]
@@ -75,38 +72,35 @@ def list_contents(connection: duckdb.DuckDBPyConnection, kind: str) -> dict[str,
 def has_written_bytes(parquet: Storage, kind: str, key: str, partition: Partition) -> bool:
     """Whether the file of a partition is as it was written."""
     path = parquet.path(partition_name(kind, key))
-    return (hash_file(path) if path.is_file() else None) == partition.sha256
+    return path.is_file() and hash_file(path) == partition.sha256
 
 
-def write_partitions(home: Home, *, with_months: bool, by_reading: bool = False) -> int:
+def write_partitions(home: Home, *, with_months: bool, anew: bool) -> int:
     """Write the partitions whose content changed, and remove those without a row; return how many.
 
-    `with_months` also compares the events by month. `by_reading` reads the files, and writes those
-    with other bytes than were written.
+    `with_months` also compares the events by month. `anew` writes all files.
     """
     parquet = home.parquet
     recorded = read_record(parquet)
-    record = {kind: recorded.get(kind, {}) for kind in (CHANGES, EVENTS)}
+    record = {kind: {} if anew else recorded.get(kind, {}) for kind in _KEYS}
     count = 0
     with closing(home.connect()) as connection:
         attach_published(connection, home.warehouse, "warehouse")
         connection.execute("USE warehouse")
         for kind in (CHANGES, EVENTS) if with_months else (CHANGES,):
-            contents, before = list_contents(connection, kind), record[kind]
+            contents = list_contents(connection, kind)
             kept = {
                 key: partition
-                for key, partition in before.items()
+                for key, partition in record[kind].items()
                 if contents.get(key) == partition.content
-                and not (by_reading and not has_written_bytes(parquet, kind, key, partition))
             }
             changed = [key for key in contents if key not in kept]
             hashes = _write_files(connection, parquet, kind, changed)
-            written = {key: Partition(contents[key], hashes.get(key)) for key in changed}
-            gone = _existing(parquet, kind) - kept.keys() - hashes.keys()
+            gone = _existing(parquet, kind) - contents.keys()
             for key in gone:
                 parquet.remove_folder(f"{kind}/{_KEYS[kind]}={key}")
-            record[kind] = kept | written
-            count += len(hashes) + len(gone)
+            record[kind] = kept | {key: Partition(contents[key], hashes[key]) for key in changed}
+            count += len(changed) + len(gone)
     if record != recorded:
         parquet.put(RECORD, msgspec.json.encode(record))
     return count
@@ -122,7 +116,7 @@ def _write_files(
 ) -> dict[str, str]:
     """Write some partitions of a kind: many with one statement, each renamed into its place.
 
-    Returns the hashes of the files; a partition without a row has none.
+    Returns the hashes of the files.
     """
     hashes: dict[str, str] = {}
     for start in range(0, len(keys), _TOGETHER):

@@ -9,9 +9,7 @@ removes. DuckDB's blocks have checksums: a damaged file can't be opened or read,
 replay` rebuilds it.
 """
 
-import errno
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -34,7 +32,7 @@ from almanac.reading.connections import open_memory
 from almanac.reading.temporary import own_folder
 from warehouse.errors import WarehouseError
 from warehouse.files.storage import close_for_writing, make_folders, sync
-from warehouse.history.observations import FoldKey
+from warehouse.history.observations import FoldKey, disk_errors
 from warehouse.home import Home
 from warehouse.landing.batches import RANK
 from warehouse.schema import ddl
@@ -43,14 +41,13 @@ from warehouse.sql import Statements, parse
 
 _SQL = Statements(__package__, GROUPS)
 _NEXT: Final = ".next-"
-_OF_THE_DISK: Final = tuple(
-    map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO))
-)
 _RANKED: Final = tuple(sorted(RANK, key=lambda feed: RANK[feed]))
 TABLES_FACT: Final = "tables"
 """The name of the fact with the hash of the declared tables."""
 VIEWS_FACT: Final = "views"
 """The name of the fact with the hash of the declared views and macros."""
+SEPARATOR_FACT: Final = "list_separator"
+"""The name of the fact with the separator of lists in exports."""
 SECONDS_FACT: Final = "fold_seconds"
 """The name of the fact with the seconds that the batches of a file took to fold."""
 
@@ -179,7 +176,7 @@ def unreadable_file(path: Path, why: duckdb.Error | str) -> WarehouseError:
     """Return the error for a file that DuckDB can't read."""
     return WarehouseError(
         f"{path} can't be read: {str(why).splitlines()[0]}. It is damaged, or another program "
-        "wrote to it. Nothing was lost; `almanac replay` rebuilds it from landing."
+        "writes to it. Nothing was lost; `almanac replay` rebuilds it from landing."
     )
 
 
@@ -311,19 +308,6 @@ def next_file(home: Home, base: Path | None) -> Iterator[NextFile]:
                 file.connection.close()
     finally:
         remove_next_files(home)
-
-
-@contextmanager
-def disk_errors() -> Iterator[None]:
-    """Raise duckdb.IOException for all errors of the disk. For a commit, DuckDB raises another."""
-    try:
-        yield
-    except duckdb.IOException:
-        raise
-    except duckdb.Error as error:
-        if any(text in str(error) for text in _OF_THE_DISK):
-            raise duckdb.IOException(str(error)) from error
-        raise
 
 
 def remove_next_files(home: Home) -> None:

@@ -133,7 +133,7 @@ FIELDS: Final = (
         change=None,
     ),
 )
-"""The fields of an event; add a new one at the end, since its position is a bit in the lake.
+"""The fields of an event; add a new one at the end, since its position is a bit in the state.
 
 The service does not send `impactBand`: its JSON has score and band in `impact`.
 """
@@ -205,7 +205,7 @@ IMPACT: Final = CONTENT_NAMED["impact"]
 IS_ESTIMATED: Final = CONTENT_NAMED["is_estimated"]
 
 AS_OF: Final = (EVENT_ID, *CONTENT, *DATING, FIRST_SEEN_AT, CHANGED_AT, VERSION, *UNKNOWN)
-"""The columns of `lake/events`: an event, without the columns that every observation may change."""
+"""The columns of `parquet/events`, without those that every observation may change."""
 
 
 WIRE: Final[dict[str, str]] = {field.name: field.wire for field in FIELDS}

@@ -16,7 +16,7 @@ SELECT * FROM {rows} WHERE event_id = $event_id ORDER BY known_from;
 
 -- name: changes
 -- Rows that began after $since, until $until, with the date before. Grain: row.
-SELECT new.*, old.date AS old_date
+SELECT new.*, old.date AS old_date, if(old.date IS NULL, 'created', 'rescheduled') AS kind
 FROM {rows} AS new
 LEFT JOIN {rows} AS old ON old.event_id = new.event_id AND old.known_to = new.known_from
 WHERE new.known_from > $since AND new.known_from <= $until;
@@ -35,10 +35,6 @@ LIMIT 1;
 -- The part of an answer that all sides have. Grain: event.
 SELECT event_id, title, date FROM given;
 
--- name: shown_as_of_almanac
--- Grain: event.
-SELECT event_id, title, date FROM given;
-
 -- name: expected_as_of
 -- Grain: event.
 SELECT event_id, title, date FROM reference.history
@@ -48,21 +44,12 @@ WHERE known_from <= $at AND (known_to > $at OR known_to IS NULL);
 -- Grain: version.
 SELECT event_id, known_from, date FROM given;
 
--- name: shown_history_almanac
--- Grain: version.
-SELECT event_id, known_from, date FROM given;
-
 -- name: expected_history
 -- Grain: version.
 SELECT event_id, known_from, date FROM reference.history WHERE event_id = $event_id;
 
 -- name: shown_changes
 -- Moves of events that never were away. Grain: move.
-SELECT event_id, known_from FROM given JOIN reference.groups AS g USING (event_id)
-WHERE old_date IS NOT NULL AND g.kind <> 'returned';
-
--- name: shown_changes_almanac
--- Grain: move.
 SELECT event_id, known_from FROM given JOIN reference.groups AS g USING (event_id)
 WHERE given.kind = 'rescheduled' AND g.kind <> 'returned';
 

@@ -33,8 +33,8 @@ CREATE TABLE IF NOT EXISTS publications (
 ) STRICT
 
 -- name: make_days
--- Grain: one row per day of the change log that was compared. At each start.
-CREATE TABLE IF NOT EXISTS days (day TEXT PRIMARY KEY, sha256 TEXT NOT NULL) STRICT
+-- Grain: one row per observed day that was compared. At each start.
+CREATE TABLE IF NOT EXISTS compared_days (day TEXT PRIMARY KEY, content TEXT NOT NULL) STRICT
 
 -- name: make_position
 -- Grain: one row, the publication that was compared last. At each start.
@@ -73,16 +73,17 @@ ON CONFLICT (one) DO UPDATE SET published_at = excluded.published_at
 
 -- name: list_days
 -- Grain: one row per day. Any number of times.
-SELECT day, sha256
-FROM days
+SELECT day, content
+FROM compared_days
 
 -- name: set_day
 -- Once per changed day.
-INSERT INTO days VALUES (:day, :sha256) ON CONFLICT (day) DO UPDATE SET sha256 = excluded.sha256
+INSERT INTO compared_days VALUES (:day, :content)
+ON CONFLICT (day) DO UPDATE SET content = excluded.content
 
 -- name: drop_day
 -- Once per day that a refold removed.
-DELETE FROM days
+DELETE FROM compared_days
 WHERE day = :day
 
 -- name: update_recorded

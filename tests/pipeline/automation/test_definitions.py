@@ -73,7 +73,7 @@ def test_every_table_is_an_asset_and_every_asset_has_a_description(tmp_path: Pat
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
         assert node.description
-        assert node.group_name in ("landing", "lake", "warehouse")
+        assert node.group_name in ("landing", "history", "warehouse")
         assert node.kinds
         assert list(node.owners) == ["team:almanac"]
         assert node.tags["domain"] == "crypto-events"
@@ -102,7 +102,7 @@ def test_every_source_of_a_column_is_a_column_of_an_asset(tmp_path: Path) -> Non
     assert {("event_changes", "title"), ("event_coins", "symbol")} <= traced
 
 
-def test_every_table_depends_on_all_days_of_the_change_log(tmp_path: Path) -> None:
+def test_every_table_depends_on_all_days_of_the_changes(tmp_path: Path) -> None:
     graph = build_definitions(settings_of(tmp_path)).resolve_asset_graph()
     for table in PUBLISHED:
         mapping = graph.get_partition_mapping(dg.AssetKey(table.name), dg.AssetKey("event_changes"))

@@ -70,10 +70,10 @@ def test_programs_get_each_problem_as_an_object_also_of_a_run_that_fails_later(
     almanac: Almanac, given: dict[str, str], sandbox: Sandbox
 ) -> None:
     sandbox.faults.set(SHIFTED)
-    (Path(given["home"]) / "lake").mkdir(parents=True)
-    (Path(given["home"]) / "lake" / "event_changes").write_text("in the way of the change log")
+    in_the_way = Path(given["home"]) / "warehouse.duckdb"
+    in_the_way.mkdir(parents=True)
     assert "-coins-" in line_of(almanac("run", code=1, **given).output, "Partial")
-    (Path(given["home"]) / "lake" / "event_changes").unlink()
+    in_the_way.rmdir()
     merged = json.loads(almanac("merge", "--json", **given).stdout)
     (problem,) = merged["problems"]
     assert (problem["kind"], problem["feed"]) == ("partial", "coins")

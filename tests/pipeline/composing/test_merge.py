@@ -77,8 +77,8 @@ def test_the_phases_of_a_run_are_those_of_its_steps_with_any_prefix(tmp_path: Pa
     definitions = build_definitions(settings_of(tmp_path, **APART))
     steps = definitions.resolve_job_def("almanac_daily").graph.node_names()
     phases = {step: phase_of(step) for step in steps}
-    assert phases["almanac__event_changes"] == "fold"
-    assert phases["almanac_published_tables"] == "publish"
+    assert phases["almanac__event_changes"] == "merge"
+    assert phases["almanac_published_tables"] == "tables"
     assert phases["almanac__landed_events"] == "land"
 
 

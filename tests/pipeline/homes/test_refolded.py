@@ -26,20 +26,14 @@ def home(tmp_path: Path, almanac: Almanac, monkeypatch: pytest.MonkeyPatch) -> H
     return home
 
 
-def change(home: Home, *statements: str) -> None:
-    """Change the published file as another version of Almanac would have written it."""
-    home.warehouse.chmod(0o600)
-    with duckdb.connect(str(home.warehouse)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-
-
 def test_a_warehouse_of_another_version_is_read_and_rebuilt_by_the_next_merge(
     home: Home, almanac: Almanac
 ) -> None:
     merge(home)
     before = history(home)
-    change(home, "UPDATE state.facts SET value = 'others' WHERE name = 'tables'")
+    home.warehouse.chmod(0o600)
+    with duckdb.connect(str(home.warehouse)) as connection:
+        connection.execute("UPDATE state.facts SET value = 'others' WHERE name = 'tables'")
     assert "another version of Almanac made it" in " ".join(almanac("verify").output.split())
     assert history(home) == before
     output = " ".join(almanac("merge").output.split())
@@ -47,25 +41,6 @@ def test_a_warehouse_of_another_version_is_read_and_rebuilt_by_the_next_merge(
     assert history(home) == before
     assert "another version" not in almanac("verify", "--deep").output
     assert json.loads(almanac("merge", "--json").stdout)["notes"] == []
-
-
-def test_views_of_another_version_are_replaced_without_a_rebuild(
-    home: Home, almanac: Almanac
-) -> None:
-    merge(home)
-    before = history(home)
-    change(
-        home,
-        "DROP VIEW event_coins",
-        "CREATE VIEW no_longer_declared AS SELECT 1",
-        "UPDATE state.facts SET value = 'others' WHERE name = 'views'",
-    )
-    report = merge(home)
-    assert report.is_published and (report.rebuilt, report.outcomes) == (None, [])
-    assert history(home) == before
-    with duckdb.connect(str(home.warehouse), read_only=True) as connection:
-        views = connection.sql("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
-    assert ("event_coins",) in views and ("no_longer_declared",) not in views
 
 
 def test_merge_reports_the_days_that_a_late_batch_changed(home: Home, almanac: Almanac) -> None:

@@ -15,6 +15,7 @@ from tests.pipeline.conftest import Almanac
 from tests.pipeline.small_home import SmallHome
 from tests.test_cli import ALMANAC, ROOT, environment
 from warehouse.files.storage import close_for_writing, readable_by_others
+from warehouse.history.partitions import list_files
 
 
 def start(home: Path, *words: str, umask: int = 0o022, **given: str) -> str:
@@ -43,12 +44,14 @@ def test_what_a_command_makes_is_its_owners_or_its_groups(
 ) -> None:
     """All files of a run, Dagster's too, are checked in test_canary.py."""
     small = SmallHome(tmp_path / "data")
-    small.land("coins")
+    small.land("events", body=b'{"data": [{"id": "a", "title": "Listing", "date": "2026-04-01"}]}')
     start(small.home.root, "merge", ALMANAC_SHARED=shared)
-    modes = modes_below(small.home.root / "lake")
+    modes = modes_below(small.home.root / "parquet")
+    assert len(list_files(small.home, "event_changes")) == 1
     assert set(modes.values()) == expected
-    published = stat.S_IMODE(small.home.warehouse.stat().st_mode)
-    assert published & ~0o200 == min(expected & {0o600, 0o640}) & ~0o200
+    read_only = min(expected & {0o600, 0o640}) & ~0o200
+    for path in (small.home.warehouse, *small.home.root.glob("checkpoints/*")):
+        assert stat.S_IMODE(path.stat().st_mode) & ~0o200 == read_only
 
 
 def test_code_that_dagster_loads_makes_private_files() -> None:

@@ -1,23 +1,40 @@
 -- name: find_first_versions
 CREATE OR REPLACE TEMP VIEW first_versions AS
 SELECT
-    w.event_id, w.observed_at, w.content_md5, w.row_md5,
-    coalesce(
-        k.content_at > w.content_at OR (k.content_at = w.content_at AND w.status = 'scheduled'),
-        false
-    ) AS is_cancelled_before,
-    if(is_cancelled_before, k.content_at, w.content_at) AS content_at,
-    w.slug, w.title, w.description, w.displayed_date, w.date, w.date_end, w.date_type,
-    w.is_estimated, w.categories, w.coins, w.impact, w.impact_band, w.impact_summary, w.source_url,
-    w.snapshot_url, w.last_verified_at, w.created_at, w.updated_at,
-    w.shown AS known, w.extra,
-    if(is_cancelled_before, 'cancelled', w.status) AS status,
-    if(is_cancelled_before, k.cancelled_at, w.cancelled_at) AS cancelled_at,
-    n.event_id IS NOT NULL AS is_created
-FROM incoming AS w
-JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'new'
-LEFT JOIN cancellations_waiting AS k ON k.event_id = w.event_id
-LEFT JOIN created AS n ON n.event_id = w.event_id;
+    *,
+    list_concat([if(is_created, 'created', 'revealed')],
+                if(status = 'cancelled', ['cancelled'], [])) AS change_kinds,
+    []::VARCHAR[] AS changed_fields,
+    _almanac.earliest(date, date_precision, is_estimated) AS earliest,
+    _almanac.latest(date, date_end, date_precision, earliest) AS latest,
+    _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full
+FROM (
+    SELECT
+        w.event_id, w.observed_at, w.content_md5, w.row_md5,
+        coalesce(
+            k.content_at > w.content_at
+                OR (k.content_at = w.content_at AND w.status = 'scheduled'),
+            false
+        ) AS is_cancelled_before,
+        if(is_cancelled_before, k.content_at, w.content_at) AS content_at,
+        w.slug, w.title, w.description, w.displayed_date, w.date, w.date_end, w.date_type,
+        w.is_estimated, w.categories, w.coins, w.impact, w.impact_band, w.impact_summary,
+        w.source_url, w.snapshot_url, w.last_verified_at, w.created_at, w.updated_at,
+        w.shown AS known, m.unknown_fields, w.extra,
+        if(is_cancelled_before, 'cancelled', w.status) AS status,
+        if(is_cancelled_before, k.cancelled_at, w.cancelled_at) AS cancelled_at,
+        _almanac.date_precision(w.date, w.date_type, w.is_estimated) AS date_precision,
+        w.observed_at AS first_seen_at, 1 AS version,
+        n.event_id IS NOT NULL AS is_created
+    FROM incoming AS w
+    JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'new'
+    JOIN (
+        SELECT shown, unknown_of(shown) AS unknown_fields
+        FROM (SELECT DISTINCT shown FROM incoming)
+    ) AS m ON m.shown = w.shown
+    LEFT JOIN cancellations_waiting AS k ON k.event_id = w.event_id
+    LEFT JOIN created AS n ON n.event_id = w.event_id
+);
 
 -- name: find_differences
 CREATE OR REPLACE TEMP TABLE changed_events AS
@@ -97,13 +114,17 @@ SELECT
     ], lambda name: name IS NOT NULL) AS revealed
 FROM incoming AS w
 JOIN classified AS j ON j.event_id = w.event_id AND j.verdict = 'differs'
-JOIN event_current AS c ON c.event_id = w.event_id
+JOIN events AS c ON c.event_id = w.event_id
 JOIN event_seen AS s ON s.event_id = w.event_id;
 
 -- name: name_change_kinds
 CREATE OR REPLACE TEMP TABLE new_versions AS
 SELECT
     * EXCLUDE (old_status, old_cancelled_at),
+    unknown_of(known) AS unknown_fields,
+    _almanac.earliest(date, date_precision, is_estimated) AS earliest,
+    _almanac.latest(date, date_end, date_precision, earliest) AS latest,
+    _almanac.displayed_date_full(displayed_date, date, date_end) AS displayed_date_full,
     list_filter([
         if(moved, 'rescheduled', NULL),
         if(flipped AND NOT is_estimated, 'made_exact', NULL),
@@ -126,22 +147,24 @@ SELECT
 FROM (
     SELECT
         *,
+        _almanac.date_precision(date, date_type, is_estimated) AS date_precision,
         list_has_any(changed, ['date', 'date_end']) AS moved,
         list_contains(changed, 'is_estimated') AS flipped
     FROM changed_events
 )
 WHERE len(change_kinds) > 0;
 
--- name: log_new_versions
-INSERT INTO day_versions
+-- name: log_versions
+INSERT INTO event_versions BY NAME
 SELECT
-    event_id, version, observed_at, 'observed', change_kinds, changed_fields,
-    $batch_id, $feed, $plan, content_at,
+    event_id, version, observed_at AS known_from, 'observed' AS known_basis, change_kinds,
+    changed_fields, $batch_id AS batch_id, $feed AS feed, $plan AS plan, content_at,
     slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
     coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
     created_at, updated_at, status, cancelled_at,
-    known, extra
-FROM new_versions;
+    date_precision, earliest, latest, displayed_date_full,
+    first_seen_at, unknown_fields, extra::JSON AS extra
+FROM {rows};
 
 -- name: touch_seen
 UPDATE event_seen SET
@@ -163,9 +186,8 @@ FROM incoming AS w
 JOIN classified AS j ON j.event_id = w.event_id AND j.verdict IN ('same', 'differs')
 WHERE event_seen.event_id = w.event_id;
 
--- name: take_new_content
-MERGE INTO event_content AS c USING new_versions AS v ON c.event_id = v.event_id
-WHEN MATCHED THEN UPDATE SET
+-- name: take_content
+UPDATE events SET
     slug = v.slug,
     title = v.title,
     description = v.description,
@@ -182,28 +204,14 @@ WHEN MATCHED THEN UPDATE SET
     source_url = v.source_url,
     snapshot_url = v.snapshot_url,
     created_at = v.created_at,
+    date_precision = v.date_precision,
+    earliest = v.earliest,
+    latest = v.latest,
+    displayed_date_full = v.displayed_date_full,
     status = v.status, cancelled_at = v.cancelled_at, changed_at = v.observed_at,
-    version = v.version, is_saved = false
-WHEN NOT MATCHED THEN INSERT VALUES (
-    v.event_id,
-    v.slug, v.title, v.description, v.displayed_date, v.date, v.date_end, v.date_type,
-    v.is_estimated, v.categories, v.coins, v.impact, v.impact_band, v.impact_summary, v.source_url,
-    v.snapshot_url, v.created_at,
-    v.status, v.cancelled_at, v.first_seen_at, v.observed_at, v.version, false
-);
-
--- name: log_first_versions
-INSERT INTO day_versions
-SELECT
-    event_id, 1, observed_at, 'observed',
-    list_concat([if(is_created, 'created', 'revealed')],
-                if(status = 'cancelled', ['cancelled'], [])),
-    [], $batch_id, $feed, $plan, content_at,
-    slug, title, description, displayed_date, date, date_end, date_type, is_estimated, categories,
-    coins, impact, impact_band, impact_summary, source_url, snapshot_url, last_verified_at,
-    created_at, updated_at, status, cancelled_at,
-    known, extra
-FROM first_versions;
+    version = v.version
+FROM {rows} AS v
+WHERE events.event_id = v.event_id;
 
 -- name: take_first_seen
 INSERT INTO event_seen
@@ -215,13 +223,15 @@ SELECT
 FROM first_versions;
 
 -- name: take_first_content
-INSERT INTO event_content
+INSERT INTO events BY NAME
 SELECT
     v.event_id,
     v.slug, v.title, v.description, v.displayed_date, v.date, v.date_end, v.date_type,
     v.is_estimated, v.categories, v.coins, v.impact, v.impact_band, v.impact_summary, v.source_url,
-    v.snapshot_url, v.created_at,
-    v.status, v.cancelled_at, v.known_from, v.known_from, 1, false
-FROM day_versions AS v
+    v.snapshot_url, v.last_verified_at, v.created_at, v.updated_at, v.status, v.cancelled_at,
+    v.date_precision, v.earliest, v.latest, v.displayed_date_full,
+    v.first_seen_at, v.known_from AS last_seen_at, v.known_from AS changed_at, v.content_at,
+    v.version, v.unknown_fields, v.extra
+FROM event_versions AS v
 JOIN classified AS j ON j.event_id = v.event_id AND j.verdict = 'new'
 WHERE v.version = 1;

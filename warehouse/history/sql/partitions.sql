@@ -3,15 +3,13 @@
 --     list_days_as_text, list_months → write_event_changes, write_events
 
 -- name: list_days_as_text
--- The observed days, each with its content. Grain: day.
-SELECT day::VARCHAR, content FROM state.days ORDER BY day;
+-- The days on which versions became known, each with its content. Grain: day.
+SELECT day::VARCHAR, content FROM state.days WHERE versions > 0 ORDER BY day;
 
 -- name: list_months
--- The months of events, each with its content; one for events without a date. Grain: month.
+-- The months of events, each with its content. Grain: month.
 -- Placeholders: columns.
-SELECT
-    coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__') AS month,
-    count(*) || '-' || sum(hash({columns}))
+SELECT strftime(date, '%Y-%m') AS month, count(*) || '-' || sum(hash({columns}))
 FROM events
 GROUP BY month
 ORDER BY month;
@@ -39,7 +37,7 @@ COPY (
         SELECT
             * EXCLUDE (last_seen_at, missing_since, content_at)
             REPLACE (extra::VARCHAR AS extra),
-            coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__') AS event_month
+            strftime(date, '%Y-%m') AS event_month
         FROM events
     )
     WHERE event_month IN (SELECT unnest($keys::VARCHAR[]))
