@@ -98,6 +98,14 @@ class Settings(
         description="The folder to which the asset `daily_report` writes a report after each daily "
         "run, as HTML. Default: there is no such asset.",
     )
+    iceberg: str | None = Field(
+        default=None,
+        pattern=r"^[^.]+(\.[^.]+)?$",
+        description="The Iceberg catalog to which the asset `iceberg_tables` writes each "
+        "publication, by its name in `.pyiceberg.yaml` or the environment: `CATALOG`, or "
+        "`CATALOG.NAMESPACE` if the namespace is not `almanac`. Needs the packages of "
+        "`crypto-almanac[lake]`. Default: there is no such asset.",
+    )
     shared: Literal["group"] | None = Field(
         default=None,
         description="`group`: the group can read the files of home and state (0640, folders 0750). "
