@@ -42,7 +42,7 @@ FLOORS = {
         "event_steps",
         "audit digest history_replay joins study",
         "database",
-        "adapters command_line",
+        "adapters command_line spark",
         "commands",
         "calendar mcp",
     ),

@@ -79,3 +79,7 @@ class LockHeld(WarehouseError):
 
 class LakeDamaged(WarehouseError):
     """A file of the lake can't be read; `almanac replay` rebuilds it from landing."""
+
+
+class BucketUnusable(WarehouseError):
+    """The bucket can't be reached or written; a later try may succeed."""

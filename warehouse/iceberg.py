@@ -5,7 +5,7 @@
 pyiceberg finds the catalog by its name, in `.pyiceberg.yaml` or the environment. Each table is
 committed as a whole, in one snapshot with the id of the publication, and `publications` last: it
 names the snapshot of each table, so that a reader of several tables never mixes two publications. A
-second push of the same publication writes nothing; one that was killed continues.
+second push of the same publication writes nothing. The next push continues a killed one.
 """
 
 import sys
@@ -161,8 +161,8 @@ class _Push:
 def _expire_snapshots(table: "Table", before_ms: float) -> None:
     """Expire the snapshots that were replaced before a time, and remove files of theirs alone.
 
-    A file that a later snapshot does not have is in none after it, so a comparison with the oldest
-    one that stays, and with those that a tag or a branch names, is enough.
+    Later snapshots lack a file that a snapshot lacks. So it is enough to compare with the oldest
+    remaining snapshot, and with the tagged and branched ones.
     """
     ordered = sorted(table.snapshots(), key=lambda snapshot: snapshot.sequence_number)
     named = {reference.snapshot_id for reference in table.refs().values()}
