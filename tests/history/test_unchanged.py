@@ -185,11 +185,10 @@ def counted() -> Iterator[list[int]]:
     counts: list[int] = []
     find_unchanged = _CsvExport._find_unchanged
 
-    def counting(self: _CsvExport, *given: Any) -> int:
-        found = find_unchanged(self, *given)
-        if found:
-            counts.append(found)
-        return found
+    def counting(self: _CsvExport, *given: Any) -> None:
+        find_unchanged(self, *given)
+        if self.counts.unchanged:
+            counts.append(self.counts.unchanged)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_CsvExport, "_find_unchanged", counting)
@@ -199,7 +198,7 @@ def counted() -> Iterator[list[int]]:
 def assert_unchanged_equals_reading(batches: Sequence[HandmadeBatch]) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         unchanged = _merged(batches, Path(folder) / "unchanged")
-        patch.setattr(_CsvExport, "_find_unchanged", lambda self, *given: 0)
+        patch.setattr(_CsvExport, "_find_unchanged", lambda self, *given: None)
         read = _merged(batches, Path(folder) / "read")
         assert_same(unchanged, read, "with unchanged records, against reading all,")
 
