@@ -220,22 +220,13 @@ def _csv(path: Path) -> Stream:
     """Return the rows of a CSV as texts; an empty text is NULL."""
     file = CsvFile(path)
     schema = pa.schema([(name, pa.string()) for name in file.names])
-    broken: list[str] = []
 
-    def refuse() -> None:
-        if broken:
-            raise InvalidArgument(f"{path}: {broken[0]}")
+    def refuse(number: int, why: str) -> None:
+        raise InvalidArgument(f"{path}: record {number} can't be read: {why}")
 
     def read(names: list[str]) -> Iterator[pa.RecordBatch]:
-        types = dict.fromkeys(file.names, pa.string())
-        with file:
-            for batch in file.batches(
-                types, lambda number, why: broken.append(f"record {number} can't be read: {why}")
-            ):
-                refuse()
-                columns = [_without_empty(batch.column(name)) for name in names]
-                yield pa.RecordBatch.from_arrays(columns, names)
-            refuse()
+        for batch in file.batches(names, refuse):
+            yield pa.RecordBatch.from_arrays(list(map(_without_empty, batch.columns)), names)
 
     return Stream(schema, None, str(path), read)
 

@@ -1,26 +1,34 @@
-"""The user's paths, and CSV and Parquet files: kind, header, records."""
+"""The user's paths, and CSV and Parquet files: kind, header, rows."""
 
 import bz2
 import codecs
 import csv
 import gzip
-import io
 import lzma
 import os
 import re
+import shutil
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from almanac.csv_check import LINE_BYTES_MAX, CsvCheck
 from almanac.errors import InvalidArgument
+from almanac.reading.csv_file import (
+    CHUNK_BYTES,
+    RECORD_BYTES,
+    CsvFault,
+    CsvSource,
+    RecordReader,
+    read_chunks,
+)
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -76,14 +84,6 @@ def column_named(names: Iterable[str], wanted: str, where: str) -> str | None:
 
 PARQUET: Final = (".parquet", ".pq")
 TEXT: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-_DELIMITERS: Final = (",", ";", "\t", "|")
-_HEAD_BYTES: Final = 1 << 16
-_BLOCK_BYTES: Final = LINE_BYTES_MAX
-_OPENERS: Final[dict[bytes, Callable[[Any], Any]]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ": lzma.open,
-}
 _KINDS: Final = {
     b"PK\x03\x04": "an Excel workbook or another zip archive",
     b"\xd0\xcf\x11\xe0": "an Excel workbook",
@@ -100,6 +100,15 @@ _KINDS: Final = {
     b'{"': "JSON",
     b"[{": "JSON",
 }
+"""Kinds of files that are not text, by their first bytes."""
+_DELIMITERS: Final = (",", ";", "\t", "|")
+_HEAD_BYTES: Final = 1 << 16
+_BATCH_ROWS: Final = 1 << 16
+_OPENERS: Final[dict[bytes, Callable[..., Any]]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+}
 _LINE: Final = re.compile(rb"[^\r\n]*(\r\n|\r|\n|\Z)")
 _PREAMBLE: Final = re.compile(rb"\s*(#|https?://)")
 _SEPARATOR: Final = re.compile(rb"sep=([^\w\s\"]|\t)", re.IGNORECASE)
@@ -109,7 +118,7 @@ OnBroken = Callable[[int, str], None]
 
 
 class CsvFile:
-    """A CSV file, open behind its header. Its bytes are checked while they are read, once.
+    """A CSV file that a user hands over; it may be compressed by gzip, bzip2 or xz.
 
     Comments before the header are skipped: lines that begin with `#`, or are an address, and have
     another number of fields than the next line; and `sep=;`.
@@ -125,165 +134,140 @@ class CsvFile:
     """
 
     def __init__(self, path: Path, *, renames: bool = False) -> None:
-        if not path.is_file():
-            raise InvalidArgument(f"there is no file {path}")
         self._path = path
-        self._file, head = _opened(path)
-        try:
-            header, self._line, self._rest = self._header_in(head)
-            self.names, self.delimiter = header.named(path, renames=renames), header.delimiter
-        except BaseException:
-            self._file.close()
-            raise
+        self._opener, head = _open_head(path)
+        header = _find_header(path, head)
+        self.names = _name_columns(path, header.names, renames=renames)
+        self.delimiter = header.delimiter
+        self._skip = header.line
 
-    def __enter__(self) -> Self:
-        return self
+    def batches(self, names: Sequence[str], on_broken: OnBroken) -> Iterator["pa.RecordBatch"]:
+        """Yield some columns as texts, in the memory of a few batches.
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._file.close()
-
-    def batches(
-        self, types: Mapping[str, "pa.DataType"], on_broken: OnBroken
-    ) -> Iterator["pa.RecordBatch"]:
-        """Yield the columns that `types` names, with these types, in the memory of a few blocks.
-
-        `on_broken` is called for each record with a wrong number of fields, which is left out of
-        the batches. For one call.
+        A record with a wrong number of fields is a row of NULLs; `on_broken` is called for it
+        before the batch is yielded.
 
         Raises:
-            InvalidArgument: as the class, or the parser found another number of records; known for
-                certain only after the last batch.
+            InvalidArgument: as the class, before the first batch.
         """
-        from pyarrow import csv as arrow_csv
+        import pyarrow as pa
 
-        with self._checked(on_broken) as reading:
-            convert = arrow_csv.ConvertOptions(
-                column_types=dict(types), include_columns=list(types)
-            )
-            if reading.has_rows:
-                for batch in arrow_csv.open_csv(*reading.options, convert):
-                    reading.rows += batch.num_rows
-                    yield batch
+        from almanac.reading.connections import open_memory
 
-    def table(
-        self,
-        types: Mapping[str, "pa.DataType"],
-        on_broken: OnBroken | None = None,
-        missing: Sequence[str] = ("",),
-    ) -> "pa.Table":
-        """Return all columns; those that `types` does not name have the type of their values.
+        with explained(self._path), self._source() as source, open_memory() as connection:
+            if self._read(source, connection, "true") is None:
+                yield from self._read_tolerantly(source, names, on_broken)
+                return
+            rows, values = source.rows()
+            found = connection.sql(f"{rows}\nSELECT {self._texts(names)}", params=values)
+            for batch in pa.RecordBatchReader.from_stream(found):
+                yield pa.RecordBatch.from_arrays(batch.columns, list(names))
+
+    def table(self, texts: Iterable[str] = (), missing: Sequence[str] = ("",)) -> "pa.Table":
+        """Return all columns; those that are not in `texts` have the type of their values.
 
         The texts of `missing` are NULL, but in columns of texts.
 
         Raises:
-            InvalidArgument: as `batches`; without `on_broken` also for a record with a wrong number
-                of fields.
+            InvalidArgument: as the class, or a record has a wrong number of fields.
         """
         import pyarrow as pa
-        from pyarrow import csv as arrow_csv
+
+        from almanac.reading.connections import open_memory
 
         broken: list[str] = []
 
         def refuse(number: int, why: str) -> None:
             broken.append(f"record {number} can't be read: {why}")
 
-        with self._checked(on_broken or refuse) as reading:
-            if not reading.has_rows:
-                fields = [(name, types.get(name, pa.null())) for name in self.names]
-                return pa.schema(fields).empty_table()
-            convert = arrow_csv.ConvertOptions(column_types=dict(types), null_values=missing)
-            table = arrow_csv.read_csv(*reading.options, convert)
-            reading.rows += table.num_rows
+        with explained(self._path), self._source() as source, open_memory() as connection:
+            table = self._read(source, connection, self._texts(self.names))
+            if table is None:
+                schema = pa.schema([(name, pa.string()) for name in self.names])
+                batches = self._read_tolerantly(source, self.names, refuse)
+                table = pa.Table.from_batches(batches, schema)
         if broken:
             raise InvalidArgument(f"{self._path}: {broken[0]}. Records like this: {len(broken):,}")
-        return table
+        kept = set(texts)
+        columns = [
+            column if name in kept else _typed(column, missing)
+            for name, column in zip(self.names, table.columns, strict=True)
+        ]
+        return pa.table(columns, self.names)
+
+    def _read(
+        self, source: CsvSource, connection: "duckdb.DuckDBPyConnection", select: str
+    ) -> "pa.Table | None":
+        try:
+            return source.read(connection, select, strict=True)
+        except CsvFault as fault:
+            raise InvalidArgument(f"{self._path}: {fault}") from fault
+
+    def _read_tolerantly(
+        self, source: CsvSource, names: Sequence[str], on_broken: OnBroken
+    ) -> Iterator["pa.RecordBatch"]:
+        """Yield the records that the `csv` module reads, as `batches` does."""
+        import pyarrow as pa
+
+        places = [self.names.index(name) for name in names]
+        rows: list[Sequence[str | None]] = []
+
+        def batch() -> "pa.RecordBatch":
+            columns = [pa.array([row[place] for row in rows], pa.string()) for place in places]
+            return pa.RecordBatch.from_arrays(columns, list(names))
+
+        for number, (cells, _) in enumerate(source.records(strict=True), 1):
+            if len(cells) == source.fields:
+                rows.append(cells)
+            else:
+                on_broken(number, f"it has {len(cells)} fields, and the header {source.fields}")
+                rows.append([None] * source.fields)
+            if len(rows) == _BATCH_ROWS:
+                yield batch()
+                rows = []
+        yield batch()
+
+    def _texts(self, names: Sequence[str]) -> str:
+        return ", ".join(f"coalesce(c{self.names.index(name)}, '')" for name in names)
 
     @contextmanager
-    def _checked(self, on_broken: OnBroken) -> Iterator["_Reading"]:
-        """Yield what Arrow reads; at the end compare what it found with the bytes."""
-        from pyarrow import csv as arrow_csv
+    def _source(self) -> Iterator[CsvSource]:
+        """Yield the file, or an unpacked copy of it."""
+        from almanac.reading.temporary import own_folder
 
-        def keep(row: Any) -> str:
-            reading.rows += 1
-            on_broken(
-                row.number,
-                f"it has {row.actual_columns} fields, and the header {row.expected_columns}",
-            )
-            return "skip"
-
-        check = CsvCheck(self._path, self.delimiter, len(self.names), self._line)
-        with explained(self._path):
-            stream = _CheckedStream(self._rest, self._file, check)
-            options = (
-                stream,
-                # Records have numbers only where one thread reads.
-                arrow_csv.ReadOptions(
-                    use_threads=False, block_size=_BLOCK_BYTES, column_names=self.names
-                ),
-                arrow_csv.ParseOptions(
-                    delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=keep
-                ),
-            )
-            reading = _Reading(options, has_rows=stream.has_rows())
-            yield reading
-            stream.read_to_end()
-        check.check_read(reading.rows)
-
-    def _header_in(self, head: bytes) -> tuple["_Header", int, bytes]:
-        """Return the header, the number of its line, and the bytes behind it."""
-        lines = [
-            (number, text, match.end())
-            for number, match in enumerate(_LINE.finditer(head), 1)
-            if (text := match[0].strip(b"\r\n"))
-        ]
-        for place, (number, text, end) in enumerate(lines):
-            delimiter = None
-            if place and (separator := _SEPARATOR.fullmatch(lines[place - 1][1])):
-                delimiter = separator[1].decode()
-            elif _SEPARATOR.fullmatch(text):
-                continue
-            header = self._header(number, text, delimiter)
-            below = (line for line in lines[place + 1 :] if not _PREAMBLE.match(line[1]))
-            after = next(below, None) if _PREAMBLE.match(text) else None
-            if after and len(self._header(*after[:2], None).names) != len(header.names):
-                continue
-            return header, number, head[end:]
-        raise InvalidArgument(f"{self._path} is empty; expected a header and rows")
-
-    def _header(self, number: int, line: bytes, delimiter: str | None) -> "_Header":
-        text = line.decode("utf-8", "replace")
-        read = (
-            _Header(next(csv.reader([text], delimiter=mark)), mark)
-            for mark in (_DELIMITERS if delimiter is None else (delimiter,))
-        )
-        header = max(read, key=lambda found: len(found.names))
-        check = CsvCheck(self._path, header.delimiter, 0, number - 1)
-        check.feed(line)
-        check.finish()
-        return header
+        fields = len(self.names)
+        if self._opener is open:
+            yield _source_of(self._path, fields, self._skip, self.delimiter)
+            return
+        with (
+            NamedTemporaryFile(suffix=".csv", dir=own_folder()) as copy,
+            self._opener(self._path) as packed,
+        ):
+            shutil.copyfileobj(packed, copy, CHUNK_BYTES)
+            copy.flush()
+            yield _source_of(Path(copy.name), fields, self._skip, self.delimiter)
 
 
-def refuse_hidden_records(path: Path, delimiter: str = ",") -> None:
+def refuse_hidden_records(path: Path) -> None:
     """Refuse a CSV file in which a quote hides records; what else is odd in it is not judged.
 
     Raises:
         InvalidArgument: it is such a file; the message has the line.
     """
     try:
-        file, head = _opened(path)
+        opener, head = _open_head(path)
     except InvalidArgument:
         return  # No CSV.
     header = next((line for match in _LINE.finditer(head) if (line := match[0].strip())), b"")
-    check = CsvCheck(path, delimiter, header.count(delimiter.encode()) + 1, tolerant=True)
     # A file that can't be unpacked is another fault.
-    with file, suppress(EOFError, OSError, lzma.LZMAError):
-        while head:
-            check.feed(head)
-            head = file.read(_BLOCK_BYTES)
-        check.finish()
+    with suppress(EOFError, OSError, lzma.LZMAError):
+        reader = RecordReader(read_chunks(path, opener), fields=header.count(b",") + 1)
+        try:
+            reader.count()
+        except CsvFault as fault:
+            reader.fault = fault
+        if reader.fault is not None:
+            raise InvalidArgument(f"{path}: {reader.fault}")
 
 
 def read_table(path: Path) -> "pa.Table":
@@ -295,8 +279,120 @@ def read_table(path: Path) -> "pa.Table":
     if path.name.lower().endswith(PARQUET):
         with explained(path), open_parquet(path) as file:
             return file.read()
-    with CsvFile(path) as csv_file:
-        return csv_file.table({})
+    return CsvFile(path).table()
+
+
+class _Header(NamedTuple):
+    names: list[str]
+    delimiter: str
+    line: int
+    """Its number, from 1."""
+
+
+def _find_header(path: Path, head: bytes) -> _Header:
+    """Return the header among the first lines of a file.
+
+    Raises:
+        InvalidArgument: there is none, or it can't be read.
+    """
+    lines = [
+        (number, text)
+        for number, match in enumerate(_LINE.finditer(head), 1)
+        if (text := match[0].strip(b"\r\n"))
+    ]
+    for place, (number, text) in enumerate(lines):
+        delimiter = None
+        if place and (separator := _SEPARATOR.fullmatch(lines[place - 1][1])):
+            delimiter = separator[1].decode()
+        elif _SEPARATOR.fullmatch(text):
+            continue
+        header = _read_header(path, number, text, delimiter)
+        below = (line for line in lines[place + 1 :] if not _PREAMBLE.match(line[1]))
+        after = next(below, None) if _PREAMBLE.match(text) else None
+        if after and len(_read_header(path, *after, None).names) != len(header.names):
+            continue
+        return header
+    raise InvalidArgument(f"{path} is empty; expected a header and rows")
+
+
+def _read_header(path: Path, number: int, line: bytes, delimiter: str | None) -> _Header:
+    """Return a line as a header, with the delimiter that gives the most fields."""
+
+    marks = _DELIMITERS if delimiter is None else (delimiter,)
+    text = line.decode("utf-8", "replace")
+    best = max(marks, key=lambda mark: len(next(csv.reader([text], delimiter=mark))))
+    reader = RecordReader((line,), delimiter=best, strict=True)
+    reader.line = number - 1
+    try:
+        return _Header(next(iter(reader)).cells, best, number)
+    except CsvFault as fault:
+        raise InvalidArgument(f"{path}: {fault}") from fault
+
+
+def _name_columns(path: Path, given: list[str], *, renames: bool) -> list[str]:
+    """Return a name for each column, also for those without one, but for the first.
+
+    Raises:
+        InvalidArgument: two columns have the same name, and it is not to be changed.
+    """
+    names = [
+        name if name.strip() or place == 1 else f"column {place}"
+        for place, name in enumerate(given, 1)
+    ]
+    times = Counter(names)
+    if not renames and (repeated := [name for name in times if times[name] > 1]):
+        raise InvalidArgument(f"{path} has two columns {', '.join(map(repr, repeated))}")
+    before: Counter[str] = Counter()
+    for place, name in enumerate(names):
+        if before[name]:
+            names[place] = f"{name}.{before[name]}"
+        before[name] += 1
+    return names
+
+
+def _typed(column: "pa.ChunkedArray", missing: Sequence[str]) -> "pa.ChunkedArray":
+    """Return texts as numbers, dates or another type, if all but the missing ones are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_missing = pc.is_in(column, value_set=pa.array(missing))
+    given = pc.if_else(is_missing, pa.scalar(None, pa.string()), column)
+    if given.null_count == len(given):
+        return pa.chunked_array([pa.nulls(len(given))])
+    instants = [pa.timestamp(unit, tz) for tz in (None, "UTC") for unit in ("us", "ns")]
+    for kind in (pa.int64(), pa.bool_(), pa.date32(), *instants, pa.float64()):
+        try:
+            return given.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return column
+
+
+def _open_head(path: Path) -> tuple[Callable[..., Any], bytes]:
+    """Return the function that opens a file, which may be compressed, and its first lines.
+
+    Raises:
+        InvalidArgument: it is something else than text.
+    """
+    if not path.is_file():
+        raise InvalidArgument(f"there is no file {path}")
+    with path.open("rb") as file:
+        magic = file.read(8)
+    opener = next((found for known, found in _OPENERS.items() if magic.startswith(known)), open)
+    with explained(path), opener(path, "rb") as opened:
+        head: bytes = opened.read(_HEAD_BYTES)
+        while b"\n" not in head and b"\r" not in head and len(head) < RECORD_BYTES:
+            if not (more := opened.read(_HEAD_BYTES)):
+                break
+            head += more
+    kind = next((kind for known, kind in _KINDS.items() if head.startswith(known)), None)
+    if kind is not None:
+        raise InvalidArgument(f"{path} is {kind}; expected CSV text")
+    return opener, head.removeprefix(codecs.BOM_UTF8)
+
+
+def _source_of(path: Path, fields: int, skip: int, delimiter: str) -> CsvSource:
+    return CsvSource(path, lambda: read_chunks(path), fields, skip, delimiter)
 
 
 def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
@@ -316,7 +412,7 @@ def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
         if isinstance(error, OSError) and error.errno is not None:
             raise
         with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
+            head = file.read(64)
         what = "is empty" if not head else f"is damaged: {error}"
         if head and not head.startswith(b"PAR1"):
             kind = next((kind for magic, kind in _KINDS.items() if head.startswith(magic)), None)
@@ -324,99 +420,6 @@ def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
         elif head:
             what = "is cut or damaged: the end of a Parquet file is missing"
         raise InvalidArgument(f"{path} {what}; expected a Parquet file") from error
-
-
-@dataclass(slots=True)
-class _Reading:
-    """A source for Arrow, and the number of records in it."""
-
-    options: tuple[Any, ...]
-    has_rows: bool
-    rows: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Header:
-    names: list[str]
-    delimiter: str
-
-    def named(self, path: Path, *, renames: bool) -> list[str]:
-        """Return a name for each column, also for those without one, but for the first.
-
-        Raises:
-            InvalidArgument: two columns have the same name, and it is not to be changed.
-        """
-        names = [
-            name if name.strip() or place == 1 else f"column {place}"
-            for place, name in enumerate(self.names, 1)
-        ]
-        times = Counter(names)
-        if not renames and (repeated := [name for name in times if times[name] > 1]):
-            raise InvalidArgument(f"{path} has two columns {', '.join(map(repr, repeated))}")
-        before: Counter[str] = Counter()
-        for place, name in enumerate(names):
-            if before[name]:
-                names[place] = f"{name}.{before[name]}"
-            before[name] += 1
-        return names
-
-
-class _CheckedStream(io.RawIOBase):
-    """A file whose bytes are checked when they are read."""
-
-    def __init__(self, head: bytes, file: Any, check: CsvCheck) -> None:
-        self._head, self._file, self._check = head, file, check
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1) -> bytes:
-        size = _BLOCK_BYTES if size is None or size < 0 else size
-        data, self._head = self._head[:size], self._head[size:]
-        data = data or self._file.read(size)
-        if data:
-            self._check.feed(data)
-        else:
-            self._check.finish()
-        return data
-
-    def has_rows(self) -> bool:
-        """Return whether anything but blank lines is left; they are skipped."""
-        while not self._head.strip(b"\r\n"):
-            self._head = self._file.read(_HEAD_BYTES)
-            if not self._head:
-                return False
-        return True
-
-    def read_to_end(self) -> None:
-        while self.read(_BLOCK_BYTES):
-            pass
-
-
-def _opened(path: Path) -> tuple[Any, bytes]:
-    """Open a file that may be compressed; return it and its first lines.
-
-    Raises:
-        InvalidArgument: it is something else than text.
-    """
-    with path.open("rb") as file:
-        magic = file.read(8)
-    opener = next((found for known, found in _OPENERS.items() if magic.startswith(known)), None)
-    opened: Any = opener(path) if opener else path.open("rb")
-    try:
-        with explained(path):
-            head: bytes = opened.read(_HEAD_BYTES)
-            while b"\n" not in head and b"\r" not in head and len(head) < LINE_BYTES_MAX:
-                if not (more := opened.read(_HEAD_BYTES)):
-                    break
-                head += more
-        kind = next((kind for known, kind in _KINDS.items() if head.startswith(known)), None)
-        if kind is not None:
-            raise InvalidArgument(f"{path} is {kind}; expected CSV text")
-    except BaseException:
-        opened.close()
-        raise
-    return opened, head.removeprefix(codecs.BOM_UTF8)
 
 
 @contextmanager

@@ -88,6 +88,13 @@ def build_definitions(
         reports.append(daily_report(layout, settings, clock))
         report_jobs.append(report_job(layout))
         sensors.append(report_sensor(layout, home, clock))
+    exports = []
+    if settings.iceberg is not None:
+        # Imported here, since most homes have no such tables.
+        from assets.iceberg import iceberg_sensor, iceberg_tables
+
+        exports.append(iceberg_tables(layout, settings.iceberg))
+        sensors.append(iceberg_sensor(layout))
     names = {schedule.name for schedule in schedules} | {sensor.name for sensor in sensors}
     sensors.append(health_sensor(layout, settings, home, clock, names))
     _check_automation(settings, {*names, sensors[-1].name})
@@ -100,6 +107,7 @@ def build_definitions(
                 event_changes(layout),
                 published_tables(layout),
                 *reports,
+                *exports,
             ]
         )
     return dg.Definitions(

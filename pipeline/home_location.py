@@ -1,8 +1,12 @@
 """The home that the settings name, with their limits for locks and for DuckDB."""
 
+import logging
+
 from pipeline.settings import Settings, read_settings
 from warehouse.errors import HomeRefused
 from warehouse.home import Home
+
+log = logging.getLogger(__name__)
 
 
 def locate_home(settings: Settings, *, wait_s: float | None = None) -> Home:
@@ -15,8 +19,25 @@ def locate_home(settings: Settings, *, wait_s: float | None = None) -> Home:
         wait_s=settings.wait_s if wait_s is None else min(wait_s, settings.wait_s),
         wait_setting="ALMANAC_WAIT_S" if wait_s is None else "",
         limits=settings.making_limits,
+        list_separator=settings.list_separator,
         dagster_home=settings.dagster_home,
+        bucket=settings.bucket,
     )
+
+
+def restore_home(home: Home) -> None:
+    """Rebuild an empty home from its bucket, if it has one.
+
+    Raises:
+        WarehouseError: the next call continues.
+    """
+    if home.fetch_landing():
+        # Imported here: most homes have no bucket.
+        from warehouse.history.merge import merge
+
+        assert home.bucket is not None
+        log.warning("Rebuilding %s from %s: this home was empty.", home.root, home.bucket.address)
+        merge(home)
 
 
 def locate_existing_home() -> Home:
@@ -27,6 +48,7 @@ def locate_existing_home() -> Home:
         HomeRefused: there is no home; a mistyped path must not look like an empty home.
     """
     home = locate_home(read_settings())
+    restore_home(home)
     home.refuse_lost_stamp()
     if home.stamp() is None:
         raise HomeRefused(

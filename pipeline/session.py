@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from almanac.reading.temporary import own_folder
 from catalog.contract.plans import PLANS, Plan
-from pipeline.home_location import locate_home
+from pipeline.home_location import locate_home, restore_home
 from pipeline.settings import Settings, SettingsError
 from resources.errors import ContractBroken, RequestRejected
 from resources.limits.allowance import (
@@ -204,7 +204,10 @@ def open_service(
     with ExitStack() as stack:
         address = _address(settings, stack, now, world_process)
         if probe_state is None:
+            restore_home(home)
             home.check(address.source)
+            if home.bucket is not None:
+                home.bucket.hold()  # Before a request: another home may be the writer.
         log = RequestLog(probe_state or home.state, address.clock, key=address.key)
         service_clock = _clock_of(settings, address, probe_state or home.state)
         # The usage request is sent before the plan is known, so at the pace of the lowest plan.

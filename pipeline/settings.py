@@ -98,6 +98,28 @@ class Settings(
         description="The folder to which the asset `daily_report` writes a report after each daily "
         "run, as HTML. Default: there is no such asset.",
     )
+    list_separator: Literal[";", "|", ","] | None = Field(
+        default=None,
+        description="The separator of the lists in an export (categories, coins): semicolon, bar "
+        "or comma. Default: learnt from the first export that shows it. `almanac replay` applies "
+        "another value to the past.",
+    )
+    iceberg: str | None = Field(
+        default=None,
+        pattern=r"^[^.]+(\.[^.]+)?$",
+        description="The Iceberg catalog to which the asset `iceberg_tables` writes each "
+        "publication, by its name in `.pyiceberg.yaml` or the environment: `CATALOG`, or "
+        "`CATALOG.NAMESPACE` if the namespace is not `almanac`. Needs the packages of "
+        "`crypto-almanac[lake]`. Default: there is no such asset.",
+    )
+    bucket: str | None = Field(
+        default=None,
+        pattern=r"^\w+://[^@]+$",
+        description="The folder of a bucket to which each batch is copied before it counts, as "
+        "`s3://BUCKET/FOLDER` or another address of `pyarrow.fs`; an empty home is rebuilt from "
+        "it. The environment has its credentials (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`). "
+        "Default: the home is the only copy.",
+    )
     shared: Literal["group"] | None = Field(
         default=None,
         description="`group`: the group can read the files of home and state (0640, folders 0750). "

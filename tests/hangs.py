@@ -1,9 +1,11 @@
 """Waits of tests: each ends at its event, and the bound only ends a hang.
 
 The bound says nothing of how fast something is: a machine that is shared can stall for minutes. No
-test asserts that something takes less than a time. Speed is measured in `bench`.
+test asserts that something takes less than a time. Speed is measured in `bench`. Belongs here too:
+what a command shows on a slow machine alone.
 """
 
+import re
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -11,6 +13,7 @@ from typing import Final, TypeVar
 HANGS_AFTER_S: Final = 600.0
 """The bound after which a test takes a program, a request or a wait for a hang."""
 _PAUSE_MAX_S: Final = 0.2
+_STEP: Final = re.compile(r"^.+ \.\.\. \(\d+ s\)\n", re.MULTILINE)
 
 Found = TypeVar("Found")
 
@@ -29,3 +32,8 @@ def wait_for(find: Callable[[], Found | None]) -> Found:
         time.sleep(pause_s)
         pause_s = min(1.1 * pause_s, _PAUSE_MAX_S)
     return found
+
+
+def without_steps(shown: str) -> str:
+    """Return what a command showed, without the steps that it reports after ten seconds."""
+    return _STEP.sub("", shown)

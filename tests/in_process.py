@@ -5,18 +5,25 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
+from almanac import console
+from tests.hangs import HANGS_AFTER_S
+
 
 @contextmanager
 def own_process() -> Iterator[None]:
     """Undo at the end what a command sets for its own process: file modes and memory.
 
     `almanac sql` bounds the memory of its process; left in that of the tests, the bound fails tests
-    that come long after it.
+    that come long after it. The command reports no step for being slow.
     """
     mask = os.umask(0o077)
     memory = resource.getrlimit(resource.RLIMIT_DATA)
     try:
-        yield
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(console, "_FIRST_LINE_S", HANGS_AFTER_S)
+            yield
     finally:
         os.umask(mask)
         resource.setrlimit(resource.RLIMIT_DATA, memory)

@@ -1,4 +1,4 @@
-"""Bytes and values: gzip, JSON, CSV records, and texts that can be stored.
+"""Bytes and values: gzip, JSON, and texts that can be stored.
 
 Clients and the reader of landed batches share these codecs. Rows and fields are in
 warehouse/normalise. Limits are in bounds.py.
@@ -25,7 +25,6 @@ _WORDS_READ: Final = 1_000
 _PACKED_PIECE_BYTES: Final = 1 << 14
 _PIECE_BYTES: Final = 1 << 20
 _GZIP_WBITS: Final = zlib.MAX_WBITS | 16
-_FIELD_ENDS: Final = b",\n\r"
 _INTEGER_BITS: Final = 63
 
 
@@ -212,82 +211,6 @@ def find_error_text(value: Any) -> str | None:
         return None
     words = error if isinstance(error, str) else raw_text(error)
     return plain_line(words[:_WORDS_READ])[:_WORDS_MAX]
-
-
-class RecordCounter:
-    """Counts records, header included: feed it the bytes, then read the attributes.
-
-    `records` counts those that end with a line end; `finish` adds an open last record.
-    """
-
-    def __init__(self) -> None:
-        self.records = 0
-        self.last_fields = 0
-        """Fields of the last record."""
-        self.in_quotes = False
-        self.ends_with_line_end = True
-        self._head: bytes | None = b""
-        self._open = False
-        self._commas = 0
-        self._at_field_start = True
-        self._just_closed = False
-
-    def feed(self, data: bytes) -> None:
-        if self._head is not None:
-            self._head += data
-            if len(self._head) < len(codecs.BOM_UTF8):
-                return
-            data, self._head = self._head.removeprefix(codecs.BOM_UTF8), None
-        self._feed(data)
-
-    def finish(self) -> None:
-        """End the input: an open record is counted."""
-        if self._head is not None:
-            data, self._head = self._head, None
-            self._feed(data)
-        self.ends_with_line_end = not self._open
-        if self._open:
-            self._close_record()
-
-    def _feed(self, data: bytes) -> None:
-        for place, text in enumerate(data.split(b'"')):
-            if place:
-                self._quote()
-            if text and not self.in_quotes:
-                self._unquoted(text)
-
-    def _quote(self) -> None:
-        """Handle a quote, which opens or closes a field, doubles a closing quote, or is text."""
-        self._open = True
-        if self.in_quotes:
-            self.in_quotes, self._just_closed = False, True
-        else:
-            self.in_quotes = self._at_field_start or self._just_closed
-            self._just_closed = False
-        self._at_field_start = False
-
-    def _unquoted(self, text: bytes) -> None:
-        self._just_closed = False
-        self._at_field_start = text[-1] in _FIELD_ENDS
-        lines = text.splitlines()
-        self._commas += lines[0].count(b",")
-        self._open = self._open or bool(lines[0])
-        ended = text[-1] in b"\n\r"
-        if len(lines) == 1 and not ended:
-            return
-        if self._open:
-            self._close_record()
-        whole = [line for line in (lines[1:] if ended else lines[1:-1]) if line]
-        if whole:
-            self.records += len(whole)
-            self.last_fields = whole[-1].count(b",") + 1
-        if not ended:
-            self._open, self._commas = True, lines[-1].count(b",")
-
-    def _close_record(self) -> None:
-        self.records += 1
-        self.last_fields = self._commas + 1
-        self._open, self._commas = False, 0
 
 
 def make_storable(value: Any) -> Any:

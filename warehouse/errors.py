@@ -75,3 +75,7 @@ class CheckUnfinished(WarehouseError):
 
 class LockHeld(WarehouseError):
     """Another process held the lock for the whole wait; nothing was done."""
+
+
+class BucketUnusable(WarehouseError):
+    """The bucket can't be reached or written; a later try may succeed."""

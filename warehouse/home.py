@@ -15,6 +15,7 @@ from warehouse.errors import DamagedBatch, DamagedStamp, HomeRefused
 from warehouse.files.documents import BrokenSeal, format_document, is_sealed, seal
 from warehouse.files.locks import WAIT_S, hold_lock
 from warehouse.files.storage import Storage
+from warehouse.landing.bucket import Bucket, CopiedStorage
 from warehouse.landing.landing import Landing
 from warehouse.making_limits import USUAL_LIMITS, MakingLimits
 
@@ -48,17 +49,24 @@ class Home:
         wait_setting: str = "",
         dagster_home: Path | None = None,
         limits: MakingLimits = USUAL_LIMITS,
+        list_separator: str | None = None,
+        bucket: str | None = None,
     ) -> None:
+        """`bucket` is the address of a copy of landing, as `Bucket` takes it."""
         self.root = root
+        self.bucket = None if bucket is None else Bucket(bucket, root)
         self.limits = limits
-        """DuckDB's limits while it makes lake or warehouse."""
+        """DuckDB's limits while it makes the warehouse."""
+        self.list_separator = list_separator
+        """The separator of lists in exports; None: learnt from the first export that shows it."""
         self.wait_s = wait_s
         """How long to wait for a lock, in seconds."""
         self.wait_setting = wait_setting
         """The setting that gives the wait, for messages; empty if it is fixed."""
         self.parquet = Storage(root / "parquet")
         """The partitions of Parquet files, which follow from the warehouse."""
-        self.checkpoints = root / "checkpoints"
+        self.checkpoints = Storage(root / "checkpoints")
+        """Published files of earlier days, from which a merge refolds later ones."""
         self.state = root / "state"
         self.dagster = root / "dagster"
         """The home's own Dagster instance, and the locks of its programs."""
@@ -75,7 +83,16 @@ class Home:
 
     @property
     def landing(self) -> Landing:
-        return Landing(self.root / "landing")
+        folder = self.root / "landing"
+        return Landing(folder if self.bucket is None else CopiedStorage(folder, self.bucket))
+
+    def fetch_landing(self) -> bool:
+        """Fetch landing and stamp of an empty home from its bucket; return whether there are some.
+
+        Raises:
+            BucketUnusable: the next call continues.
+        """
+        return self.bucket is not None and self.stamp() is None and self.bucket.synchronise()
 
     def stamp(self) -> Stamp | None:
         """Return the stamp, None if there is no home yet.
@@ -160,6 +177,7 @@ class Home:
         Raises:
             HomeRefused: as `check`.
         """
+        self.fetch_landing()
         self.check(source)
         found = self.stamp()
         if found is None or found.source != source:
@@ -205,7 +223,10 @@ class Home:
         return sources
 
     def _write_stamp(self, stamp: Stamp) -> None:
-        Storage(self.root).put(_STAMP, seal(format_document(stamp)))
+        data = seal(format_document(stamp))
+        if self.bucket is not None:
+            self.bucket.put(_STAMP, data)
+        Storage(self.root).put(_STAMP, data)
 
     def has_batches_or_pulls(self) -> bool:
         """Whether a batch is landed or being pulled; its source is the source of the home."""

@@ -21,12 +21,12 @@ from typing import Final
 import duckdb
 
 from almanac.reading.connections import open_memory
+from almanac.reading.csv_file import literal
 from almanac.reading.named_sql import NamedStatements, statements_in
 from warehouse.making_limits import USUAL_LIMITS, MakingLimits
 
 __all__ = ["Groups", "Statements", "expand", "literal", "parse", "statements_in"]
 
-_PATTERN: Final = re.compile(r"([*?\[])")
 _COMMENT_OR_EACH: Final = re.compile(r"--[^\n]*|\{each\b[^{}]*\}?")
 _EACH: Final = re.compile(r"\{each (\w+)(?: (before|after|except) (\w+(?:, \w+)*))?:\s+([^{}]+)\}")
 _MARK: Final = re.compile(r"@\w*")
@@ -151,14 +151,6 @@ def _check_braces(text: str) -> None:
             f"its header names the placeholders {sorted(named)}, and it has {sorted(met)}; "
             "write a line `-- Placeholders: name, name.`"
         )
-
-
-def literal(path: Path) -> str:
-    """Return a path escaped for DuckDB's readers, so that it names only this file.
-
-    They read `*`, `?` and `[` as a pattern; a character in brackets stands for itself.
-    """
-    return _PATTERN.sub(r"[\1]", str(path))
 
 
 @cache

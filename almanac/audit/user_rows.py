@@ -378,49 +378,19 @@ def _open_csv(
     rows_max: int,
 ) -> SignalBatches:
     file = CsvFile(path)
-    try:
-        columns = _columns(file.names, decided_at, fields, str(path))
-    except InvalidArgument:
-        file.close()
-        raise
+    columns = _columns(file.names, decided_at, fields, str(path))
     ignored = [name for name in file.names if name not in columns.values()]
     return SignalBatches(columns, ignored, None, _csv_batches(file, columns, rows_max))
 
 
 def _csv_batches(file: CsvFile, columns: dict[str, str], rows_max: int) -> Iterator[Signals]:
-    """Yield the rows of a CSV as texts. A row with a wrong number of fields is broken.
-
-    Arrow leaves such a row out.
-    """
+    """Yield the rows of a CSV as texts. A row with a wrong number of fields is broken."""
     broken: dict[int, str] = {}
-    types = dict.fromkeys(columns.values(), pa.string())
-    schema = pa.schema(list(types.items()))
+    names = list(dict.fromkeys(columns.values()))
+    schema = pa.schema([(name, pa.string()) for name in names])
     first = 1
-    with file:
-        for table in regrouped(file.batches(types, broken.__setitem__), schema, rows_max):
-            batch = _with_broken_rows(table, first, columns, broken)
-            first += batch.table.num_rows
-            yield batch
-    if broken:
-        yield _with_broken_rows(schema.empty_table(), first, columns, broken)
-
-
-def _with_broken_rows(
-    table: pa.Table, first: int, columns: dict[str, str], broken: dict[int, str]
-) -> Signals:
-    """Return rows, of which the first has the number `first`, with those that are broken.
-
-    Broken rows among them and directly after them are taken out of `broken`.
-    """
-    here: dict[int, str] = {}
-    for row in sorted(broken):
-        if row > first + table.num_rows + len(here):
-            break
-        here[row] = broken.pop(row)
-    rows = np.arange(first, first + table.num_rows + len(here))
-    if here:
-        is_readable = ~np.isin(rows, list(here))
-        places = np.full(len(rows), -1)
-        places[is_readable] = np.arange(table.num_rows)
-        table = table.take(pa.array(places, mask=~is_readable))
-    return _signals(table, pa.array(rows), columns, here)
+    for table in regrouped(file.batches(names, broken.__setitem__), schema, rows_max):
+        rows = range(first, first + table.num_rows)
+        first = rows.stop
+        here = {row: broken.pop(row) for row in sorted(broken) if row in rows}
+        yield _signals(table, pa.array(rows), columns, here)

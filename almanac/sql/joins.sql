@@ -3,6 +3,7 @@
 --
 --     event_versions, event_absences ─▶ spans_ahead  ─▶ attach_known, features
 --     coverage ─▶ spans_watched      ─┘
+--     coins, event_versions, coin_snapshots ─▶ step_coins, for the table event_steps
 --     event_versions, event_absences ─▶ blackouts
 
 -- name: spans_ahead
@@ -87,6 +88,16 @@ WHERE p.plan = 'free'
     AND (p.coins IS NULL OR list_contains(p.coins, c.coin))
     AND greatest(p.starts, epoch_us(s.observed_at)) < p.ends
 ORDER BY code, starts, ends
+
+-- name: step_coins
+-- Grain: one row per coin that is listed, or that any version or snapshot names.
+-- Parameters: none. Run twice: the same rows.
+SELECT slug AS coin FROM coins
+UNION
+SELECT unnest(coins) FROM event_versions
+UNION
+SELECT coin FROM coin_snapshots
+ORDER BY coin
 
 -- name: impact_is_known
 -- Grain: one row, whether any version has a score or a band.

@@ -212,10 +212,9 @@ def _csv(path: Path, texts: Sequence[str] | None) -> pd.DataFrame:
     import pyarrow as pa
 
     missing = (*_MISSING, *_MISSING_TOO)
-    with CsvFile(path, renames=True) as file:
-        names = file.names
-        coins = coin_columns(names) if texts is None else [name for name in texts if name in names]
-        table = file.table(dict.fromkeys(coins, pa.string()), missing=missing)
+    file = CsvFile(path, renames=True)
+    coins = coin_columns(file.names) if texts is None else texts
+    table = file.table(coins, missing)
     numbers = [pa.float64() if pa.types.is_null(kind) else kind for kind in table.schema.types]
     table = table.cast(pa.schema(list(zip(table.column_names, numbers, strict=True))))
     frame: pd.DataFrame = table.to_pandas(date_as_object=False)

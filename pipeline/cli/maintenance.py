@@ -27,7 +27,7 @@ from pipeline.console import print_json, quota_left
 from pipeline.health.checks import LEAST_FREE_BYTES
 from pipeline.health.doctor import check_runs
 from pipeline.health.mirror import check_mirror
-from pipeline.home_location import locate_existing_home, locate_home
+from pipeline.home_location import locate_existing_home, locate_home, restore_home
 from pipeline.receiver.secret_files import CurrentVerifier
 from pipeline.retention import prune_home
 from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
@@ -39,10 +39,11 @@ from resources.inbox.inbox_file import InboxReader
 from resources.inbox.progress import inbox_folder, settled_letters
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock
 from warehouse.clock import utc_now
-from warehouse.errors import CheckUnfinished, WarehouseError
+from warehouse.errors import BucketUnusable, CheckUnfinished, WarehouseError
 from warehouse.history.verify import Finding
 from warehouse.history.verify import verify as verify_home
 from warehouse.home import Home
+from warehouse.landing.bucket import Bucket
 from warehouse.queries import connected
 
 PACKAGES = ("dagster", "duckdb", "httpx", "granian")
@@ -118,6 +119,8 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     yield home_check
     yield writable
     yield _disk(home.root)
+    if home.bucket is not None:
+        yield _bucket(home.bucket)
     if home.warehouse.exists():
         yield _checked("warehouse", lambda: _warehouse(home))
     if inbox_folder(home).exists():
@@ -178,6 +181,16 @@ def _home(home: Home, source: str) -> str:
         return f"{home.root}, not created yet"
     home.check(source)
     return f"{home.root}, format {stamp.format}"
+
+
+def _bucket(bucket: Bucket) -> Checked:
+    """Check that the bucket has what the home has."""
+    try:
+        lacking = bucket.list_lacking()
+    except BucketUnusable as error:
+        return Checked("bucket", False, str(error))
+    missing = f"lacks {len(lacking):,} files of landing, such as {lacking[0]}" if lacking else ""
+    return Checked("bucket", not lacking, f"{bucket.address} {missing or 'has every batch'}")
 
 
 def _webhooks(settings: Settings) -> str:
@@ -395,6 +408,7 @@ def prepare() -> None:
     """
     settings = read_settings()
     home = locate_home(settings)
+    restore_home(home)
     home.dagster.mkdir(parents=True, exist_ok=True)
     from pipeline.instance import instance_of
     from pipeline.runs.dead_runs import fail_dead_runs

@@ -22,7 +22,7 @@ from almanac.user_files import refuse_hidden_records
 from catalog.contract.plans import PLANS
 from pipeline.cli.options import date_option, instant_option
 from pipeline.console import print_json, show_phases, show_problems
-from pipeline.home_location import locate_existing_home, locate_home
+from pipeline.home_location import locate_existing_home, locate_home, restore_home
 from pipeline.settings import read_settings
 from resources.inbox.deliveries import LandedDeliveries, land_deliveries
 from warehouse.batch_problems import has_failed
@@ -113,6 +113,7 @@ def import_file(
     now = utc_now()
     settings = read_settings()
     home = locate_home(settings)
+    restore_home(home)
     source = settings.source
     home.check(source)
     if path.is_file():  # A mistyped path claims no home.

@@ -26,7 +26,7 @@ from almanac.console import (
     warnings,
 )
 from pipeline.console import Progress, print_json, progress, show_problems
-from pipeline.home_location import locate_home
+from pipeline.home_location import locate_home, restore_home
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError, Defer
 from warehouse.clock import utc_now
@@ -77,6 +77,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
     simulated = settings.service_address() is None
     home = locate_home(settings)
     # Before what takes seconds.
+    restore_home(home)
     home.check(settings.source)
     from catalog.sandbox.world.lifecycle import collector_paused, kept_from_collector
     from catalog.sandbox.world_process import WorldProcess

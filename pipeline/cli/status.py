@@ -56,6 +56,7 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     yield "Suspect batches", suspect
     lately = f"{health.rejected_lately.rows:,} in the last 2 days"
     yield "Rejected rows", f"{health.rejected:,} in all, {lately}"
+    yield "List separator", health.list_separator or "; (no export has shown it yet)"
     coverage = health.coverage
     if coverage.since is not None:
         yield "Days without a pull", _gaps(coverage.days_unseen, coverage.unseen)

@@ -36,7 +36,11 @@ from resources.limits.allowance import Work
 from resources.request_log import DeferredPulls, RefusedFeeds, ReportedUsage, last_usage
 from resources.service_clock import NOTABLE, ServiceClock, read_deprecation, read_http_date
 from warehouse.files.locks import holder, is_held
-from warehouse.history.warehouse_file import PublishedFile, read_published
+from warehouse.history.warehouse_file import (
+    SEPARATOR_FACT,
+    PublishedFile,
+    read_published,
+)
 from warehouse.home import Home
 
 HISTORY_DAYS: Final = 100
@@ -161,6 +165,8 @@ class Health:
     runs: RunNote | None = None
     mirror: bool | None = None
     unpublished: Unpublished | None = None
+    list_separator: str | None = None
+    """The separator of lists in exports; None: none was set, and no export showed it yet."""
     warnings: list[HealthWarning] = field(default_factory=list)
 
 
@@ -225,6 +231,8 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
         coverage=find_coverage(recent, service_now),
         runs=runs,
         unpublished=_find_unpublished(home, published, why_unreadable, now),
+        list_separator=home.list_separator
+        or (None if published is None else published.facts.get(SEPARATOR_FACT)),
     )
 
 
@@ -235,7 +243,7 @@ def read_sizes(home: Home) -> dict[str, int]:
         sizes[home.warehouse.name] = home.warehouse.stat().st_size
     sizes["checkpoints"] = sum(
         path.stat().st_size
-        for path in home.checkpoints.glob("*.duckdb")
+        for path in home.checkpoints.root.glob("*.duckdb")
         if path.stat().st_nlink == 1
     )
     return sizes

@@ -11,8 +11,6 @@ retried, then an error. An export that only looks truncated is reported, since t
 better how many rows to expect. The file is kept in both cases.
 """
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -26,6 +24,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import SecretStr
 
+from almanac.reading.csv_file import CsvFault, RecordReader, read_chunks
 from catalog.contract import constants
 from resources.errors import (
     ContractBroken,
@@ -67,7 +66,7 @@ from resources.limits.limiter import Limiter
 from resources.service_address import checked_base_url, checked_key
 from resources.service_clock import ServiceClock, read_http_date
 from resources.waits import Ambient, RetryPolicy
-from warehouse.codecs import RecordCounter, detect_kind
+from warehouse.codecs import detect_kind
 
 _HEAD_BYTES: Final = 65_536
 _STATUSES: Final = frozenset({200, 304})
@@ -146,17 +145,18 @@ class _Pull:
         self._call = f"GET {path}"
         self._opened = opened
         self._rows_expected = rows_expected
-        self._counter = RecordCounter()
+        self._reader = RecordReader(())
         self._head = b""
 
     def write(self, body: BodyReader) -> None:
         with self._into.open("wb") as file:
             for piece in body:
                 file.write(piece)
-                self._counter.feed(piece)
                 if len(self._head) < _HEAD_BYTES:
                     self._head += piece[: _HEAD_BYTES - len(self._head)]
-        self._counter.finish()
+        self._reader = RecordReader(read_chunks(self._into))
+        with suppress(CsvFault):  # It is longer than a record may be, which the merge reports.
+            self._reader.count()
 
     def check(self) -> None:
         """Raise if it is not CSV of events, or certainly truncated."""
@@ -169,9 +169,9 @@ class _Pull:
         if form == "json":
             kind: NotDataKind = "json_error" if b'"error"' in self._head else "json"
             raise self._not_data(kind, "JSON")
-        if self._counter.in_quotes:
+        if self._reader.is_open:
             raise self._truncated("inside quotes")
-        if not self._counter.ends_with_line_end and self._last_record_is_short():
+        if not self._reader.ends_with_line_end and self._last_record_is_short():
             raise self._truncated("inside a record")
         if self._rows == 0 and self._rows_expected != 0:
             raise self._not_data("bare_header", "a header without rows")
@@ -192,19 +192,15 @@ class _Pull:
 
     @property
     def _rows(self) -> int:
-        return max(0, self._counter.records - 1)
-
-    def _columns(self) -> tuple[str, ...]:
-        text = self._head.decode("utf-8-sig", "replace")
-        rows = csv.reader(io.StringIO(text, newline=""))
-        return tuple(next((row for row in rows if row), ()))
+        return max(0, self._reader.records - 1)
 
     def _last_record_is_short(self) -> bool:
-        return self._counter.last_fields < len(self._columns())
+        header = next(iter(RecordReader((self._head,))), None)
+        return header is not None and self._reader.last_fields < len(header.cells)
 
     def _suspicions(self) -> tuple[str, ...]:
         found: list[str] = []
-        if not self._counter.ends_with_line_end:
+        if not self._reader.ends_with_line_end:
             found.append("the last line has no line end")
         if self._last_record_is_short():
             found.append("the last record has too few fields")

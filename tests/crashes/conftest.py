@@ -9,12 +9,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from warehouse.publish.spare_file import spare_path
 
 from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.killed_home import Death, Order
-from tests.crashes.pulls import land_again, pull_days
-from tests.crashes.tables import Digests, published, whole
+from tests.crashes.pulls import SOURCE, land_again, pull_days
+from tests.crashes.tables import Digests, published, tables_of, whole
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
@@ -31,8 +30,6 @@ LATE = ("20260226", ("events", "deliveries"))
 class Prepared:
     """Homes with unmerged batches, and their tables before and after the merge.
 
-    Homes that were merged have a spare file, which the next publication takes.
-
     anew    nothing is merged
     append  the later batches of the last day are not merged
     rewind  some batches of the second day are not merged
@@ -45,8 +42,7 @@ class Prepared:
 
     def states(self, name: str) -> list[Digests]:
         """Return the digests that the warehouse of a home may have until it is merged."""
-        after = {table: digest for table, digest in self.after.items() if "/" not in table}
-        return [*([self.before[name]] if name in self.before else ()), after]
+        return [*([self.before[name]] if name in self.before else ()), tables_of(self.after)]
 
     def copy(self, name: str, target: Path) -> Home:
         """Copy a home to a folder, and replace its content."""
@@ -65,6 +61,7 @@ def prepared(almanac_sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory)
 
 def prepare(root: Path) -> Prepared:
     """Make the other homes from the one without a merge."""
+    Home(root / "anew").claim(SOURCE)
     landed = Home(root / "anew").landing
     ids = landed.batch_ids()
     day, feeds = LATE
@@ -77,11 +74,9 @@ def prepare(root: Path) -> Prepared:
         ("done", []),
     ):
         home = Home(root / name)
-        before = [batch_id for batch_id in ids if batch_id not in withheld]
-        for batches in (before[:-1], before[-1:]):
-            land_again(landed, home.landing, batches)
-            merge(home)
-        assert spare_path(home.warehouse).exists()
+        home.claim(SOURCE)
+        land_again(landed, home.landing, [each for each in ids if each not in withheld])
+        merge(home)
         land_again(landed, home.landing, withheld)
     done = Home(root / "done")
     land_again(

@@ -1,4 +1,4 @@
-"""Processes that land, merge, publish or replay, and are killed with SIGKILL in the middle.
+"""Processes that land, merge or replay, and are killed with SIGKILL, or find the disk full.
 
 Run as a program, it forks for each line that it reads: a new process costs half a second, a fork
 nothing. A process records its current phase in a file that is synced to disk.
@@ -6,21 +6,23 @@ nothing. A process records its current phase in a file that is synced to disk.
 
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
-import warehouse.publish.publish as publishing_module
 
-import warehouse.history.merge as merging
 from tests.crashes.pulls import land_again, landing_of
+from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
+from warehouse.history.merge import merge, replay
 from warehouse.home import Home
 
 Step = Callable[[str], None]
@@ -33,13 +35,15 @@ class Order(msgspec.Struct, kw_only=True):
 
     root: str
     work: str
-    """merge, replay, land, or merge without publishing: fold."""
+    """merge, replay or land."""
     landing_from: str = ""
     point: str = ""
     nth: int = 1
     phase: str = ""
     within_s: float = 0.0
     seed: int = 0
+    file_bytes: int = 0
+    """The size that no file can exceed, as on a full disk; 0 is no limit."""
 
 
 class Death(msgspec.Struct, kw_only=True):
@@ -52,6 +56,8 @@ class Death(msgspec.Struct, kw_only=True):
     """How often each point was reached, if the process ended normally."""
     seconds: dict[str, float]
     """The durations of its phases."""
+    error: str = ""
+    """The message of the error that ended it."""
 
     @property
     def killed(self) -> bool:
@@ -125,11 +131,18 @@ def work_until_killed(order: Order) -> None:
     witness = _Witness(order)
     home = Home(Path(order.root))
     step_at_every_change(witness.step)
-    if order.work == "land":
-        _land(home, order, witness)
-    else:
-        _merge(home, order, witness)
-    report = msgspec.json.encode([witness.points, witness.seconds])
+    if order.file_bytes:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (order.file_bytes, resource.RLIM_INFINITY))
+    error = ""
+    try:
+        if order.work == "land":
+            _land(home, order, witness)
+        else:
+            _merge(home, order, witness)
+    except (OSError, duckdb.Error, WarehouseError) as failure:
+        error = str(failure)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    report = msgspec.json.encode([witness.points, witness.seconds, error])
     witness.note("ended", report.decode())
 
 
@@ -142,25 +155,16 @@ def _land(home: Home, order: Order, witness: _Witness) -> None:
 
 
 def _merge(home: Home, order: Order, witness: _Witness) -> None:
-    """Merge, with publishing as a separate phase."""
-    publish = publishing_module.publish
-    begun = witness.phase("merge")
+    """Merge, in the phases `fold` and, from the check on, `publish`."""
+    with ExitStack() as phase:
 
-    def publishing(*args: Any, **options: Any) -> Any:
-        begun.__exit__(None, None, None)
-        with witness.phase("publish"):
-            return publish(*args, **options)
+        def step(name: str) -> None:
+            if name in ("merge:locked", "merge:checked"):
+                phase.close()
+                phase.enter_context(witness.phase("fold" if name == "merge:locked" else "publish"))
+            witness.step(name)
 
-    def step(name: str) -> None:
-        if name == "merge:locked":
-            begun.__enter__()
-        witness.step(name)
-
-    setattr(merging, "publish", publishing)  # noqa: B010
-    if order.work == "replay":
-        merging.replay(home, step=step)
-    else:
-        merging.merge(home, step=step, publishing=order.work == "merge")
+        (replay if order.work == "replay" else merge)(home, step=step)
 
 
 def wait_and_kill(child: int, order: Order, storage: Storage) -> int:
@@ -196,13 +200,14 @@ def carry_out(order: Order) -> Death:
         work_until_killed(order)
         os._exit(0)
     code = wait_and_kill(child, order, storage)
-    points, seconds = msgspec.json.decode(_read(storage, "ended") or "[{},{}]")
+    points, seconds, error = msgspec.json.decode(_read(storage, "ended") or '[{},{},""]')
     return Death(
         code=code,
         phase=_read(storage, "phase"),
         point=_read(storage, "point"),
         points=points,
         seconds=seconds,
+        error=error,
     )
 
 

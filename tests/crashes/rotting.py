@@ -16,7 +16,7 @@ from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Pull, Scope
 
-_PARTS = ("landing", "lake", "state", "home.json", "warehouse.duckdb")
+_PARTS = ("landing", "checkpoints", "parquet", "state", "home.json", "warehouse.duckdb")
 _CONTENTS = [
     Content(0, "Launch", 1, False, 6.0, ("bitcoin",)),
     Content(1, "Halving", 5, True, None, ("bitcoin", "ethereum")),

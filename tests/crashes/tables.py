@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 
 from warehouse import queries
+from warehouse.history.partitions import CHANGES, EVENTS, list_files
 from warehouse.history.verify import verify
 from warehouse.home import Home
 from warehouse.schema.tables import REQUESTS, TABLES, USAGE
@@ -50,40 +51,47 @@ def published(
     return digests
 
 
-def by_month(home: Home) -> Digests:
-    """Return the digest of the lake's events by month, which other engines read."""
-    files = str(home.lake.path("events/*/events.parquet"))
-    rows = f"SELECT * FROM read_parquet('{files}', hive_partitioning = false)"
+def tables_of(digests: Digests) -> Digests:
+    """Return the digests of the tables alone."""
+    return {name: digest for name, digest in digests.items() if "/" not in name}
+
+
+def tables_and_state(path: Path) -> Digests:
+    """Return the digests of all tables of a file, of those too that only a merge reads."""
+    query = "SELECT schema_name, table_name FROM duckdb_tables()"
+    with duckdb.connect(str(path), read_only=True) as connection:
+        names = [f'"{schema}"."{name}"' for schema, name in connection.execute(query).fetchall()]
+        return {
+            name: connection.execute(_DIGEST.replace("{rows}", f"FROM {name}")).fetchall()[0]
+            for name in names
+        }
+
+
+def partitions(home: Home) -> Digests:
+    """Return the digests of the Parquet files of each kind: every value is read."""
+    digests: Digests = {}
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        return {"lake/events": connection.execute(_DIGEST.replace("{rows}", rows)).fetchall()[0]}
+        for kind in (CHANGES, EVENTS):
+            files = ", ".join(f"'{path}'" for path in list_files(home, kind))
+            rows = f"SELECT * FROM read_parquet([{files}], hive_partitioning = false)"
+            digest = connection.execute(_DIGEST.replace("{rows}", rows)) if files else None
+            digests[f"parquet/{kind}"] = digest.fetchall()[0] if digest else (0, None)
+    return digests
 
 
-def read_every_file(home: Home) -> int:
-    """Read every value of all finished Parquet files; return the number of files."""
-    files = [
-        path
-        for path in home.lake.root.rglob("*.parquet")
-        if not any(part.startswith(UNFINISHED) for part in path.parts)
-    ]
-    with duckdb.connect() as connection:
-        for path in files:
-            rows = f"SELECT * FROM read_parquet('{path}', hive_partitioning = false)"
-            connection.execute(_DIGEST.replace("{rows}", rows)).fetchall()
-    return len(files)
-
-
-def whole(home: Home, *, without: tuple[str, ...] = ()) -> Digests:
+def whole(home: Home, *, without: tuple[str, ...] = (), deep: bool = False) -> Digests:
     """Return the digests of a merged home; assert that verify finds nothing wrong."""
     assert unfinished(home) == []
-    assert {check.check: check.wrong for check in verify(home) if not check.holds} == {}
+    found = {check.check: (check.wrong, check.notes) for check in verify(home, deep=deep)}
+    assert {name: said for name, said in found.items() if any(said)} == {}
     assert home.landing.pending() == []
-    return {**published(home.warehouse, without=without), **by_month(home)}
+    return {**published(home.warehouse, without=without), **partitions(home)}
 
 
 def unfinished(home: Home) -> list[str]:
     """Return the unfinished files of killed writers."""
-    found = home.root.rglob(f"{UNFINISHED}*")
+    found = [*home.root.rglob(f"{UNFINISHED}*"), *home.root.rglob(".next*")]
     return sorted(str(path.relative_to(home.root)) for path in found)
 
 

@@ -1,27 +1,24 @@
 """A home file that is changed, cut, emptied, deleted or swapped is detected; replay repairs it."""
 
-import hashlib
-import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-import duckdb
 import pytest
 
 from tests.crashes.rotting import Harm, harm, make_home
-from tests.crashes.tables import Digests, by_month, published
-from tests.history.stories.handmade import SOURCE
+from tests.crashes.tables import Digests, partitions, published, tables_and_state
 from warehouse.errors import WarehouseError
+from warehouse.history import checkpoints
 from warehouse.history.merge import merge, replay
 from warehouse.history.verify import verify
 from warehouse.home import Home
 
 CHUNKS, MORE_CHUNKS, IN_A_CHUNK, MENDED_EACH = 2, 3, 10, 20
 CHUNKS_LONG, IN_A_CHUNK_LONG = 20, 100
-_LAST_BEFORE_REPLAY = "the events by month match the warehouse"
+_LAST_BEFORE_REPLAY = "released batches are merged as released"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +26,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Digests]:
     """Return an intact home, and its digests after a full merge."""
     root = tmp_path_factory.mktemp("rot") / "sound"
     home = make_home(root)
-    assert complaints(home) == ([], []), "waiting batches are no damage"
+    wrong, notes = complaints(home)
+    assert (wrong, [note for note in notes if "waits for the next merge" not in note]) == ([], [])
     other = copied(root, root.with_name("replayed"))
     replay(other)
     assert complaints(other) == ([], [])
@@ -62,28 +60,6 @@ def test_damage_to_any_file_is_detected_and_repaired_in_a_long_run(
         hold(sound, tmp_path, seed=10_000 + chunk * IN_A_CHUNK_LONG + number, at_length=True)
 
 
-def test_a_flipped_bit_of_a_snapshot_is_detected_even_if_every_reader_accepts_it(
-    sound: tuple[Path, Digests], tmp_path: Path
-) -> None:
-    home = copied(sound[0], tmp_path / "home")
-    path = next(home.lake.path("coin_snapshots").rglob("coins.parquet"))
-    _flip(path, place=20)
-    wrong, _ = complaints(home, with_replay=False)
-    assert [line for line in wrong if path.parent.name in line and "`almanac replay`" in line]
-
-
-def test_a_deleted_file_of_rejects_is_detected_and_rewritten(
-    sound: tuple[Path, Digests], tmp_path: Path
-) -> None:
-    home = copied(sound[0], tmp_path / "home")
-    path = next(home.lake.path("rejects").rglob("*.parquet"))
-    path.unlink()
-    assert [line for line in complaints(home, with_replay=False)[0] if path.name in line]
-    replay(home)
-    assert path.is_file()
-    assert complaints(home, with_replay=False) == ([], [])
-
-
 def test_replay_names_each_damaged_batch_and_continues_without_it_until_it_is_restored(
     sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
@@ -94,7 +70,7 @@ def test_replay_names_each_damaged_batch_and_continues_without_it_until_it_is_re
     body = landing.body_path(landing.manifest(ids["export"]))
     held = {path: path.read_bytes() for path in (body, *_manifests(home, ids["coins"]))}
     for path in held:
-        _flip(path, place=len(held[path]) // 2)
+        flip(path, place=len(held[path]) // 2)
     report = replay(home)
     assert report.damaged.keys() == {ids["export"], ids["coins"]} == landing.damaged().keys()
     assert published(home.warehouse)["batches"][0] == expected["batches"][0] - 2
@@ -106,99 +82,22 @@ def test_replay_names_each_damaged_batch_and_continues_without_it_until_it_is_re
     assert digests_of(home) == expected
 
 
-def test_a_home_without_its_change_log_is_verified_and_rebuilt(
-    sound: tuple[Path, Digests], tmp_path: Path
-) -> None:
-    root, expected = sound
-    home = copied(root, tmp_path / "home")
-    shutil.rmtree(home.lake.path("event_changes"))
-    assert complaints(home, with_replay=False)[0]
-    replay(home)
-    assert digests_of(home) == expected
-
-
 def test_a_merge_sets_a_damaged_batch_aside_that_never_took_effect(
     sound: tuple[Path, Digests], tmp_path: Path
 ) -> None:
     home = copied(sound[0], tmp_path / "home")
     (waiting,) = home.landing.pending()
-    _flip(home.landing.body_path(home.landing.manifest(waiting)), place=9)
+    flip(home.landing.body_path(home.landing.manifest(waiting)), place=9)
     assert merge(home).damaged.keys() == {waiting}
     assert merge(home).damaged == {}
     assert complaints(home, with_replay=False)[0] == [home.landing.damaged()[waiting]]
 
 
-def test_a_newest_checkpoint_with_a_flipped_bit_is_not_used(
-    sound: tuple[Path, Digests], tmp_path: Path
-) -> None:
-    root, expected = sound
-    home = copied(root, tmp_path / "home")
-    for path in home.lake.path("checkpoints").rglob("coins.parquet"):
-        # In a text: DuckDB reads the file without an error.
-        _flip(path, place=path.read_bytes().index(b"bitcoin"))
-    assert merge(home).rebuilt
-    assert digests_of(home) == expected
-
-
-def test_a_newest_day_with_a_flipped_bit_is_refolded_by_the_next_merge(
-    sound: tuple[Path, Digests], tmp_path: Path
-) -> None:
-    root, expected = sound
-    home = copied(root, tmp_path / "home")
-    path = max(home.lake.path("event_changes").rglob("changes.parquet"))
-    _flip(path, place=20)
-    path.touch()
-    merge(home)
-    assert digests_of(home) == expected
-    assert complaints(home, with_replay=False) == ([], [])
-
-
-def test_a_home_of_an_older_version_opens_verifies_and_is_recorded_by_a_replay(
-    sound: tuple[Path, Digests], tmp_path: Path
-) -> None:
-    root, expected = sound
-    home = copied(root, tmp_path / "home")
-    as_older(home)
-    wrong, notes = complaints(home)
-    assert wrong == []
-    assert [note for note in notes if "checked after the days are refolded" in note]
-    merge(home)
-    assert digests_of(home) == expected
-    replay(home)
-    assert complaints(home, with_replay=False) == ([], [])
-
-
-def as_older(home: Home) -> None:
-    """Turn a home into one of a version that recorded only the hashes of the chain of days."""
-    for name in ("lake/head.json", "lake/events/_sha256.json", "state/published.json"):
-        (home.root / name).unlink()
-    (home.root / "home.json").write_text(json.dumps({"source": SOURCE, "format": 1}, indent=1))
-    for path in home.root.joinpath("landing", "batches").rglob("*.json"):
-        held = json.loads(path.read_text())
-        for name in ("sha256_of_the_rest", "stored_sha256"):
-            del held[name]
-        path.write_text(json.dumps({**held, "format": 1}))
-    previous = None
-    with duckdb.connect() as connection:
-        for path in sorted(home.lake.path("event_changes").rglob("changes.parquet")):
-            digests = "SELECT decode(value) FROM parquet_kv_metadata($file) WHERE key = 'almanac'"
-            ((text,),) = connection.execute(digests, {"file": str(path)}).fetchall()
-            meta = {**json.loads(text), "previous": previous, "normaliser": 1}
-            del meta["files"]
-            other = path.with_suffix(".other")
-            connection.execute(
-                "COPY (FROM read_parquet($file, hive_partitioning = false)) "
-                "TO $other (FORMAT parquet, KV_METADATA {almanac: $meta})",
-                {"file": str(path), "other": str(other), "meta": json.dumps(meta)},
-            )
-            other.replace(path)
-            previous = hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _flip(path: Path, *, place: int) -> None:
-    """Flip a bit of a file, and keep its size and times."""
+def flip(path: Path, *, place: int, bit: int = 0) -> None:
+    """Flip a bit of a file, and keep its size and times. A hard link of it stays as it is."""
     stat, held = path.stat(), bytearray(path.read_bytes())
-    held[place] ^= 1
+    held[place] ^= 1 << bit
+    path.unlink()
     path.write_bytes(held)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
@@ -218,22 +117,21 @@ def hold(
     """Damage a copy of a home; assert that the damage is detected and repaired."""
     root, expected = sound
     home = copied(root, tmp_path / "home")
+    before = complaints(home, with_replay=False)
     done = harm(home, Random(seed))
     case = f"seed {seed}: {done}"
-    wrong, notes = complaints(home, with_replay=False)
-    if not wrong and not notes:
-        assert done.name.startswith("state/"), f"{case} was not seen"
+    if complaints(home, with_replay=False) == before:
+        assert is_harmless(home, root, done), f"{case} was not seen"
         merge(home)
+        assert digests_of(home) == expected
     if not mends:
         return
     home.rebuild_stamp()
     damaged = replay(home).damaged
     wrong, notes = complaints(home, with_replay=at_length)
     if damaged or notes:
-        digests_before = " ".join([*damaged.values(), *notes])
-        assert any(part in digests_before for part in names_in(done, home, root)), (
-            f"{case}: {digests_before}"
-        )
+        said = " ".join([*damaged.values(), *notes])
+        assert any(part in said for part in names_in(done, home, root)), f"{case}: {said}"
         assert {why for why in wrong if why not in damaged.values()} == set(), case
         done.undo()
         home.rebuild_stamp()
@@ -241,6 +139,16 @@ def hold(
         wrong, notes = complaints(home, with_replay=at_length)
     assert (wrong, notes) == ([], []), case
     assert digests_of(home) == expected, case
+
+
+def is_harmless(home: Home, root: Path, done: Harm) -> bool:
+    """Whether damage is of logs, a checkpoint is gone, or DuckDB does not use the changed block."""
+    path = home.root / done.name
+    if path.suffix != ".duckdb":
+        return done.name.startswith("state/")
+    if not path.is_file():
+        return path.parent == home.checkpoints.root
+    return tables_and_state(path) == tables_and_state(root / done.name)
 
 
 def names_in(done: Harm, home: Home, root: Path) -> Iterator[str]:
@@ -271,11 +179,16 @@ def complaints(home: Home, *, with_replay: bool = True) -> tuple[list[str], list
 
 
 def digests_of(home: Home) -> Digests:
-    return {**published(home.warehouse), **by_month(home)}
+    return {**published(home.warehouse), **partitions(home)}
 
 
 def copied(root: Path, target: Path) -> Home:
+    """Copy a home; its newest checkpoint is another name of the published file in both."""
     if target.exists():
         shutil.rmtree(target)
     shutil.copytree(root, target)
-    return Home(target)
+    home = Home(target)
+    newest = checkpoints.path_of(home, checkpoints.list_days(home)[-1])
+    newest.unlink()
+    newest.hardlink_to(home.warehouse)
+    return home

@@ -1,35 +1,107 @@
-"""Damage to a lake, by disk or by hand, is detected, then reported or refolded, and never used."""
+"""Damage to derived files, by disk or by hand, is detected, and never changes an answer."""
 
-import os
-import re
+import json
 import shutil
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
-import duckdb
 import pytest
-from warehouse.history.change_log import ChangeLog, DayFile
 
 from tests.crashes.after_kills import assert_repaired
 from tests.crashes.conftest import Prepared
-from tests.crashes.tables import published, whole
-from warehouse.errors import LakeDamaged
-from warehouse.history.merge import MergeReport, merge, replay
+from tests.crashes.rotting import make_home
+from tests.crashes.tables import Digests, tables_and_state
+from tests.crashes.test_bit_rot import complaints, copied, digests_of, flip
+from tests.history.stories.handmade import HandmadeHome, event
+from warehouse.errors import WarehouseError
+from warehouse.history import checkpoints
+from warehouse.history.merge import merge, replay
+from warehouse.history.partitions import CHANGES, EVENTS, list_files
 from warehouse.history.verify import verify
 from warehouse.home import Home
 
 LONG = pytest.mark.long
-Harm = Callable[[Path], None]
+HEADERS, HEADER_BYTES, BLOCK_BYTES = 3, 4_096, 262_144
+"""DuckDB's file: a main header, two database headers, then blocks of equal size."""
+FIRST_BLOCK = HEADERS * HEADER_BYTES
+PARTS = 6
+"""The default run damages every sixth block."""
 
 
-def days_of(home: Home) -> list[DayFile]:
-    return ChangeLog.of(home).days()
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Digests]:
+    """Return a home with a pending batch, and its digests after the merge."""
+    root = tmp_path_factory.mktemp("damage") / "sound"
+    make_home(root)
+    merged = copied(root, root.with_name("merged"))
+    merge(merged)
+    return root, digests_of(merged)
 
 
-def newest_checkpoint(home: Home) -> Path:
-    name = days_of(home)[-1].head.checkpoint
-    assert name is not None
-    return home.lake.path(f"checkpoints/{name}")
+def places_in(path: Path) -> list[int]:
+    """Return a place in each header and block of a file."""
+    headers = [number * HEADER_BYTES + 100 for number in range(HEADERS)]
+    return [*headers, *range(FIRST_BLOCK + 5_000, path.stat().st_size, BLOCK_BYTES)]
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=LONG) for part in range(1, PARTS))])
+def test_a_flipped_bit_in_any_block_of_the_warehouse_is_detected_and_replay_repairs_it(
+    part: int, sound: tuple[Path, Digests], tmp_path: Path
+) -> None:
+    root, expected = sound
+    intact = tables_and_state(root / "warehouse.duckdb")
+    for number, place in enumerate(places_in(root / "warehouse.duckdb")[part::PARTS]):
+        home = copied(root, tmp_path / "home")
+        flip(home.warehouse, place=place, bit=number % 8)
+        if not [line for line in wrong_in(home) if "warehouse.duckdb can't be read" in line]:
+            # DuckDB does not use the block.
+            assert tables_and_state(home.warehouse) == intact
+            merge(home)
+            assert digests_of(home) == expected
+            continue
+        try:
+            assert merge(home).quarantined == [], "no good batch is blamed"
+        except WarehouseError as error:
+            assert_says_replay(str(error), home.warehouse)
+        assert wrong_in(home), "a merge never hides the damage"
+        replay(home)
+        assert complaints(home, with_replay=False) == ([], [])
+        assert digests_of(home) == expected
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=LONG) for part in range(1, PARTS))])
+def test_a_checkpoint_with_a_flipped_bit_in_any_block_is_replaced_by_an_earlier_one(
+    part: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    story, expected = three_days(tmp_path)
+    day = date(2026, 3, 2)
+    path = checkpoints.path_of(story.home, day)
+    intact = tables_and_state(path)
+    for number, place in enumerate(places_in(path)[part::PARTS]):
+        home = Home(tmp_path / "home")
+        shutil.rmtree(home.root, ignore_errors=True)
+        shutil.copytree(story.home.root, home.root)
+        damaged = checkpoints.path_of(home, day)
+        flip(damaged, place=place, bit=number % 8)
+        caplog.clear()
+        assert merge(home).quarantined == []
+        assert digests_of(home) == expected
+        is_warned = [line for line in caplog.messages if damaged.name in line]
+        assert is_warned or wrong_in(home) or tables_and_state(damaged) == intact
+
+
+def three_days(root: Path) -> tuple[HandmadeHome, Digests]:
+    """Return a home where a batch of the third day came late, and its digests once merged."""
+    story = HandmadeHome(root / "story")
+    for number in range(1, 4):
+        story.listed(f"{number:02} 06:00", event("a", title=f"Day {number}"), event("b"))
+        story.merge()
+    story.listed("03 05:00", event("a", title="Late"), event("b"))
+    merged = Home(root / "merged")
+    shutil.copytree(story.home.root, merged.root)
+    merge(merged)
+    return story, digests_of(merged)
 
 
 def cut(path: Path) -> None:
@@ -44,200 +116,117 @@ def nothing_left(path: Path) -> None:
     path.write_bytes(b"")
 
 
-class TestCheckpoint:
-    @pytest.fixture(params=[pytest.param("append", marks=LONG), "rewind"])
-    def home(self, request: pytest.FixtureRequest, prepared: Prepared, tmp_path: Path) -> Home:
-        return prepared.copy(request.param, tmp_path / "home")
+def flipped(path: Path) -> None:
+    flip(path, place=path.stat().st_size - 400)
 
-    @pytest.mark.parametrize(("part", "harm"), [
-        ("seen.parquet", cut), pytest.param("content.parquet", cut, marks=LONG),
-        pytest.param("state.json", nothing_left, marks=LONG),
-        pytest.param("coins.parquet", other_bytes, marks=LONG),
-    ])  # fmt: skip
-    def test_a_damaged_file_is_rebuilt(
-        self, part: str, harm: Harm, prepared: Prepared, tmp_path: Path
-    ) -> None:
-        home = prepared.copy("append", tmp_path / "home")
-        harm(newest_checkpoint(home) / part)
-        report = self.merged(home, prepared)
-        assert newest_checkpoint(home).name[:10] in [day.isoformat() for day in report.days]
-        assert "checkpoint" in " ".join(report.rebuilt)
 
-    def test_missing_files_are_rebuilt(self, home: Home, prepared: Prepared) -> None:
-        shutil.rmtree(home.lake.path("checkpoints"))
-        report = self.merged(home, prepared)
-        assert len(report.days) == 3
+@pytest.mark.parametrize("kind", [CHANGES, EVENTS])
+@pytest.mark.parametrize("harm", [cut, other_bytes, nothing_left, flipped, Path.unlink])
+def test_a_damaged_parquet_file_is_named_and_a_replay_writes_it_anew(
+    harm: Callable[[Path], object], kind: str, sound: tuple[Path, Digests], tmp_path: Path
+) -> None:
+    root, expected = sound
+    home = copied(root, tmp_path / "home")
+    merge(home)
+    file = list_files(home, kind)[0]
+    harm(file)
+    (line,) = wrong_in(home)
+    assert str(file.relative_to(home.root)) in line
+    assert "`almanac replay`" in line
+    replay(home)
+    assert wrong_in(home) == []
+    assert digests_of(home) == expected
 
-    def test_a_file_of_another_history_is_not_used(
-        self, prepared: Prepared, tmp_path: Path
-    ) -> None:
-        home, other = (prepared.copy(name, tmp_path / name) for name in ("append", "rewind"))
-        target, source = newest_checkpoint(home), newest_checkpoint(other)
-        assert source.name != target.name
-        shutil.rmtree(target)
-        shutil.copytree(source, target)
-        report = self.merged(home, prepared)
-        assert ", expected " in " ".join(report.rebuilt)
 
-    def test_a_file_that_an_older_version_wrote_without_a_column_is_rebuilt(
-        self, prepared: Prepared, tmp_path: Path
-    ) -> None:
-        home = prepared.copy("append", tmp_path / "home")
-        for path in home.lake.path("checkpoints").glob("*/seen.parquet"):
-            other = path.with_suffix(".other")
-            duckdb.sql(
-                f"COPY (SELECT * EXCLUDE (row_md5) FROM '{path}') TO '{other}' (FORMAT parquet)"
-            )
-            other.replace(path)
-        self.merged(home, prepared)
-
-    def test_a_missing_file_is_rebuilt_even_if_nothing_was_landed(
-        self, prepared: Prepared, tmp_path: Path
-    ) -> None:
-        home = prepared.copy("done", tmp_path / "home")
-        shutil.rmtree(newest_checkpoint(home))
+def test_any_flipped_bit_of_the_record_of_partitions_is_seen_or_ends_with_the_next_merge(
+    sound: tuple[Path, Digests], tmp_path: Path
+) -> None:
+    home = copied(sound[0], tmp_path / "home")
+    merge(home)
+    record = home.parquet.path("partitions.json")
+    intact = record.read_bytes()
+    for place in range(0, len(intact), 23):
+        flip(record, place=place, bit=place % 3)
+        said = [line for check in verify(home) for line in (*check.wrong, *check.notes)]
+        assert [line for line in said if "parquet/" in line or "the next `almanac merge`" in line]
         merge(home)
-        assert whole(home) == prepared.after
-
-    def merged(self, home: Home, prepared: Prepared) -> MergeReport:
-        report = merge(home)
-        assert whole(home) == prepared.after
-        return report
+        if record.read_bytes() != intact:
+            replay(home)
+        assert wrong_in(home) == []
+        assert json.loads(record.read_bytes()) == json.loads(intact)
 
 
-class TestDayFile:
-    @pytest.mark.parametrize(("place", "harm"), [
-        (0, cut), pytest.param(-1, other_bytes, marks=LONG),
-        pytest.param(-1, nothing_left, marks=LONG),
-    ])  # fmt: skip
-    def test_a_damaged_file_is_reported_and_replay_repairs_it(
-        self, place: int, harm: Harm, prepared: Prepared, tmp_path: Path
-    ) -> None:
-        home = prepared.copy("append", tmp_path / "home")
-        damaged = days_of(home)[place]
-        harm(damaged.path)
-        message = f"{damaged.day}.*`almanac replay`"
-        with pytest.raises(LakeDamaged, match=message):
-            merge(home)
-        assert any(re.search(message, wrong) for check in verify(home) for wrong in check.wrong)
-        assert published(home.warehouse) == prepared.before["append"]
-        replay(home)
-        assert_repaired(home, prepared)
-
-    @LONG
-    def test_an_older_file_in_its_place_is_detected_and_refolded_from_there(
-        self, prepared: Prepared, tmp_path: Path
-    ) -> None:
-        home, older = (prepared.copy(name, tmp_path / name) for name in ("done", "rewind"))
-        for place in (1, 2):
-            shutil.copyfile(days_of(older)[place].path, days_of(home)[place].path)
-            wrong = [check.check for check in verify(home) if not check.holds]
-            assert wrong
-            report = merge(home)
-            assert report.days[-1] == days_of(home)[-1].day
-            assert whole(home) == prepared.after
-
-    def test_a_day_with_changed_rows_is_refolded_and_not_only_later_days(
-        self, prepared: Prepared, tmp_path: Path
-    ) -> None:
-        home = prepared.copy("done", tmp_path / "home")
-        changed = days_of(home)[1]
-        with_another_title(changed.path)
-        assert [check.check for check in verify(home) if not check.holds]
-        report = merge(home)
-        assert report.days[0] == changed.day
-        assert_repaired(home, prepared)
-
-    def test_verify_detects_a_change_that_keeps_size_and_times(
-        self, prepared: Prepared, tmp_path: Path
-    ) -> None:
-        home = prepared.copy("done", tmp_path / "home")
-        path = days_of(home)[1].path
-        # In the page of a column: the footer, which is checked, stays.
-        held, stat = bytearray(path.read_bytes()), path.stat()
-        held[40] ^= 1
-        path.write_bytes(held)
-        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        assert "form a chain" in " ".join(check.check for check in verify(home) if not check.holds)
-
-    @pytest.mark.parametrize("place", [pytest.param(0, marks=LONG), 1])
-    def test_a_missing_day_in_the_middle_is_refolded(
-        self, place: int, prepared: Prepared, tmp_path: Path
-    ) -> None:
-        home = prepared.copy("done", tmp_path / "home")
-        shutil.rmtree(days_of(home)[place].path.parent)
-        assert_repaired(home, prepared)
-
-    def test_verify_reports_a_missing_newest_day_and_replay_rebuilds_it(
-        self, prepared: Prepared, tmp_path: Path
-    ) -> None:
-        home = prepared.copy("done", tmp_path / "home")
-        shutil.rmtree(days_of(home)[-1].path.parent)
-        wrong = {check.check: check.wrong for check in verify(home) if not check.holds}
-        assert "neither merged nor waiting" in " ".join(map(str, wrong.values()))
-        replay(home)
-        assert_repaired(home, prepared)
+@pytest.mark.parametrize("harm", [Path.unlink, nothing_left, cut])
+def test_a_home_without_its_record_of_partitions_writes_them_with_the_next_merge(
+    harm: Callable[[Path], object], sound: tuple[Path, Digests], tmp_path: Path
+) -> None:
+    root, expected = sound
+    home = copied(root, tmp_path / "home")
+    harm(home.parquet.path("partitions.json"))
+    assert merge(home).partitions == len([*list_files(home, CHANGES), *list_files(home, EVENTS)])
+    assert complaints(home, with_replay=False) == ([], [])
+    assert digests_of(home) == expected
 
 
-class TestIndex:
-    @pytest.mark.parametrize("harm", [other_bytes, pytest.param(Path.unlink, marks=LONG)])
-    def test_a_missing_or_invalid_file_is_rebuilt(
-        self, harm: Harm, prepared: Prepared, tmp_path: Path
-    ) -> None:
-        home = prepared.copy("append", tmp_path / "home")
-        days_of(home)
-        harm(home.state / "change_log.json")
-        assert_repaired(home, prepared)
-
-    def test_a_file_of_another_time_is_not_used(self, prepared: Prepared, tmp_path: Path) -> None:
-        home = prepared.copy("rewind", tmp_path / "home")
-        days_of(home)
-        index = (home.state / "change_log.json").read_bytes()
+@pytest.mark.parametrize(("name", "harm"), [
+    ("append", cut), pytest.param("done", other_bytes, marks=LONG),
+    pytest.param("append", nothing_left, marks=LONG),
+])  # fmt: skip
+def test_a_file_that_is_no_database_is_reported_and_replay_rebuilds_it(
+    name: str, harm: Callable[[Path], object], prepared: Prepared, tmp_path: Path
+) -> None:
+    home = prepared.copy(name, tmp_path / "home")
+    harm(home.warehouse)
+    with pytest.raises(WarehouseError) as refused:
         merge(home)
-        (home.state / "change_log.json").write_bytes(index)
-        assert_repaired(home, prepared)
+    assert_says_replay(str(refused.value), home.warehouse)
+    replay(home)
+    assert_repaired(home, prepared)
 
 
-class TestWarehouse:
-    @pytest.mark.parametrize(("name", "harm"), [
-        ("append", cut), pytest.param("done", other_bytes, marks=LONG),
-        pytest.param("append", Path.unlink, marks=LONG),
-    ])  # fmt: skip
-    def test_a_missing_or_invalid_file_gets_a_full_build(
-        self, name: str, harm: Harm, prepared: Prepared, tmp_path: Path
-    ) -> None:
-        home = prepared.copy(name, tmp_path / "home")
-        harm(home.warehouse)
-        assert_repaired(home, prepared)
-
-    def test_a_wal_beside_the_file_is_not_applied_to_the_new_one(
-        self, prepared: Prepared, tmp_path: Path
-    ) -> None:
-        home = prepared.copy("append", tmp_path / "home")
-        home.warehouse.with_name("warehouse.duckdb.wal").write_bytes(b"garbage" * 100)
-        assert_repaired(home, prepared)
+@pytest.mark.parametrize("folder", ["checkpoints", "parquet"])
+def test_a_merge_does_without_missing_folders(
+    folder: str, prepared: Prepared, tmp_path: Path
+) -> None:
+    home = prepared.copy("rewind", tmp_path / "home")
+    shutil.rmtree(home.root / folder)
+    assert_repaired(home, prepared)
 
 
-class TestEventsByMonth:
-    def test_verify_detects_a_missing_file(self, prepared: Prepared, tmp_path: Path) -> None:
-        home = prepared.copy("done", tmp_path / "home")
-        shutil.rmtree(next(home.lake.path("events").glob("event_month=*")))
-        wrong = [check for check in verify(home) if not check.holds]
-        assert ["the events by month" in check.check for check in wrong] == [True]
-        replay(home)
-        assert_repaired(home, prepared)
+def test_a_missing_warehouse_is_rebuilt_by_the_next_merge(
+    prepared: Prepared, tmp_path: Path
+) -> None:
+    home = prepared.copy("append", tmp_path / "home")
+    home.warehouse.unlink()
+    assert_repaired(home, prepared)
 
 
-def with_another_title(path: Path) -> None:
-    """Rewrite a day with other rows and the same metadata."""
-    with duckdb.connect() as connection:
-        query = "SELECT decode(value) FROM parquet_kv_metadata($file) WHERE decode(key) = 'almanac'"
-        ((meta,),) = connection.execute(query, {"file": str(path)}).fetchall()
-        other = path.with_suffix(".other")
-        connection.execute(
-            "COPY (SELECT * REPLACE (title || '!' AS title) "
-            "FROM read_parquet($file, hive_partitioning = false)) "
-            "TO $other (FORMAT parquet, KV_METADATA {almanac: $meta})",
-            {"file": str(path), "other": str(other), "meta": meta},
-        )
-    other.replace(path)
+def test_swapped_checkpoints_are_noted_and_not_used(prepared: Prepared, tmp_path: Path) -> None:
+    home = prepared.copy("rewind", tmp_path / "home")
+    first, second, *_ = (checkpoints.path_of(home, day) for day in checkpoints.list_days(home))
+    held = first.read_bytes()
+    for path, data in ((first, second.read_bytes()), (second, held)):
+        path.unlink()
+        path.write_bytes(data)
+    notes = [note for check in verify(home, deep=True) for note in check.notes]
+    assert [note for note in notes if first.name in note]
+    assert_repaired(home, prepared)
+
+
+def test_a_wal_beside_the_file_is_not_applied_to_the_new_one(
+    prepared: Prepared, tmp_path: Path
+) -> None:
+    home = prepared.copy("append", tmp_path / "home")
+    home.warehouse.with_name("warehouse.duckdb.wal").write_bytes(b"garbage" * 100)
+    assert_repaired(home, prepared)
+
+
+def wrong_in(home: Home) -> list[str]:
+    return [line for check in verify(home) for line in check.wrong]
+
+
+def assert_says_replay(message: str, path: Path) -> None:
+    """Assert that a message is one line that names the file and the way out."""
+    assert str(path) in message
+    assert "`almanac replay` rebuilds it" in message
+    assert "\n" not in message

@@ -77,7 +77,7 @@ def test_of_two_merges_at_once_one_waits_and_each_batch_takes_effect_once(
     home = prepared.copy(name, tmp_path / "home")
     came = len(home.landing.pending())
     mark = tmp_path / "mark"
-    first = run(MERGING, home.root, "merge:loaded", mark)
+    first = run(MERGING, home.root, "merge:copied", mark)
     until(mark)
     second = run(MERGING, home.root, "", mark)
     outputs = [process.communicate()[0].split() for process in (first, second)]
@@ -89,7 +89,7 @@ def test_of_two_merges_at_once_one_waits_and_each_batch_takes_effect_once(
     assert_repaired(home, prepared)
 
 
-@pytest.mark.parametrize("point", [pytest.param("merge:loaded", marks=LONG), "merge:day_written"])
+@pytest.mark.parametrize("point", [pytest.param("merge:copied", marks=LONG), "merge:checked"])
 def test_a_batch_landed_during_a_merge_is_merged_by_it_or_the_next(
     point: str, prepared: Prepared, tmp_path: Path
 ) -> None:

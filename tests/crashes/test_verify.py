@@ -5,13 +5,14 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from resources.inbox.deliveries import land_deliveries
 from resources.inbox.inbox_file import Arrival, InboxWriter
 from tests.resources.inbox.deliveries import Clock, delivery
 from tests.test_cli import ALMANAC, environment
-from warehouse.history.merge import merge
+from warehouse.history.merge import merge, replay
 from warehouse.history.verify import verify
 from warehouse.home import Home
 
@@ -41,23 +42,39 @@ def wrong(home: Home, *, deep: bool = False) -> list[str]:
     return [f"{found.check}: {text}" for found in verify(home, deep=deep) for text in found.wrong]
 
 
-def test_after_a_merge_that_did_not_publish_a_merge_is_enough(home: Home, clock: Clock) -> None:
+def test_partitions_that_a_killed_merge_did_not_write_are_a_note_and_a_merge_is_enough(
+    home: Home, clock: Clock
+) -> None:
     land(home, clock, 2)
-    merge(home, publishing=False)
-    found = wrong(home)
-    assert any("the next `almanac run` or `almanac merge` publishes" in text for text in found)
-    assert not any("replay" in text for text in found)
+
+    def stop(step: str) -> None:
+        if step == "merge:renamed":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        merge(home, step=stop)
+    notes = [note for found in verify(home) for note in found.notes]
+    assert any("the next `almanac merge` writes" in note for note in notes)
+    assert wrong(home) == []
     merge(home)
     assert wrong(home, deep=True) == []
 
 
-def test_a_changed_warehouse_still_needs_a_replay(home: Home, clock: Clock) -> None:
-    land(home, clock, 2)
-    merge(home, publishing=False)
+def test_a_row_that_a_program_changed_is_detected(home: Home) -> None:
     home.warehouse.chmod(0o600)
-    with home.warehouse.open("ab") as file:
-        file.write(b"\0")
-    assert any("`almanac replay` rebuilds" in text for text in wrong(home))
+    with duckdb.connect(str(home.warehouse)) as connection:
+        connection.execute("UPDATE event_versions SET title = title || '!'")
+    assert any("parquet/event_changes matches the warehouse" in text for text in wrong(home))
+    assert any("event_versions matches a replay" in text for text in wrong(home, deep=True))
+    replay(home)
+    assert wrong(home, deep=True) == []
+
+
+def test_a_batch_that_is_in_the_warehouse_twice_is_detected(home: Home) -> None:
+    home.warehouse.chmod(0o600)
+    with duckdb.connect(str(home.warehouse)) as connection:
+        connection.execute("INSERT INTO batches FROM batches")
+    assert any("each batch is merged once" in text for text in wrong(home))
 
 
 @pytest.mark.parametrize("command", [["verify", "--deep"], ["replay"], ["merge"]])
@@ -96,8 +113,7 @@ def test_a_home_that_cannot_be_written_is_verified_and_nothing_is_written(
         return {
             path: (path.stat().st_mtime_ns, path.stat().st_size)
             for path in home.root.rglob("*")
-            # Where it can be written, what was read is noted there.
-            if path not in (home.state, home.state / "change_log.json")
+            if path not in (home.state, home.checkpoints.root)
         }
 
     before = files()

@@ -42,6 +42,7 @@ def test_a_learnt_separator_reads_a_file_that_has_no_evidence(
     story: HandmadeHome, separator: str
 ) -> None:
     pair = f"Listing{separator}Airdrop"
+    story.categories("01 05:00", c1=LOCK)
     story.csv_export("01 06:00", export_of(pair, "Listing", "Airdrop", LOCK))
     story.csv_export("02 06:00", export_of(pair))
     story.merge()
@@ -80,32 +81,32 @@ def test_without_evidence_the_documented_separator_is_used(story: HandmadeHome) 
     ]
 
 
-def test_a_file_that_contradicts_the_learnt_separator_is_flagged_and_revises_nothing(
-    story: HandmadeHome,
-) -> None:
-    story.csv_export("01 06:00", export_of("Listing;Airdrop", "Listing", "Airdrop"))
-    story.csv_export("02 06:00", export_of("Listing|Airdrop", "Listing", "Airdrop", "Airdrop"))
+def test_the_first_evidence_decides_for_all_later_files(story: HandmadeHome) -> None:
+    story.csv_export("01 06:00", export_of("Fork | Merge", "Listing", "Airdrop"))
+    story.csv_export("02 06:00", export_of("Listing;Airdrop", "Listing", "Airdrop"))
+    story.csv_export("03 06:00", export_of("Listing|Airdrop", "Listing", "Airdrop"))
     story.merge()
-    assert revisions(story) == []
-    assert story.rows(CELLS)[0] == ("e0", ["Airdrop", "Listing"])
-    (flag,) = story.rows("SELECT flagged FROM batches WHERE flagged IS NOT NULL")
-    assert "categories look joined with '|'" in str(flag[0])
-    assert "release" in str(flag[0])
-    unknown = story.rows("SELECT unknown_fields FROM events WHERE event_id = 'e3'")
-    assert unknown == [(["categories"],)]
+    assert story.versions("e0", "categories") == [
+        (["Fork | Merge"],),
+        (["Airdrop", "Listing"],),
+        (["Listing|Airdrop"],),
+    ]
     assert_replayed(story)
 
 
-def test_a_released_file_teaches_its_separator(story: HandmadeHome) -> None:
-    story.csv_export("01 06:00", export_of("Listing;Airdrop", "Listing", "Airdrop"))
-    story.csv_export("02 06:00", export_of("Listing|Airdrop", "Listing", "Airdrop"))
+def test_a_setting_fixes_the_separator(tmp_path: Path) -> None:
+    story = HandmadeHome(tmp_path)
+    story.home.list_separator = "|"
+    story.csv_export("01 06:00", export_of("Listing;Airdrop|Burn", "Listing", "Airdrop"))
     story.merge()
-    story.release_flagged()
-    story.csv_export("03 06:00", export_of("Listing|Airdrop", "Listing", "Airdrop|Listing"))
+    assert story.rows(CELLS)[0] == ("e0", ["Burn", "Listing;Airdrop"])
+
+
+def test_one_separator_is_that_of_categories_and_coins(story: HandmadeHome) -> None:
+    row = plain(id="e1", categories="Fork|Merge", coins="bitcoin|ethereum")
+    story.csv_export("01 06:00", csv_body([row]))
     story.merge()
-    assert story.rows("SELECT count(*) FROM batches WHERE flagged IS NOT NULL") == [(0,)]
-    assert revisions(story) == [("e2", ["revised"])]
-    assert_replayed(story)
+    assert story.rows(CELLS) == [("e1", ["Fork", "Merge"])]
 
 
 def test_json_arrays_are_read_beside_any_separator(story: HandmadeHome) -> None:

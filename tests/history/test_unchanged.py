@@ -29,10 +29,8 @@ from tests.history.test_rebuilds import Tables, assert_same
 from tests.warehouse.normalise.catalog_bodies import csv_body, plain, plains
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import Landing, import_export
-from warehouse.normalise.export_records import RecordScan, UnchangedRecords
-from warehouse.normalise.staging import BatchCounts
+from warehouse.normalise.csv_reader import _CsvExport
 
 EXAMPLES, EXAMPLES_AT_LENGTH = 4, 400
 FILES = {
@@ -137,7 +135,7 @@ def test_rejected_records_among_many_unchanged_ones_have_their_places_in_the_fil
     home = landed(tmp_path, (before, "elite"), (csv_body(records), "elite"))
     with counted() as found:
         merge(home)
-    assert found == [("in the file", 12_000 - 6)]
+    assert found == [12_000 - 6]
     with reading(home) as connection:
         places = connection.sql("SELECT position FROM rejects ORDER BY position").fetchall()
     assert places == [(0,), (3_000,), (4_000,), (7_777,), (9_000,), (11_999,)]
@@ -172,7 +170,7 @@ def test_a_record_is_unchanged_until_another_content_of_its_event_is_accepted(
     delivery = replace(export(3), feed="deliveries", shown=((1, other),))
     with counted() as found:
         _merged([export(1), export(2), delivery, export(4), export(5)], tmp_path)
-    assert found == [("in the file", 3), ("in the file", 2), ("by the hash of the body", 3)]
+    assert found == [3, 2, 3]
 
 
 def test_a_repeated_body_with_two_records_of_an_event_does_not_show_an_absent_event() -> None:
@@ -182,34 +180,26 @@ def test_a_repeated_body_with_two_records_of_an_event_does_not_show_an_absent_ev
 
 
 @contextmanager
-def counted() -> Iterator[list[tuple[str, int]]]:
-    """Record the number of unchanged records of each export, and how they were found."""
-    counts: list[tuple[str, int]] = []
-    use, same_body_as_before = UnchangedRecords.use, UnchangedRecords.same_body_as_before
+def counted() -> Iterator[list[int]]:
+    """Record the number of unchanged records of each export that has some."""
+    counts: list[int] = []
+    find_unchanged = _CsvExport._find_unchanged
 
-    def use_counting(self: UnchangedRecords, scan: RecordScan, absent: set[str]) -> bool:
-        is_used = use(self, scan, absent)
-        if is_used and self.count:
-            counts.append(("in the file", self.count))
-        return is_used
-
-    def finding_body(self: UnchangedRecords, manifest: Manifest) -> BatchCounts | None:
-        counted_rows = same_body_as_before(self, manifest)
-        if counted_rows is not None:
-            counts.append(("by the hash of the body", self.count))
-        return counted_rows
+    def counting(self: _CsvExport, *given: Any) -> int:
+        found = find_unchanged(self, *given)
+        if found:
+            counts.append(found)
+        return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(UnchangedRecords, "use", use_counting)
-        patch.setattr(UnchangedRecords, "same_body_as_before", finding_body)
+        patch.setattr(_CsvExport, "_find_unchanged", counting)
         yield counts
 
 
 def assert_unchanged_equals_reading(batches: Sequence[HandmadeBatch]) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         unchanged = _merged(batches, Path(folder) / "unchanged")
-        patch.setattr(UnchangedRecords, "list_accepted", lambda self: set())
-        patch.setattr(UnchangedRecords, "same_body_as_before", lambda self, manifest: None)
+        patch.setattr(_CsvExport, "_find_unchanged", lambda self, *given: 0)
         read = _merged(batches, Path(folder) / "read")
         assert_same(unchanged, read, "with unchanged records, against reading all,")
 

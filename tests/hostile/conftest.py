@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from warehouse.history.change_log import ChangeLog
 
 from catalog.sandbox.sandbox import Sandbox
 from tests.crashes.pulls import SOURCE
@@ -16,6 +15,7 @@ from tests.hostile.wrong_answers import WRONG_ANSWERS
 from tests.hostile.wrong_exports import WRONG_EXPORTS
 from warehouse import queries
 from warehouse.history.merge import merge
+from warehouse.history.warehouse_file import read_records
 from warehouse.home import Home
 from warehouse.landing.landing import Landing
 
@@ -37,7 +37,7 @@ class Seen:
     batches: list[dict[str, Any]]
     rejects: list[dict[str, Any]]
     notes: dict[str, list[str]]
-    """By batch id, as the change log has them."""
+    """By batch id, as the accounts of the batches have them."""
 
     def batch(self, name: str) -> dict[str, Any]:
         """Return the row of a case in the table `batches`."""
@@ -68,7 +68,6 @@ def seen(good: Good, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     for target in (home, proper):
         good.land_after(target.landing)
     then = [catalog(target) for target in (home, proper)]
-    days = ChangeLog.of(home).days()
     return Seen(
         home=home,
         proper=proper,
@@ -79,7 +78,7 @@ def seen(good: Good, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         batches=table(home, "batches"),
         rejects=table(home, "rejects"),
         notes={
-            batch_id: batch["notes"] for day in days for batch_id, batch in day.batches().items()
+            batch_id: record["notes"] for batch_id, record in read_records(home.warehouse).items()
         },
     )
 

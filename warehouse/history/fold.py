@@ -23,11 +23,10 @@ from warehouse.history.observations import (
     sort_failures,
     visible_scope,
 )
-from warehouse.history.warehouse_file import NextFile
+from warehouse.history.warehouse_file import SEPARATOR_FACT, NextFile
 from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Manifest
 from warehouse.landing.landing import Landing
-from warehouse.normalise.csv_lists import KnownLists, ListSeparators
-from warehouse.normalise.export_records import UnchangedRecords
+from warehouse.normalise.csv_reader import KnownLists
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 from warehouse.normalise.staging import empty_events
 from warehouse.schema.columns import BIT, GROUPS, plan_named
@@ -126,19 +125,18 @@ class SavedSpans(msgspec.Struct, frozen=True, kw_only=True):
 class Fold:
     """The state of a file, which observations change. The caller holds a transaction."""
 
-    def __init__(self, file: NextFile) -> None:
+    def __init__(self, file: NextFile, list_separator: str | None = None) -> None:
+        """`list_separator` is the separator of lists in exports; None: the state learns it."""
         self._file = file
         self.connection = file.connection
+        self._list_separator = list_separator
         facts = file.read_facts()
         saved = msgspec.json.decode(facts.get(_SPANS, "{}"), type=SavedSpans)
         self.watched = WatchedSpans(saved.watched)
         self.cancellations_seen = saved.cancellations_seen
         self._saved = saved
-        self.separators = msgspec.json.decode(
-            facts.get("list_separators", "{}"), type=ListSeparators
-        )
-        """How the lists of exports are joined, as learnt from those that were folded."""
-        self._unchanged = UnchangedRecords(self.connection)
+        self.separator = facts.get(SEPARATOR_FACT)
+        """The separator of lists, as the first export with evidence showed it."""
 
     def save(self) -> None:
         """Write to the file what no table has."""
@@ -149,8 +147,8 @@ class Fold:
             self._file.note_facts({_SPANS: msgspec.json.encode(spans).decode()})
             self._saved = spans
 
-    def read(self, manifest: Manifest, landing: Landing, *, released: bool) -> NormalisedBatch:
-        """Read a batch into temporary tables. `released`: a person trusts the batch.
+    def read(self, manifest: Manifest, landing: Landing) -> NormalisedBatch:
+        """Read a batch into temporary tables.
 
         Not in a transaction: an error of DuckDB's reader, after which another one reads the body,
         would end it.
@@ -164,9 +162,8 @@ class Fold:
                 self.connection,
                 landing,
                 manifest,
-                self._unchanged,
                 known=self._known_lists() if manifest.feed == "export" else None,
-                trusted=released,
+                finds_unchanged=True,
             )
 
     def fold(self, observation: Observation, read: NormalisedBatch, *, released: bool) -> Outcome:
@@ -188,12 +185,9 @@ class Fold:
         )
         if read.quarantine is not None and not released:
             return outcome.quarantine(read.quarantine)
-        if read.learnt is not None:
-            self.separators = read.learnt
-            learnt = msgspec.json.encode(self.separators).decode()
-            self._file.note_facts({"list_separators": learnt})
-        if not released:
-            outcome.flagged = read.flagged
+        if self.separator is None and read.learnt is not None:
+            self.separator = read.learnt
+            self._file.note_facts({SEPARATOR_FACT: read.learnt})
         has_new = False
         if manifest.feed == "coins":
             self._fold_coins(manifest, outcome)
@@ -225,7 +219,7 @@ class Fold:
         """Fold a batch of one row per event; return whether `take_first_content` must follow."""
         visible = visible_scope(manifest) if manifest.feed in ("events", "export") else None
         if visible is not None and manifest.feed == "export" and not released:
-            outcome.flagged = outcome.flagged or self._too_few(manifest, visible)
+            outcome.flagged = self._too_few(manifest, visible)
         has_new = self._fold_incoming(manifest, outcome)
         if not manifest.complete:
             return has_new  # A partial batch does not prove that an event is absent.
@@ -357,7 +351,7 @@ class Fold:
         filters = self._filters(visible)
         known = 0 if filters is None else self._rows("count_expected", **filters)[0][0]
         expected = max(known, manifest.rows_claimed or 0)
-        received = self._count("incoming") + self._unchanged.count
+        received = self._count("incoming") + self._count("unchanged")
         if received >= ENOUGH_ROWS_SHARE * expected:
             return None
         return (
@@ -390,7 +384,7 @@ class Fold:
     def _known_lists(self) -> KnownLists:
         names = dict(self._rows("list_category_names"))
         known = {name for pair in names.items() for name in pair if name}
-        return KnownLists(frozenset(known), self.separators)
+        return KnownLists(frozenset(known), self._list_separator or self.separator)
 
     def _note_cancellations(self, manifest: Manifest) -> None:
         since = manifest.scope.since

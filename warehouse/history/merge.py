@@ -8,13 +8,16 @@ published file. If one sorts before the last one folded, all later batches are r
 newest checkpoint before it, or from an empty file. A replay is the same merge from an empty file.
 """
 
+import logging
 import shutil
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import chain
+from pathlib import Path
 from time import monotonic
 from typing import Final
 
@@ -24,7 +27,7 @@ import msgspec
 from almanac.reading.attached_file import attach_published
 from warehouse.batch_problems import BatchProblem, list_damaged_problems, list_record_problems
 from warehouse.clock import utc_now
-from warehouse.errors import BatchFailed, DamagedBatch, WarehouseError
+from warehouse.errors import BatchFailed, DamagedBatch, OwnFault, WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.history import checkpoints
 from warehouse.history.fold import Fold
@@ -36,6 +39,7 @@ from warehouse.history.warehouse_file import (
     SECONDS_FACT,
     NextFile,
     PublishedFile,
+    find_damage,
     next_file,
     read_published,
     remove_next_files,
@@ -47,6 +51,7 @@ from warehouse.phases import Step, report_phase
 from warehouse.schema import ddl
 from warehouse.schema.tables import TABLES
 
+_log = logging.getLogger(__name__)
 ABANDONED_S = 3600.0
 """Unfinished files in landing or state, where other processes write too, are removed after this."""
 _EARLIER_FORMAT: Final = ("lake", ".spare-warehouse.duckdb")
@@ -181,30 +186,24 @@ def _merge(
     report = MergeReport(rebuilt=plan.why_rebuilt, damaged=plan.damaged)
     failed: dict[str, str] = {}
     while plan.is_needed and not report.is_published:
-        began = monotonic()
-        with next_file(home, plan.base) as file:
-            step("merge:copied")
-            try:
-                report.outcomes = _fold_batches(home, plan, file, failed, step)
-            except BatchFailed as failure:
+        try:
+            _publish_next(home, plan, report, failed, step)
+        except (BatchFailed, OwnFault, duckdb.Error) as error:
+            if _drop_damaged_base(home, plan):
+                plan = plan_merge(home, published, refold_from=refold_from, is_replay=is_replay)
+                report.damaged |= plan.damaged
+            elif isinstance(error, BatchFailed):
                 # Its earlier deliveries are folded: begin again, without the batch.
-                failed[failure.batch_id] = failure.why
-                continue
-            _complete(home, plan, file, monotonic() - began)
-            report.refolded = _count_differences(home, plan, file, report.days)
-            report.lost = _find_lost(plan, report.quarantined)
-            report.rows = dict(file.connection.execute(ddl.counts(TABLES)).fetchall())
-            check(file, None if plan.base is None else [each.batch_id for each in plan.manifests])
-            step("merge:checked")
-            file.publish()
-            report.is_published = True
-            step("merge:renamed")
+                failed[error.batch_id] = error.why
+            else:
+                raise
+    if report.is_published:
         _keep_checkpoints(home, report.days, is_replay=is_replay)
-        if plan.why_rebuilt is not None:
-            _remove_earlier_format(home)
+    if plan.why_rebuilt is not None:
+        _remove_earlier_format(home)
     if home.warehouse.exists():
         report.bytes = home.warehouse.stat().st_size
-        report.partitions = write_partitions(home, with_months=with_months, anew=is_replay)
+        report.partitions = _write_partitions(home, with_months=with_months, anew=is_replay)
         step("merge:partitions_written")
     merged = {*plan.merged, *(outcome.manifest.batch_id for outcome in report.outcomes)}
     for batch_id in merged.intersection(home.landing.marked()):
@@ -215,7 +214,8 @@ def _merge(
 
 def _remove_unfinished(home: Home) -> None:
     remove_next_files(home)
-    home.parquet.remove_unfinished()
+    for own in (home.parquet, home.checkpoints):
+        own.remove_unfinished()
     for shared in (Storage(home.root), home.landing.storage):
         shared.remove_unfinished(older_than_s=ABANDONED_S)
 
@@ -241,6 +241,61 @@ def _read_before(home: Home, *, is_replay: bool) -> PublishedFile | None:
         raise unreadable_file(home.warehouse, error) from error
 
 
+def _publish_next(
+    home: Home, plan: MergePlan, report: MergeReport, failed: dict[str, str], step: Step
+) -> None:
+    """Fold the batches of a plan into a copy of its base, check it, and publish it.
+
+    Raises:
+        BatchFailed: a batch failed after some of its deliveries were folded, or the base is
+            damaged.
+        OwnFault, duckdb.Error: the base is damaged, or Almanac has an error.
+    """
+    began = monotonic()
+    with next_file(home, plan.base) as file:
+        step("merge:copied")
+        report.outcomes = _fold_batches(home, plan, file, failed, step)
+        _complete(home, plan, file, monotonic() - began)
+        report.refolded = _count_differences(home, plan, file, report.days)
+        report.lost = _find_lost(plan, report.quarantined)
+        report.rows = dict(file.connection.execute(ddl.counts(TABLES)).fetchall())
+        check(file, None if plan.base is None else [each.batch_id for each in plan.manifests])
+        step("merge:checked")
+        file.publish()
+        report.is_published = True
+        step("merge:renamed")
+
+
+def _drop_damaged_base(home: Home, plan: MergePlan) -> bool:
+    """Remove a base that is a damaged checkpoint; return whether it is.
+
+    Raises:
+        WarehouseError: the base is the published file, and damaged.
+    """
+    if plan.base is None or (why := _find_damage(home, plan.base)) is None:
+        return False
+    if plan.base == home.warehouse:
+        raise unreadable_file(home.warehouse, why)
+    checkpoints.warn_of_damage(plan.base, why)
+    home.checkpoints.remove(plan.base.name)
+    return True
+
+
+def _find_damage(home: Home, path: Path) -> str | None:
+    with closing(home.connect()) as connection:
+        return find_damage(connection, path)
+
+
+def _write_partitions(home: Home, *, with_months: bool, anew: bool) -> int:
+    """Write the partitions. Raises WarehouseError: the published file is damaged."""
+    try:
+        return write_partitions(home, with_months=with_months, anew=anew)
+    except duckdb.Error:
+        if why := _find_damage(home, home.warehouse):
+            raise unreadable_file(home.warehouse, why) from None
+        raise
+
+
 def _list_released(published: PublishedFile | None) -> list[str]:
     """Return the batches that were folded as released."""
     found = {} if published is None else published.batches
@@ -258,7 +313,7 @@ def _fold_batches(
         BatchFailed: a batch failed after some of its deliveries were folded.
         DamagedBatch: a batch that took effect before is damaged.
     """
-    fold, outcomes = Fold(file), dict[str, Outcome]()
+    fold, outcomes = Fold(file, home.list_separator), dict[str, Outcome]()
     observations = order_observations(plan.manifests)
     days = [observation.day for observation in observations]
     kept = checkpoints.choose_days([*checkpoints.list_days(home), *days])
@@ -272,22 +327,22 @@ def _fold_batches(
         try:
             _fold_one(home, plan, fold, file, observation, outcomes, failed)
         except DamagedBatch as error:
-            fold = _drop_transaction(file)
+            fold = _drop_transaction(home, file)
             plan.set_aside(home, batch_id, error)
         except BatchFailed as failure:
-            if batch_id in failed or batch_id in outcomes:
+            if batch_id in outcomes or (plan.base and _find_damage(home, plan.base)):
                 raise
             failed[batch_id] = failure.why
-            fold = _drop_transaction(file)
+            fold = _drop_transaction(home, file)
             _fold_one(home, plan, fold, file, observation, outcomes, failed)
         step("merge:observation_folded")
     return list(outcomes.values())
 
 
-def _drop_transaction(file: NextFile) -> Fold:
+def _drop_transaction(home: Home, file: NextFile) -> Fold:
     """Drop the transaction in progress; return the state before it."""
     file.reopen()
-    return Fold(file)
+    return Fold(file, home.list_separator)
 
 
 def _fold_one(
@@ -304,7 +359,7 @@ def _fold_one(
     batch_id = manifest.batch_id
     released, before = batch_id in plan.released, outcomes.get(batch_id)
     if batch_id not in failed:
-        read = fold.read(manifest, home.landing, released=released)
+        read = fold.read(manifest, home.landing)
     with file.transaction():
         if batch_id in failed:
             outcome = Outcome(manifest, released=released).quarantine(failed[batch_id])
@@ -350,7 +405,10 @@ def _complete(home: Home, plan: MergePlan, file: NextFile, seconds: float) -> No
 def _count_differences(
     home: Home, plan: MergePlan, file: NextFile, folded: Iterable[date]
 ) -> dict[date, tuple[int, int]]:
-    """Return the numbers of added and removed versions of the days that were folded before."""
+    """Return the numbers of added and removed versions of the days that were folded before.
+
+    Returns nothing if the published file is damaged: the next one replaces it.
+    """
     published = plan.published
     if published is None or not plan.is_refold or not published.has_current_tables:
         return {}
@@ -358,7 +416,13 @@ def _count_differences(
     attach_published(file.connection, home.warehouse, "before")
     text = file.text("count_differences", {"columns": ddl.column_list(CHANGES_COLUMNS)})
     values = {"first_day": plan.first_day, "days": days}
-    rows = file.connection.execute(text, values).fetchall()
+    try:
+        rows = file.connection.execute(text, values).fetchall()
+    except duckdb.Error:
+        if (why := _find_damage(home, home.warehouse)) is None:
+            raise
+        _log.warning("%s is damaged, and is replaced: %s", home.warehouse.name, why)
+        rows = []
     file.connection.execute("DETACH before")
     return {day: (added, removed) for day, added, removed in rows}
 

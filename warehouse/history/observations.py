@@ -6,6 +6,8 @@ within the visible scope, which the window and coverage of the plan narrow (inte
 are inclusive; timestamps are aware UTC.
 """
 
+import errno
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,6 +44,9 @@ _OF_MANIFEST: Final = (
 """The fields of a record, in its order."""
 _OF_THE_MACHINE: Final = (OSError, duckdb.IOException, duckdb.InterruptException)
 """A full disk or Ctrl-C."""
+_OF_THE_DISK: Final = tuple(
+    map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO))
+)
 _TOO_LITTLE_MEMORY: Final = (MemoryError, duckdb.OutOfMemoryException)
 _OWN: Final = (
     *(NameError, ImportError, SyntaxError, AssertionError, NotImplementedError),
@@ -215,6 +220,19 @@ def _text(at: datetime | None) -> str | None:
 
 
 @contextmanager
+def disk_errors() -> Iterator[None]:
+    """Raise duckdb.IOException for all errors of the disk. For a commit, DuckDB raises another."""
+    try:
+        yield
+    except duckdb.IOException:
+        raise
+    except duckdb.Error as error:
+        if any(text in str(error) for text in _OF_THE_DISK):
+            raise duckdb.IOException(str(error)) from error
+        raise
+
+
+@contextmanager
 def sort_failures(manifest: Manifest) -> Iterator[None]:
     """Turn any failure while a batch is folded into an error that gives its cause.
 
@@ -225,7 +243,8 @@ def sort_failures(manifest: Manifest) -> Iterator[None]:
         WarehouseError: the machine has too little memory; or the batch is damaged.
     """
     try:
-        yield
+        with disk_errors():
+            yield
     except DamagedBatch:
         raise
     except LandingError as error:

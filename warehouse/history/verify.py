@@ -4,7 +4,6 @@
 of every table. A finding says what is wrong and what to do.
 """
 
-import errno
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -34,13 +33,21 @@ from warehouse.history.partitions import (
     CHANGES_COLUMNS,
     EVENTS,
     EVENTS_COLUMNS,
+    has_written_bytes,
+    list_contents,
     list_files,
+    partition_name,
+    read_record,
 )
-from warehouse.history.warehouse_file import PublishedFile, read_published
+from warehouse.history.warehouse_file import (
+    PublishedFile,
+    find_damage,
+    read_published,
+    set_search_path,
+)
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 from warehouse.landing.landing import MARKER, MARKERS
-from warehouse.schema import ddl
 from warehouse.schema.columns import GROUPS
 from warehouse.schema.tables import TABLES
 from warehouse.sql import Statements, literal
@@ -52,9 +59,6 @@ LOCAL = frozenset({"requests", "usage"})
 _NAMED: Final = 3
 _REBUILD: Final = "`almanac replay` rebuilds it"
 _OF_THE_MACHINE: Final = (OSError, MemoryError, duckdb.IOException, duckdb.OutOfMemoryException)
-_NO_ROOM: Final = tuple(
-    map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES))
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ def _check_warehouse(home: Home, has_batches: bool, *, deep: bool) -> Iterator[F
     with suppress(duckdb.Error):  # Reading all of it gives the reason below.
         published = read_published(home.warehouse)
     with _opened(home) as connection:
-        wrong = _read_every_block(connection, home.warehouse)
+        why = find_damage(connection, home.warehouse)
+        wrong = [f"{home.warehouse.name} can't be read: {why}; {_REBUILD}"] if why else []
         yield Finding("the warehouse can be read", len(TABLES), wrong)
         if wrong:
             return
@@ -109,12 +114,13 @@ def _check_warehouse(home: Home, has_batches: bool, *, deep: bool) -> Iterator[F
             note = "another version of Almanac made it; the next merge rebuilds it from landing"
             yield Finding("the warehouse matches landing", 0, notes=[note])
             return
+        set_search_path(connection)
         yield _check_batches(home, published)
         yield _check_counts(connection)
         yield _check_invariants(connection)
         yield from _check_partitions(home, connection)
     if deep:
-        yield _check_checkpoints(home)
+        yield _check_checkpoints(home, published)
         yield _check_released(home, published)
         yield from _check_replay(home, published)
 
@@ -132,24 +138,6 @@ def _opened(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
         raise _unfinished(error) from error
     finally:
         connection.close()
-
-
-def _read_every_block(connection: duckdb.DuckDBPyConnection, path: Path) -> list[str]:
-    """Attach a file as `warehouse` and read all of its rows; return why that is not possible.
-
-    DuckDB compares the checksum of each block that it reads.
-    """
-    try:
-        attach_published(connection, path, "warehouse")
-        connection.execute("SET search_path = 'warehouse.main,warehouse.state'")
-        tables = connection.execute(_SQL["list_tables"]).fetchall()
-        for schema, name in tables:
-            connection.execute(ddl.read_all(schema, name)).fetchall()
-    except duckdb.OutOfMemoryException:
-        raise
-    except duckdb.Error as error:
-        return [f"{str(error).splitlines()[0]}; {_REBUILD}"]
-    return []
 
 
 def _is_writable(home: Home) -> bool:
@@ -234,15 +222,27 @@ def _check_invariants(connection: duckdb.DuckDBPyConnection) -> Finding:
 
 
 def _check_partitions(home: Home, connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
-    """Compare the Parquet files with the tables, row by row."""
+    """Compare the Parquet files with what was written, and with the tables row by row."""
+    record = read_record(home.parquet)
     for kind, columns, name in (
         (CHANGES, CHANGES_COLUMNS, "compare_changes"),
         (EVENTS, EVENTS_COLUMNS, "compare_months"),
     ):
         files = [literal(path) for path in list_files(home, kind)]
         check = f"parquet/{kind} matches the warehouse"
-        if not files:
-            yield Finding(check, 0, notes=["there are no files; `almanac merge` writes them"])
+        written = record.get(kind, {})
+        wrong = [
+            f"parquet/{partition_name(kind, key)} has other bytes than were written; {_REBUILD}"
+            for key, partition in sorted(written.items())
+            if not has_written_bytes(home.parquet, kind, key, partition)
+        ]
+        contents = {key: partition.content for key, partition in written.items()}
+        if contents != list_contents(connection, kind):
+            notes = ["the next `almanac merge` writes the partitions that changed since"]
+            yield Finding(check, len(files), wrong, notes)
+            continue
+        if wrong or not files:
+            yield Finding(check, len(files), wrong)
             continue
         shown = ", ".join(
             f"{name}::VARCHAR AS {name}" if name == "extra" else f'"{name}"' for name in columns
@@ -255,23 +255,28 @@ def _check_partitions(home: Home, connection: duckdb.DuckDBPyConnection) -> Iter
         except duckdb.Error as error:
             yield Finding(check, len(files), [f"{str(error).splitlines()[0]}; {_REBUILD}"])
             continue
-        found = f"{extra} rows are only there, {lacking} are missing"
-        is_behind = kind == EVENTS and home.landing.pending()
-        advice = "the next `almanac merge` writes them" if is_behind else _REBUILD
-        wrong = [f"{found}; {advice}"] if extra or lacking else []
-        yield Finding(check, int(rows), wrong)
+        found = f"{extra} rows are only there, {lacking} are missing; {_REBUILD}"
+        yield Finding(check, int(rows), [found] if extra or lacking else [])
 
 
-def _check_checkpoints(home: Home) -> Finding:
-    """Read every checkpoint."""
+def _check_checkpoints(home: Home, published: PublishedFile) -> Finding:
+    """Read every checkpoint, and compare its batches with those of the published file."""
     days = checkpoints.list_days(home)
     wrong: list[str] = []
+    notes: list[str] = []
     for day in days:
         path = checkpoints.path_of(home, day)
         with _opened(home) as connection:
-            for fault in _read_every_block(connection, path):
-                wrong.append(f"{path.name}: {fault}; or remove it: a merge does without it")
-    return Finding("the checkpoints can be read", len(days), wrong)
+            why = find_damage(connection, path)
+        if why is not None:
+            wrong.append(
+                f"{path.name} can't be read: {why}; remove it, and a merge uses an earlier one"
+            )
+        elif (found := read_published(path)) is None or not checkpoints.is_base(
+            found, day, published.batches
+        ):
+            notes.append(f"{path.name} lacks batches of its day, so a merge uses an earlier one")
+    return Finding("the checkpoints can be read", len(days), wrong, notes)
 
 
 def _check_landing(home: Home, manifests: list[Manifest]) -> Finding:
@@ -400,14 +405,10 @@ def _check_replay(home: Home, published: PublishedFile) -> Iterator[Finding]:
 
 
 def _is_of_the_machine(error: BaseException | None) -> bool:
-    """Whether an error or one of its causes is of the disk or memory. DuckDB has it as text."""
+    """Whether an error or one of its causes is of the disk or memory."""
     if error is None or isinstance(error, LandingError):
         return False
-    return (
-        isinstance(error, _OF_THE_MACHINE)
-        or any(text in str(error) for text in _NO_ROOM)
-        or _is_of_the_machine(error.__cause__)
-    )
+    return isinstance(error, _OF_THE_MACHINE) or _is_of_the_machine(error.__cause__)
 
 
 def _unfinished(error: Exception) -> CheckUnfinished:

@@ -32,7 +32,7 @@ from almanac.reading.connections import open_memory
 from almanac.reading.temporary import own_folder
 from warehouse.errors import WarehouseError
 from warehouse.files.storage import close_for_writing, make_folders, sync
-from warehouse.history.observations import FoldKey
+from warehouse.history.observations import FoldKey, disk_errors
 from warehouse.home import Home
 from warehouse.landing.batches import RANK
 from warehouse.schema import ddl
@@ -46,6 +46,8 @@ TABLES_FACT: Final = "tables"
 """The name of the fact with the hash of the declared tables."""
 VIEWS_FACT: Final = "views"
 """The name of the fact with the hash of the declared views and macros."""
+SEPARATOR_FACT: Final = "list_separator"
+"""The name of the fact with the separator of lists in exports."""
 SECONDS_FACT: Final = "fold_seconds"
 """The name of the fact with the seconds that the batches of a file took to fold."""
 
@@ -110,7 +112,7 @@ def read_published(path: Path) -> PublishedFile | None:
     with closing(open_memory()) as connection:
         attach_published(connection, path, "warehouse")
         try:
-            _set_search_path(connection)
+            set_search_path(connection)
             facts = dict(_rows(connection, "read_facts"))
         except duckdb.CatalogException:
             return None
@@ -144,7 +146,7 @@ def read_records(
     try:
         with closing(open_memory()) as connection:
             attach_published(connection, path, "warehouse")
-            _set_search_path(connection)
+            set_search_path(connection)
             rows = _rows(connection, "list_records", since=since, until=until)
     except duckdb.CatalogException:
         return {}
@@ -153,10 +155,27 @@ def read_records(
     return {batch_id: msgspec.json.decode(record) for batch_id, record in rows}
 
 
-def unreadable_file(path: Path, error: duckdb.Error) -> WarehouseError:
+def find_damage(connection: duckdb.DuckDBPyConnection, path: Path) -> str | None:
+    """Attach a file as `warehouse` and read all of its rows; return why that is not possible.
+
+    DuckDB compares the checksum of each block that it reads. Returns None if the file is sound.
+    """
+    try:
+        attach_published(connection, path, "warehouse")
+        connection.execute("USE warehouse")
+        for schema, name in _rows(connection, "list_tables"):
+            connection.execute(ddl.read_all(schema, name)).fetchall()
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def unreadable_file(path: Path, why: duckdb.Error | str) -> WarehouseError:
     """Return the error for a file that DuckDB can't read."""
     return WarehouseError(
-        f"{path} can't be read: {str(error).splitlines()[0]}. It is damaged, or another program "
+        f"{path} can't be read: {str(why).splitlines()[0]}. It is damaged, or another program "
         "writes to it. Nothing was lost; `almanac replay` rebuilds it from landing."
     )
 
@@ -170,7 +189,8 @@ def _rows(connection: duckdb.DuckDBPyConnection, name: str, **values: Any) -> li
     return connection.execute(_SQL[name], values).fetchall()
 
 
-def _set_search_path(connection: duckdb.DuckDBPyConnection) -> None:
+def set_search_path(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let statements of this package name the tables of the file attached as `warehouse`."""
     connection.execute("SET search_path = 'warehouse.main,warehouse.state'")
 
 
@@ -186,7 +206,7 @@ class NextFile:
         connection = self._home.connect()
         try:
             connection.execute(ddl.attach(self.path, "warehouse", read_only=False))
-            _set_search_path(connection)
+            set_search_path(connection)
             connection.execute(_SQL["define_macros"])
         except BaseException:
             connection.close()
@@ -272,19 +292,20 @@ def next_file(home: Home, base: Path | None) -> Iterator[NextFile]:
     remove_next_files(home)
     path = home.root / f"{_NEXT}{home.warehouse.name}"
     try:
-        if base is None:
-            path.write_bytes(_empty_file())
-        else:
-            shutil.copyfile(base, path)
-        try:
-            file = NextFile(home, path)
-        except duckdb.Error as error:
-            raise unreadable_file(base or path, error) from error
-        try:
-            file.declare_views()
-            yield file
-        finally:
-            file.connection.close()
+        with disk_errors():
+            if base is None:
+                path.write_bytes(_empty_file())
+            else:
+                shutil.copyfile(base, path)
+            try:
+                file = NextFile(home, path)
+            except duckdb.Error as error:
+                raise unreadable_file(base or path, error) from error
+            try:
+                file.declare_views()
+                yield file
+            finally:
+                file.connection.close()
     finally:
         remove_next_files(home)
 
@@ -293,7 +314,8 @@ def remove_next_files(home: Home) -> None:
     """Remove what a killed merge left, and the links of killed readers. Needs the merge lock."""
     for path in home.root.glob(f"{_NEXT}*"):
         path.unlink()
-    remove_abandoned_links(home.root)
+    for folder in (home.root, home.checkpoints.root):
+        remove_abandoned_links(folder)
 
 
 @cache

@@ -61,8 +61,9 @@ class _Why(msgspec.Struct, frozen=True, kw_only=True):
 class Landing:
     """The landing folder of a home. Several processes may use it: every step is one rename."""
 
-    def __init__(self, root: Path) -> None:
-        self.storage = Storage(root)
+    def __init__(self, root: Path | Storage) -> None:
+        """`root` is the folder, or its storage if a bucket has a copy."""
+        self.storage = root if isinstance(root, Storage) else Storage(root)
         self.journal = Journal(self.storage)
 
     def land(

@@ -23,7 +23,7 @@ from warehouse.sql import Statements
 _SQL = Statements(__package__, GROUPS)
 
 WHITE: Final = " \t\n\r\v\f"
-_FILES: Final = ("clean", "instant", "list", "is_doubtful", "expected")
+_FILES: Final = ("clean", "instant", "set", "json_texts", "list", "expected")
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 _STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')

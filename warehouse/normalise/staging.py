@@ -16,7 +16,6 @@ from catalog.contract.constants import IMPACT_MAX, IMPACT_MIN
 from warehouse import bounds
 from warehouse.codecs import holds_nul, raw_text, storable_text
 from warehouse.landing.batches import Manifest
-from warehouse.normalise.csv_lists import ListColumn, ListSeparators
 from warehouse.normalise.rows import BadRow, define_macros
 from warehouse.schema.columns import BIT, GROUPS
 from warehouse.sql import Statements, parse
@@ -28,7 +27,10 @@ RAW_MAX: Final = 65_536
 _ROWS: Final = 8_192
 _BYTES: Final = 8 << 20
 _ENCODER: Final = msgspec.json.Encoder()
-_BITS: Final = {f"{name}_bit": BIT[name] for name in ("title", "date", "impact", "impact_band")}
+_BITS: Final = {
+    f"{name}_bit": BIT[name]
+    for name in ("title", "date", "categories", "coins", "impact", "impact_band")
+}
 _PREPARED: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
 """Connections that have the macros and the view; both remain when the tables are replaced."""
 
@@ -42,8 +44,10 @@ class BatchCounts:
         self.ignored = 0
         self.notes: dict[str, None] = {}
         self.faults: list[str] = []
-        self.flagged: str | None = None
-        self.learnt: ListSeparators | None = None
+        self.unchanged = 0
+        """Unchanged records of an export. The tables of rows do not have them."""
+        self.learnt: str | None = None
+        """The separator of lists, if this export shows it first."""
 
     def note(self, words: str) -> None:
         self.notes[words] = None
@@ -72,7 +76,7 @@ class Sink:
         self._bad.flush()
         counts.rejected = self.rejected
 
-    def add(self, row: dict[str, Any]) -> None:
+    def add(self, row: dict[str, Any] | list[str]) -> None:
         """Add one row. Raises BadRow: it has a character that can't be stored, or is too large."""
         try:
             encoded = _ENCODER.encode(row)
@@ -136,7 +140,7 @@ class EventTables:
             _PREPARED.add(connection)
 
     def empty(self) -> None:
-        for name in ("rejected", "events"):
+        for name in ("rejected", "events", "unchanged"):
             self.connection.execute(parse(_SQL[f"create_{name}"]))
 
     def values(self) -> dict[str, Any]:
@@ -149,11 +153,17 @@ class EventTables:
             "impact_max": IMPACT_MAX,
         }
 
-    def sink(self) -> Sink:
-        """Return the sink for rows made in Python."""
-        rows = _SQL["json_events"]
-        insert = _SQL["insert_events"].replace("{arrived_rows}", rows)
-        return Sink(self.connection, self._manifest.batch_id, parse(insert), self.values())
+    def insert(self, arrived_rows: str, values: dict[str, Any]) -> None:
+        """Insert the rows of a SELECT, with its parameters."""
+        insert = _SQL["insert_events"].replace("{arrived_rows}", arrived_rows)
+        self.connection.execute(parse(insert), self.values() | values)
+
+    def sink(self, arrived_rows: str | None = None, values: dict[str, Any] | None = None) -> Sink:
+        """Return the sink for rows made in Python, which a SELECT takes from $rows."""
+        arrived_rows = arrived_rows or _SQL["json_events"]
+        insert = _SQL["insert_events"].replace("{arrived_rows}", arrived_rows)
+        values = self.values() | (values or {})
+        return Sink(self.connection, self._manifest.batch_id, parse(insert), values)
 
     def counts(self) -> tuple[int, int, int]:
         """Return the number of rows, of unreadable rows, and of different ids among the others.
@@ -167,14 +177,3 @@ class EventTables:
         """Add the rows that SQL could not read to the rejected ones."""
         values = {"batch_id": self._manifest.batch_id, "raw_max": RAW_MAX}
         self.connection.execute(parse(_SQL["reject_unread"]), values)
-
-    def doubtful_lists(self, learnt: ListSeparators) -> list[ListColumn]:
-        """Return the columns whose separator has to be found, by the rows that were read."""
-        found = self.connection.execute(parse(_SQL["find_doubtful_lists"])).fetchall()[0]
-        categories_split, categories_doubtful, coins_split, coins_doubtful = found
-        doubtful: list[ListColumn] = []
-        if categories_doubtful or (categories_split and learnt.categories is None):
-            doubtful.append("categories")
-        if coins_doubtful or (coins_split and learnt.coins is None):
-            doubtful.append("coins")
-        return doubtful

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 from almanac.errors import InvalidArgument
@@ -20,8 +19,8 @@ ROWS = [("2026-03-01", "BTC", "1.5"), ("2026-03-02", "NA", "2.5")]
 
 
 def rows_of(path: Path) -> list[tuple[str, ...]]:
-    with CsvFile(path) as file:
-        table = file.table(dict.fromkeys(file.names, pa.string()))
+    file = CsvFile(path)
+    table = file.table(file.names)
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
@@ -107,10 +106,9 @@ def test_a_parquet_file_that_is_none_is_refused_with_its_name(
 def test_a_file_without_rows_has_its_columns(tmp_path: Path) -> None:
     path = tmp_path / "prices.csv"
     path.write_text("ts,coin,\n\n")
-    with CsvFile(path) as file:
-        assert file.table({}).column_names == ["ts", "coin", "column 3"]
-    with CsvFile(path) as file:
-        assert list(file.batches({"ts": pa.string()}, lambda number, why: None)) == []
+    file = CsvFile(path)
+    assert file.table().column_names == ["ts", "coin", "column 3"]
+    assert sum(batch.num_rows for batch in file.batches(["ts"], lambda number, why: None)) == 0
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from pipeline.runs.dead_runs import (
     find_dead_runs,
 )
 from pipeline.runs.store import INDEX, RUNS, STORES, check, damages
-from tests.hangs import HANGS_AFTER_S, wait_for
+from tests.hangs import HANGS_AFTER_S, wait_for, without_steps
 from tests.pipeline import empty_stores
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.run_records import (
@@ -571,7 +571,7 @@ class TestWaiting:
             line = process.stderr.readline()
             assert f"(pid {holding}, since " in line
             process.send_signal(number)
-            output = process.communicate(timeout=HANGS_AFTER_S)[1]
+            output = without_steps(process.communicate(timeout=HANGS_AFTER_S)[1])
         finally:
             process.kill()
             process.wait()

@@ -13,7 +13,7 @@ import msgspec
 from catalog.contract.records import EVENT_FIELDS
 from warehouse.landing.batches import Feed, Manifest, Pull, Scope
 from warehouse.landing.landing import Landing
-from warehouse.normalise.csv_lists import KnownLists
+from warehouse.normalise.csv_reader import KnownLists
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 
 AT = datetime(2026, 3, 2, 6, 0, tzinfo=UTC)

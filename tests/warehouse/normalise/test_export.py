@@ -21,7 +21,7 @@ from tests.warehouse.normalise.catalog_bodies import (
     plain,
     plains,
 )
-from warehouse.normalise.csv_lists import KnownLists
+from warehouse.normalise.csv_reader import KnownLists
 from warehouse.schema.columns import ALL, BIT
 
 
@@ -115,10 +115,9 @@ def test_every_form_of_the_same_rows_gives_the_same_rows(batches: BatchReader, b
         ("BOM", "BOM"),
         ("gzip", "gzip"),
         ("another order", "columns in another order"),
-        ("joined with |", "categories joined with |"),
-        ("joined with ,", "categories joined with ,"),
-        ("JSON arrays", "categories as JSON arrays"),
-        ("mixed line ends", "read by the tolerant reader: "),
+        ("joined with |", "lists joined with |"),
+        ("joined with ,", "lists joined with ,"),
+        ("mixed line ends", "read by the tolerant reader"),
     ],
 )
 def test_the_form_of_an_export_is_noted(batches: BatchReader, name: str, note: str) -> None:
@@ -184,7 +183,7 @@ BROKEN_ROWS = {
         csv_body([plain(title="a\0b")]).split(b"\r\n", 1)[1],
         "a text contains the character NUL",
     ),
-    "an open quote": (b'e9,"never closed\r\nx,y\r\n', "a quote is never closed"),
+    "an open quote": (b'e9,"never closed\r\nx,y\r\n', "opens a quote that is never closed"),
 }
 
 
@@ -196,6 +195,17 @@ def test_a_broken_row_is_rejected_alone(batches: BatchReader, row: bytes, reason
     ((position, words, _raw),) = batches.rejected()
     assert position == 40
     assert reason in words
+
+
+def test_a_record_whose_quote_hides_others_is_rejected_with_its_line(batches: BatchReader) -> None:
+    lines = csv_body(MANY).split(b"\r\n")
+    lines[5] = lines[5].replace(b"Goes live", b'"Goes live, and')
+    lines[9] = lines[9].replace(b"Large", b'Large"')
+    read = batches.read("export", b"\r\n".join(lines))
+    assert (read.arrived, read.good, read.rejected) == (36, 35, 1)
+    ((position, reason, _raw),) = batches.rejected()
+    assert position == 4
+    assert reason.startswith("line 6 opens a quote, and line 7, which would be inside of it")
 
 
 def test_a_field_of_ten_megabytes_is_read(batches: BatchReader) -> None:

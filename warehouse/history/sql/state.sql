@@ -66,6 +66,12 @@ INSERT INTO state.facts VALUES ($name, $value);
 -- The id of the publication, and when it was written. Grain: one row per fact.
 SELECT name, value FROM _almanac.facts;
 
+-- name: list_tables
+-- The tables of the file. Grain: table.
+SELECT schema_name, table_name
+FROM duckdb_tables()
+WHERE database_name = 'warehouse' AND NOT internal;
+
 -- name: list_views_and_macros
 -- The views and macros of the file, to remove them. Grain: one row for each.
 SELECT 'VIEW', schema_name, view_name

@@ -1,11 +1,5 @@
 -- Checks of the published file, which is attached as `warehouse`. Each only reads.
 
--- name: list_tables
--- The tables of the file. Grain: table.
-SELECT schema_name, table_name
-FROM duckdb_tables()
-WHERE database_name = 'warehouse' AND NOT internal;
-
 -- name: check_batches
 -- How often each merged batch is there, and the sums of its rows. Grain: batch.
 SELECT batch_id, count(*), any_value(arrived), any_value(good), any_value(rejected), any_value(ignored)

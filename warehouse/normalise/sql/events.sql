@@ -58,10 +58,10 @@ FROM (
 -- can't be read. `arrived_rows` is replaced by the SELECT that gives the rows (csv_reader.py,
 -- json_events): texts in canonical form, NULL if hidden or absent, `shown` with a bit
 -- for each field that the plan shows and the row has. `impact` may be a number or a band.
--- `row_md5` is of the record as received, NULL if unchanged records are not searched.
+-- `row_md5` is the digest of the texts of a CSV record, as read by DuckDB; else NULL.
 -- Placeholders: arrived_rows.
 -- Parameters: $observed_at, $content_at of the batch; the bits $title_bit, $date_bit,
--- $impact_bit, $impact_band_bit; the bounds $impact_min, $impact_max.
+-- $categories_bit, $coins_bit, $impact_bit, $impact_band_bit; the bounds $impact_min, $impact_max.
 -- Run twice: every row is there twice.
 INSERT INTO normalised BY NAME
 WITH arrived AS ({arrived_rows}),
@@ -119,6 +119,10 @@ checked AS (
                 )
             {each booleans: WHEN @name IS NULL AND @name_text IS NOT NULL
                 THEN almanac_expected('@wire', 'true or false', @name_text)}
+            WHEN categories IS NULL AND shown & $categories_bit <> 0
+                THEN 'categories: expected names in the JSON array'
+            WHEN coins IS NULL AND shown & $coins_bit <> 0
+                THEN 'coins: expected a slug in each coin of the JSON array'
             WHEN score IS NULL AND band IS NULL AND coalesce(impact, impact_band) IS NOT NULL
                 THEN almanac_expected(
                     'impact', 'a number of the scale or a band', coalesce(impact, impact_band)

@@ -35,36 +35,53 @@ CASE
         THEN try_cast(upper(given) AS TIMESTAMPTZ)
 END
 
--- name: define_list
--- Grain: a macro of one cell, the separator of its list, and the pattern of an element. Returns the
--- list as a set: trimmed, without empty elements, distinct, sorted; NULL becomes the empty list. A
--- cell without a separator, the usual case, skips the general path.
+-- name: define_set
+-- Grain: a macro of a list of texts. Returns it as a set: in canonical form, without empty ones,
+-- distinct, sorted.
 -- Run twice: the same macro again.
-CREATE OR REPLACE TEMP MACRO almanac_list(cell, separator, element) AS
-CASE
-    WHEN almanac_clean(cell) IS NULL THEN []::VARCHAR[]
-    WHEN NOT contains(cell, separator) THEN [almanac_clean(cell)]
-    ELSE list_sort(
-        list_distinct(
-            list_filter(
-                list_transform(regexp_extract_all(cell, element), lambda part: almanac_clean(part)),
-                lambda part: part IS NOT NULL
-            )
+CREATE OR REPLACE TEMP MACRO almanac_set(texts) AS
+list_sort(
+    list_distinct(
+        list_filter(
+            list_transform(texts, lambda given: almanac_clean(given)),
+            lambda given: given IS NOT NULL
         )
     )
-END
-
--- name: define_is_doubtful
--- Grain: a macro of one list. Whether an element contains a separator outside brackets, or begins a
--- JSON array. The first check costs less, and refuses nearly all lists.
--- Run twice: the same macro again.
-CREATE OR REPLACE TEMP MACRO almanac_is_doubtful(elements) AS
-regexp_matches(array_to_string(elements, chr(10)), '[;|,\[]')
-AND regexp_matches(array_to_string(elements, chr(10)), '[;|,]|(^\[)|(\n\[)')
-AND regexp_matches(
-    regexp_replace(array_to_string(elements, chr(10)), '\([^()]*\)', '', 'g'),
-    '[;|,]|(^\[)|(\n\[)'
 )
+
+-- name: define_json_texts
+-- Grain: a macro of a JSON array. Returns the text of each element but null, and of an object its
+-- name, or the slug of a coin; NULL if one of them has none.
+-- Run twice: the same macro again.
+CREATE OR REPLACE TEMP MACRO almanac_json_texts(given, is_coin) AS
+list_transform(
+    list_filter(from_json(given, '["JSON"]'), lambda part: json_type(part) <> 'NULL'),
+    lambda part: CASE json_type(part)
+        WHEN 'ARRAY' THEN NULL
+        WHEN 'OBJECT' THEN coalesce(
+            if(is_coin, NULL, coalesce(part ->> 'name', part ->> 'id')), part ->> 'slug'
+        )
+        ELSE part ->> '$'
+    END
+)
+
+-- name: define_list
+-- Grain: a macro of one cell, the separator of its list, and the pattern of an element. Returns the
+-- list as a set; NULL if it is a JSON array with other elements than texts. A cell without a separator,
+-- the usual case, skips the general path. If the separator is NULL, the cell is one element.
+-- Run twice: the same macro again.
+CREATE OR REPLACE TEMP MACRO almanac_list(cell, separator, element, is_coin) AS
+CASE
+    WHEN almanac_clean(cell) IS NULL THEN []::VARCHAR[]
+    WHEN starts_with(almanac_clean(cell), '[') AND json_valid(cell)
+        THEN if(
+            list_contains(almanac_json_texts(cell, is_coin), NULL),
+            NULL,
+            almanac_set(almanac_json_texts(cell, is_coin))
+        )
+    WHEN contains(cell, separator) THEN almanac_set(regexp_extract_all(cell, element))
+    ELSE [almanac_clean(cell)]
+END
 
 -- name: define_expected
 -- Grain: a macro that returns the reason for refusing one text, cut to 80 characters.

@@ -1,37 +1,38 @@
--- Unchanged records of an export: the state accepted them before, and they are not read again.
+-- Unchanged records of an export: the state last accepted the same texts, and they are not read again.
 --
---     nothing_unchanged → join_accepted → (export_records.py compares digests)
---     → keep_absent_records → view_unchanged → count_unchanged_and_new | count_unchanged
+--     create_unchanged → find_unchanged → find_new_records → count_unchanged
 
--- name: nothing_unchanged
--- Grain: one row per unchanged record: none at the beginning of a batch.
--- Run twice: the same view.
-CREATE OR REPLACE TEMP VIEW unchanged AS
-SELECT NULL::VARCHAR AS event_id, NULL::BIGINT AS seen_row WHERE false
+-- name: create_unchanged
+-- Grain: one row per unchanged record: its event, the row of it in `event_seen`, its place in the
+-- file. None at the beginning of a batch.
+-- Run twice: empty again.
+CREATE OR REPLACE TEMP TABLE unchanged (event_id VARCHAR, seen_row BIGINT, place BIGINT)
 
--- name: join_accepted
--- Grain: one row: the digests of all records that the state last accepted, as one text, in any
--- order. Reads only.
-SELECT string_agg(row_md5, '') FROM event_seen
-
--- name: keep_absent_records
--- Grain: one row per accepted record that the export does not have.
--- Parameters: $absent.
--- Run twice: the same.
-CREATE OR REPLACE TEMP TABLE absent_records AS SELECT unnest($absent::VARCHAR[]) AS row_md5
-
--- name: view_unchanged
--- Grain: one row per unchanged record of an export, as the row of its event in `event_seen`.
--- Run twice: the same view.
-CREATE OR REPLACE TEMP VIEW unchanged AS
-SELECT event_id, event_seen.rowid AS seen_row
+-- name: find_unchanged
+-- Grain: one row per unchanged record of an export, into `unchanged`. The relation `arrived` has all
+-- records: id, digest, place. Of an event with several records none is unchanged: their content
+-- decides which is used.
+-- Parameters: $reading (how records are read: columns, plan, separator).
+-- Run twice: every row is there twice.
+INSERT INTO unchanged
+SELECT event_id, event_seen.rowid, place
 FROM event_seen
-ANTI JOIN absent_records USING (row_md5)
-WHERE row_md5 IS NOT NULL
+JOIN (
+    SELECT
+        almanac_clean(id) AS event_id, any_value(digest) AS digest, any_value(place) AS place
+    FROM arrived
+    GROUP BY almanac_clean(id)
+    HAVING count(*) = 1
+) USING (event_id)
+WHERE try_cast(row_md5 AS UBIGINT) = hash(digest, $reading::VARCHAR)
 
--- name: count_unchanged_and_new
--- Grain: one row: events with an unchanged record and a new one in the same export. Reads only.
-SELECT count(*) FROM unchanged SEMI JOIN normalised USING (event_id)
+-- name: find_new_records
+-- Grain: one row per record of `arrived` that is not unchanged; `copy` numbers those that are the
+-- same. Run twice: the same.
+CREATE OR REPLACE TEMP TABLE new_records AS
+SELECT place, digest, row_number() OVER (PARTITION BY digest) AS copy
+FROM arrived
+ANTI JOIN unchanged USING (place)
 
 -- name: count_unchanged
 -- Grain: one row: unchanged records. Reads only.

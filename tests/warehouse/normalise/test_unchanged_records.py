@@ -1,4 +1,4 @@
-"""Records of an export that did not change are told from the others by their bytes."""
+"""Records of an export that did not change are told from the others by a digest."""
 
 import csv
 import gzip
@@ -13,12 +13,6 @@ from hypothesis import strategies as st
 
 from catalog.contract.records import EVENT_FIELDS
 from tests.warehouse.normalise.catalog_bodies import BatchReader, csv_body, plain, plains
-from warehouse.codecs import RecordCounter
-from warehouse.normalise.export_records import (
-    UnchangedRecords,
-    UnsplittableBody,
-    split_records,
-)
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 
 
@@ -26,43 +20,6 @@ from warehouse.normalise.normalise import NormalisedBatch, normalise
 def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BatchReader]:
     with duckdb.connect() as connection:
         yield BatchReader(tmp_path_factory.mktemp("landing"), connection)
-
-
-@given(
-    rows=st.lists(st.lists(st.text('ab,"\n\r;é', max_size=8), min_size=2, max_size=4), max_size=8),
-    step=st.integers(1, 50),
-    end=st.sampled_from(["\n", "\r\n"]),
-    all_quoted=st.booleans(),
-    has_last_end=st.booleans(),
-)
-def test_records_that_csv_writes_are_split_wherever_the_chunks_are_cut(
-    rows: list[list[str]], step: int, end: str, all_quoted: bool, has_last_end: bool
-) -> None:
-    names = [str(number) for number in range(4)]
-    body = csv_body(
-        [
-            {name: cell.replace("\r", end) for name, cell in zip(names, row, strict=False)}
-            for row in rows
-        ],
-        columns=names,
-        end=end,
-        quoting=csv.QUOTE_ALL if all_quoted else csv.QUOTE_MINIMAL,
-    )
-    if not has_last_end:
-        body = body.removesuffix(end.encode())
-    chunks = (body[start : start + step] for start in range(0, len(body), step))
-    records = [record for some in split_records(chunks) for record in some]
-    counter = RecordCounter()
-    counter.feed(body)
-    counter.finish()
-    assert len(records) == counter.records == len(rows) + 1
-    assert b"".join(records) == body
-
-
-@pytest.mark.parametrize("body", [b"a\0b\n", b'a,"b\n'], ids=["NUL", "an open quote"])
-def test_a_body_that_can_not_be_split_is_refused(body: bytes) -> None:
-    with pytest.raises(UnsplittableBody):
-        list(split_records([body]))
 
 
 CELL = st.text('ab ,"\n;é', max_size=6)
@@ -136,11 +93,11 @@ class Read:
     unchanged: list[str]
 
 
-def read_export(
-    batches: BatchReader, body: bytes, unchanged: UnchangedRecords | None = None
-) -> Read:
+def read_export(batches: BatchReader, body: bytes, *, finds_unchanged: bool = False) -> Read:
     batches.manifest = batches.land("export", body)
-    counts = normalise(batches.connection, batches.landing, batches.manifest, unchanged)
+    counts = normalise(
+        batches.connection, batches.landing, batches.manifest, finds_unchanged=finds_unchanged
+    )
     ids = batches.connection.execute("SELECT event_id FROM unchanged ORDER BY 1").fetchall()
     return Read(counts, batches.seen(), batches.rejected(), [event_id for (event_id,) in ids])
 
@@ -163,7 +120,7 @@ def check_same(batches: BatchReader, before: bytes, after: bytes) -> Read:
     whole = read_export(batches, after)
     read_export(batches, before)
     accept_rows(batches.connection)
-    quick = read_export(batches, after, UnchangedRecords(batches.connection))
+    quick = read_export(batches, after, finds_unchanged=True)
     ours = quick.counts
     assert (ours.arrived, ours.good, ours.rejected, ours.duplicates, ours.quarantine) == (
         whole.counts.arrived,
@@ -217,8 +174,7 @@ def test_digests_of_another_kind_match_no_record(batches: BatchReader) -> None:
     whole = read_export(batches, body)
     accept_rows(batches.connection)
     batches.connection.execute("UPDATE event_seen SET row_md5 = md5(event_id)")
-    unchanged = UnchangedRecords(batches.connection)
-    quick = read_export(batches, body, unchanged)
+    quick = read_export(batches, body, finds_unchanged=True)
     assert (quick.unchanged, quick.rows, quick.counts) == ([], whole.rows, whole.counts)
 
 

@@ -1,0 +1,370 @@
+"""CSV files: DuckDB reads them, and Python's `csv` module counts their records.
+
+DuckDB reads all columns as texts and stores what it rejects, while the `csv` module counts. If the
+counts differ, or DuckDB rejects anything, the `csv` module reads the file, record by record.
+
+A quote that opens by accident ends at the next quote, and the records between the two vanish in a
+field. So the lines of each record that has several are compared: a line inside it that looks like a
+record of its own is a fault.
+"""
+
+import codecs
+import csv
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from almanac.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+RECORD_BYTES: Final = 16 << 20
+CHUNK_BYTES: Final = 1 << 20
+_ENCODINGS: Final = "Save the file as UTF-8 (in Excel: CSV UTF-8)"
+_QUOTES: Final = (
+    "Expected RFC 4180: a quoted field ends with a quote before the delimiter or the line end, and "
+    "a quote inside it is doubled. Mend this line, or save the rows as Parquet"
+)
+_INSTANT: Final = re.compile(rb"""["'\s]*(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{8})""")
+
+
+class CsvFault(InvalidArgument):
+    """A line that can't be read, and what was expected there."""
+
+    def __init__(self, line: int, what: str, expected: str) -> None:
+        super().__init__(f"line {line} {what}. {expected}.")
+        self.reason = f"line {line} {what}"
+
+
+class Record(NamedTuple):
+    """The cells of a record. `fault` is set if its quote hides the records behind it."""
+
+    cells: list[str]
+    fault: CsvFault | None
+
+
+class RecordReader:
+    """Reads or counts the records of a CSV file with Python's `csv` module, once.
+
+    Line ends are LF, CRLF or CR; blank lines are skipped. `fields` is the number of columns, and
+    `skip` the number of lines to leave out. If `strict`, each fault is an error. Otherwise a record
+    that hides others has a `fault`, and bytes that are not UTF-8 become lone surrogates.
+
+    Attributes:
+        records: how many were read.
+        line: the number of the last line that was read.
+        fault: the first record that hides others.
+        is_open: whether the last record has a quote that is never closed.
+        ends_with_line_end: whether the last line does, if all were read.
+        has_nul: whether NUL was read.
+
+    Raises:
+        CsvFault: a record is longer than RECORD_BYTES. If `strict`, also for text behind a closing
+            quote, NUL, bytes that are not UTF-8, and hidden records.
+    """
+
+    def __init__(
+        self,
+        chunks: Iterable[bytes],
+        *,
+        delimiter: str = ",",
+        fields: int = 0,
+        skip: int = 0,
+        strict: bool = False,
+    ) -> None:
+        self.records = self.line = 0
+        self.fault: CsvFault | None = None
+        self.is_open = self.has_nul = False
+        self.ends_with_line_end = True
+        self._delimiter = delimiter.encode()
+        self._fields = fields
+        self._strict = strict
+        self._lines = chain.from_iterable(self._blocks(chunks))
+        self._given: bytes | None = None
+        self._held: list[bytes] = []
+        """The lines of the current record."""
+        self._held_bytes = 0
+        # It only grows, since another thread may be reading.
+        csv.field_size_limit(max(csv.field_size_limit(), RECORD_BYTES))
+        # As DuckDB, it takes a quote after spaces as the start of a quoted field.
+        self._csv = csv.reader(
+            self._wanted(), delimiter=delimiter, skipinitialspace=True, strict=strict
+        )
+        for _ in range(skip):
+            self.line += next(self._lines, None) is not None
+
+    def __iter__(self) -> Iterator[Record]:
+        for line in self._lines:
+            self.line += 1
+            if b'"' in line:
+                record = self._quoted(line, line)
+            elif line.strip(b"\r\n"):
+                self._held = [line]
+                record = Record(_text(line.rstrip(b"\r\n")).split(_text(self._delimiter)), None)
+            else:
+                continue
+            self.records += 1
+            while len(record.cells) > self._fields > 0 and not record.cells[-1]:
+                record.cells.pop()  # As DuckDB does.
+            yield record
+
+    def count(self) -> int:
+        """Return the number of records."""
+        for line in self._lines:
+            self.line += 1
+            quote = line.find(b'"')
+            if quote >= 0:
+                # What is before and behind the fields with quotes can't change where it ends.
+                start = line.rfind(self._delimiter, 0, quote) + 1
+                self._quoted(line, line[start : line.rfind(b'"') + 2])
+            elif len(line) > 2 or line.strip(b"\r\n"):
+                self._held = [line]
+            else:
+                continue
+            self.records += 1
+        return self.records
+
+    @property
+    def last_fields(self) -> int:
+        """The number of fields of the last record."""
+        return len(next(csv.reader(map(_text, self._held), skipinitialspace=True), []))
+
+    def _blocks(self, chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
+        """Yield lines with their line ends, many at a time; the first without a byte order mark."""
+        rest, is_first = b"", True
+        for chunk in chain(chunks, (b"",)):
+            block = rest + chunk
+            if is_first and (len(block) >= len(codecs.BOM_UTF8) or not chunk):
+                block, is_first = block.removeprefix(codecs.BOM_UTF8), False
+            lines = block.splitlines(keepends=True)
+            # A line end may be cut in half, and so may a byte order mark.
+            is_whole = not chunk or (block.endswith(b"\n") and not is_first)
+            rest = b"" if is_whole or not lines else lines.pop()
+            self.has_nul = self.has_nul or b"\0" in chunk
+            if self._strict:
+                self._check_characters(lines)
+            if not chunk:
+                self.ends_with_line_end = not lines or lines[-1].endswith((b"\r", b"\n"))
+            yield lines
+            if len(rest) > RECORD_BYTES:
+                raise CsvFault(self.line + 1, f"has more than {_size()}", "Expected CSV")
+
+    def _check_characters(self, lines: list[bytes]) -> None:
+        text = b"".join(lines)
+        for number, line in enumerate([text] if _is_storable(text) else lines, self.line + 1):
+            if b"\0" in line:
+                raise CsvFault(
+                    number, "has a NUL byte, as UTF-16 and damaged files have", _ENCODINGS
+                )
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                raise CsvFault(
+                    number,
+                    f"is not UTF-8 (byte 0x{line[error.start]:02x}); it may be Latin-1 or "
+                    "Windows-1252",
+                    _ENCODINGS,
+                ) from None
+
+    def _quoted(self, line: bytes, text: bytes) -> Record:
+        """Return the record that begins with a line with quotes; `text` is the part to be read."""
+        first, self._held, self._given = self.line, [line], text
+        self._held_bytes = len(line)
+        cells: list[str] = []
+        try:
+            cells = next(self._csv)
+        except csv.Error as error:
+            if not self.is_open:
+                raise CsvFault(self.line, "has text after a closing quote", _QUOTES) from error
+        fault = self._hidden(first)
+        self.fault = self.fault or fault
+        if fault is not None and self._strict:
+            raise fault
+        return Record(cells, fault)
+
+    def _wanted(self) -> Iterator[str]:
+        """Yield the lines that the `csv` module asks for: after the first, it is inside quotes."""
+        while True:
+            if (line := self._given) is None:
+                line = next(self._lines, None)
+                if line is None:
+                    self.is_open = True
+                    return
+                self.line += 1
+                self._held.append(line)
+                self._held_bytes += len(line)
+                if self._held_bytes > RECORD_BYTES:
+                    raise CsvFault(
+                        self.line - len(self._held) + 1,
+                        f"opens a quoted field of more than {_size()}",
+                        _QUOTES,
+                    )
+            self._given = None
+            yield _text(line)
+
+    def _hidden(self, first: int) -> CsvFault | None:
+        """Return what is wrong if the record that begins in line `first` hides others."""
+        if self.is_open:
+            return CsvFault(
+                first,
+                "opens a quote that is never closed: the rest of the file would be one field",
+                _QUOTES,
+            )
+        opening, *inside = self._held
+        for number, line in enumerate(inside, first + 1):
+            if self._looks_like_record(opening, line):
+                return CsvFault(
+                    first,
+                    f"opens a quote, and line {number}, which would be inside of it, is a record "
+                    "of its own: the records between the two would vanish",
+                    f"{_QUOTES}, where texts may have line breaks of any kind",
+                )
+        return None
+
+    def _looks_like_record(self, opening: bytes, line: bytes) -> bool:
+        """Return whether a line, and the one in which the quote opened, are whole records.
+
+        A quote that is there by accident leaves its own line a record: its timestamps are in the
+        same places as in other records, counted from the left, or from the right if it has enough
+        fields."""
+        first, then = (text.split(self._delimiter) for text in (opening, line))
+        if len(then) < self._fields or self._fields < 2:
+            return False
+        if not _instants(first).isdisjoint(_instants(then)):
+            return True
+        if len(first) < self._fields:
+            return False
+        from_right = _instants(first[::-1])
+        if from_right or _instants(first):
+            return not from_right.isdisjoint(_instants(then[::-1]))
+        # Prose often has one comma.
+        return self._fields > 2 and len(first) == len(then) == self._fields
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "surrogateescape")
+
+
+def _size() -> str:
+    return f"{RECORD_BYTES >> 20} MiB"
+
+
+def _is_storable(text: bytes) -> bool:
+    """Return whether it is UTF-8 without NUL."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in text
+
+
+def _instants(fields: Iterable[bytes]) -> set[int]:
+    """Return the places of the fields that look like timestamps."""
+    return {place for place, text in enumerate(fields) if _INSTANT.match(text)}
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSource:
+    """A CSV file as bytes: `chunks` returns them unpacked, from the start.
+
+    It has `fields` columns, and `skip` lines up to the header and with it.
+    """
+
+    path: Path
+    chunks: Callable[[], Iterable[bytes]]
+    fields: int
+    skip: int = 1
+    delimiter: str = ","
+    compression: str = "none"
+
+    @property
+    def cells(self) -> list[str]:
+        """The names of the columns for DuckDB."""
+        return [f"c{place}" for place in range(self.fields)]
+
+    def records(self, *, strict: bool = False) -> RecordReader:
+        """Return a reader of the records behind the header."""
+        return RecordReader(
+            self.chunks(),
+            delimiter=self.delimiter,
+            fields=self.fields,
+            skip=self.skip,
+            strict=strict,
+        )
+
+    def rows(self, *, stores_rejects: bool = False) -> tuple[str, dict[str, Any]]:
+        """Return the FROM of a SELECT over the records, and its parameters."""
+        from almanac.reading.named_sql import NamedStatements
+
+        return NamedStatements(__package__)["csv_rows"], {
+            "path": literal(self.path),
+            "compression": self.compression,
+            "delimiter": self.delimiter,
+            "columns": dict.fromkeys(self.cells, "VARCHAR"),
+            "skip": self.skip,
+            "stores_rejects": stores_rejects,
+        }
+
+    def read(
+        self,
+        connection: "duckdb.DuckDBPyConnection",
+        select: str,
+        values: Mapping[str, Any] | None = None,
+        *,
+        strict: bool = False,
+    ) -> "pa.Table | None":
+        """Return a row for each record, by DuckDB; None if it can't read each of them for certain.
+
+        `select` has the columns. An error leaves the connection's transaction aborted, so it needs
+        a connection of its own.
+
+        Raises:
+            CsvFault: as RecordReader, if `strict`.
+        """
+        import duckdb
+
+        rows, own = self.rows(stores_rejects=True)
+        with ThreadPoolExecutor(1) as beside:
+            counting = beside.submit(self._count, strict=strict)
+            try:
+                found = connection.sql(f"{rows}\nSELECT {select}", params={**own, **(values or {})})
+                table = found.to_arrow_table()
+                rejects = connection.execute("SELECT count(*) FROM reject_errors").fetchall()
+            except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+                raise
+            except duckdb.Error:
+                table, rejects = None, []
+        is_whole = counting.result() == (table and table.num_rows) and rejects == [(0,)]
+        return table if is_whole else None
+
+    def _count(self, *, strict: bool) -> int | None:
+        """Return the number of records; None if some are not to be read by DuckDB."""
+        reader = self.records(strict=strict)
+        try:
+            found = reader.count()
+        except CsvFault:
+            if strict:
+                raise
+            return None
+        return None if reader.fault or reader.has_nul else found
+
+
+def read_chunks(path: Path, opener: Callable[..., Any] = open) -> Iterator[bytes]:
+    """Yield the bytes of a file."""
+    with opener(path, "rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+def literal(path: Path) -> str:
+    """Return a path escaped for DuckDB's readers, so that it names only this file.
+
+    They read `*`, `?` and `[` as a pattern; a character in brackets stands for itself.
+    """
+    return re.sub(r"([*?\[])", r"[\1]", str(path))

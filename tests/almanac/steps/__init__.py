@@ -1,0 +1,1 @@
+"""The table `event_steps`, and as-of joins of any engine with it."""

@@ -1,0 +1,183 @@
+"""A push to an Iceberg catalog: equal rows, one snapshot a publication, kills, expiry."""
+
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+import almanac
+from almanac.event_steps import list_steps
+from tests.almanac.steps.step_world import FIRST, StepWorld
+from warehouse.errors import WarehouseError
+from warehouse.iceberg import (
+    PUBLICATION,
+    PUBLICATIONS,
+    STEPS,
+    TABLES,
+    load_named_catalog,
+    push_publication,
+)
+
+EQUAL = dict.fromkeys(TABLES, (0, 0))
+
+
+class StoppedCatalog(SqlCatalog):
+    """A catalog whose commits to one table fail, as those of a process that is killed."""
+
+    stops_at = ""
+
+    def commit_table(self, table: Any, *arguments: Any) -> Any:
+        if table.name()[-1] == self.stops_at:
+            raise ConnectionError("killed")
+        return super().commit_table(table, *arguments)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[StoppedCatalog]:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    options = {"uri": f"sqlite:///{folder}/catalog.sqlite", "warehouse": f"file://{folder}"}
+    opened = StoppedCatalog("team", **options)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    """A published file with the first 45 days of a history."""
+    return StepWorld(tmp_path / "warehouse.duckdb", 3, at=FIRST + timedelta(days=45)).file
+
+
+def publish_later(file: Path) -> None:
+    """Replace the file by a later publication of the same history."""
+    StepWorld(file, 3)
+
+
+def count_differences(file: Path, catalog: SqlCatalog) -> dict[str, tuple[int, int]]:
+    """Return for each table the rows that only the file has, and only the catalog.
+
+    The tables are read by the snapshots that `publications` names.
+    """
+    named = catalog.load_table(f"almanac.{PUBLICATIONS}").scan().to_arrow().to_pylist()
+    assert [row["table_name"] for row in named] == list(TABLES)
+    found = {}
+    with almanac.open(file, follow=False) as database, duckdb.connect() as connection:
+        assert {row["publication"] for row in named} == {database.publication.id}
+        assert {row["published_at"] for row in named} == {database.publication.published_at}
+        connection.execute("SET TimeZone = 'UTC'")
+        for row in named:
+            name = row["table_name"]
+            is_steps = name == STEPS
+            here = list_steps(database.reader) if is_steps else database.sql(f"FROM {name}").arrow()
+            table = catalog.load_table(f"almanac.{name}")
+            there = table.scan(snapshot_id=row["snapshot_id"]).to_arrow()
+            connection.register("here", here)
+            connection.register("there", there.select(here.column_names))
+            missing, added = (
+                len(connection.execute(f"FROM {a} EXCEPT ALL FROM {b}").fetchall())
+                for a, b in (("here", "there"), ("there", "here"))
+            )
+            found[name] = (missing, added)
+    return found
+
+
+def data_files(catalog: SqlCatalog) -> set[Path]:
+    return set(Path(catalog.properties["warehouse"].removeprefix("file://")).rglob("*.parquet"))
+
+
+def test_tables_equal_the_published_file(published: Path, catalog: StoppedCatalog) -> None:
+    report = push_publication(published, catalog)
+    assert report.written == (*TABLES, PUBLICATIONS)
+    assert count_differences(published, catalog) == EQUAL
+    publish_later(published)
+    assert push_publication(published, catalog).publication != report.publication
+    assert count_differences(published, catalog) == EQUAL
+    for name in TABLES:
+        (newest,) = [catalog.load_table(f"almanac.{name}").current_snapshot()]
+        assert newest.summary[PUBLICATION] != report.publication
+
+
+def test_the_same_publication_is_written_once(published: Path, catalog: StoppedCatalog) -> None:
+    first = push_publication(published, catalog)
+    files = data_files(catalog)
+    again = push_publication(published, catalog)
+    assert again.written == () and again.snapshots == first.snapshots
+    assert data_files(catalog) == files
+
+
+def test_a_killed_push_is_continued_and_mixes_no_publications(
+    published: Path, catalog: StoppedCatalog
+) -> None:
+    first = push_publication(published, catalog)
+    before = published.with_name("before.duckdb")
+    before.write_bytes(published.read_bytes())
+    publish_later(published)
+    catalog.stops_at = "coins"
+    with pytest.raises(ConnectionError, match="killed"):
+        push_publication(published, catalog)
+    # What `publications` names is still the publication before, in all tables.
+    assert count_differences(before, catalog) == EQUAL
+    catalog.stops_at = ""
+    report = push_publication(published, catalog)
+    assert report.publication != first.publication
+    assert report.written == ("coins", "coin_snapshots", "cancellations", STEPS, PUBLICATIONS)
+    assert count_differences(published, catalog) == EQUAL
+
+
+def test_a_new_column_is_added(published: Path, catalog: StoppedCatalog) -> None:
+    push_publication(published, catalog)
+    publish_later(published)
+    with duckdb.connect(published) as connection:
+        connection.execute("ALTER TABLE coins ADD COLUMN venue VARCHAR DEFAULT 'a venue'")
+    push_publication(published, catalog)
+    assert count_differences(published, catalog) == EQUAL
+    venues = catalog.load_table("almanac.coins").scan().to_arrow().column("venue")
+    assert set(venues.to_pylist()) == {"a venue"}
+
+
+def test_a_pinned_publication_is_readable_until_it_expires(
+    published: Path, catalog: StoppedCatalog
+) -> None:
+    first = push_publication(published, catalog).snapshots["events"]
+    rows = catalog.load_table("almanac.events").scan(snapshot_id=first).to_arrow()
+    files = data_files(catalog)
+    publish_later(published)
+    push_publication(published, catalog)
+    table = catalog.load_table("almanac.events")
+    assert table.scan(snapshot_id=first).to_arrow().equals(rows)
+    assert files < data_files(catalog)
+    table.manage_snapshots().create_tag(first, "kept").commit()
+    kept = {task.file.file_path for task in table.scan(snapshot_id=first).plan_files()}
+    # The next publication: all that was replaced has expired.
+    StepWorld(published, 3, at=FIRST + timedelta(days=60))
+    push_publication(published, catalog, kept=timedelta(days=-1))
+    assert count_differences(published, catalog) == EQUAL
+    table = catalog.load_table("almanac.events")
+    assert table.scan(snapshot_id=first).to_arrow().equals(rows), "a tag keeps it"
+    assert {Path(file.removeprefix("file://")) for file in kept} == files & data_files(catalog)
+    # Besides, one file of each table is left: `cancellations` has no rows here.
+    assert len(data_files(catalog)) == len((*TABLES, PUBLICATIONS)) - 1 + 1
+
+
+def test_a_table_of_another_program_is_not_changed(
+    published: Path, catalog: StoppedCatalog
+) -> None:
+    rows = pa.table({"mine": [1, 2]})
+    catalog.create_namespace("almanac")
+    catalog.create_table("almanac.coins", rows.schema).append(rows)
+    with pytest.raises(WarehouseError, match=r"a table almanac\.coins of another program"):
+        push_publication(published, catalog)
+    assert catalog.load_table("almanac.coins").scan().to_arrow().equals(rows)
+    assert "coins" in push_publication(published, catalog, "other").written
+
+
+def test_without_pyiceberg_the_error_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyiceberg.catalog", None)
+    with pytest.raises(WarehouseError, match=r"pip install 'crypto-almanac\[lake\]'"):
+        load_named_catalog("team")
