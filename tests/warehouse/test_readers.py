@@ -116,6 +116,16 @@ def test_a_reader_in_this_process_keeps_what_it_opened_and_a_new_one_sees_what_i
         item.close()
 
 
+def test_a_publication_does_not_change_the_file_before_it(
+    story: HandmadeHome, tmp_path: Path
+) -> None:
+    kept, content = tmp_path / "kept.duckdb", story.home.warehouse.read_bytes()
+    kept.hardlink_to(story.home.warehouse)
+    change(story)
+    story.merge()
+    assert kept.read_bytes() == content != story.home.warehouse.read_bytes()
+
+
 def test_a_reader_in_another_process_never_blocks_and_keeps_what_it_opened(
     story: HandmadeHome,
 ) -> None:

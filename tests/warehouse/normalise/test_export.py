@@ -81,6 +81,9 @@ GOOD = {
     "gzip in members": gzip.compress(csv_body(MANY)[:99]) + gzip.compress(csv_body(MANY)[99:]),
     "gzip with mixed line ends": gzip.compress(csv_body(MANY).replace(b"\r\n", b"\n", 7)),
     "joined with |": csv_body(MANY).replace(b";", b"|"),
+    "joined with | and mixed line ends": csv_body(MANY)
+    .replace(b";", b"|")
+    .replace(b"\r\n", b"\n", 7),
     "joined with ,": csv_body([row | {"categories": "Release,Mainnet"} for row in MANY]),
     "JSON arrays": csv_body([row | {"categories": '["Release","Mainnet"]'} for row in MANY]),
     "JSON objects": csv_body(
@@ -195,6 +198,33 @@ def test_a_broken_row_is_rejected_alone(batches: BatchReader, row: bytes, reason
     ((position, words, _raw),) = batches.rejected()
     assert position == 40
     assert reason in words
+
+
+@pytest.mark.parametrize(
+    ("cell", "found"),
+    [
+        ('["Release", null, "Mainnet; Beta", 7]', ["7", "Mainnet; Beta", "Release"]),
+        ('[{"name": "Release"}, {"id": 3}, {"slug": "beta"}]', ["3", "Release", "beta"]),
+        ('["not JSON"', ['["not JSON"']),
+        ("[]", []),
+    ],
+)
+def test_a_json_array_in_a_cell_is_a_list(
+    batches: BatchReader, cell: str, found: list[str]
+) -> None:
+    batches.read("export", csv_body([plain(categories=cell)]))
+    assert batches.only_row()["categories"] == found
+
+
+def test_a_json_array_with_a_coin_without_a_slug_rejects_its_row(batches: BatchReader) -> None:
+    cells = ['[{"slug": "bitcoin", "name": "Bitcoin"}]', '[{"name": "Ether"}]', '[["solana"]]']
+    rows = [plain(id=f"e{number}", coins=cell) for number, cell in enumerate(cells)]
+    read = batches.read("export", csv_body(rows))
+    assert (read.good, read.rejected) == (1, 2)
+    assert batches.only_row()["coins"] == ["bitcoin"]
+    assert {reason for _, reason, _ in batches.rejected()} == {
+        "coins: expected a slug in each coin of the JSON array"
+    }
 
 
 def test_a_record_whose_quote_hides_others_is_rejected_with_its_line(batches: BatchReader) -> None:
