@@ -39,7 +39,7 @@ from resources.inbox.inbox_file import InboxReader
 from resources.inbox.progress import inbox_folder, settled_letters
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock
 from warehouse.clock import utc_now
-from warehouse.errors import BucketUnusable, CheckUnfinished, WarehouseError
+from warehouse.errors import BucketUnusable, CheckUnfinished, HomeRefused, WarehouseError
 from warehouse.history.verify import Finding
 from warehouse.history.verify import verify as verify_home
 from warehouse.home import Home
@@ -66,7 +66,7 @@ def doctor(
         typer.Option(
             "--fix",
             help="Repair files that others can read, a damaged home.json, damaged run records, "
-            "and runs that were killed.",
+            "and runs that were killed. Upload batches that the bucket lacks.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -120,7 +120,7 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
     yield writable
     yield _disk(home.root)
     if home.bucket is not None:
-        yield _bucket(home.bucket)
+        yield _bucket(home.bucket, fix=fix)
     if home.warehouse.exists():
         yield _checked("warehouse", lambda: _warehouse(home))
     if inbox_folder(home).exists():
@@ -183,14 +183,16 @@ def _home(home: Home, source: str) -> str:
     return f"{home.root}, format {stamp.format}"
 
 
-def _bucket(bucket: Bucket) -> Checked:
+def _bucket(bucket: Bucket, *, fix: bool) -> Checked:
     """Check that the bucket has what the home has."""
     try:
+        if fix:
+            bucket.synchronise()
         lacking = bucket.list_lacking()
-    except BucketUnusable as error:
+    except (BucketUnusable, HomeRefused) as error:
         return Checked("bucket", False, str(error))
-    missing = f"lacks {len(lacking):,} files of landing, such as {lacking[0]}" if lacking else ""
-    return Checked("bucket", not lacking, f"{bucket.address} {missing or 'has every batch'}")
+    found = f"lacks {len(lacking):,} files of landing: almanac doctor --fix"
+    return Checked("bucket", not lacking, f"{bucket.address} {found if lacking else 'has all'}")
 
 
 def _webhooks(settings: Settings) -> str:

@@ -30,15 +30,30 @@ def test_the_next_command_rebuilds_an_empty_home(almanac: Almanac, tmp_path: Pat
         land(almanac, day, **with_bucket)
     almanac("merge", **with_bucket)
     before = read_tables(almanac)
-    checks = json.loads(almanac("doctor", "--json", **with_bucket).stdout)
-    (found,) = [check for check in checks if check["what"] == "bucket"]
-    assert found["holds"] and found["found"].endswith("has every batch")
     shutil.rmtree(tmp_path / "data")
     done = almanac("status", "--json", **with_bucket)
     assert json.loads(done.stdout)["source"] is None, "status reads, and rebuilds nothing"
     almanac("batches", "list", **with_bucket)
     assert read_tables(almanac) == before
     almanac("verify", "--deep", **with_bucket)
+
+
+def test_doctor_uploads_what_was_landed_without_the_bucket(
+    almanac: Almanac, tmp_path: Path
+) -> None:
+    with_bucket = {"bucket": f"file://{tmp_path}/bucket"}
+
+    def check(*words: str, code: int = 0) -> str:
+        done = almanac("doctor", "--json", *words, code=code, **with_bucket)
+        (found,) = [each for each in json.loads(done.stdout) if each["what"] == "bucket"]
+        assert found["holds"] is (code == 0)
+        return str(found["found"])
+
+    land(almanac, 1, **with_bucket)
+    assert check().endswith("has all")
+    land(almanac, 2)
+    assert check(code=1).endswith("lacks 2 files of landing: almanac doctor --fix")
+    assert check("--fix").endswith("has all")
 
 
 def test_a_second_writer_stops_with_one_line(almanac: Almanac, tmp_path: Path) -> None:
