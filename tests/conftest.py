@@ -66,7 +66,7 @@ LONGEST_FIRST: Final = (
     *("tests/warehouse/answers/test_upcoming_truth.py", "tests/sandbox/", "tests/conformance/"),
     *("tests/warehouse/answers/test_sandbox_answers.py", "tests/pipeline/automation/"),
     *("tests/pipeline/homes/", "tests/pipeline/secrecy/test_canary.py", "tests/pipeline/test_"),
-    *("tests/warehouse/publish/", "tests/pipeline/cli/test_run.py"),
+    *("tests/warehouse/test_readers.py", "tests/pipeline/cli/test_run.py"),
 )
 """Starts of paths: several workers begin with the files that take longest, so that none of these
 is still running when the others have ended. `make test` names two files before all of them."""
