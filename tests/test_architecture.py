@@ -232,11 +232,13 @@ def test_duckdb_is_opened_in_one_way() -> None:
     assert openers == {"almanac.reading.connections"}
 
 
-def test_the_files_of_a_lake_are_named_in_one_place() -> None:
-    folders = "event_changes|event_absences|coin_snapshots|rejects|checkpoints"
-    named = re.compile(rf'"({folders})/|(date|month)=\{{')
-    naming = {module_of(path) for path in sources() if named.search(path.read_text())}
-    assert naming == set()
+def test_the_files_of_a_home_are_named_in_one_place() -> None:
+    for named, module in (
+        (r"(observed_date|event_month)=|(changes|events)\.parquet", "warehouse.history.partitions"),
+        (r'root / "(landing|checkpoints|parquet|warehouse\.duckdb)', "warehouse.home"),
+    ):
+        naming = {module_of(path) for path in sources() if re.search(named, path.read_text())}
+        assert naming == {module}
 
 
 def test_only_the_settings_read_the_environment() -> None:

@@ -39,7 +39,7 @@ def make_home(root: Path) -> Home:
     home.landing.release(released_id)
     merge(home)
     _land(home, "coins", 31)
-    _land(home, "deliveries", 32, ((1, Content(3, "Halved", 6, False, 2.0, ("bitcoin",))),))
+    land_change(home, 32)
     _list(home, STARTS + 33 * HOUR, [_UNREADABLE])
     _list(home, STARTS + 34 * HOUR, [_UNREADABLE] * 12)
     _list(home, STARTS + 35 * HOUR, [], lower=STARTS - 400 * DAY, upper=STARTS - 370 * DAY)
@@ -55,6 +55,12 @@ def make_home(root: Path) -> Home:
 def land_look_up(home: Home, hour: int) -> None:
     """Land a look-up of one event, which is merged by the next merge."""
     _land(home, "event", hour, ((2, _CONTENTS[1]),))
+
+
+def land_change(home: Home, hour: int) -> None:
+    """Land a delivery with another title of an event."""
+    changed = Content(3, f"Halved {hour}", 6, False, 2.0, ("bitcoin",))
+    _land(home, "deliveries", hour, ((1, changed),))
 
 
 def _land(home: Home, feed: Feed, hour: int, shown: tuple[tuple[int, Content], ...] = ()) -> None:
