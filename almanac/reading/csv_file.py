@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RECORD_BYTES: Final = 16 << 20
+"""Length of a record; what is longer is not CSV."""
 CHUNK_BYTES: Final = 1 << 20
 _ENCODINGS: Final = "Save the file as UTF-8 (in Excel: CSV UTF-8)"
 _QUOTES: Final = (
@@ -102,31 +103,33 @@ class RecordReader:
     def __iter__(self) -> Iterator[Record]:
         for line in self._lines:
             self.line += 1
-            if b'"' in line:
-                record = self._quoted(line, line)
-            elif line.strip(b"\r\n"):
-                self._held = [line]
-                record = Record(_text(line.rstrip(b"\r\n")).split(_text(self._delimiter)), None)
-            else:
+            if not line.strip(b"\r\n"):
                 continue
+            self._held = [line]
+            fault = None
+            if b'"' in line:
+                cells, fault = self._parse(line), self._find_hidden()
+            else:
+                cells = _text(line.rstrip(b"\r\n")).split(_text(self._delimiter))
             self.records += 1
-            while len(record.cells) > self._fields > 0 and not record.cells[-1]:
-                record.cells.pop()  # As DuckDB does.
-            yield record
+            while len(cells) > self._fields > 0 and not cells[-1]:
+                cells.pop()  # As DuckDB does.
+            yield Record(cells, fault)
 
     def count(self) -> int:
         """Return the number of records."""
         for line in self._lines:
             self.line += 1
+            if len(line) < 3 and not line.strip(b"\r\n"):
+                continue
+            self._held = [line]
             quote = line.find(b'"')
             if quote >= 0:
                 # What is before and behind the fields with quotes can't change where it ends.
                 start = line.rfind(self._delimiter, 0, quote) + 1
-                self._quoted(line, line[start : line.rfind(b'"') + 2])
-            elif len(line) > 2 or line.strip(b"\r\n"):
-                self._held = [line]
-            else:
-                continue
+                self._parse(line[start : line.rfind(b'"') + 2])
+                if self.is_open or len(self._held) > 1:
+                    self._find_hidden()
             self.records += 1
         return self.records
 
@@ -172,21 +175,15 @@ class RecordReader:
                     _ENCODINGS,
                 ) from None
 
-    def _quoted(self, line: bytes, text: bytes) -> Record:
-        """Return the record that begins with a line with quotes; `text` is the part to be read."""
-        first, self._held, self._given = self.line, [line], text
-        self._held_bytes = len(line)
-        cells: list[str] = []
+    def _parse(self, text: bytes) -> list[str]:
+        """Return the cells of the record that begins with this text, which has a quote."""
+        self._given = text
         try:
-            cells = next(self._csv)
+            return next(self._csv)
         except csv.Error as error:
-            if not self.is_open:
-                raise CsvFault(self.line, "has text after a closing quote", _QUOTES) from error
-        fault = self._hidden(first)
-        self.fault = self.fault or fault
-        if fault is not None and self._strict:
-            raise fault
-        return Record(cells, fault)
+            if self.is_open:
+                return []
+            raise CsvFault(self.line, "has text after a closing quote", _QUOTES) from error
 
     def _wanted(self) -> Iterator[str]:
         """Yield the lines that the `csv` module asks for: after the first, it is inside quotes."""
@@ -197,26 +194,32 @@ class RecordReader:
                     self.is_open = True
                     return
                 self.line += 1
-                self._held.append(line)
                 self._held_bytes += len(line)
+                self._held.append(line)
                 if self._held_bytes > RECORD_BYTES:
-                    raise CsvFault(
-                        self.line - len(self._held) + 1,
-                        f"opens a quoted field of more than {_size()}",
-                        _QUOTES,
-                    )
-            self._given = None
+                    what = f"opens a quoted field of more than {_size()}"
+                    raise CsvFault(self.line - len(self._held) + 1, what, _QUOTES)
+            else:
+                self._given, self._held_bytes = None, len(line)
             yield _text(line)
 
+    def _find_hidden(self) -> CsvFault | None:
+        """Return what is wrong if the current record hides others.
+
+        Raises:
+            CsvFault: this, if the reader is strict.
+        """
+        found = self._hidden(self.line - len(self._held) + 1)
+        if found is not None and self._strict:
+            raise found
+        self.fault = self.fault or found
+        return found
+
     def _hidden(self, first: int) -> CsvFault | None:
-        """Return what is wrong if the record that begins in line `first` hides others."""
-        if self.is_open:
-            return CsvFault(
-                first,
-                "opens a quote that is never closed: the rest of the file would be one field",
-                _QUOTES,
-            )
         opening, *inside = self._held
+        if self.is_open:
+            what = "opens a quote that is never closed: the rest of the file would be one field"
+            return CsvFault(first, what, _QUOTES)
         for number, line in enumerate(inside, first + 1):
             if self._looks_like_record(opening, line):
                 return CsvFault(

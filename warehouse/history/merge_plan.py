@@ -59,7 +59,7 @@ class MergePlan:
         """Set a damaged batch aside.
 
         Raises:
-            DamagedBatch: it took effect, and this is no replay.
+            DamagedBatch: it took effect, and this is not a replay.
         """
         if batch_id in self.merged and not self.may_lose:
             raise error

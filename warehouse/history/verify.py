@@ -181,7 +181,7 @@ def _check_bodies(home: Home, manifests: list[Manifest]) -> Finding:
 
 
 def _check_batches(home: Home, published: PublishedFile) -> Finding:
-    """Compare the landed batches with those of the warehouse."""
+    """Compare the landed batches with the batches of the warehouse."""
     landed = {*home.landing.batch_ids(), *home.landing.damaged()}
     lost = sorted(published.batches.keys() - landed)
     waiting = len(landed - published.batches.keys() - home.landing.damaged().keys())
@@ -260,7 +260,7 @@ def _check_partitions(home: Home, connection: duckdb.DuckDBPyConnection) -> Iter
 
 
 def _check_checkpoints(home: Home, published: PublishedFile) -> Finding:
-    """Read every checkpoint, and compare its batches with those of the published file."""
+    """Read every checkpoint, and compare its batches with the published file's."""
     days = checkpoints.list_days(home)
     wrong: list[str] = []
     notes: list[str] = []

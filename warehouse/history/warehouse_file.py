@@ -60,7 +60,7 @@ def hash_tables() -> str:
 
 @cache
 def hash_views() -> str:
-    """Return a hash of the views and macros: a merge declares those of a file with another anew."""
+    """Return a hash of the views and macros: a merge renews them in a file with another hash."""
     return _hash_texts(*ddl.create_views())
 
 
@@ -240,7 +240,7 @@ class NextFile:
         return dict(self.rows("read_facts"))
 
     def note_facts(self, facts: Mapping[str, str]) -> None:
-        """Write facts in place of those of the same names."""
+        """Write facts; they replace facts of the same names."""
         for name, value in facts.items():
             self.run("forget_fact", name=name)
             self.run("note_fact", name=name, value=value)

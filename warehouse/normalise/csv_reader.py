@@ -202,14 +202,17 @@ class _CsvExport:
             self._read_tolerantly(lists, reading)
             return
         counts.arrived = arrived.num_rows
+        if finds_unchanged:
+            self._find_unchanged(arrived, reading)
+        if counts.unchanged == counts.arrived:
+            return
+        del arrived  # The rows need its memory.
         rows, values = self.source.rows()
-        if not finds_unchanged or not (found := self._find_unchanged(arrived, reading)):
-            records = f"{rows}\nSELECT NULL::BIGINT AS place, {digest} AS digest, *"
-        elif found < arrived.num_rows:
+        if counts.unchanged:
             records = f"{rows}\nSELECT {digest} AS digest, *"
             records = _SQL["take_new_records"].replace("{records}", records)
         else:
-            return
+            records = f"{rows}\nSELECT NULL::BIGINT AS place, {digest} AS digest, *"
         select, more = self._select(records, lists, reading)
         self.tables.insert(select, values | more)
 
@@ -239,17 +242,16 @@ class _CsvExport:
         texts = [pa.array(column, pa.string()) for column in zip(*found, strict=True)]
         return pa.table(texts or [pa.array([], pa.string())] * len(_LISTS), list(_LISTS))
 
-    def _find_unchanged(self, arrived: pa.Table, reading: Values) -> int:
-        """Fill the table `unchanged`, and `new_records` with the others; return how many are."""
+    def _find_unchanged(self, arrived: pa.Table, reading: Values) -> None:
+        """Fill the table `unchanged`, and `new_records` with the others; count them."""
         connection = self.tables.connection
         places = pa.array(range(arrived.num_rows), pa.int64())
         connection.register("arrived", arrived.append_column("place", places))
         connection.execute(parse(_SQL["find_unchanged"]), reading)
         connection.execute(parse(_SQL["find_new_records"]))
         connection.unregister("arrived")
-        ((found,),) = connection.execute(parse(_SQL["count_unchanged"])).fetchall()
-        self.counts.unchanged = found
-        return self.counts.unchanged
+        count = parse(_SQL["count_unchanged"])
+        ((self.counts.unchanged,),) = connection.execute(count).fetchall()
 
     def _read_tolerantly(self, lists: Values, reading: Values) -> None:
         """Read record by record. Those that are none are rejected, each at its place."""

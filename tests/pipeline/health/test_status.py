@@ -27,6 +27,7 @@ from resources.request_log import DeferredPull, DeferredPulls
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import address_of
 from tests.pipeline.small_home import DAY, NOW, PULLED, SmallHome
+from tests.warehouse.normalise.catalog_bodies import csv_body, plain
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -445,6 +446,16 @@ def test_status_prints_feeds_quota_and_gaps(
         "not in the plan",
     ):
         assert part in shown
+
+
+def test_status_shows_the_separator_of_lists(small: SmallHome) -> None:
+    body = csv_body([plain(categories="Fork", coins="bitcoin|ethereum")])
+    assert health_at(small).list_separator is None
+    small.land("export", body=body)
+    merge(small.home)
+    assert health_at(small).list_separator == "|"
+    small.home.list_separator = ","
+    assert health_at(small).list_separator == ","
 
 
 def test_the_json_has_every_key_and_warnings_with_their_kind(

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from pipeline.home_location import locate_home
 from pipeline.secrecy import cautions_of, open_home, short_key
 from pipeline.settings import Settings, SettingsError, described, read_settings
 from tests.pipeline.conftest import Almanac
@@ -95,6 +96,7 @@ def test_the_form_with_a_comma_in_its_name_is_one_form(
         ("ALMANAC_HOME", "s3://bucket/home", "is an address (s3://…); expected a path"),
         ("ALMANAC_HOME", "file:///var/lib/almanac", "expected the path alone: /var/lib/almanac"),
         ("ALMANAC_STATE", "https://host/state", "is an address (https://…)"),
+        ("ALMANAC_LIST_SEPARATOR", ":", "Input should be ';', '|' or ','"),
     ],
 )
 def test_a_wrong_value_is_one_line_that_names_the_setting(
@@ -107,6 +109,12 @@ def test_a_wrong_value_is_one_line_that_names_the_setting(
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "canary-1" not in str(caught.value)
+
+
+def test_the_list_separator_is_an_attribute_of_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert locate_home(read_settings()).list_separator is None
+    monkeypatch.setenv("ALMANAC_LIST_SEPARATOR", "|")
+    assert locate_home(read_settings()).list_separator == "|"
 
 
 def test_every_setting_is_described() -> None:

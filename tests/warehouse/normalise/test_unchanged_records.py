@@ -4,6 +4,7 @@ import csv
 import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -176,6 +177,24 @@ def test_digests_of_another_kind_match_no_record(batches: BatchReader) -> None:
     batches.connection.execute("UPDATE event_seen SET row_md5 = md5(event_id)")
     quick = read_export(batches, body, finds_unchanged=True)
     assert (quick.unchanged, quick.rows, quick.counts) == ([], whole.rows, whole.counts)
+
+
+def test_exports_of_any_form_are_read_inside_a_transaction(
+    batches: BatchReader, tmp_path: Path
+) -> None:
+    body = csv_body(plains(30))
+    odd = [body.replace(b"\r\n", b"\n", 7), bytes(range(256)) * 50, b'id,title\n"', body + b"x,y"]
+    read = BatchReader(tmp_path / "landing", duckdb.connect(tmp_path / "warehouse.duckdb"))
+    with read.connection as connection:
+        connection.execute("CREATE TABLE event_seen (event_id VARCHAR, row_md5 VARCHAR)")
+        read_export(read, body)
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO event_seen SELECT event_id, row_md5 FROM seen")
+        for other in odd:
+            read_export(read, other, finds_unchanged=True)
+        assert len(read_export(read, body, finds_unchanged=True).unchanged) == 30
+        connection.execute("COMMIT")
+        assert connection.table("event_seen").count("*").fetchall() == [(30,)]
 
 
 def test_records_below_another_header_are_new(batches: BatchReader) -> None:
