@@ -6,9 +6,7 @@ import duckdb
 import pytest
 
 from tests.history.stories.handmade import HandmadeHome, event
-from warehouse.history.merge import replay
-from warehouse.history.partitions import CHANGES, EVENTS, partition_name
-from warehouse.history.verify import verify
+from warehouse.history.partitions import CHANGES, EVENTS
 
 MAY = {"date": "2026-05-02T00:00:00Z"}
 ROWS = {
@@ -80,43 +78,19 @@ def test_months_are_written_by_the_next_merge_that_writes_months(story: Handmade
     assert_as_tables(story)
 
 
-def test_a_day_whose_versions_are_refolded_away_has_no_partition(
-    story: HandmadeHome,
-) -> None:
-    story.listed("01 12:00", event("b", title="Second b", **MAY), why_incomplete="cut short")
+def test_a_partition_without_a_row_is_removed(story: HandmadeHome) -> None:
+    before = written(story).keys()
+    odd = [event(f"odd{place}", date=None) for place in range(10)]
+    july = event("c", date="2026-07-01T00:00:00Z")
+    story.listed("03 06:00", july, *odd, why_incomplete="cut short")
     story.merge()
-    assert story.rows("SELECT count(*) FROM event_versions WHERE known_from >= '2026-03-02'") == [
-        (0,)
-    ]
+    assert written(story).keys() == before
+    ((batch_id,),) = story.rows("SELECT batch_id FROM batches WHERE status = 'quarantined'")
+    story.home.landing.release(batch_id)
+    story.merge()
+    assert written(story).keys() - before == {"2026-03-03", "2026-07"}
     assert_as_tables(story)
-    assert "2026-03-02" not in written(story)
-
-
-def test_partitions_that_a_killed_merge_left_are_written_by_the_next(story: HandmadeHome) -> None:
-    def stop(step: str) -> None:
-        if step == "merge:renamed":
-            raise KeyboardInterrupt
-
-    before = written(story)
-    story.listed("03 06:00", event("a", title="Second a"), event("b", **MAY))
-    with pytest.raises(KeyboardInterrupt):
-        story.merge(step=stop)
-    assert rewritten(story, before) == set()
-    report = story.merge()
-    assert (report.is_published, report.partitions) == (False, 3)
-    assert_as_tables(story)
-
-
-@pytest.mark.parametrize("fault", ["removed", "damaged"])
-def test_a_file_that_is_removed_or_damaged_is_found_and_written_by_a_replay(
-    story: HandmadeHome, fault: str
-) -> None:
-    parquet = story.home.parquet
-    path = parquet.path(partition_name(CHANGES, "2026-03-01"))
-    path.unlink()
-    if fault == "damaged":
-        path.write_bytes(b"no Parquet at all")
-    assert [found for found in verify(story.home) if found.wrong]
-    replay(story.home)
-    assert [line for found in verify(story.home) for line in found.wrong] == []
+    story.home.landing.take_back(batch_id)
+    story.merge()
+    assert written(story).keys() == before
     assert_as_tables(story)

@@ -1,19 +1,14 @@
-"""Readers beside merges, and merges that are killed."""
+"""Readers beside merges."""
 
 import json
-import os
-import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from tests.history.stories.handmade import HandmadeHome, event
-from warehouse.history.verify import verify
 from warehouse.queries import connect, connected, run_sql
 
 ROOT = Path(__file__).parents[2]
@@ -33,25 +28,6 @@ count = lambda: connection.sql("SELECT count(*) FROM event_versions").fetchall()
 print(count(), flush=True)
 sys.stdin.readline()
 print(count(), flush=True)
-"""
-
-# It forks for each line it reads, since the imports take longer than a merge.
-MERGE_FOREVER = """
-import os, signal, sys
-from pathlib import Path
-from tests.history.stories.handmade import HandmadeHome
-from tests.warehouse.test_readers import change
-
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-for line in sys.stdin:
-    child = os.fork()
-    if child:
-        print(child, flush=True)
-        continue
-    story = HandmadeHome(Path(sys.argv[1]))
-    while True:
-        story.merge()
-        change(story)
 """
 
 # It reads the file again and again, from the path or from one connection.
@@ -144,31 +120,6 @@ def test_a_reader_in_another_process_never_blocks_and_keeps_what_it_opened(
         assert versions(connection) == 3
 
 
-def test_a_merge_that_is_killed_leaves_the_old_file_or_the_new(story: HandmadeHome) -> None:
-    chance, seen = random.Random(1), [2]
-    command = [sys.executable, "-c", MERGE_FOREVER, str(story.home.root)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    ) as parent:
-        assert parent.stdin is not None
-        assert parent.stdout is not None
-        for _ in range(12):
-            print(file=parent.stdin, flush=True)
-            child = int(parent.stdout.readline())
-            time.sleep(chance.uniform(0.02, 0.6))
-            os.kill(child, signal.SIGKILL)
-            while _is_running(child):
-                time.sleep(0.005)
-            found, current, last, events, batches, _ = read_state(story)
-            assert (current, events, found, last) == (2, 2, batches + 1, batches + 1)
-            seen.append(found)
-    assert seen == sorted(seen), "no merge publishes an earlier state"
-    story.merge()
-    story.home.rebuild_stamp()
-    assert not list(story.home.root.glob(".next*"))
-    assert [line for found in verify(story.home, deep=True) for line in found.wrong] == []
-
-
 @pytest.mark.parametrize("number", [50, pytest.param(500, marks=pytest.mark.long)])
 def test_readers_see_one_consistent_state_during_publications(
     story: HandmadeHome, tmp_path: Path, number: int
@@ -200,11 +151,3 @@ def test_readers_see_one_consistent_state_during_publications(
     assert [tuple(state) for state in held[1]] == states[:1]
     assert 1 < len(reopened[1]) <= reopened[0]
     assert {tuple(state) for state in reopened[1]} <= {*states}
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
