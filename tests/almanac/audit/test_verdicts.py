@@ -204,7 +204,7 @@ def test_a_date_that_no_pull_covered_is_not_watched(tmp_path: Path) -> None:
     open_watched(path).close()
     path.chmod(0o600)
     with duckdb.connect(path) as connection:
-        connection.execute("UPDATE coverage SET upper = '2026-03-30 00:00:00+00'")
+        connection.execute("UPDATE batches SET upper = '2026-03-30 00:00:00+00'")
     with open_watched(path) as db:
         row = {"coin": "bitcoin", "ts": at(4)}
         assert audit_row(db, {**row, "date": at(29)}).counts == {"unknown_event": 1}

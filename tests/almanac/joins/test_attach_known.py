@@ -180,7 +180,7 @@ class TestTheNextEvent:
         with duckdb.connect(str(file)) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute(
-                "UPDATE coverage SET lower = date_trunc('day', observed_at), upper = "
+                "UPDATE batches SET lower = date_trunc('day', observed_at), upper = "
                 "date_trunc('day', observed_at) + INTERVAL 8 DAYS - INTERVAL 1 MICROSECOND, "
                 "plan = if(day(observed_at) = 1, 'free', 'pro'), "
                 "coins = if(day(observed_at) = 10, ['terra'], NULL)"
