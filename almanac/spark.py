@@ -47,8 +47,8 @@ def attach_known(frame: "DataFrame", home: str | Path, **options: Any) -> "DataF
     Options are those of `Database.attach_known`, and `tz` and `coins_are` of `almanac.open`. The
     call reads the distinct coins; the rest is computed when the frame is used.
 
-    Raises: as `Database.attach_known`. A future timestamp, or a text that is not a timestamp, fails
-        when the frame is computed.
+    Errors are those of `Database.attach_known`. A future timestamp, or a text that is not a
+    timestamp, fails when the frame is computed.
     """
     return _join(frame, home, None, **options)
 

@@ -20,8 +20,6 @@ PAGE_ROWS: Final = 100_000
 """Rows of a page. A page filled with events has far fewer."""
 ROW_BYTES: Final = 16 << 20
 """Size of one row in canonical form."""
-RECORD_CHARS: Final = 16 << 20
-"""Length of one CSV record; if it is longer, the rest of the file is one rejected row."""
 REJECTS: Final = 20_000
 """Rejected rows of one batch that are kept. With more, the batch is quarantined."""
 DEPTH: Final = 512

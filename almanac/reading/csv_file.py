@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RECORD_BYTES: Final = 16 << 20
+"""Length of a record; what is longer is not CSV."""
 CHUNK_BYTES: Final = 1 << 20
 _ENCODINGS: Final = "Save the file as UTF-8 (in Excel: CSV UTF-8)"
 _QUOTES: Final = (

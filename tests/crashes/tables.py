@@ -84,7 +84,8 @@ def whole(home: Home, *, without: tuple[str, ...] = (), deep: bool = False) -> D
     """Return the digests of a merged home; assert that verify finds nothing wrong."""
     assert unfinished(home) == []
     found = {check.check: (check.wrong, check.notes) for check in verify(home, deep=deep)}
-    assert {name: said for name, said in found.items() if any(said)} == {}
+    said = {name: said for name, said in found.items() if any(said)}
+    assert said == {}, said
     assert home.landing.pending() == []
     return {**published(home.warehouse, without=without), **partitions(home)}
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.history.stories.handmade import HandmadeHome, event
 from warehouse.history.merge import replay
-from warehouse.history.partitions import CHANGES, EVENTS, RECORD, partition_name
+from warehouse.history.partitions import CHANGES, EVENTS, partition_name
 from warehouse.history.verify import verify
 
 MAY = {"date": "2026-05-02T00:00:00Z"}
@@ -107,7 +107,7 @@ def test_partitions_that_a_killed_merge_left_are_written_by_the_next(story: Hand
     assert_as_tables(story)
 
 
-@pytest.mark.parametrize("fault", ["removed", "damaged", "record removed"])
+@pytest.mark.parametrize("fault", ["removed", "damaged"])
 def test_a_file_that_is_removed_or_damaged_is_found_and_written_by_a_replay(
     story: HandmadeHome, fault: str
 ) -> None:
@@ -116,8 +116,6 @@ def test_a_file_that_is_removed_or_damaged_is_found_and_written_by_a_replay(
     path.unlink()
     if fault == "damaged":
         path.write_bytes(b"no Parquet at all")
-    if fault == "record removed":
-        parquet.remove(RECORD)
     assert [found for found in verify(story.home) if found.wrong]
     replay(story.home)
     assert [line for found in verify(story.home) for line in found.wrong] == []

@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +24,7 @@ from tests.history.stories.handmade import (
 from tests.history.stories.lengths import a_few, at_length
 from tests.history.stories.merged_story import reading
 from tests.history.stories.relanded import home_with_bodies, land_again
-from tests.history.test_rebuilds import Tables, assert_same
+from tests.history.test_rebuilds import Tables, assert_same, tables_of
 from tests.warehouse.normalise.catalog_bodies import csv_body, plain, plains
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -33,11 +32,6 @@ from warehouse.landing.landing import Landing, import_export
 from warehouse.normalise.csv_reader import _CsvExport
 
 EXAMPLES, EXAMPLES_AT_LENGTH = 4, 400
-FILES = {
-    "versions": "event_changes/*/changes.parquet",
-    "seen": "checkpoints/*/seen.parquet",
-    "rejects": "rejects/*/*.parquet",
-}
 
 _few = st.builds(
     Content,
@@ -204,19 +198,12 @@ def assert_unchanged_equals_reading(batches: Sequence[HandmadeBatch]) -> None:
 
 
 def _merged(batches: Sequence[HandmadeBatch], root: Path) -> Tables:
-    """Return the rows of the lake after some batches."""
+    """Return the rows of the warehouse after some batches, and when each event was seen."""
     source = Landing(root / "source")
     manifests = [land(batch, source, number) for number, batch in enumerate(batches)]
     home = home_with_bodies(root / "source", root / "home")
     land_again(root / "source", home, [manifest.batch_id for manifest in manifests])
-    merge(home, publishing=False)
-    with duckdb.connect() as connection:
-        return {
-            what: connection.sql(
-                f"SELECT COLUMNS(lambda name: name <> 'row_md5') "
-                f"FROM read_parquet('{home.root / 'lake' / files}', hive_partitioning = false) "
-                "ORDER BY ALL"
-            ).fetchall()
-            for what, files in FILES.items()
-            if any((home.root / "lake").glob(files))
-        }
+    merge(home)
+    with reading(home) as connection:
+        seen = connection.sql("SELECT * EXCLUDE (row_md5) FROM state.event_seen ORDER BY ALL")
+        return {**tables_of(home), "event_seen": seen.fetchall()}

@@ -94,6 +94,12 @@ def copy_file(home: Home, source: Path, day: date) -> None:
 
 
 def link_published(home: Home, day: date) -> None:
-    """Give the published file a second name; a copy where the disk has no hard links."""
+    """Give the published file a second name; a copy where the disk has no hard links.
+
+    Nothing is done if the checkpoint of the day is not older than the file.
+    """
+    path = path_of(home, day)
+    if path.is_file() and path.stat().st_mtime_ns >= home.warehouse.stat().st_mtime_ns:
+        return
     with home.checkpoints.writing(_name(day)) as link:
         link_file(home.warehouse, link)

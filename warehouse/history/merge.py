@@ -197,11 +197,10 @@ def _merge(
                 failed[error.batch_id] = error.why
             else:
                 raise
-    if report.is_published:
-        _keep_checkpoints(home, report.days, is_replay=is_replay)
-    if plan.why_rebuilt is not None:
+    if report.is_published and plan.why_rebuilt is not None:
         _remove_earlier_format(home)
     if home.warehouse.exists():
+        _keep_checkpoints(home, plan, report.days, is_replay=is_replay)
         report.bytes = home.warehouse.stat().st_size
         report.partitions = _write_partitions(home, with_months=with_months, anew=is_replay)
         step("merge:partitions_written")
@@ -441,14 +440,19 @@ def _find_lost(plan: MergePlan, quarantined: Iterable[Outcome]) -> dict[str, str
     }
 
 
-def _keep_checkpoints(home: Home, folded: list[date], *, is_replay: bool) -> None:
-    """Make the published file the checkpoint of its last day, and remove old checkpoints."""
-    if folded:
-        checkpoints.link_published(home, folded[-1])
+def _keep_checkpoints(home: Home, plan: MergePlan, folded: list[date], *, is_replay: bool) -> None:
+    """Make the published file the checkpoint of its last day, and remove old checkpoints.
+
+    Also without a publication: a merge may have been killed after it published.
+    """
+    before = None if plan.published is None else plan.published.last_key
+    last = folded[-1:] or ([] if before is None or is_replay else [before[0].date()])
+    for day in last:
+        checkpoints.link_published(home, day)
     days = set(checkpoints.list_days(home))
-    checkpoints.keep(
-        home, checkpoints.choose_days(days.intersection(folded) if is_replay else days)
-    )
+    if is_replay:
+        days &= set(folded)
+    checkpoints.keep(home, checkpoints.choose_days(days))
 
 
 def _remove_earlier_format(home: Home) -> None:

@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Final
 
 from almanac.reading.csv_file import CsvFault, CsvSource, RecordReader
 from catalog.contract.records import EVENT_FIELDS, LIST_SEPARATOR
@@ -25,6 +23,9 @@ from warehouse.normalise.rows import BadRow, fold_name, match_columns, shows
 from warehouse.normalise.staging import BatchCounts, EventTables
 from warehouse.schema.columns import BIT, GROUPS, NAMES
 from warehouse.sql import Statements, parse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SEPARATORS: Final = (LIST_SEPARATOR, "|", ",")
 """The possible separators of lists. Of those with equal evidence the first is chosen."""
@@ -216,7 +217,7 @@ class _CsvExport:
         select, more = self._select(records, lists, reading)
         self.tables.insert(select, values | more)
 
-    def _find_separator(self, cells: pa.Table) -> str | None:
+    def _find_separator(self, cells: "pa.Table") -> str | None:
         """Return the separator that splits the most cells into known elements."""
         connection = self.tables.connection
         values = {
@@ -231,8 +232,11 @@ class _CsvExport:
         connection.unregister("list_cells")
         return found[0][0] if found else None
 
-    def _read_list_cells(self) -> pa.Table:
+    def _read_list_cells(self) -> "pa.Table":
         """Return the different cells with lists, in the order of the file."""
+        # Imported here: commands that read no export start faster.
+        import pyarrow as pa
+
         found: dict[tuple[str | None, ...], None] = {}
         places = [self.columns.places.get(name) for name in _LISTS]
         with suppress(CsvFault):
@@ -242,8 +246,10 @@ class _CsvExport:
         texts = [pa.array(column, pa.string()) for column in zip(*found, strict=True)]
         return pa.table(texts or [pa.array([], pa.string())] * len(_LISTS), list(_LISTS))
 
-    def _find_unchanged(self, arrived: pa.Table, reading: Values) -> None:
+    def _find_unchanged(self, arrived: "pa.Table", reading: Values) -> None:
         """Fill the table `unchanged`, and `new_records` with the others; count them."""
+        import pyarrow as pa
+
         connection = self.tables.connection
         places = pa.array(range(arrived.num_rows), pa.int64())
         connection.register("arrived", arrived.append_column("place", places))

@@ -8,7 +8,7 @@
 
 This module chooses the reader, compares the rows read with the bytes, and decides whether a batch
 is quarantined. Nothing is kept between two calls; a second run gives the same result. It can run
-inside a transaction.
+inside a transaction that begins after `prepare_events`.
 """
 
 import codecs

@@ -125,19 +125,29 @@ def empty_events(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(parse(_SQL["create_events"]))
 
 
+def prepare_events(connection: duckdb.DuckDBPyConnection) -> None:
+    """Define the macros and the view of a connection, once.
+
+    Call it before a transaction: a rollback would remove them.
+    """
+    if connection in _PREPARED:
+        return
+    # The position of a row in the file is its position in the table.
+    connection.execute("SET preserve_insertion_order = true")
+    define_macros(connection)
+    empty_events(connection)
+    connection.execute(_SQL["view_seen"])
+    _PREPARED.add(connection)
+
+
 class EventTables:
     """The tables of one batch, empty at first."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> None:
+        prepare_events(connection)
         self.connection = connection
         self._manifest = manifest
         self.empty()
-        if connection not in _PREPARED:
-            # The position of a row in the file is its position in the table.
-            connection.execute("SET preserve_insertion_order = true")
-            define_macros(connection)
-            connection.execute(_SQL["view_seen"])
-            _PREPARED.add(connection)
 
     def empty(self) -> None:
         for name in ("rejected", "events", "unchanged"):

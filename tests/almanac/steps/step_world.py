@@ -96,7 +96,7 @@ class StepWorld:
             connection.register("limited", limited)
             connection.execute(
                 """
-                UPDATE coverage SET
+                UPDATE batches SET
                     plan = if(kind = 'free', 'free', 'pro'),
                     coins = if(kind = 'coins', ['coin-1', 'coin-5'], NULL),
                     upper = if(kind = 'days', observed_at + INTERVAL 8 DAY, NULL)

@@ -13,10 +13,11 @@ from typing import Any
 import duckdb
 import pytest
 
+from almanac.reading.csv_file import RECORD_BYTES
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.normalise.catalog_bodies import PLAIN, csv_body, json_event, plain
 from warehouse import queries
-from warehouse.bounds import COINS, DEPTH, ELEMENTS, KEYS, PAGE_BYTES, PAGE_ROWS, RECORD_CHARS
+from warehouse.bounds import COINS, DEPTH, ELEMENTS, KEYS, PAGE_BYTES, PAGE_ROWS
 from warehouse.errors import WarehouseError
 from warehouse.history import fold
 from warehouse.history.merge import merge, replay
@@ -228,7 +229,7 @@ def test_an_archive_that_is_a_bomb_is_quarantined(home: Home, tmp_path: Path) ->
 
 
 def test_a_record_without_an_end_is_read_only_up_to_the_limit(home: Home) -> None:
-    body = csv_body([plain(id="a"), plain(id="b")]) + b'c,"' + b"x" * RECORD_CHARS
+    body = csv_body([plain(id="a"), plain(id="b")]) + b'c,"' + b"x" * RECORD_BYTES
     bad = land(home, "export", body)
     (outcome,) = merge(home).outcomes
     assert became(home, bad)[0] == "merged"

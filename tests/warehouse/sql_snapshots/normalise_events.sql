@@ -112,6 +112,10 @@ checked AS (
                 )
             WHEN is_estimated IS NULL AND is_estimated_text IS NOT NULL
                 THEN almanac_expected('isEstimated', 'true or false', is_estimated_text)
+            WHEN categories IS NULL AND shown & $categories_bit <> 0
+                THEN 'categories: expected names in the JSON array'
+            WHEN coins IS NULL AND shown & $coins_bit <> 0
+                THEN 'coins: expected a slug in each coin of the JSON array'
             WHEN score IS NULL AND band IS NULL AND coalesce(impact, impact_band) IS NOT NULL
                 THEN almanac_expected(
                     'impact', 'a number of the scale or a band', coalesce(impact, impact_band)

@@ -7,9 +7,11 @@
 SELECT day::VARCHAR, content FROM state.days WHERE versions > 0 ORDER BY day;
 
 -- name: list_months
--- The months of events, each with its content. Grain: month.
+-- The months of events, each with its content; one for events without a date. Grain: month.
 -- Placeholders: columns.
-SELECT strftime(date, '%Y-%m') AS month, count(*) || '-' || sum(hash({columns}))
+SELECT
+    coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__') AS month,
+    count(*) || '-' || sum(hash({columns}))
 FROM events
 GROUP BY month
 ORDER BY month;
@@ -37,7 +39,7 @@ COPY (
         SELECT
             * EXCLUDE (last_seen_at, missing_since, content_at)
             REPLACE (extra::VARCHAR AS extra),
-            strftime(date, '%Y-%m') AS event_month
+            coalesce(strftime(date, '%Y-%m'), '__HIVE_DEFAULT_PARTITION__') AS event_month
         FROM events
     )
     WHERE event_month IN (SELECT unnest($keys::VARCHAR[]))
