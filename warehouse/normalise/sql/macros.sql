@@ -75,7 +75,9 @@ CASE
     WHEN almanac_clean(cell) IS NULL THEN []::VARCHAR[]
     WHEN starts_with(almanac_clean(cell), '[') AND json_valid(cell)
         THEN if(
-            list_contains(almanac_json_texts(cell, is_coin), NULL),
+            list_bool_or(list_transform(
+                almanac_json_texts(cell, is_coin), lambda text: text IS NULL
+            )),
             NULL,
             almanac_set(almanac_json_texts(cell, is_coin))
         )
