@@ -249,10 +249,9 @@ class Database(EventQueries, Joins):
 
         Args:
             prices: a frame (pandas, Polars, Arrow), or a Parquet or CSV file: `ts`, `coin`,
-                `close`, maybe `open`; or `ts` and one column of prices per coin; or bars (OHLCV) of
-                the one coin in `coins`; or a mapping from coins to their bars. Coins are slugs,
-                tickers, names or pairs such as `BTC/USDT`. A name that no coin has, or that several
-                have, counts in the market alone.
+                `close`, maybe `open`; or `ts` (or a timestamp index) and one column of prices per
+                coin. Coins are slugs, tickers, names or pairs such as `BTC/USDT`. A name that no
+                coin has, or that several have, counts in the market alone.
             coins: the coins whose events enter. Or a mapping: names in the prices, or tickers, each
                 with its coin; it selects nothing. Columns called `open`, `high`, `close` and so on
                 are only read as coins if they are named here.
@@ -285,7 +284,7 @@ class Database(EventQueries, Joins):
             max_gap: the most missing prices in a row over which a price is carried in a window.
             min_estimation: the least share of the estimation window that has returns.
             confidence: of the band.
-            rounds, seed: draws of the bootstraps; the same seed gives the same result.
+            rounds, seed: random draws of the calendar test; the same seed gives the same result.
 
         Returns:
             A `Study`: `table`, `tests`, `headline`, `events`, `excluded`, `counts`, `naive`,

@@ -127,17 +127,15 @@ class CsvFile:
         names: the names of the columns, as in the file.
         delimiter: comma, semicolon, tab or bar: the delimiter that gives the most header fields.
 
-    With `renames` the second column with a name, such as `Close`, is `Close.1`.
-
     Raises:
         InvalidArgument: it is empty, no CSV file, or damaged; the message names file and line.
     """
 
-    def __init__(self, path: Path, *, renames: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._opener, head = _open_head(path)
         header = _find_header(path, head)
-        self.names = _name_columns(path, header.names, renames=renames)
+        self.names = _name_columns(path, header.names)
         self.delimiter = header.delimiter
         self._skip = header.line
 
@@ -329,24 +327,19 @@ def _read_header(path: Path, number: int, line: bytes, delimiter: str | None) ->
         raise InvalidArgument(f"{path}: {fault}") from fault
 
 
-def _name_columns(path: Path, given: list[str], *, renames: bool) -> list[str]:
+def _name_columns(path: Path, given: list[str]) -> list[str]:
     """Return a name for each column, also for those without one, but for the first.
 
     Raises:
-        InvalidArgument: two columns have the same name, and it is not to be changed.
+        InvalidArgument: two columns have the same name.
     """
     names = [
         name if name.strip() or place == 1 else f"column {place}"
         for place, name in enumerate(given, 1)
     ]
     times = Counter(names)
-    if not renames and (repeated := [name for name in times if times[name] > 1]):
+    if repeated := [name for name in times if times[name] > 1]:
         raise InvalidArgument(f"{path} has two columns {', '.join(map(repr, repeated))}")
-    before: Counter[str] = Counter()
-    for place, name in enumerate(names):
-        if before[name]:
-            names[place] = f"{name}.{before[name]}"
-        before[name] += 1
     return names
 
 

@@ -12,21 +12,14 @@ from almanac.study.significance import (
     UNKNOWN,
     Verdict,
     adjusted_bmp,
-    block_bootstrap,
-    blocks_of,
-    bmp,
     calendar_test,
-    clustered,
     cross_sectional,
     flip_signs,
-    generalised_sign,
     grank,
     mean_correlation,
-    patell,
     share_beyond,
     shares_of_days,
     student,
-    two_way,
 )
 from almanac.study.windows import Windows
 
@@ -72,12 +65,6 @@ class Weights:
         sums = np.bincount(unit, weights=values[mine], minlength=self.units)
         found: Floats = sums[count > 0] / count[count > 0]
         return found
-
-    def first_rows(self) -> Any:
-        """Return the first row of each unit."""
-        if self.unit is None:
-            return slice(None)
-        return np.unique(self.unit, return_index=True)[1]
 
 
 def equal(count: int) -> Weights:
@@ -134,22 +121,12 @@ def figures_of(
     calendar = calendar_test("calendar", shares, flipped, LEAST_DAYS)
     values, scaled = windows.cumulated[:, -1], _scaled(windows)
     of_units, scaled_units = weights.of_units(values), weights.of_units(scaled)
-    block = blocks_of(windows.zero[weights.first_rows()], windows.spans.length)
     correlation = mean_correlation(returns, windows, weights.unit)
     few_days = adjusted_bmp(scaled_units, correlation)
     day = returns.day[windows.zero]
-    verdicts = [
-        calendar,
-        cross_sectional(of_units),
-        patell(scaled, windows.degrees, weights.share),
-        bmp(scaled_units),
-        few_days,
-        two_way(values, day, windows.coin, weights.share),
-        block_bootstrap(of_units, block, rounds=options.rounds, seed=options.seed),
-    ]
-    if weights.unit is None:  # Ranks and signs are of rows alone.
-        ranks = grank(returns, windows, scaled)
-        verdicts[5:5] = [ranks, generalised_sign(values, windows.share_positive)]
+    verdicts = [calendar, cross_sectional(of_units), few_days]
+    if weights.unit is None:  # Ranks are of rows alone.
+        verdicts.append(grank(returns, windows, scaled))
     table = _table(windows, weights, flipped, options, bar_us)
     if not np.isfinite(calendar.p):
         _judge_few_days(table, windows, weights, correlation, options.confidence)
@@ -242,10 +219,8 @@ def _table(
     band = np.quantile(np.abs(flipped), options.confidence, axis=0)
     step = np.diff(caar, prepend=0.0)
     flipped_step = np.diff(flipped, prepend=0.0, axis=1)
-    spread = np.sqrt(np.where(windows.live, windows.variance_of_bars(), 1.0))
     places = range(windows.spans.length)
     live = [windows.live[:, place] for place in places]
-    scaled = windows.abnormal / spread
     is_any = windows.live.any(axis=0)
     aar_p = [share_beyond(step[place], flipped_step[:, place]) for place in places]
     caar_p = [share_beyond(caar[place], flipped[:, place]) for place in places]
@@ -258,11 +233,6 @@ def _table(
             **_bars(windows, bar_us),
             "aar": _mean_live(windows.abnormal, windows, weights),
             "aar_t": [cross_sectional(units(windows.abnormal, p)).statistic for p in places],
-            "aar_patell": [
-                patell(scaled[on, p], windows.degrees[on], weights.share[on]).statistic
-                for p, on in enumerate(live)
-            ],
-            "aar_bmp": [bmp(units(scaled, place)).statistic for place in places],
             "aar_p": np.where(is_any, aar_p, np.nan),
             "caar": caar,
             "caar_low": caar - band,
@@ -366,7 +336,7 @@ def compared(
     headline = verdict if min(days) >= LEAST_DAYS else Verdict("none", UNKNOWN, UNKNOWN, UNKNOWN)
     if np.isnan(headline.p):
         headline, band = Verdict("none", UNKNOWN, UNKNOWN, UNKNOWN), UNKNOWN
-    tests = (verdict, _clustered(returns, windows, groups), _welch(windows, groups))
+    tests = (verdict, _welch(windows, groups))
     return Comparison(
         difference=difference,
         low=difference - band,
@@ -420,19 +390,6 @@ def _calendar(
 def _days_of(returns: Returns, windows: Windows, group: Group) -> int:
     bars = windows.zero[group.rows, None] + windows.spans.relative
     return len(np.unique(returns.day[bars[windows.live[group.rows]]]))
-
-
-def _clustered(returns: Returns, windows: Windows, groups: tuple[Group, Group]) -> Verdict:
-    """t of the difference with errors clustered by the day of the event and by coin."""
-    values, moved = windows.cumulated[:, -1], np.zeros(len(windows.zero))
-    means = []
-    for sign, group in zip((1.0, -1.0), groups, strict=True):
-        mean = float(group.weights.share @ values[group.rows])
-        moved[group.rows] += sign * group.weights.share * (values[group.rows] - mean)
-        means.append(mean)
-    mine = np.union1d(groups[0].rows, groups[1].rows)
-    day = returns.day[windows.zero[mine]]
-    return clustered(means[0] - means[1], moved[mine], day, windows.coin[mine])
 
 
 def _welch(windows: Windows, groups: tuple[Group, Group]) -> Verdict:

@@ -1,6 +1,6 @@
-"""Reads the user's prices into arrays of bars and coins."""
+"""Reads the user's prices, in the long or the wide layout, into arrays of bars and coins."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -9,18 +9,12 @@ from typing import Any, Final, Literal
 import numpy as np
 import pandas as pd
 
+from almanac.coins import Coin
 from almanac.errors import InvalidArgument
 from almanac.events import Coins
 from almanac.frames import moments_of
 from almanac.instants import US, Duration, duration
-from almanac.study.layouts import (
-    PriceColumns,
-    arrange,
-    coin_columns,
-    epoch_unit,
-    frame_of_rows,
-)
-from almanac.user_files import PARQUET, CsvFile, explained, local_path, open_parquet
+from almanac.user_files import PARQUET, CsvFile, explained, local_path, open_parquet, plain_name
 
 Stamp = Literal["start", "end"]
 Bars = Literal["grid", "frame"]
@@ -30,6 +24,16 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 _MISSING: Final = ("", "NA", "N/A", "#N/A", "n/a", "<NA>", "NaN", "nan", "-nan", "NULL", "null")
 _MISSING_TOO: Final = ("None", "-")
 """Texts of a CSV file that are not a price; in a column of coins they are tickers."""
+_FIELDS: Final = {
+    *("open", "high", "low", "close", "adjclose", "price", "last", "volume", "vwap", "trades"),
+    *("marketcap", "bid", "ask", "mid", "amount", "turnover", "dividends", "stocksplits"),
+}
+"""Names of columns that are not coins, unless the user says so: coins have tickers such as OPEN."""
+_LAYOUTS: Final = (
+    "expected the columns ts, coin, close and perhaps open, or a timestamp index and one column "
+    "of prices per coin"
+)
+_SHOWN: Final = 8
 _COMMA_NUMBER: Final = r"\s*-?\d[\d.]*(?:,\d+)*\s*"
 
 
@@ -44,7 +48,6 @@ class Prices:
         close: the last price of each bar.
         open: the first price of each bar; None if the user brought none.
         counts: rows read, bars, coins, missing prices, and prices that were not positive numbers.
-        beside: columns that were not read, beside the bars of one coin.
     """
 
     starts: Integers
@@ -53,7 +56,6 @@ class Prices:
     close: Floats
     open: Floats | None
     counts: dict[str, int]
-    beside: tuple[str, ...] = ()
 
     def bar_of(self, instants: Integers) -> Integers:
         """Return the bar in which each timestamp lies, or the next one where the market was closed.
@@ -81,10 +83,14 @@ def read_prices(
 ) -> Prices:
     """Return the prices of a frame (pandas, Polars, Arrow), or of a Parquet or CSV file.
 
-    Bars (OHLCV) of one coin may also be lists of numbers, and of several coins a mapping of them;
-    `coins` says whose bars they are, and which columns are coins though they are named as fields.
+    The long layout has the columns `ts`, `coin`, `close` and perhaps `open`; others are not read.
+    The wide layout has a timestamp index, or the column `ts`, and one column per coin. `coins` may
+    name columns that are coins though they have the name of a price field.
+
+    Raises:
+        InvalidArgument: it has neither layout, or values that can't be read.
     """
-    close, opened, beside = _close_and_open(given, name, coins, tz)
+    close, opened = _close_and_open(given, name, coins, tz)
     instants = _microseconds(close.index)
     bar_us = _bar(instants, bar, name)
     starts = instants if stamp == "start" else instants - bar_us
@@ -100,27 +106,27 @@ def read_prices(
         "bad_prices": bad,
     }
     names = tuple(map(str, close.columns))
-    return Prices(grid, bar_us, names, prices, at_open, counts, beside)
+    return Prices(grid, bar_us, names, prices, at_open, counts)
 
 
 def read_market(given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo) -> Floats:
     """Return the closes of a market series on the bars of the prices; NaN where it has none.
 
-    `given` is the name of a coin in the prices, a Series, or a frame with one column of prices.
+    `given` is the name of a coin in the prices, a Series, or a frame or file with one column of
+    prices.
     """
     if isinstance(given, str) and given in prices.coins:
         return prices.close[:, prices.coins.index(given)]
-    if isinstance(given, pd.Series):
-        given = given.to_frame("market")
     if isinstance(given, str) and not local_path(given, "market").is_file():
         raise InvalidArgument(
             f"market={given!r} is neither a coin of the prices nor a file; expected one of them, "
             "a Series of prices, or None for the mean of the other coins"
         )
     bar = prices.bar_us * US
-    found = read_prices(
-        given, coins="market", bar=bar, stamp=stamp, bars="frame", tz=tz, name="market"
-    )
+    frame = given.to_frame("close") if isinstance(given, pd.Series) else read_frame(given, "market")
+    if "close" in _lower_case(frame) and "coin" not in frame.columns:
+        frame = frame.assign(coin="market")
+    found = read_prices(frame, bar=bar, stamp=stamp, bars="frame", tz=tz, name="market")
     if len(found.coins) != 1:
         raise InvalidArgument(f"market has {len(found.coins)} series; expected one")
     series = pd.Series(found.close[:, 0], index=found.starts)
@@ -132,66 +138,85 @@ def read_market(given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo) -> Floa
 
 def _close_and_open(
     given: Any, name: str, coins: Coins | None, tz: tzinfo
-) -> tuple[pd.DataFrame, pd.DataFrame | None, tuple[str, ...]]:
-    if isinstance(given, Mapping) and not isinstance(given.get("prices"), list):
-        return _joined(given, name, tz)
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     frame = read_frame(given, name)
     if len(frame) == 0:
-        raise InvalidArgument(f"{name} has no rows; expected ts, coin, close, or one column a coin")
-    found = arrange(frame, name, coins)
-    instants = _instants(found.instants, name, tz)
-    read = _wide if found.coin is None else _long
-    close, opened = (
-        None if part is None else read(found, part, instants, name)
-        for part in (found.close, found.open)
-    )
-    assert close is not None
-    return close, opened, found.beside
+        raise InvalidArgument(f"{name} has no rows; {_LAYOUTS}")
+    if frame.index.nlevels > 1:
+        frame = frame.reset_index()
+    if frame.columns.nlevels > 1:
+        raise InvalidArgument(f"{name} has columns of several levels; {_LAYOUTS}")
+    if "ts" in frame.columns:
+        times, frame = frame["ts"], frame.drop(columns="ts")
+    elif isinstance(frame.index, pd.DatetimeIndex):
+        times = frame.index
+    else:
+        raise InvalidArgument(
+            f"{name} has no timestamps; {_LAYOUTS}. Its columns are {_some(frame.columns)}"
+        )
+    stamps = _timestamps(times, name, tz)
+    if {"coin", "close"} <= (lower := _lower_case(frame)).keys():
+        frame = frame.rename(columns={given: name for name, given in lower.items()})
+        prices = [frame[[field]] for field in ("close", "open") if field in frame.columns]
+        found = [_long(frame["coin"], part, stamps, name) for part in prices]
+        return found[0], found[1] if len(found) > 1 else None
+    _refuse_other_columns(frame, name, coins)
+    return _wide(frame, stamps, name), None
 
 
-def _joined(
-    given: Mapping[Any, Any], name: str, tz: tzinfo
-) -> tuple[pd.DataFrame, pd.DataFrame | None, tuple[str, ...]]:
-    """Read the bars of several coins, each under its name."""
-    if not given:
-        raise InvalidArgument(f"{name} has no coins; expected {{'slug:bitcoin': frame, …}}")
-    closes, opens = [], []
-    for coin, bars in given.items():
-        close, opened, _ = _close_and_open(bars, f"{name}[{coin!r}]", str(coin), tz)
-        if close.shape[1] != 1:
-            raise InvalidArgument(f"{name}[{coin!r}] has {close.shape[1]} coins; expected one")
-        closes.append(close.set_axis([str(coin)], axis=1))
-        if opened is not None:
-            opens.append(opened.set_axis([str(coin)], axis=1))
-    close = pd.concat(closes, axis=1, sort=True)
-    return close, pd.concat(opens, axis=1, sort=True) if opens else None, ()
+def _lower_case(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return the columns of the long layout by their names in lower case."""
+    return {str(c).lower(): c for c in frame.columns if str(c).lower() in ("coin", "close", "open")}
 
 
-def read_frame(given: Any, name: str, texts: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return what the caller gave as a pandas frame: a frame, rows, or a Parquet or CSV file.
+def _refuse_other_columns(frame: pd.DataFrame, name: str, coins: Coins | None) -> None:
+    """Refuse columns of the wide layout that are not prices of a coin."""
+    said = {str(coin) for coin in ((coins,) if isinstance(coins, str | Coin) else coins or ())}
+    fields = [c for c in frame.columns if plain_name(str(c)) in _FIELDS and str(c) not in said]
+    if fields:
+        raise InvalidArgument(
+            f"{name} has columns with the names of price fields: {_some(fields)}. For bars of one "
+            "coin, add a column coin: frame.assign(coin='slug:bitcoin'). If the columns are coins, "
+            f"name them: coins={{{str(fields[0])!r}: 'its-slug', …}}. Otherwise drop them"
+        )
+    strange = [column for column in frame.columns if not isinstance(column, str)]
+    if strange:
+        raise InvalidArgument(
+            f"{name} has columns whose names are not texts: {_some(strange)}. A coin may be called "
+            "NA, TRUE or 1E5: read the file with names as texts"
+        )
+    texts = [c for c in frame.columns if not pd.api.types.is_numeric_dtype(frame[c].dtype)]
+    if texts or frame.shape[1] == 0:
+        raise InvalidArgument(
+            f"{name} has columns that are not prices ({_some(texts) or 'none at all'}); {_LAYOUTS}"
+        )
 
-    `texts` are columns of names of coins; None is where prices have them.
-    """
+
+def _some(columns: Iterable[Any]) -> str:
+    names = [str(column) for column in columns]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def read_frame(given: Any, name: str) -> pd.DataFrame:
+    """Return what the caller gave as a pandas frame: a frame, or a Parquet or CSV file."""
     if isinstance(given, str | Path):
         path = local_path(given, name)
         if not path.is_file():
             raise InvalidArgument(f"{name}={str(given)!r}: there is no such file")
         if path.suffix.lower() in PARQUET:
             return _parquet(path)
-        return _csv(path, texts)
+        return _csv(path)
     if isinstance(given, pd.DataFrame):
         return given
     if isinstance(given, pd.Series):
-        return given.to_frame("close" if given.name is None else given.name)
+        return given.to_frame()
     if hasattr(given, "to_pandas"):
         frame = given.to_pandas()
         if isinstance(frame, pd.DataFrame):
             return frame
-    if (rows := frame_of_rows(given, name)) is not None:
-        return rows
     raise InvalidArgument(
-        f"{name} is a {type(given).__name__}; expected a frame, or the path of a Parquet or CSV "
-        "file, with ts, coin, close, or with one column a coin"
+        f"{name} is a {type(given).__name__}; expected a frame, or a path of a CSV or Parquet file"
     )
 
 
@@ -208,13 +233,12 @@ def _parquet(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _csv(path: Path, texts: Sequence[str] | None) -> pd.DataFrame:
+def _csv(path: Path) -> pd.DataFrame:
     import pyarrow as pa
 
     missing = (*_MISSING, *_MISSING_TOO)
-    file = CsvFile(path, renames=True)
-    coins = coin_columns(file.names) if texts is None else texts
-    table = file.table(coins, missing)
+    coins = ("coin",)
+    table = CsvFile(path).table(coins, missing)
     numbers = [pa.float64() if pa.types.is_null(kind) else kind for kind in table.schema.types]
     table = table.cast(pa.schema(list(zip(table.column_names, numbers, strict=True))))
     frame: pd.DataFrame = table.to_pandas(date_as_object=False)
@@ -252,11 +276,9 @@ def _with_named_index(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.rename(columns={"": "ts"}) if "ts" not in frame.columns else frame
 
 
-def _long(
-    found: PriceColumns, prices: pd.DataFrame, instants: pd.DatetimeIndex, name: str
-) -> pd.DataFrame:
-    row, bars = pd.factorize(instants, sort=True)
-    column, names = pd.factorize(found.coin)
+def _long(coin: Any, prices: pd.DataFrame, stamps: pd.DatetimeIndex, name: str) -> pd.DataFrame:
+    row, bars = pd.factorize(stamps, sort=True)
+    column, names = pd.factorize(coin)
     if (column < 0).any():
         raise InvalidArgument(
             f"{name} has {int((column < 0).sum())} rows without a coin. If they are of coins "
@@ -284,10 +306,8 @@ def _long(
     return pd.DataFrame(values.reshape(len(bars), -1), bars, names)
 
 
-def _wide(
-    found: PriceColumns, prices: pd.DataFrame, instants: pd.DatetimeIndex, name: str
-) -> pd.DataFrame:
-    wide = pd.DataFrame(_numbers(prices, name), instants, prices.columns).sort_index()
+def _wide(prices: pd.DataFrame, stamps: pd.DatetimeIndex, name: str) -> pd.DataFrame:
+    wide = pd.DataFrame(_numbers(prices, name), stamps, prices.columns).sort_index()
     if wide.index.has_duplicates:
         when = wide.index[wide.index.duplicated()][0]
         raise InvalidArgument(f"{name} has two rows at {when.isoformat()}; expected one a bar")
@@ -304,14 +324,11 @@ def _numbers(prices: pd.DataFrame, name: str) -> Floats:
         ) from error
 
 
-def _instants(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
-    if (unit := epoch_unit(values)) is not None:
-        counted = pd.to_numeric(pd.Series(values)).to_numpy()
-        return pd.DatetimeIndex(pd.to_datetime(counted, unit=unit, utc=True)).as_unit("us")
+def _timestamps(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
     if pd.api.types.is_numeric_dtype(values):
         raise InvalidArgument(
-            f"{name}: the timestamps are numbers, but not seconds, ms, us or ns since 1970; "
-            "convert them first"
+            f"{name}: the timestamps are numbers; name their unit: "
+            "frame['ts'] = pandas.to_datetime(frame['ts'], unit='ms', utc=True)"
         )
     try:
         found = pd.DatetimeIndex(pd.to_datetime(values, utc=False, format="ISO8601"))

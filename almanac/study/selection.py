@@ -1,6 +1,6 @@
 """Selects the events, coins and markets of a study."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -70,17 +70,6 @@ def selected_slugs(reader: Reader, coins: Coins | None) -> list[str] | None:
     return None if wanted is None else [coin.slug for coin in resolve_each_pair(reader, wanted)]
 
 
-def refuse_same_coin(reader: Reader, coin: str, beside: Sequence[str], said: NamedCoins) -> None:
-    """Refuse bars of one coin beside a column of the same coin."""
-    of = name_coins(reader, (coin, *beside), said).slugs
-    same = [name for name in beside if name in of and of[name] == of.get(coin)]
-    if same:
-        raise InvalidArgument(
-            f"prices: the column {same[0]!r} and the bars beside it may both be prices of {coin}; "
-            "keep one of them"
-        )
-
-
 _OTHERS = "the equal-weighted mean of the other coins in the prices"
 
 
@@ -108,7 +97,7 @@ def read_markets(
 
     `given` is a market as `read_market` takes it, None, or a mapping from coins to these.
     """
-    is_each = isinstance(given, Mapping) and not isinstance(given.get("prices"), list)
+    is_each = isinstance(given, Mapping)
     # Names are looked up only if there are any.
     columns = _columns(reader, prices, said) if is_each or isinstance(given, str) else {}
     of_coin = np.full(len(prices.coins), -1, np.int64)
@@ -303,7 +292,7 @@ def select_given(
     `coin` is a name as in the prices, or another name of the same coin. An event enters at its date
     less the lead if it was known by then; one without a `known_from` counts as known.
     """
-    frame = read_frame(events, "events", texts=("coin",))
+    frame = read_frame(events, "events")
     missing = [name for name in ("event_id", "coin", "date") if name not in frame.columns]
     if missing:
         raise InvalidArgument(f"events has no {', '.join(missing)}; expected event_id, coin, date")

@@ -19,7 +19,7 @@ from almanac.study.windows import EstimationRows, Windows, residuals_of
 class Verdict:
     """The result of one test: two-sided p, NaN where the test can't be computed.
 
-    `degrees` are those of Student's t; infinite for the normal, NaN for a bootstrap.
+    `degrees` are those of Student's t; NaN for the calendar test.
     """
 
     test: str
@@ -34,13 +34,14 @@ _DENSE: Final = 2
 
 
 def student(test: str, statistic: float, degrees: float) -> Verdict:
-    """Return the verdict of a statistic that is Student's t; infinite degrees are the normal."""
-    from scipy.special import ndtr, stdtr
+    """Return the verdict of a statistic that is Student's t."""
+    from scipy.special import stdtr
 
     if not np.isfinite(statistic) or not degrees > 0:
         return Verdict(test, UNKNOWN, degrees, UNKNOWN)
-    beyond = ndtr(-abs(statistic)) if np.isinf(degrees) else stdtr(degrees, -abs(statistic))
-    return Verdict(test, float(statistic), float(degrees), float(2 * beyond))
+    return Verdict(
+        test, float(statistic), float(degrees), float(2 * stdtr(degrees, -abs(statistic)))
+    )
 
 
 def cross_sectional(values: Floats) -> Verdict:
@@ -48,27 +49,11 @@ def cross_sectional(values: Floats) -> Verdict:
     return student("cross_sectional_t", _t(values), len(values) - 1)
 
 
-def patell(scaled: Floats, degrees: Floats, share: Floats | None = None) -> Verdict:
-    """Patell (1976): the sum of standardised values over the root of their variances.
-
-    A standardised value is Student's t with d degrees, the residual degrees of its row: its
-    variance is d/(d - 2). `share` weights the rows.
-    """
-    weight = np.ones(len(scaled)) if share is None else share
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variance = (weight**2 * np.where(degrees > 2, degrees / (degrees - 2), np.nan)).sum()
-        return student("patell", float((weight * scaled).sum() / np.sqrt(variance)), np.inf)
-
-
-def bmp(scaled: Floats) -> Verdict:
-    """Boehmer, Musumeci and Poulsen (1991): t of the mean of the standardised values."""
-    return student("bmp", _t(scaled), len(scaled) - 1)
-
-
 def adjusted_bmp(scaled: Floats, correlation: float) -> Verdict:
     """Kolari and Pynnönen (2010): BMP with the mean correlation of the rows.
 
-    It is BMP times √((1 - r) / (1 + (n - 1) r)), r the mean over all pairs of rows.
+    BMP is t of the mean of the standardised values (Boehmer, Musumeci and Poulsen 1991). This is
+    BMP times √((1 - r) / (1 + (n - 1) r)), r the mean over all pairs of rows.
     """
     rows = len(scaled)
     inflation = 1 + (rows - 1) * correlation
@@ -76,39 +61,6 @@ def adjusted_bmp(scaled: Floats, correlation: float) -> Verdict:
         return Verdict("adjusted_bmp", UNKNOWN, rows - 1, UNKNOWN)
     factor = np.sqrt((1 - correlation) / inflation)
     return student("adjusted_bmp", _t(scaled) * float(factor), rows - 1)
-
-
-def generalised_sign(values: Floats, share_positive: Floats) -> Verdict:
-    """Cowan (1992): positive values against the share of positive residuals before the events."""
-    rows, expected = len(values), float(share_positive.mean()) if len(values) else UNKNOWN
-    spread = np.sqrt(rows * expected * (1 - expected))
-    if not spread > 0:
-        return Verdict("sign", UNKNOWN, np.inf, UNKNOWN)
-    return student("sign", float(((values > 0).sum() - rows * expected) / spread), np.inf)
-
-
-def two_way(values: Floats, day: Integers, coin: Integers, share: Floats | None = None) -> Verdict:
-    """t of the mean with errors clustered by calendar day and by coin; `share` weights the rows."""
-    if len(values) < 2:
-        return Verdict("clustered", UNKNOWN, UNKNOWN, UNKNOWN)
-    weight = np.full(len(values), 1.0 / len(values)) if share is None else share
-    mean = float(weight @ values)
-    return clustered(mean, weight * (values - mean), day, coin)
-
-
-def clustered(found: float, moved: Floats, day: Integers, coin: Integers) -> Verdict:
-    """t of a weighted sum, `moved` being what the error of each row adds to it.
-
-    Cameron, Gelbach and Miller (2011): the variances of both clusters, minus their intersection's
-    variance; the larger of the two where the result is not positive. Degrees: the fewer clusters,
-    less one."""
-    both = np.unique(np.stack([day, coin]), axis=1, return_inverse=True)[1].ravel()
-    (by_day, days), (by_coin, coins), (by_both, _) = (_cluster(moved, k) for k in (day, coin, both))
-    variance = by_day + by_coin - by_both
-    if not variance > 0:
-        variance = max(by_day, by_coin)
-    statistic = found / np.sqrt(variance) if variance > 0 else UNKNOWN
-    return student("clustered", float(statistic), min(days, coins) - 1)
 
 
 def mean_correlation(returns: Returns, windows: Windows, unit: Integers | None = None) -> float:
@@ -180,13 +132,6 @@ def _t(values: Floats) -> float:
         return UNKNOWN
     spread = values.std(ddof=1)
     return float(values.mean() / spread * np.sqrt(len(values))) if spread > 0 else UNKNOWN
-
-
-def _cluster(moved: Floats, key: Integers) -> tuple[float, int]:
-    sums = np.bincount(np.unique(key, return_inverse=True)[1].ravel(), weights=moved)
-    clusters = len(sums)
-    scale = clusters / (clusters - 1) if clusters > 1 else np.nan
-    return float((sums**2).sum() * scale), clusters
 
 
 def grank(returns: Returns, windows: Windows, scaled: Floats) -> Verdict:
@@ -329,43 +274,3 @@ def share_beyond(found: float, flipped: Floats) -> float:
     """Return p: the share of draws at least as far from 0, including the observed value."""
     beyond = np.abs(flipped) >= abs(found) * (1 - 1e-12)
     return float((1 + beyond.sum()) / (1 + len(flipped)))
-
-
-def blocks_of(zero: Integers, length: int) -> Integers:
-    """Return the block of each row: events within `length` bars of the first of a block.
-
-    `zero` must be in order. Windows of two blocks that are not neighbours do not overlap.
-    """
-    block = np.empty(len(zero), dtype=np.int64)
-    number, start = -1, None
-    for bar in np.unique(zero):
-        if start is None or bar >= start + length:
-            number, start = number + 1, bar
-        block[np.searchsorted(zero, bar) : np.searchsorted(zero, bar, side="right")] = number
-    return block
-
-
-def block_bootstrap(values: Floats, block: Integers, *, rounds: int, seed: int) -> Verdict:
-    """Return the verdict of a studentised bootstrap that draws whole blocks of rows.
-
-    t is the mean over its error clustered by block; p is the share of draws whose t about the mean
-    that was found is as far from 0.
-    """
-    blocks = int(block.max()) + 1 if len(block) else 0
-    if blocks < 2:
-        return Verdict("block_bootstrap", UNKNOWN, UNKNOWN, UNKNOWN)
-    sums, counts = np.bincount(block, weights=values), np.bincount(block).astype(np.float64)
-    found = float(values.mean())
-    scale = blocks / (blocks - 1)
-    error = np.sqrt(scale * ((sums - counts * found) ** 2).sum()) / counts.sum()
-    if not error > 0:
-        return Verdict("block_bootstrap", UNKNOWN, UNKNOWN, UNKNOWN)
-    drawn = np.random.default_rng(seed).integers(0, blocks, (rounds, blocks))
-    total, rows = sums[drawn].sum(axis=1), counts[drawn].sum(axis=1)
-    means = total / rows
-    off = sums[drawn] - counts[drawn] * means[:, None]
-    errors = np.sqrt(scale * (off**2).sum(axis=1)) / rows
-    # A draw of one block alone has no error; such a draw counts as the farthest.
-    statistics = np.where(errors > 0, (means - found) / np.where(errors > 0, errors, 1.0), np.inf)
-    p = share_beyond(found / error, statistics)
-    return Verdict("block_bootstrap", found / float(error), UNKNOWN, p)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,16 +29,12 @@ from almanac.study.selection import (
     Markets,
     SelectedEvents,
     read_markets,
-    refuse_same_coin,
     said_coins,
     select,
     select_given,
 )
 from almanac.study.significance import cross_sectional
 from almanac.study.windows import REASONS, Spans, StudyRows, place
-
-if TYPE_CHECKING:
-    pass
 
 Bound = int | Duration
 
@@ -89,8 +85,6 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         tz=reader.tz,
     )
     said = said_coins(request.coins)
-    if prices.beside:
-        refuse_same_coin(reader, prices.coins[0], prices.beside, said)
     spans = _spans(request, prices.bar_us)
     has_market = request.market is not None or len(prices.coins) > 1
     model = request.model or ("market" if has_market else "mean")

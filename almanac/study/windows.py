@@ -60,7 +60,6 @@ class Windows:
         fitted_on: returns that the model was fitted on; `parameters` of it were estimated.
         sd: the standard deviation of its residuals, with `fitted_on - parameters` degrees.
         market_squares: the sum of squares of the market's returns about their mean there.
-        share_positive: the share of positive residuals.
         alpha, beta: the parameters; beta is 0 in the mean model.
     """
 
@@ -76,18 +75,12 @@ class Windows:
     fitted_on: Floats
     sd: Floats
     market_squares: Floats
-    share_positive: Floats
     alpha: Floats
     beta: Floats
 
     @property
     def parameters(self) -> int:
         return 2 if self.model == "market" else 1
-
-    @property
-    def degrees(self) -> Floats:
-        """The degrees of freedom of the residuals of each row."""
-        return self.fitted_on - self.parameters
 
     @property
     def cumulated(self) -> Floats:
@@ -123,7 +116,7 @@ class Windows:
     def subset(self, rows: Any) -> "Windows":
         """Return some of the rows, in the same order."""
         each = ("zero", "coin", "entry", "abnormal", "live", "market", "held", "fitted_on", "sd")
-        more = ("market_squares", "share_positive", "alpha", "beta")
+        more = ("market_squares", "alpha", "beta")
         return replace(self, **{name: getattr(self, name)[rows] for name in (*each, *more)})
 
 
@@ -240,7 +233,6 @@ def _fit(
         fitted_on=count,
         sd=sd,
         market_squares=np.where(moves, squares, 0.0),
-        share_positive=((residuals > 0) & has).sum(axis=1) / np.maximum(count, 1.0),
         alpha=alpha,
         beta=beta,
     )

@@ -31,7 +31,7 @@ from bench.analyst.moving_home import BARS, FIRST, make_prices, publish_home
 
 LEVEL, ROUNDS, JUMP = 0.05, 999, 0.02
 LOW, HIGH, FOUND = 3.0, 7.0, 95.0
-SHOWN: Final = ("headline", "naive", "cross_sectional_t", "adjusted_bmp", "grank", "clustered")
+SHOWN: Final = ("headline", "naive", "cross_sectional_t", "adjusted_bmp", "grank")
 NAMES = tuple(f"coin-{number}" for number in range(40))
 
 

@@ -3,7 +3,7 @@
 50,000 rows (event and coin) over hourly prices of 500 coins. The loops are those that people write:
 for each event two slices, a least-squares fit, a cumulated abnormal return; then t, Patell, BMP,
 sign and GRANK. They run on a sample of the rows, and their seconds are scaled to all. Ours also has
-adjusted BMP, clusters, both bootstraps, the band, and the whole naive study. Each side runs in a
+adjusted BMP, GRANK, the calendar test, the band, and the whole naive study. Each side runs in a
 process of its own; both read long prices from Parquet. The bar is on processor time.
 """
 
@@ -107,7 +107,7 @@ def loops(folder: Path, sample: int) -> None:
     returns = np.log(prices).diff()
     prepared = watch.figures()
     watch = Stopwatch()
-    cars, scars, shares, standard = [], [], [], []
+    cars, scars, standard = [], [], []
     for _, event in events.head(sample).iterrows():
         if event["coin"] == "coin-0":
             continue
@@ -125,15 +125,11 @@ def loops(folder: Path, sample: int) -> None:
         error = spread * np.sqrt(bars + bars**2 / len(y) + moved)
         cars.append(abnormal.cumsum().to_numpy())
         scars.append(abnormal.sum() / error)
-        shares.append((residuals > 0).mean())
         standard.append((residuals / spread).to_numpy())
     table = pd.DataFrame(cars)
     caar = table.mean()
     t = caar.iloc[-1] / table.iloc[:, -1].std() * np.sqrt(len(table))
     bmp = np.mean(scars) / np.std(scars, ddof=1) * np.sqrt(len(scars))
-    patell = np.sum(scars) / np.sqrt(len(scars) * (ESTIMATION - 2) / (ESTIMATION - 4))
-    share = np.mean(shares)
-    sign = ((table.iloc[:, -1] > 0).mean() - share) / np.sqrt(share * (1 - share) / len(table))
     ranks = []
     for scar, residuals in zip(np.array(scars) / np.std(scars, ddof=1), standard, strict=True):
         ranks.append(pd.Series([scar, *residuals]).rank().to_numpy() / (ESTIMATION + 2) - 0.5)
@@ -145,7 +141,7 @@ def loops(folder: Path, sample: int) -> None:
     print_figures(
         **whole,
         sampled=len(table),
-        **{"t": float(t), "bmp": float(bmp), "patell": float(patell), "sign": float(sign)},
+        **{"t": float(t), "bmp": float(bmp)},
         grank=float(grank),
         sample_caar=float(caar.iloc[-1]),
     )

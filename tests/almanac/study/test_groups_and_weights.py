@@ -47,22 +47,6 @@ def case(request: pytest.FixtureRequest) -> Case:
     return Case(request.param)
 
 
-def sandwich(design: Any, left: Any, weight: Any, *clusters: Any) -> Any:
-    """Return the covariance of weighted least squares, clustered both ways, by matrices."""
-    bread = np.linalg.inv(design.T @ (weight[:, None] * design))
-    total = np.zeros_like(bread)
-    both = [f"{a} {b}" for a, b in zip(*clusters, strict=True)]
-    for sign, keys in ((1, clusters[0]), (1, clusters[1]), (-1, both)):
-        names = sorted(set(keys))
-        meat = np.zeros_like(bread)
-        for name in names:
-            mine = np.array([key == name for key in keys])
-            score = design[mine].T @ (weight[mine] * left[mine])
-            meat += np.outer(score, score)
-        total += sign * len(names) / (len(names) - 1) * bread @ meat @ bread
-    return total
-
-
 class TestEventWeights:
     def test_each_event_has_the_same_share(self) -> None:
         weights = weigh(pd.DataFrame({"event_id": EVENTS}), "events")
@@ -74,36 +58,15 @@ class TestEventWeights:
         weights = weigh(pd.DataFrame({"event_id": EVENTS}), "events")
         found = figures_of(case.returns, case.windows, Draws(99, 0, 0.95), DAY_US, weights)
         tests = {verdict.test: verdict for verdict in found.verdicts}
-        assert set(tests) == {
-            *("calendar", "cross_sectional_t", "patell", "bmp", "adjusted_bmp", "clustered"),
-            "block_bootstrap",
-        }
-        cars, scars = case.by_event(case.hand.car), case.by_event(case.hand.scar)
+        assert set(tests) == {"calendar", "cross_sectional_t", "adjusted_bmp"}
+        cars = case.by_event(case.hand.car)
         assert found.table["caar"].iloc[-1] == pytest.approx(cars.mean())
         for bar in range(5):
             plain = stats.ttest_1samp(case.by_event(np.array(case.hand.abnormal)[:, bar]), 0)
             assert found.table["aar_t"].iloc[bar] == pytest.approx(plain.statistic)
-        for name, values in (("cross_sectional_t", cars), ("bmp", scars)):
-            plain = stats.ttest_1samp(values, 0)
-            assert (tests[name].statistic, tests[name].p) == pytest.approx(
-                (plain.statistic, plain.pvalue)
-            )
-        share = [1 / 24, 1 / 24, 1 / 12] * 6
-        degrees = [len(values) - case.windows.parameters for values in case.hand.residuals]
-        variance = sum(w**2 * d / (d - 2) for w, d in zip(share, degrees, strict=True))
-        z = sum(w * s for w, s in zip(share, case.hand.scar, strict=True)) / math.sqrt(variance)
-        assert tests["patell"].statistic == pytest.approx(z)
-
-    def test_clustered_errors_are_those_of_weighted_least_squares(self, case: Case) -> None:
-        weights = weigh(pd.DataFrame({"event_id": EVENTS}), "events")
-        found = figures_of(case.returns, case.windows, Draws(99, 0, 0.95), DAY_US, weights)
-        verdict = next(v for v in found.verdicts if v.test == "clustered")
-        design, mean = np.ones((18, 1)), float(weights.share @ case.hand.car)
-        variance = sandwich(
-            design, case.hand.car - mean, weights.share, list(case.day), list(case.hand.coin)
-        )
-        assert variance[0, 0] > 0
-        assert verdict.statistic == pytest.approx(mean / math.sqrt(variance[0, 0]))
+        plain = stats.ttest_1samp(cars, 0)
+        of_units = tests["cross_sectional_t"]
+        assert (of_units.statistic, of_units.p) == pytest.approx((plain.statistic, plain.pvalue))
 
     def test_the_correlation_is_that_of_all_pairs_of_events(self, case: Case) -> None:
         weights = weigh(pd.DataFrame({"event_id": EVENTS}), "events")
@@ -164,20 +127,6 @@ class TestTwoGroups:
         plain = stats.ttest_ind(case.hand.car[FIRST], case.hand.car[OTHER], equal_var=False)
         expected = (plain.statistic, plain.df, plain.pvalue)
         assert (found["statistic"], found["degrees"], found["p"]) == pytest.approx(expected)
-
-    def test_clustered_is_a_regression_on_the_group(self, case: Case) -> None:
-        found = compare(case).tests.set_index("test").loc["clustered"]
-        is_first = np.isin(np.arange(18), FIRST).astype(float)
-        design = np.stack([np.ones(18), is_first], axis=1)
-        fitted, *_ = np.linalg.lstsq(design, case.hand.car, rcond=None)
-        covariance = sandwich(
-            design,
-            case.hand.car - design @ fitted,
-            np.ones(18),
-            list(case.day),
-            list(case.hand.coin),
-        )
-        assert found["statistic"] == pytest.approx(fitted[1] / math.sqrt(covariance[1, 1]))
 
     def test_calendar_flips_what_each_day_adds_less_the_common_mean(self, case: Case) -> None:
         hand, market = case.hand, np.append(np.nan, np.diff(np.log(case.hand.foreign)))

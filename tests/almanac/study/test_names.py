@@ -98,31 +98,24 @@ class TestPrices:
         assert used(found) == ["bitcoin", "ethereum"]
         pd.testing.assert_frame_equal(found.table, plain.table)
 
-    @pytest.mark.parametrize("prices_of", [lambda frame: frame, lambda frame: {"BTC": frame}])
-    def test_bars_of_one_coin_are_studied_with_a_market(
-        self, db: almanac.Database, prices_of: Any
-    ) -> None:
+    def test_bars_of_one_coin_are_studied_with_a_market(self, db: almanac.Database) -> None:
         market = prices("m", "other")["other"]
-        found = db.event_study(prices_of(bars()), coins="BTC", market=market, **OPTIONS)
+        mine = bars().assign(coin="BTC")
+        found = db.event_study(mine, market=market, **OPTIONS)
         assert used(found) == ["bitcoin"] and found.counts["used"] == 12
         with pytest.raises(almanac.InvalidArgument, match=r"one coin.*market="):
-            db.event_study(prices_of(bars()), coins="BTC", model="market", **OPTIONS)
-        alone = db.event_study(prices_of(bars()), coins="BTC", **OPTIONS)
+            db.event_study(mine, model="market", **OPTIONS)
+        alone = db.event_study(mine, **OPTIONS)
         assert alone.settings["model"] == "mean"
         assert "its own mean" in repr(alone)
 
     def test_bars_that_name_no_coin_are_no_study_of_coins_called_high_and_open(
         self, db: almanac.Database
     ) -> None:
-        with pytest.raises(almanac.InvalidArgument, match="coins='slug:bitcoin'"):
+        with pytest.raises(almanac.InvalidArgument, match="coin='slug:bitcoin'"):
             db.event_study(bars(), **OPTIONS)
-        found = db.event_study(bars(), coins=db.resolve("highstreet"), model="mean", **OPTIONS)
+        found = db.event_study(bars().assign(coin="highstreet"), model="mean", **OPTIONS)
         assert used(found) == ["highstreet"]
-
-    def test_bars_beside_a_column_of_the_same_coin_are_refused(self, db: almanac.Database) -> None:
-        for name in ("BTC", "bitcoin", "BTCUSDT"):
-            with pytest.raises(almanac.InvalidArgument, match="keep one"):
-                db.event_study(bars().assign(**{name: 1.0}), coins="BTC", model="mean", **OPTIONS)
 
     def test_a_mapping_names_coins_and_selects_none(self, db: almanac.Database) -> None:
         frame = prices("a", "SUN/USDT", "ETH")

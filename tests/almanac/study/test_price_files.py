@@ -14,9 +14,9 @@ CLOSE = pd.DataFrame({"BTC": [1.5, 2.5, 3.5, 4.5, 5.5], "ETH": [1.25, 2, 3, 4, 5
 WIDE = CLOSE.to_csv(index_label="ts")
 
 
-def read(path: Path, data: bytes | str, coins: str | None = None) -> pd.DataFrame:
+def read(path: Path, data: bytes | str) -> pd.DataFrame:
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    found = read_prices(str(path), coins=coins)
+    found = read_prices(str(path))
     return pd.DataFrame(found.close, pd.to_datetime(found.starts, unit="us"), list(found.coins))
 
 
@@ -44,14 +44,8 @@ def test_a_csv_file_of_any_form_has_the_same_prices(tmp_path: Path, text: str) -
     pd.testing.assert_frame_equal(found, CLOSE, check_freq=False, check_index_type=False)
 
 
-def test_a_series_without_a_name_of_its_index_is_read(tmp_path: Path) -> None:
-    found = read(tmp_path / "close.csv", CLOSE["BTC"].rename("Close").to_csv(), coins="bitcoin")
-    assert list(found["bitcoin"]) == list(CLOSE["BTC"])
-    assert list(read(tmp_path / "close.csv", CLOSE["BTC"].to_csv())["BTC"]) == list(CLOSE["BTC"])
-
-
 def test_missing_prices_are_counted_and_coins_called_NA_are_coins(tmp_path: Path) -> None:
-    found = read(tmp_path / "prices.csv", "ts,coin,Close\n2026-03-01,NA,1\n2026-03-02,NA,NA\n")
+    found = read(tmp_path / "prices.csv", "ts,coin,close\n2026-03-01,NA,1\n2026-03-02,NA,NA\n")
     assert list(found.columns) == ["NA"]
     assert found["NA"].isna().tolist() == [False, True]
     found = read(tmp_path / "prices.csv", WIDE.replace("2.5,", ",").replace(",3.0", ",null"))
