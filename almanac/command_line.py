@@ -88,19 +88,13 @@ QUESTIONS: Final = {
         *("almanac.commands", "changes"),
         "Show what became known in a period: cancelled, moved, rescored, new events.",
     ),
-    "coverage": CommandPlace(
-        *("almanac.commands", "coverage"),
-        "Show which dates had been pulled at a time; other dates are unknown.",
-    ),
-    "resolve": CommandPlace(
-        *("almanac.commands", "resolve"), "Show the coin of a slug, ticker or name."
-    ),
     "mcp": CommandPlace(
         *("almanac.mcp.command", "mcp"),
         "Answer an assistant over the Model Context Protocol, on standard input and output.",
     ),
     "export": CommandPlace(
-        *("almanac.calendar.command", "export_app"), "Write events to a calendar file."
+        *("almanac.calendar.command", "export"),
+        "Write events as an iCalendar file, for Google Calendar, Outlook, Apple and others.",
     ),
 }
 """The commands of the package, which read a published file and change nothing."""

@@ -1,4 +1,4 @@
-"""The commands that read a published file: `sql`, `audit`, `changes`, `coverage`, `resolve`."""
+"""The commands that read a published file: `sql`, `audit` and `changes`."""
 
 import os
 import re
@@ -28,7 +28,7 @@ from almanac.console import (
     show_steps,
 )
 from almanac.errors import InvalidArgument
-from almanac.forms import cell, fitted, text_table
+from almanac.forms import fitted
 from almanac.instants import refuse_misread
 from almanac.reader import Reader, find_file
 from almanac.reading.answers import FileForm, NoFolder, write_answer
@@ -481,58 +481,3 @@ def split_names(option: str, given: str | None) -> list[str] | None:
     if not names:
         raise InvalidArgument(f"{option} is empty; expected {option} a,b, or no {option} for all")
     return names
-
-
-def coverage(
-    at: Annotated[str | None, typer.Argument(help="The time.", show_default="now")] = None,
-    as_json: JsonOption = False,
-    home: HomeOption = None,
-) -> None:
-    """Show which dates had been pulled at a time; other dates are unknown."""
-    from almanac.database import open_database
-
-    with open_database(locate_warehouse(home)) as database:
-        found = database.coverage(at)
-    windows = found.windows.rows()
-    if as_json:
-        pulls = {"first_pull_at": found.first_pull_at, "last_pull_at": found.last_pull_at}
-        _print_json({"at": found.at, **pulls, "windows": windows})
-        return
-    if found.first_pull_at is None:
-        _print(f"Nothing had been pulled at {cell(found.at)}: nothing was known.")
-        return
-    _print(
-        f"At {cell(found.at)} UTC: events pulled first at {cell(found.first_pull_at)}, last at "
-        f"{cell(found.last_pull_at)}."
-    )
-    shown = ("feed", "plan", "lower", "upper", "coins", "categories", "observed_at")
-    _print(text_table(shown, [[row[name] for name in shown] for row in windows]))
-
-
-def resolve(
-    coin: Annotated[
-        str, typer.Argument(help="A slug, ticker or name. If several coins match, they are listed.")
-    ],
-    as_json: JsonOption = False,
-    home: HomeOption = None,
-) -> None:
-    """Show the coin of a slug, ticker or name."""
-    from almanac.database import open_database
-
-    with open_database(locate_warehouse(home)) as database:
-        found = database.resolve(_decode(coin, "the coin"))
-    row = {"slug": found.slug, "symbol": found.symbol, "name": found.name, "rank": found.rank}
-    if as_json:
-        _print_json(row)
-    else:
-        _print(text_table(list(row), [list(row.values())]))
-
-
-def _print(text: str) -> None:
-    print_text(fitted(text, sys.stdout.encoding) + "\n")
-
-
-def _print_json(value: Any) -> None:
-    from almanac.forms import json_text
-
-    sys.stdout.write(json_text(value) + "\n")

@@ -270,7 +270,7 @@ def has_none_quarantined(file: CheckedFile) -> CheckResult:
     if found:
         newest, why = found[0]
         metadata["next step"] = (
-            f"almanac batches show {newest}; to merge it anyway: almanac batches release {newest}"
+            f"almanac batches list {newest}; to merge it anyway: almanac batches release {newest}"
         )
         metadata["newest"] = f"{newest}: {why}"
     return not found, metadata

@@ -38,7 +38,7 @@ STARTED = {
     "almanac doctor --help": [*ALMANAC, "doctor", "--help"],
     "almanac run --help": [*ALMANAC, "run", "--help"],
     "almanac sandbox --help": [*ALMANAC, "sandbox", "--help"],
-    "almanac keys --help": [*ALMANAC, "keys", "--help"],
+    "almanac accounts keys --help": [*ALMANAC, "accounts", "keys", "--help"],
 }
 BARS = {"bar": "each command in at most 0.4 s"}
 

@@ -136,19 +136,21 @@ def test_keys_made_and_revoked_beside_a_running_server_take_effect(tmp_path: Pat
     with sandbox(tmp_path, *YOUNG) as (_, output):
         base = json.loads(output.readline())["base_url"]
         made = json.loads(
-            almanac(tmp_path, "keys", "create", "me", "--plan", "pro", "--json").stdout
+            almanac(tmp_path, "accounts", "keys", "create", "me", "--plan", "pro", "--json").stdout
         )
         headers = {"Authorization": f"Bearer {made['key']}"}
         assert (
             httpx.get(base + "/v2/usage", headers=headers, timeout=HANGS_AFTER_S).json()["plan"]
             == "pro"
         )
-        listed = json.loads(almanac(tmp_path, "keys", "list", "--json").stdout)
+        listed = json.loads(almanac(tmp_path, "accounts", "keys", "list", "--json").stdout)
         assert [(row["id"], row["account"], row["usable"]) for row in listed] == [
             (made["id"], "me", True)
         ]
-        successor = json.loads(almanac(tmp_path, "keys", "rotate", made["id"], "--json").stdout)
-        almanac(tmp_path, "keys", "revoke", successor["id"])
+        successor = json.loads(
+            almanac(tmp_path, "accounts", "keys", "rotate", made["id"], "--json").stdout
+        )
+        almanac(tmp_path, "accounts", "keys", "revoke", successor["id"])
         refused = httpx.get(
             base + "/v2/usage", headers={"x-api-key": successor["key"]}, timeout=HANGS_AFTER_S
         )
@@ -156,7 +158,7 @@ def test_keys_made_and_revoked_beside_a_running_server_take_effect(tmp_path: Pat
         assert (
             httpx.get(base + "/v2/usage", headers=headers, timeout=HANGS_AFTER_S).status_code == 200
         )
-        table = almanac(tmp_path, "keys", "list").stdout
+        table = almanac(tmp_path, "accounts", "keys", "list").stdout
         assert made["id"] in table
         assert made["key"] not in table
 
@@ -200,8 +202,17 @@ def test_a_webhook_arrives_when_the_clock_is_moved(tmp_path: Path) -> None:
         with sandbox(tmp_path, "--json", *EARLY) as (_, output):
             base = json.loads(output.readline())["base_url"]
             url = f"http://127.0.0.1:{receiver.server_port}/hook"
-            almanac(tmp_path, "keys", "create", "me", "--plan", "elite")
-            words = ("endpoints", "add", url, "--account", "me", "--allow-private", "--json")
+            almanac(tmp_path, "accounts", "keys", "create", "me", "--plan", "elite")
+            words = (
+                "accounts",
+                "endpoints",
+                "add",
+                url,
+                "--account",
+                "me",
+                "--allow-private",
+                "--json",
+            )
             added = json.loads(almanac(tmp_path, *words).stdout)
             httpx.put(
                 base + "/sandbox/clock", json={"advance_s": 6 * 3600}, timeout=HANGS_AFTER_S
@@ -261,13 +272,24 @@ def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
         (("sandbox", "--faults", "gremlins"), "'gremlins' is not a fault"),
         (("sandbox", "--now", "1999-01-01"), "outside 2017 to 2040"),
         (("sandbox", "--pace", "1000"), "--pace"),
-        (("keys", "create", "me", "--plan", "gold"), "there is no plan 'gold'"),
-        (("keys", "create", "me", "--plan", "free", "--rate", "5"), "only Enterprise"),
-        (("keys", "revoke", "key_nope"), "no such key: key_nope in "),
-        (("endpoints", "add", "http://127.0.0.1/x", "--account", "me"), "127.0.0.1"),
-        (("endpoints", "add", "http:8.8.8.8", "--account", "me"), "must start with http://"),
+        (("accounts", "keys", "create", "me", "--plan", "gold"), "there is no plan 'gold'"),
+        (("accounts", "keys", "create", "me", "--plan", "free", "--rate", "5"), "only Enterprise"),
+        (("accounts", "keys", "revoke", "key_nope"), "no such key: key_nope in "),
+        (("accounts", "endpoints", "add", "http://127.0.0.1/x", "--account", "me"), "127.0.0.1"),
         (
-            ("endpoints", "add", "http://[fd00:ec2::254]/", "--account", "me", "--allow-private"),
+            ("accounts", "endpoints", "add", "http:8.8.8.8", "--account", "me"),
+            "must start with http://",
+        ),
+        (
+            (
+                "accounts",
+                "endpoints",
+                "add",
+                "http://[fd00:ec2::254]/",
+                "--account",
+                "me",
+                "--allow-private",
+            ),
             "no endpoint may use it",
         ),
     ],
@@ -289,7 +311,9 @@ def test_a_wrong_argument_of_the_program_is_one_line_and_no_traceback(tmp_path: 
 
 
 def test_no_key_or_secret_is_left_in_the_folder_or_the_server_output(tmp_path: Path) -> None:
-    made = json.loads(almanac(tmp_path, "keys", "create", "me", "--plan", "pro", "--json").stdout)
+    made = json.loads(
+        almanac(tmp_path, "accounts", "keys", "create", "me", "--plan", "pro", "--json").stdout
+    )
     canary = made["key"]
     with sandbox(tmp_path, *YOUNG, "--faults", "error*1") as (process, output):
         base = json.loads(output.readline())["base_url"]

@@ -1,4 +1,4 @@
-"""The commands `almanac export`: events in formats of other programs."""
+"""The command `almanac export`: events as an iCalendar file."""
 
 import os
 import sys
@@ -11,15 +11,6 @@ import typer
 from almanac.commands import locate_warehouse, split_names
 from almanac.console import EXIT_USAGE, HomeOption, JsonOption, fail, local_file, people, warnings
 from almanac.reading.answers import names_a_stream
-
-export_app = typer.Typer(
-    add_completion=False, help="Write events to a calendar file.", no_args_is_help=True
-)
-
-
-@export_app.callback()
-def make_group() -> None:
-    """Write events to a calendar file."""
 
 
 class EstimatedDates(StrEnum):
@@ -36,8 +27,7 @@ class CancelledEvents(StrEnum):
     DROP = "drop"
 
 
-@export_app.command()
-def ics(
+def export(
     output: Annotated[
         Path,
         typer.Option("--output", "-o", help="Write to this file; replace it.", callback=local_file),

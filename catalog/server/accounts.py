@@ -361,9 +361,9 @@ class KeyBook:
             ids = {key.id for account in edit.value.accounts for key in account.keys}
             if key_id not in ids:
                 raise KeyBookError(
-                    f"no such key: {key_id} in {self.file.path.parent}; `almanac keys list` lists "
-                    "the keys of a folder. A mirror has a folder of its own (--dir), by default "
-                    "state/mirror of the home"
+                    f"no such key: {key_id} in {self.file.path.parent}; `almanac accounts keys "
+                    "list` lists the keys of a folder. A mirror has a folder of its own (--dir), "
+                    "by default state/mirror of the home"
                 )
             edit.value = Accounts(
                 accounts=tuple(

@@ -1,4 +1,4 @@
-"""`almanac keys` and `almanac endpoints`: the keys of our server, and its webhook endpoints.
+"""`almanac accounts keys` and `endpoints`: the keys of our server, and its webhook endpoints.
 
 The commands work on the files of a server, running or not. They print tables, or JSON with
 `--json`; times are UTC. A secret is printed once, when it is created.
@@ -25,10 +25,18 @@ from pipeline.console import errors_as_messages, folded, print_json
 from pipeline.settings import read_settings
 from warehouse.clock import utc_now
 
-keys_app = typer.Typer(
-    help="Create, list, revoke and rotate API keys of the sandbox or, with --dir, of a mirror.",
+accounts_app = typer.Typer(
+    help="Manage API keys and webhook endpoints of the sandbox or, with --dir, of a mirror.",
     no_args_is_help=True,
     add_completion=False,
+)
+keys_app = typer.Typer(no_args_is_help=True)
+endpoints_app = typer.Typer(no_args_is_help=True)
+accounts_app.add_typer(keys_app, name="keys", help="Create, list, revoke and rotate API keys.")
+accounts_app.add_typer(
+    endpoints_app,
+    name="endpoints",
+    help="Manage webhook endpoints, and list or retry their deliveries.",
 )
 
 DirOption = Annotated[
@@ -104,7 +112,7 @@ def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
             ends,
             usable,
         )
-    people.print(table if rows else "No keys yet: almanac keys create NAME --plan elite")
+    people.print(table if rows else "No keys yet: almanac accounts keys create NAME --plan elite")
 
 
 @keys_app.command()
@@ -137,12 +145,6 @@ def _show_new(key: str, stored: StoredKey, *, as_json: bool) -> None:
     people.print(f"{stored.id}: {key}", soft_wrap=True)
     people.print("Store it now: only its SHA-256 is kept, and it is not shown again.")
 
-
-endpoints_app = typer.Typer(
-    help="Manage webhook endpoints, and list or retry their deliveries.",
-    no_args_is_help=True,
-    add_completion=False,
-)
 
 IdArgument = Annotated[str, typer.Argument(help="The endpoint's id.")]
 
@@ -185,7 +187,7 @@ def list_endpoints(directory: DirOption = None, as_json: JsonOption = False) -> 
         print_json([_endpoint_fields(endpoint, plans) for endpoint in found])
         return
     if not found:
-        people.print("No endpoints yet: almanac endpoints add URL --account NAME")
+        people.print("No endpoints yet: almanac accounts endpoints add URL --account NAME")
         return
     table = Table(Column("id", no_wrap=True), "account", "url", "signature", "state")
     for endpoint in found:
@@ -225,48 +227,43 @@ def rotate_secret(
     _show_secret(endpoint_id, secret, as_json=as_json)
 
 
-@endpoints_app.command("signature")
-def change_signature(
-    endpoint_id: IdArgument,
-    form: Annotated[SignatureForm, typer.Argument(help="The form of the signature.")],
-    directory: DirOption = None,
-) -> None:
-    """Change the form of an endpoint's signature, from the next attempt on."""
-    with errors_as_messages(*_PLAIN):
-        _service_dir(directory).endpoint_book().sign_as(endpoint_id, form)
-    people.print(f"{endpoint_id} is signed to in the form {form}", soft_wrap=True)
-
-
 @endpoints_app.command("enable")
-def enable_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
-    """Enable an endpoint: send later deliveries to it again."""
-    with errors_as_messages(*_PLAIN):
-        _service_dir(directory).endpoint_book().enable(endpoint_id)
-    people.print(f"{endpoint_id} enabled", soft_wrap=True)
-
-
-@endpoints_app.command("disable")
-def disable_endpoint(
+def enable_endpoint(
     endpoint_id: IdArgument,
-    reason: Annotated[str, typer.Option(help="Shown in the list.")] = "by the operator",
+    off: Annotated[
+        bool, typer.Option("--off", help="Disable it; its pending deliveries become dead.")
+    ] = False,
     directory: DirOption = None,
 ) -> None:
-    """Disable an endpoint; its pending deliveries become dead."""
+    """Send later deliveries to an endpoint again, or with --off none."""
     with errors_as_messages(*_PLAIN):
-        _service_dir(directory).endpoint_book().disable(endpoint_id, reason=reason)
-    people.print(f"{endpoint_id} disabled", soft_wrap=True)
+        book = _service_dir(directory).endpoint_book()
+        if off:
+            book.disable(endpoint_id, reason="by the operator")
+        else:
+            book.enable(endpoint_id)
+    people.print(f"{endpoint_id} {'disabled' if off else 'enabled'}", soft_wrap=True)
 
 
 @endpoints_app.command("deliveries")
 def list_deliveries(
     dead: Annotated[bool, typer.Option("--dead", help="Show dead deliveries only.")] = False,
+    retry: Annotated[
+        list[str] | None, typer.Option(help="Retry this dead delivery now; may be repeated.")
+    ] = None,
     limit: Annotated[
         int, typer.Option(min=1, help="Show at most this many deliveries of each kind.")
     ] = 100,
     directory: DirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List pending and dead deliveries."""
+    """List pending and dead deliveries, or retry dead ones with the full retry schedule."""
+    if retry:
+        with errors_as_messages(*_PLAIN), _service_dir(directory).outbox() as box:
+            for delivery_id in retry:
+                box.requeue(delivery_id, now=utc_now())
+                people.print(f"{delivery_id} requeued", soft_wrap=True)
+        return
     with errors_as_messages(*_PLAIN), _service_dir(directory).outbox() as box:
         found = (() if dead else box.pending(limit=limit)) + box.dead(limit=limit)
     if as_json:
@@ -292,23 +289,7 @@ def list_deliveries(
     people.print(table)
 
 
-@endpoints_app.command("requeue")
-def requeue_deliveries(
-    delivery_ids: Annotated[list[str], typer.Argument(help="Ids of dead deliveries.")],
-    directory: DirOption = None,
-) -> None:
-    """Retry dead deliveries now, with the full retry schedule."""
-    with errors_as_messages(*_PLAIN), _service_dir(directory).outbox() as box:
-        for delivery_id in delivery_ids:
-            box.requeue(delivery_id, now=utc_now())
-            people.print(f"{delivery_id} requeued", soft_wrap=True)
-
-
 _PLAIN = (ServiceDirError, EndpointError, TargetRefused, JsonFileError, NotDead, OutboxUnreadable)
-
-
-def _now() -> datetime:
-    return utc_now()
 
 
 def _show_secret(endpoint_id: str, secret: str, *, as_json: bool) -> None:

@@ -107,13 +107,10 @@ COMMANDS: Final = {
     "inbox": _place(
         "push", "inbox_app", "List and show received webhooks; replay or dismiss dead letters."
     ),
-    "batches": _place("merge", "batches_app", "List, show and release landed batches."),
-    "keys": _place(
-        *("accounts", "keys_app"),
-        "Create, list, revoke and rotate API keys of the sandbox or, with --dir, of a mirror.",
-    ),
-    "endpoints": _place(
-        "accounts", "endpoints_app", "Manage webhook endpoints, and list or retry their deliveries."
+    "batches": _place("merge", "batches_app", "List, release and dismiss landed batches."),
+    "accounts": _place(
+        *("accounts", "accounts_app"),
+        "Manage API keys and webhook endpoints of the sandbox or, with --dir, of a mirror.",
     ),
 }
 """The application's commands, in the order of the help."""

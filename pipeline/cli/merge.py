@@ -228,12 +228,15 @@ def report_record(home: Home, report: MergeReport) -> dict[str, Any]:
 
 _STATUSES: Final = ("pending", "merged", "quarantined", "damaged")
 batches_app = typer.Typer(
-    help="List, show and release landed batches.", no_args_is_help=True, add_completion=False
+    help="List, release and dismiss landed batches.", no_args_is_help=True, add_completion=False
 )
 
 
 @batches_app.command(name="list")
 def list_batches(
+    batch_id: Annotated[
+        str | None, typer.Argument(help="Show all fields of this batch instead.")
+    ] = None,
     days: Annotated[int, typer.Option(min=1, help="Show the last days that have batches.")] = 7,
     status: Annotated[
         str | None,
@@ -243,7 +246,10 @@ def list_batches(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List batches, the newest first."""
+    """List batches, the newest first, or show one of them."""
+    if batch_id is not None:
+        _show_batch(batch_id, as_json=as_json)
+        return
     if status is not None and status not in _STATUSES:
         fail(f"--status {status}: expected one of {', '.join(_STATUSES)}", code=EXIT_USAGE)
     listed = _rows(locate_existing_home(), days)
@@ -266,9 +272,7 @@ def list_batches(
     people.print(table if rows else "No batches. Run `almanac run` to land some.")
 
 
-@batches_app.command()
-def show(batch_id: Annotated[str, typer.Argument()], as_json: JsonOption = False) -> None:
-    """Show everything that is known about a batch."""
+def _show_batch(batch_id: str, *, as_json: bool) -> None:
     home = locate_existing_home()
     manifest = home.landing.manifest(batch_id)
     record: dict[str, Any] = msgspec.to_builtins(manifest)

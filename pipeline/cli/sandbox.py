@@ -49,7 +49,7 @@ def sandbox(
             min=0,
             max=86_400,
             help="The minimum seconds between two exports with one key. Default: 0 for the "
-            "sandbox's own keys, 60 for keys from `almanac keys`.",
+            "sandbox's own keys, 60 for keys from `almanac accounts keys`.",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",

@@ -161,7 +161,9 @@ def _announce(server: "HistoryServer", warehouse: Path, host: str) -> None:
     if not is_loopback(host):
         # Every address of the machine is not one that a client can use.
         address, key = address.replace("//0.0.0.0:", "//THIS-MACHINE:"), "-H 'x-api-key: KEY' "
-        people.print("Each request needs a key of this folder: almanac keys create", soft_wrap=True)
+        people.print(
+            "Each request needs a key of this folder: almanac accounts keys create", soft_wrap=True
+        )
     people.print(f"Pages: {address}/", soft_wrap=True)
     people.print(f"Assistants: {address}/mcp", soft_wrap=True)
     people.print(f"Try: curl {key}'{address}/v2/events?limit=2'", soft_wrap=True)

@@ -240,7 +240,7 @@ class HistoryServer(ABC):
             raise HostingError(
                 f"{self._host} can be reached from other machines, and there is no key yet. "
                 "Nothing listens. Create one: "
-                f"almanac keys create NAME --plan {self._plan.name} --dir "
+                f"almanac accounts keys create NAME --plan {self._plan.name} --dir "
                 f"{folder.path}"
             )
         return KeyRing(book=book, others=others, adjusted=_unlimited)

@@ -287,7 +287,6 @@ def test_an_audit_takes_the_one_of_two_coins_that_had_the_event(db: almanac.Data
 def test_the_command_refuses_a_text_that_names_two_coins(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["resolve", "sand", "--home", str(file)]) == 2
+    assert main(["changes", "--coins", "sand", "--home", str(file)]) == 2
     assert "slug:sand (Sand Protocol), slug:the-sandbox (The Sandbox)" in capsys.readouterr().err
-    assert main(["resolve", "slug:sand", "--home", str(file)]) == 0
-    assert "Sand Protocol" in capsys.readouterr().out
+    assert main(["changes", "--coins", "slug:sand", "--home", str(file)]) == 0

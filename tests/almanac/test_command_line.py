@@ -104,9 +104,9 @@ def test_a_cell_of_csv_that_a_spreadsheet_would_run_is_marked(
         (["sql"], 2, "expected one statement"),
         (["sql", "SELECT $a", "--param", "a"], 2, "expected NAME=TEXT"),
         (["sql", "-f", "no.sql"], 2, "no.sql: No such file"),
-        (["resolve", "no-such-coin"], 2, "no coin has the slug, symbol or name"),
-        (["coverage", "2199-01-01"], 2, "is still to come"),
-        (["coverage", "soon"], 2, "expected ISO 8601"),
+        (["changes", "--coins", "no-such-coin"], 2, "no coin has the slug, symbol or name"),
+        (["changes", "--since", "2199-01-01"], 2, "is still to come"),
+        (["changes", "--since", "soon"], 2, "expected ISO 8601"),
     ],
 )
 def test_an_error_is_one_text_with_its_exit_code(
@@ -122,23 +122,8 @@ def test_an_error_is_one_text_with_its_exit_code(
 def test_without_a_home_the_message_says_what_makes_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["coverage", "--home", str(tmp_path)]) == 1
+    assert main(["changes", "--home", str(tmp_path)]) == 1
     assert f"the folder {tmp_path} has no warehouse.duckdb" in capsys.readouterr().err
-
-
-def test_coverage_and_coins_are_shown_to_people_and_to_programs(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["coverage", "--home", str(home)]) == 0
-    assert "events pulled first at 2026-03-01 06:00:00" in capsys.readouterr().out
-    assert main(["coverage", "2026-02-01", "--home", str(home)]) == 0
-    assert "nothing was known" in capsys.readouterr().out
-    assert main(["coverage", "--json", "--home", str(home)]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["first_pull_at"] == "2026-03-01T06:00:00Z"
-    assert [window["feed"] for window in found["windows"]] == ["export"]
-    assert main(["resolve", "coin-1", "--json", "--home", str(home)]) == 0
-    assert json.loads(capsys.readouterr().out)["slug"] == "coin-1"
 
 
 def test_ctrl_c_ends_a_query_with_130(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,7 +169,7 @@ def test_a_limit_of_no_event_is_an_error(
         ["sql", "-f", "https://host/secret.sql"],
         ["audit", "gs://bucket/secret.csv"],
         ["audit", "rows.csv", "--html", "s3://bucket/secret.html"],
-        ["coverage", "--home", "https://host/secret"],
+        ["changes", "--home", "https://host/secret"],
     ],
     ids=" ".join,
 )
@@ -230,7 +215,7 @@ def test_time_and_memory_of_a_query_are_bounded_by_its_process(home: Path, form:
 
 def test_names_of_coins_are_utf_8_in_the_c_locale(home: Path) -> None:
     locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    for words in (["resolve", "żółć"], ["changes", "--coins", "żółć"]):
+    for words in (["changes", "--coins", "żółć"],):
         done = subprocess.run(
             [sys.executable, "-m", "almanac.command_line", *words, "--home", str(home)],
             env={**os.environ, **locale},

@@ -288,7 +288,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(home: Home, tmp_path: Path)
 def test_another_address_needs_a_key(home: Home) -> None:
     state_dir = home.state / "mirror"
     mirror = Mirror(home.warehouse, state_dir=state_dir, host="0.0.0.0", port=free_port())
-    with pytest.raises(HostingError, match="almanac keys create NAME"):
+    with pytest.raises(HostingError, match="almanac accounts keys create NAME"):
         mirror.start()
 
 

@@ -89,7 +89,7 @@ def test_a_service_with_an_implausible_date_is_pulled_and_reported(
     found = json.loads(almanac("status", "--json", **given).stdout)
     assert "clock" in {warning["kind"] for warning in found["warnings"]}
     batch_id = Home(tmp_path / "home").landing.batch_ids()[0]
-    assert "is ignored" in almanac("batches", "show", batch_id, **given).output
+    assert "is ignored" in almanac("batches", "list", batch_id, **given).output
     assert "sent no plausible Date" in almanac("doctor", code=1, **given).output
 
 

@@ -260,7 +260,7 @@ def _find(endpoints: tuple[Endpoint, ...], endpoint_id: str) -> Endpoint:
         if endpoint.id == endpoint_id:
             return endpoint
     raise UnknownEndpoint(
-        f"no such endpoint: {endpoint_id!r}; `almanac endpoints list` lists the endpoints"
+        f"no such endpoint: {endpoint_id!r}; `almanac accounts endpoints list` lists the endpoints"
     )
 
 
@@ -268,8 +268,8 @@ def why_no_push(account: str, plan: Plan | None) -> str | None:
     """Return why an account on this plan gets no push; None if it gets it."""
     if plan is None:
         return (
-            f"there is no account {account!r} in the key book; `almanac keys create` makes one "
-            "with its first key"
+            f"there is no account {account!r} in the key book; `almanac accounts keys create` "
+            "makes one with its first key"
         )
     if not plan.webhooks:
         having = ", ".join(plan.name for plan in PLANS.values() if plan.webhooks)

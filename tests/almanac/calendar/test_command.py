@@ -1,4 +1,4 @@
-"""`almanac export ics` writes a calendar file, with the package alone."""
+"""`almanac export` writes a calendar file, with the package alone."""
 
 import json
 import stat
@@ -41,7 +41,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> object:
 
 
 def export(home: Path, *words: str) -> int:
-    return main(["export", "ics", "--home", str(home), *ALL, *words])
+    return main(["export", "--home", str(home), *ALL, *words])
 
 
 def uids_in(file: Path) -> list[str]:

@@ -131,25 +131,25 @@ def test_a_list_without_batches_of_a_status_says_so_and_refuses_other_words(
 
 @pytest.mark.parametrize("room", ["keys", "endpoints"])
 def test_a_list_makes_no_folder(almanac: Almanac, tmp_path: Path, room: str) -> None:
-    assert f"No {room} yet" in almanac(room, "list").stdout
-    assert json.loads(almanac(room, "list", "--json").stdout) == []
+    assert f"No {room} yet" in almanac("accounts", room, "list").stdout
+    assert json.loads(almanac("accounts", room, "list", "--json").stdout) == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_batch_is_shown_as_lines_or_as_json(almanac: Almanac, page: str) -> None:
     batch_id = landed(almanac, page)
-    lines = almanac("batches", "show", batch_id).stdout.splitlines()
+    lines = almanac("batches", "list", batch_id).stdout.splitlines()
     shown = dict(line.split(maxsplit=1) for line in lines)
     assert shown["batch_id"] == batch_id
     assert shown["outcome.status"] == "pending"
     assert shown["complete"] == "False"
-    assert json.loads(almanac("batches", "show", batch_id, "--json").stdout)["pages"] == 1
+    assert json.loads(almanac("batches", "list", batch_id, "--json").stdout)["pages"] == 1
 
 
 def test_an_unknown_batch_names_the_command_that_lists_them(almanac: Almanac, page: str) -> None:
     landed(almanac, page)
     for batch_id in ("nonsense", "20260301T060000Z-export-000000000000"):
-        done = almanac("batches", "show", batch_id, code=1)
+        done = almanac("batches", "list", batch_id, code=1)
         assert "`almanac batches list` lists the batches" in done.stderr
 
 

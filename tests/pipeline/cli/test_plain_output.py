@@ -68,7 +68,7 @@ COMMANDS = {
     "verify": ("verify",),
     "budget": ("budget",),
     "prune": ("prune", "--dry-run"),
-    "keys": ("keys", "list"),
+    "keys": ("accounts", "keys", "list"),
     "titles": ("sql", "SELECT title, description, displayed_date, extra FROM events"),
     "columns": ("sql", f'SELECT 1 AS "{ANY.replace(chr(34), chr(39))}"'),
     "rejects": ("sql", "SELECT * FROM rejects"),
@@ -97,7 +97,7 @@ def test_no_command_lets_a_text_act(name: str, home: SmallHome, almanac: Almanac
 
 def test_batches_can_be_shown(home: SmallHome, almanac: Almanac) -> None:
     for batch_id in home.home.landing.batch_ids()[::4]:
-        done = almanac("batches", "show", batch_id, home=str(home.home.root))
+        done = almanac("batches", "list", batch_id, home=str(home.home.root))
         assert acting_in(done.stdout) == []
 
 

@@ -191,7 +191,7 @@ def run_commands(owner: Owner, commands: tuple[tuple[str, ...], ...]) -> None:
         owner.start(*words)
     listed = json.loads(owner.start("batches", "list", "--json"))
     assert any(batch["why"] or batch["why_incomplete"] for batch in listed)
-    owner.start("batches", "show", listed[0]["batch_id"])
+    owner.start("batches", "list", listed[0]["batch_id"])
 
 
 def test_the_key_is_found_nowhere(owner: tuple[Owner, RepeatingService]) -> None:
