@@ -31,7 +31,7 @@ from almanac.errors import InvalidArgument
 from almanac.forms import fitted
 from almanac.instants import refuse_misread
 from almanac.reader import Reader, find_file
-from almanac.reading.answers import FileForm, NoFolder, write_answer
+from almanac.reading.answers import FileForm, write_answer
 from almanac.reading.attached_file import connected, run_sql
 from almanac.reading.query_limits import QueryHooks, QueryLimits, bound_memory, end_process
 
@@ -193,11 +193,8 @@ def sql(
         people.print(f"{_count_rows(answer.count)}{shown}")
         return
     target = sys.stdout.buffer if output is None or _is_stdout(output) else output
-    try:
-        with show_steps("Running the query ..."):
-            rows = write_answer(warehouse, text, target, _FILES[chosen], formulas=raw, **options)
-    except NoFolder as error:
-        fail(str(error), code=EXIT_USAGE)
+    with show_steps("Running the query ..."):
+        rows = write_answer(warehouse, text, target, _FILES[chosen], formulas=raw, **options)
     if isinstance(target, Path):
         people.print(f"{_count_rows(rows)} in {output}", soft_wrap=True)
 

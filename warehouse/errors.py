@@ -16,14 +16,6 @@ class DamagedBatch(LandingError):
     """The files of a batch changed after landing, by a disk error or by a person."""
 
 
-class DamagedBody(DamagedBatch):
-    """The bytes of a batch differ from the landed bytes."""
-
-
-class DamagedManifest(DamagedBatch):
-    """The manifest of a batch is missing, or changed after it was written."""
-
-
 class BatchFailed(LandingError):
     """The content of a batch made folding fail. A merge quarantines the batch."""
 
@@ -45,10 +37,6 @@ class HomeRefused(WarehouseError):
     """The folder belongs to another source or a newer Almanac; it was not changed."""
 
 
-class DamagedStamp(HomeRefused):
-    """home.json changed after it was written; the landed batches record the source."""
-
-
 class RunRecordsUnusable(WarehouseError):
     """A Dagster database can't be used; it holds no warehouse data."""
 
@@ -67,10 +55,6 @@ class RunRecordsInaccessible(RunRecordsUnusable):
 
 class InboxUnusable(WarehouseError):
     """A file of the inbox can't be used; landed deliveries are in landing."""
-
-
-class CheckUnfinished(WarehouseError):
-    """The machine has too little disk or memory for a check; the data is not at fault."""
 
 
 class LockHeld(WarehouseError):

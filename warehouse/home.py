@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from warehouse.errors import DamagedBatch, DamagedStamp, HomeRefused
+from warehouse.errors import DamagedBatch, HomeRefused
 from warehouse.files.documents import BrokenSeal, format_document, is_sealed, seal
 from warehouse.files.locks import WAIT_S, hold_lock
 from warehouse.files.storage import Storage
@@ -121,7 +121,7 @@ class Home:
                 raise BrokenSeal(f"there is no format {found.format}")
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise DamagedStamp(
+            raise HomeRefused(
                 f"{path} can't be read as the description of a home: {why}. Nothing was changed; "
                 "`almanac doctor --fix` rebuilds it from landing, or set ALMANAC_HOME to "
                 "another folder."
@@ -199,8 +199,9 @@ class Home:
             is_lost = found is None and self.has_batches_or_pulls()
             if not is_lost and (found is None or self.is_stamped_with(found)):
                 return None
-        except DamagedStamp:
-            pass
+        except HomeRefused as refused:
+            if refused.__cause__ is None:  # Not damaged: a newer Almanac, or no folder.
+                raise
         sources = self._landed_sources()
         if len(sources) != 1:
             found_sources = f"batches of {len(sources)} sources" if sources else "no batches"

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 import duckdb
 
-from almanac.errors import QueryRefused
+from almanac.errors import InvalidArgument
 from almanac.forms import escaped, escaped_in_json
 from almanac.reading.attached_file import explained, open_published
 from almanac.reading.connections import close_within
@@ -30,10 +30,6 @@ _LIMITS: Final = QueryLimits()
 _PROGRAM: Final = QueryHooks()
 _NO_VALUES: Final[Mapping[str, Any]] = MappingProxyType({})
 _UNFINISHED: Final = ".unfinished-"
-
-
-class NoFolder(QueryRefused):
-    """The folder for an answer does not exist. Nothing was written."""
 
 
 def write_answer(
@@ -54,7 +50,7 @@ def write_answer(
 
     Raises:
         WarehouseError: the warehouse can't be opened.
-        NoFolder: there is no folder for the file.
+        InvalidArgument: there is no folder for the file.
         QueryRefused: the statement would write, fails, takes too long, or the disk has no room.
         OSError: the file can't be written, or nobody reads the stream any more.
     """
@@ -76,7 +72,7 @@ def write_answer(
             return copied(write, stream, form)
     file = target.resolve()
     if not file.parent.is_dir():
-        raise NoFolder(
+        raise InvalidArgument(
             f"{target} can't be written: there is no folder {file.parent}. Nothing was written; "
             "create the folder, or name a file in an existing one."
         )

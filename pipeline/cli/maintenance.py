@@ -39,7 +39,7 @@ from resources.inbox.inbox_file import InboxReader
 from resources.inbox.progress import inbox_folder, settled_letters
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock
 from warehouse.clock import utc_now
-from warehouse.errors import BucketUnusable, CheckUnfinished, HomeRefused, WarehouseError
+from warehouse.errors import BucketUnusable, HomeRefused, WarehouseError
 from warehouse.history.verify import Finding
 from warehouse.history.verify import verify as verify_home
 from warehouse.home import Home
@@ -354,13 +354,13 @@ def verify(
     """Check that landing, warehouse and Parquet files agree. Exits with 1 if they do not."""
     home = locate_existing_home()
     findings: list[Finding] = []
-    unfinished: CheckUnfinished | None = None
+    unfinished: WarehouseError | None = None
     with show_steps("Verifying ...") as step:
         try:
             for finding in verify_home(home, deep=deep):
                 findings.append(finding)
                 step(f"Verified: {finding.check} ...")
-        except CheckUnfinished as error:
+        except WarehouseError as error:
             unfinished = error
     if as_json:
         print_json(

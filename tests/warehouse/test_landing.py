@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.hangs import wait_for
-from warehouse.errors import DamagedBody, LandingError, UnknownBatch
+from warehouse.errors import DamagedBatch, LandingError, UnknownBatch
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import RANK, Manifest, Pull, Scope
 from warehouse.landing.landing import Landing
@@ -132,10 +132,10 @@ def test_damaged_bytes_are_detected_and_named(tmp_path: Path) -> None:
         landing.body_path(other).read_bytes(),
     ):
         path.write_bytes(damaged)
-        with pytest.raises(DamagedBody, match=manifest.batch_id):
+        with pytest.raises(DamagedBatch, match=manifest.batch_id):
             list(landing.body(manifest))
     path.unlink()
-    with pytest.raises(DamagedBody, match="can't be read"):
+    with pytest.raises(DamagedBatch, match="can't be read"):
         list(landing.body(manifest))
 
 

@@ -17,7 +17,6 @@ import duckdb
 from almanac.reading.attached_file import attach_published
 from almanac.reading.temporary import own_folder
 from warehouse.errors import (
-    CheckUnfinished,
     DamagedBatch,
     LandingError,
     LockHeld,
@@ -81,7 +80,7 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
     A home that this user can't write to is verified too, and a replay of it is made elsewhere.
 
     Raises:
-        CheckUnfinished: the disk or memory is too small for a check.
+        WarehouseError: the disk or memory is too small for a check.
         LockHeld: a merge runs for longer than the home's wait.
     """
     with _no_merge(home):
@@ -411,9 +410,9 @@ def _is_of_the_machine(error: BaseException | None) -> bool:
     return isinstance(error, _OF_THE_MACHINE) or _is_of_the_machine(error.__cause__)
 
 
-def _unfinished(error: Exception) -> CheckUnfinished:
+def _unfinished(error: Exception) -> WarehouseError:
     why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return CheckUnfinished(
+    return WarehouseError(
         f"a check could not be finished: {why}. This says nothing of the home: the disk or memory "
         "of the machine is too small for the check, which replays landing into a temporary folder. "
         "Free space, then run `almanac verify --deep` again. Nothing was changed."

@@ -29,7 +29,7 @@ import zstandard
 
 from catalog.contract.plans import day_end, day_start
 from warehouse.codecs import OversizedBody
-from warehouse.errors import DamagedBatch, DamagedBody, DamagedManifest, LandingError, UnknownBatch
+from warehouse.errors import DamagedBatch, LandingError, UnknownBatch
 from warehouse.files.documents import BrokenSeal, format_document, hash_file, is_sealed, seal
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import (
@@ -112,7 +112,7 @@ class Landing:
 
         Raises:
             UnknownBatch: there is none.
-            DamagedManifest: it can't be read, or changed after it was written.
+            DamagedBatch: it can't be read, or changed after it was written.
         """
         name = _manifest_name(batch_id)
         if not self.storage.exists(name):
@@ -129,7 +129,7 @@ class Landing:
                 raise BrokenSeal(f"it is the manifest of {manifest.batch_id}")
         except (OSError, ValueError, LandingError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise DamagedManifest(
+            raise DamagedBatch(
                 f"batch {batch_id}: its manifest can't be read: {why}. Restore {name} of landing "
                 "from a backup; `almanac replay` continues without it."
             ) from error
@@ -146,7 +146,7 @@ class Landing:
         for batch_id in batch_ids:
             try:
                 found.append(self.manifest(batch_id))
-            except DamagedManifest as error:
+            except DamagedBatch as error:
                 damaged[batch_id] = str(error)
         return found, damaged
 
@@ -231,7 +231,7 @@ class Landing:
         """Yield the bytes of a batch in chunks, checked against its sha256 at the end.
 
         Raises:
-            DamagedBody: they are not the bytes that were landed.
+            DamagedBatch: they are not the bytes that were landed.
         """
         digest = hashlib.sha256()
         path = self.body_path(manifest)
@@ -241,19 +241,19 @@ class Landing:
                 yield chunk
         except (OSError, MemoryError, zstandard.ZstdError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise DamagedBody(
+            raise DamagedBatch(
                 f"batch {manifest.batch_id}: its body can't be read: {why}. Restore {path.name} "
                 "of landing from a backup; `almanac replay` continues without it."
             ) from error
         if digest.hexdigest() != manifest.sha256:
-            raise DamagedBody(
+            raise DamagedBatch(
                 f"batch {manifest.batch_id}: its body has the sha256 {digest.hexdigest()}, "
                 f"expected {manifest.sha256}. Restore {path.name} of landing from a backup; "
                 "`almanac replay` continues without it."
             )
 
     def check(self, manifest: Manifest) -> None:
-        """Read a body to its end. Raises DamagedBody: it is not the body that was landed."""
+        """Read a body to its end. Raises DamagedBatch: it is not the body that was landed."""
         for _ in self.body(manifest):
             pass
 
@@ -263,7 +263,7 @@ class Landing:
         """Yield every page with its bytes, in the order of arrival; one page is in memory.
 
         Raises:
-            DamagedBody: at the end of the body, which has another hash than the landed bytes.
+            DamagedBatch: at the end of the body, which has another hash than the landed bytes.
             OversizedBody: a page has more than `max_bytes`.
         """
         chunks = self.body(manifest)
@@ -482,9 +482,9 @@ def restore_whole(landing: Landing) -> None:
             landing.storage.remove(f"damaged/{batch_id}.json")
 
 
-def lost_batch(batch_id: str) -> DamagedManifest:
+def lost_batch(batch_id: str) -> DamagedBatch:
     """Return the error for a batch that took effect and is missing from landing."""
-    return DamagedManifest(
+    return DamagedBatch(
         f"batch {batch_id}: its manifest is missing from landing. Restore {batch_id}.json from a "
         "backup; `almanac replay` continues without it."
     )

@@ -149,7 +149,7 @@ def normalise(
     lists of an export are read.
 
     Raises:
-        DamagedBody: the bytes are not those that were landed.
+        DamagedBatch: the bytes are not those that were landed.
         LandingError: the plan is not known.
     """
     connection.execute("SET TimeZone = 'UTC'")

@@ -183,7 +183,7 @@ class TestPosting:
         whole = stamp.read_text()
         stamp.write_text("{")
         assert post_warnings(small.settings, small.home, LATER).kinds == ("+damaged",)
-        assert "(DamagedStamp)" in receiver.bodies[-1]["text"]
+        assert "(HomeRefused)" in receiver.bodies[-1]["text"]
         stamp.write_text(whole)
         assert post_warnings(small.settings, small.home, LATER).kinds == ("-damaged",)
 

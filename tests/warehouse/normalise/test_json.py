@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from tests.warehouse.normalise.catalog_bodies import BatchReader, json_body, json_event, page
-from warehouse.errors import DamagedBody, LandingError
+from warehouse.errors import DamagedBatch, LandingError
 from warehouse.normalise.normalise import normalise
 from warehouse.schema.columns import ALL, BIT, NAMES, plan_named, shown_by
 
@@ -231,7 +231,7 @@ def test_bytes_that_differ_from_the_landed_ones_raise_an_error(batches: BatchRea
     manifest = batches.land("events", page(json_event()))
     other = batches.land("events", page())
     batches.landing.body_path(manifest).write_bytes(batches.landing.body_path(other).read_bytes())
-    with pytest.raises(DamagedBody):
+    with pytest.raises(DamagedBatch):
         normalise(batches.connection, batches.landing, manifest)
 
 
