@@ -46,6 +46,17 @@ def places_in(path: Path) -> list[int]:
     return [*headers, *range(FIRST_BLOCK + 5_000, path.stat().st_size, BLOCK_BYTES)]
 
 
+def blocks_of(path: Path) -> list[int]:
+    """Return the numbers of the blocks that hold columns of tables."""
+    found: set[int] = set()
+    with duckdb.connect(str(path), read_only=True) as connection:
+        tables = connection.execute("SELECT schema_name || '.' || table_name FROM duckdb_tables()")
+        for (table,) in tables.fetchall():
+            rows = connection.execute(f"SELECT block_id FROM pragma_storage_info('{table}')")
+            found.update(block for (block,) in rows.fetchall() if block is not None and block >= 0)
+    return sorted(found)
+
+
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=LONG) for part in range(1, PARTS))])
 def test_a_flipped_bit_in_any_block_of_the_warehouse_is_detected_and_replay_repairs_it(
     part: int, sound: tuple[Path, Digests], tmp_path: Path
@@ -69,6 +80,22 @@ def test_a_flipped_bit_in_any_block_of_the_warehouse_is_detected_and_replay_repa
         replay(home)
         assert complaints(home, with_replay=False) == ([], [])
         assert digests_of(home) == expected
+
+
+def test_a_damaged_block_that_a_fold_reads_blames_no_good_batch(
+    sound: tuple[Path, Digests], tmp_path: Path
+) -> None:
+    root, _ = sound
+    refused = 0
+    for block in blocks_of(root / "warehouse.duckdb"):
+        home = copied(root, tmp_path / "home")
+        flip(home.warehouse, place=FIRST_BLOCK + block * BLOCK_BYTES + 5_000, bit=0)
+        try:
+            assert merge(home).quarantined == []
+        except WarehouseError as error:
+            assert_says_replay(str(error), home.warehouse)
+            refused += 1
+    assert refused
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=LONG) for part in range(1, PARTS))])

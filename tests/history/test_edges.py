@@ -34,6 +34,27 @@ def test_a_pull_between_two_deliveries_of_one_batch_is_folded_between_them(
     assert story.versions("b", "title, known_from") == versions
 
 
+def test_deliveries_that_begin_before_the_last_merged_pull_are_folded_before_it(
+    story: HandmadeHome,
+) -> None:
+    story.listed("01 09:00", event("a"), event("b"))
+    story.listed("01 11:00", event("a", title="Second a"), event("b"))
+    story.merge()
+    story.deliveries(
+        ("01 10:00", "2026-03-01T09:59:00Z", event("a", title="Delivered a")),
+        ("01 12:00", "2026-03-01T11:59:00Z", event("b", title="Third b")),
+    )
+    story.merge()
+    versions = story.versions("a", "title, known_from")
+    assert versions == [
+        ("First a", at("01 09:00")),
+        ("Delivered a", at("01 10:00")),
+        ("Second a", at("01 11:00")),
+    ]
+    replay(story.home)
+    assert story.versions("a", "title, known_from") == versions
+
+
 def test_withdrawn_events_are_not_expected_in_an_export(story: HandmadeHome) -> None:
     """Three of a hundred are withdrawn: an export of the others is complete."""
     events = [event(f"e{place:02}") for place in range(100)]

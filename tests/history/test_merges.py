@@ -9,6 +9,7 @@ import pytest
 
 from tests.history.stories.handmade import HandmadeHome, at, event
 from tests.history.test_rebuilds import assert_as_replay, assert_same, tables_of
+from warehouse.files.documents import hash_file
 from warehouse.history import checkpoints
 from warehouse.history.warehouse_file import read_published
 
@@ -189,6 +190,19 @@ def test_checkpoints_are_links_of_the_last_seven_days_and_the_first_of_each_mont
     assert story.merge().days == march(9, 10, 11, 12)
     assert checkpoints.list_days(story.home) == kept
     assert_as_replay(story.home)
+
+
+def test_a_merge_leaves_the_published_file_and_its_checkpoints_as_they_were(
+    five_days: HandmadeHome,
+) -> None:
+    reader = five_days.home.root / "opened.duckdb"  # Keeps the file, as a reader's handle does.
+    reader.hardlink_to(five_days.home.warehouse)
+    files = [reader, *(checkpoints.path_of(five_days.home, day) for day in march(3, 4, 5))]
+    before = [hash_file(file) for file in files]
+    list_day(five_days, 6)
+    assert five_days.merge().is_published
+    assert [hash_file(file) for file in files] == before
+    assert not reader.samefile(five_days.home.warehouse)
 
 
 def test_a_checkpoint_with_other_tables_is_no_base(five_days: HandmadeHome) -> None:
