@@ -15,7 +15,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from pipeline.settings import Settings, SettingsError, read_settings
-from resources.http.redaction import LEAST_CHARS, redactor_for
+from resources.http.network import LEAST_CHARS, redactor_for
 from warehouse.files.storage import (
     close_to_others,
     keep_private,
@@ -101,8 +101,8 @@ def _secrets(settings: Settings) -> Iterator[SecretStr]:
                 yield found[1] if isinstance(found, tuple) else found
     with suppress(SettingsError):
         yield from settings.signing_secrets()
-    with suppress(SettingsError):
-        yield from settings.proxy_passwords
+    if settings.proxy is not None:
+        yield settings.proxy
 
 
 def _open_files(settings: Settings) -> list[Path]:

@@ -40,7 +40,7 @@ from resources.limits.limiter import (
     TokenBucketLimiter,
     usable_burst,
 )
-from resources.request_log import RequestLog, last_usage
+from resources.request_log import ReportedUsage, RequestLog, last_usage
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
 from resources.waits import RetryPolicy
@@ -51,9 +51,8 @@ from warehouse.home import Home
 if TYPE_CHECKING:
     from catalog.sandbox.sandbox import Sandbox
     from catalog.sandbox.world_process import WorldProcess
-    from resources.http.bodies import UsageAnswer
-    from resources.http.calls import Timeouts
     from resources.http.client import CatalogClient
+    from resources.http.retry import Timeouts
 
 
 log = logging.getLogger(__name__)
@@ -220,7 +219,7 @@ def open_service(
             with _client(settings, address, log, limiter, service_clock) as plan_client:
                 usage = _usage(settings, plan_client)
                 if usage is not None:
-                    log.usage(usage, deprecation=plan_client.deprecation, sunset=plan_client.sunset)
+                    log.usage(usage)
         plan = _plan(settings, known_plan or (None if usage is None else usage.plan), address.key)
         if probe_state is None:
             # Not earlier: a mistyped address would be written into the stamp.
@@ -375,7 +374,7 @@ def _clock_of(settings: Settings, address: _Address, state: Path) -> ServiceCloc
     return ServiceClock(address.clock, state=Storage(state), max_skew=max_skew)
 
 
-def _usage(settings: Settings, client: "CatalogClient") -> "UsageAnswer | None":
+def _usage(settings: Settings, client: "CatalogClient") -> ReportedUsage | None:
     """Request the usage; None if the service does not report it and the plan is set."""
     try:
         return client.usage()
@@ -385,7 +384,7 @@ def _usage(settings: Settings, client: "CatalogClient") -> "UsageAnswer | None":
         return None
 
 
-def _stated(settings: Settings, plan: Plan, usage: "UsageAnswer | None") -> Allowance:
+def _stated(settings: Settings, plan: Plan, usage: ReportedUsage | None) -> Allowance:
     """Return the limits that the service stated for the key, in this session or in the ledger."""
     ledger = ledger_of(settings, plan)
     if ledger is not None:
@@ -422,7 +421,7 @@ def _known_plan(
 def _plan(settings: Settings, stated_plan: str | None, key: SecretStr) -> Plan:
     name = settings.plan or stated_plan
     if name is None or name not in PLANS:
-        from resources.http.redaction import redactor_for
+        from resources.http.network import redactor_for
 
         shown = name if name is None else redactor_for(key)(name)
         raise SettingsError(

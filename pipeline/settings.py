@@ -7,7 +7,7 @@ the settings and their validation. Does not: their use.
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -27,14 +27,12 @@ from pipeline.configuration import (
     DeploymentSettings,
     Hook,
     MachineSettings,
-    NetworkEnvironment,
     NetworkSettings,
     Place,
     PushSettings,
     RetentionSettings,
     ServiceSettings,
     SettingsError,
-    checked_proxy,
     hook_of,
     secret_of,
     secrets_in,
@@ -49,7 +47,7 @@ __all__ = ["Settings", "SettingsError", "described", "markdown", "read_settings"
 
 PREFIX: Final = "ALMANAC_"
 ENV_FILE: Final = Path(".env")
-_OF_NETWORK: Final = ("proxy", "proxy_file", "no_proxy", "ca_file")
+_OF_NETWORK: Final = ("proxy", "ca_file")
 
 
 class Settings(
@@ -127,7 +125,6 @@ class Settings(
     )
     _from_file: frozenset[str] = PrivateAttr(default=frozenset())
     """The settings with the value of `.env`, also if it was loaded into the environment before."""
-    _network: NetworkEnvironment | None = PrivateAttr(default=None)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -200,49 +197,24 @@ class Settings(
             SettingsError: one of them can't be used; the text shows no password.
         """
         # Imported here, since it imports the HTTP library.
+        from httpx import InvalidURL
+
         from resources.http.network import Network
 
         self._check_network_place()
-        environment = self._network
-        cert_file, cert_dir = (None, None) if environment is None else environment.certificates
-        no_proxy = self.no_proxy or (() if environment is None else environment.exceptions)
-        found = Network(
-            tuple(self._proxies()), no_proxy, self.ca_file, cert_file=cert_file, cert_dir=cert_dir
-        )
-        names = {"ALMANAC_CA_FILE": self.ca_file, "SSL_CERT_FILE": cert_file}
-        for name, path in names.items():
-            if path is not None and not path.is_file():
-                raise SettingsError(f"{name}: {path} is not a file. Set it to a PEM file.")
-        if cert_dir is not None and not cert_dir.is_dir():
-            raise SettingsError(f"SSL_CERT_DIR: {cert_dir} is not a folder.")
+        is_direct = self.proxy is not None and self.proxy.get_secret_value() == NO_PROXY
+        proxy = None if is_direct else self.proxy
+        found = Network(proxy, self.ca_file, is_direct=is_direct)
         try:
-            found.trust()
+            found.http_client().close()
         except OSError as error:
-            given = " or ".join(name for name, path in names.items() if path is not None)
             raise SettingsError(
-                f"{given}: no certificates can be read from it ({error.strerror or error}); "
-                "expected a PEM file, with lines BEGIN CERTIFICATE."
+                "ALMANAC_CA_FILE or SSL_CERT_FILE: no certificates can be read from it "
+                f"({error.strerror or error}); expected a PEM file."
             ) from None
+        except (ValueError, InvalidURL, ImportError) as error:
+            raise SettingsError(f"HTTPS_PROXY, HTTP_PROXY or ALL_PROXY: {error}.") from None
         return found
-
-    def _proxies(self) -> Iterator[tuple[str, SecretStr, str]]:
-        """Yield scheme, proxy and the name of its setting."""
-        name = PREFIX + "PROXY"
-        own = secret_of(name, self.proxy, self.proxy_file)
-        if self.proxy_file is not None:
-            name += "_FILE"
-        for scheme in ("http", "https"):
-            given = None if own is None else (own, name)
-            if given is None and self._network is not None:
-                given = self._network.proxy(scheme)
-            if given is None:
-                continue
-            try:
-                address = checked_proxy(given[0])
-            except ValueError as error:
-                raise SettingsError(f"{given[1]}: {error}.") from None
-            if address.get_secret_value() != NO_PROXY:
-                yield scheme, address, given[1]
 
     def _check_network_place(self) -> None:
         """Check that no `.env` sets proxy or certificates for a key from elsewhere.
@@ -258,17 +230,6 @@ class Settings(
                 "there. The author of that file could read your key. No request was sent; set both "
                 "in the environment, or both in a .env of your own."
             )
-
-    @property
-    def proxy_passwords(self) -> tuple[SecretStr, ...]:
-        """The addresses of proxies that are set, and what is secret in them.
-
-        Raises:
-            SettingsError: one can't be used.
-        """
-        from resources.http.network import secrets_in
-
-        return tuple(secret for _, address, _ in self._proxies() for secret in secrets_in(address))
 
     @property
     def alerts(self) -> bool:
@@ -322,7 +283,6 @@ class Settings(
         found = {"ALMANAC_API_KEY_FILE": self.api_key_file}
         found["ALMANAC_ALERT_URL_FILE"] = self.alert_url_file
         found["ALMANAC_DIGEST_URL_FILE"] = self.digest_url_file
-        found["ALMANAC_PROXY_FILE"] = self.proxy_file
         found["ALMANAC_WEBHOOK_SECRETS_FILE"] = self.webhook_secrets_file
         if self._from_file & {
             "api_key",
@@ -380,7 +340,6 @@ def read_settings() -> Settings:
         settings = Settings.model_validate({**from_file, **environment})
         settings._from_file = frozenset(from_file)
         settings._dagster_home = DagsterEnvironment.model_validate(dict(os.environ)).folder
-        settings._network = NetworkEnvironment.model_validate(dict(os.environ))
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         name = str(first["loc"][0])

@@ -2,108 +2,75 @@
 
     CatalogError
     ├── RetryLater             transient and already retried: repeat the call later
-    │   ├── Unreachable        no connection, a timeout, a connection closed before the response
-    │   ├── ServiceFailing     408, 425, 500, 502, 503, 504
     │   ├── RateHeld           429 for rate or burst, on every attempt
     │   ├── QuotaUnknown       the service has not reported the rest of the month
     │   └── TooSlow            a 500 after a long wait: request less, then retry
     ├── Defer                  quota used up, or a long wait requested: resume at `resume_at`
     └── Stop                   the same call would fail again
         ├── AccessDenied       401, 402, 403
-        │   ├── KeyRejected    the key is missing, unknown or revoked
-        │   └── PlanLacksAccess
-        ├── CertificateRejected    the certificate can't be verified, or there is none
-        ├── ProxyRefused       the proxy refuses, or its name can't be resolved
-        ├── VersionGone        the version of the interface is gone
+        │   └── PlanLacksAccess    skip it: the plan does not include it
+        ├── RequestRejected    400, 404 of a list, 405, 410, 422, a redirect and the like
+        │   └── NotModified    skip it: what was received before is still valid
         ├── LedgerUnusable     the machine's count of requests can't be stored
         ├── BackfillInProgress another process runs a backfill of the same home
-        ├── RequestRejected    400, 404 of a list, 405, 414, 422, 431 and the like
-        │   └── NotModified    304: what was received before is still valid
         └── ContractBroken     the response breaks the contract of the interface
             ├── TruncatedBody  it ended early (retried before it is raised)
             ├── NotData        HTML, a JSON error, nothing or a header without rows instead of data
-            ├── TooLarge       over our limits of size or ratio
-            ├── CursorLoop     a cursor was returned a second time
-            └── RunawayPaging  pages without end
+            └── TooLarge       over our limits of size or ratio
 
 404 and 410 of a look-up are answers, not errors. No error shows the key, in its text or in the
 objects that it refers to.
 """
 
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
-NotDataKind = Literal["html", "json_error", "json", "empty", "bare_header", "content_type"]
+if TYPE_CHECKING:
+    from resources.http.bodies import ResponseHead
+
+NotDataKind = Literal["html", "json", "text", "empty", "bare_header"]
 Reason = Literal["quota", "asked_to_wait", "failing"]
 Period = Literal["month", "day"]
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """A response that is not data: its body, or the file with its body, for the caller to keep."""
-
-    status: int
-    headers: dict[str, str] = field(repr=False)
-    date: datetime
-    received_at: datetime
-    date_doubt: str = ""
-    """Why `date` is not the response's own Date; empty if it is."""
-    body: bytes | None = field(default=None, repr=False)
-    file: Path | None = None
-
-
 class CatalogError(Exception):
-    """States the event, the expectation, the remaining state, and the next step.
+    """States the event, the remaining state, and the next step.
 
     `attempts` counts the requests that were sent; for a list, `cursor` is where it can continue.
+    `evidence` is the response, an `Answer` if its body was read to its end.
     """
 
     transient: ClassVar[bool] = False
     """Whether the client retries before it raises this."""
     next_step: ClassVar[str] = ""
 
-    def __init__(
-        self,
-        happened: str,
-        *,
-        expected: str = "",
-        next_step: str = "",
-        evidence: Evidence | None = None,
-    ) -> None:
+    def __init__(self, happened: str, *, next_step: str = "") -> None:
         super().__init__(happened)
         self.happened = happened
-        self.expected = expected
         self.left = ""
         self.step = next_step or self.next_step
-        self.evidence = evidence
+        self.evidence: ResponseHead | None = None
         self.attempts = 1
         self.cursor: str | None = None
 
     def __str__(self) -> str:
         tries = f" after {self.attempts} attempts" if self.attempts > 1 else ""
-        parts = (self.happened + tries, self.expected, self.left, self.step)
+        parts = (self.happened + tries, self.left, self.step)
         return " ".join(part.rstrip(".") + "." for part in parts if part)
 
 
 class RetryLater(CatalogError):
-    """Transient, and already retried. `wait_s` is the least wait that the service requested."""
+    """Transient, and already retried. `wait_s` is the least wait that the service requested.
+
+    No connection, a timeout, a connection that was lost, or 408, 425, 500, 502, 503, 504.
+    """
 
     transient = True
     next_step = "Run it again later to resume"
 
-    def __init__(self, happened: str, *, wait_s: float = 0.0, expected: str = "") -> None:
-        super().__init__(happened, expected=expected)
+    def __init__(self, happened: str, *, wait_s: float = 0.0) -> None:
+        super().__init__(happened)
         self.wait_s = wait_s
-
-
-class Unreachable(RetryLater):
-    """No response was received: connection refused or lost, or a timeout."""
-
-
-class ServiceFailing(RetryLater):
-    """The service answered 408, 425, 500, 502, 503 or 504."""
 
 
 class RateHeld(RetryLater):
@@ -155,11 +122,7 @@ class Stop(CatalogError):
 
 
 class AccessDenied(Stop):
-    """401, 402 or 403."""
-
-
-class KeyRejected(AccessDenied):
-    """The key is missing, unknown, revoked or of another version."""
+    """401, 402 or 403: the key is missing, unknown, revoked or of another version."""
 
     next_step = "Check the API key and the base address; a V1 key is not valid for V2"
 
@@ -170,18 +133,14 @@ class PlanLacksAccess(AccessDenied):
     next_step = "Omit it, or use a key of a higher plan"
 
 
-class CertificateRejected(Stop):
-    """The certificate of the other side can't be verified, or it does not speak TLS."""
+class RequestRejected(Stop):
+    """The service understood the request and rejected it."""
+
+    next_step = "Check the parameters, the base address and the export path"
 
 
-class ProxyRefused(Stop):
-    """The proxy of the settings refuses the connection, or its name can't be resolved."""
-
-
-class VersionGone(Stop):
-    """The service no longer has this version of the interface."""
-
-    next_step = "Update Almanac, and check the base address"
+class NotModified(RequestRejected):
+    """The service answered 304: what the request named is still valid."""
 
 
 class LedgerUnusable(Stop):
@@ -194,17 +153,6 @@ class BackfillInProgress(Stop):
     """Another process runs a backfill of the same home."""
 
     next_step = "Wait until it ends, then run this again to continue with the rest"
-
-
-class RequestRejected(Stop):
-    """The service understood the request and rejected it."""
-
-    next_step = "Check the parameters, the base address and the export path"
-
-
-class NotModified(RequestRejected):
-    """The service answered 304: what the request named is still valid. It never ends a pull that
-    named something; an unexpected one is the service's fault."""
 
 
 class ContractBroken(Stop):
@@ -222,10 +170,8 @@ class TruncatedBody(ContractBroken):
 class NotData(ContractBroken):
     """The response is not data; `kind` says what it is, `evidence` holds it."""
 
-    def __init__(
-        self, happened: str, *, kind: NotDataKind, evidence: Evidence, expected: str = ""
-    ) -> None:
-        super().__init__(happened, expected=expected, evidence=evidence)
+    def __init__(self, happened: str, *, kind: NotDataKind) -> None:
+        super().__init__(happened)
         self.kind: NotDataKind = kind
 
 
@@ -233,14 +179,6 @@ class TooLarge(ContractBroken):
     """A body over our limit of size, or of its ratio to the bytes sent."""
 
     next_step = "Raise the limit if the response is genuine"
-
-
-class CursorLoop(ContractBroken):
-    """A cursor was returned that was already used (A to A, A to B to A)."""
-
-
-class RunawayPaging(ContractBroken):
-    """Pages continue past the total, or have no new row."""
 
 
 FAILED_EXPORT_AGAIN_AFTER: Final = timedelta(hours=3)

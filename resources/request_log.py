@@ -14,34 +14,58 @@ backfills have notes of their own (backfill/state.py).
 
 import hashlib
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
-from threading import Lock, local
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from threading import Lock
+from typing import Annotated, Final
 
 import msgspec
 from pydantic import SecretStr
 
 from resources.errors import Defer
-from resources.limits.allowance import UNKNOWN, UNLIMITED, Work
+from resources.limits.allowance import (
+    UNKNOWN,
+    UNLIMITED,
+    QuotaHeaders,
+    ReportedLimits,
+    Work,
+    next_reset,
+)
 from resources.service_address import checked_key
 from warehouse.files.documents import put_note, read_notes
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Feed
 
-if TYPE_CHECKING:
-    from resources.http.bodies import UsageAnswer
-    from resources.http.transport import SentRequest
-
 _DIGITS: Final = 12
-_FAILED: Final = 400
-_PLAN_CHARS: Final = 500
+_PERIOD_MAX: Final = timedelta(days=366)
 
 
 def fingerprint_key(key: SecretStr | str) -> str:
     """Return a text that differs for each key and does not reveal it."""
     secret = checked_key(key).get_secret_value()
     return hashlib.sha256(secret.encode()).hexdigest()[:_DIGITS]
+
+
+@dataclass(slots=True)
+class SentRequest:
+    """One attempt. `status` is None if no response was received.
+
+    `seconds` run from sending to the last byte read. `bytes` is the size of the body as sent,
+    `attempt` its number in the call, `quota` the month by the headers, `request_id` the service's
+    name of a failed request.
+    """
+
+    path: str
+    status: int | None = None
+    seconds: float = 0.0
+    bytes: int = 0
+    attempt: int = 1
+    quota: QuotaHeaders | None = None
+    request_id: str | None = None
+
+
+Observer = Callable[[SentRequest], None]
 
 
 class RequestLog:
@@ -56,76 +80,53 @@ class RequestLog:
         self._clock = clock
         self._fingerprint = fingerprint_key(key)
         self._lock = Lock()
-        self._thread = local()
         self.count = 0
         self.remaining: int | None = None
 
-    def __call__(self, sent: "SentRequest") -> None:
-        now = self._clock()
+    def __call__(self, sent: SentRequest) -> None:
+        now, quota = self._clock(), sent.quota
         line = {
-            "at": now.isoformat(),
+            "at": now,
             "path": sent.path,
             "status": sent.status,
             "seconds": round(sent.seconds, 6),
             "bytes": sent.bytes,
-            "attempt": self._attempt(sent),
+            "attempt": sent.attempt,
             "key_fingerprint": self._fingerprint,
         }
-        if sent.quota is not None:
+        if quota is not None:
             line |= {
-                "quota": sent.quota.allowed,
-                "remaining": sent.quota.remaining,
-                "reset_at": _text(sent.quota.reset_at),
+                "quota": quota.allowed,
+                "remaining": quota.remaining,
+                "reset_at": quota.reset_at,
             }
         if sent.request_id is not None:
             line["request_id"] = sent.request_id
         with self._lock:
             self.count += 1
-            if sent.quota is not None and sent.quota.remaining is not None:
-                self.remaining = sent.quota.remaining
+            if quota is not None and quota.remaining is not None:
+                self.remaining = quota.remaining
             _append(self._folder / "requests" / f"{now:%Y-%m-%d}.jsonl", line)
 
-    def usage(
-        self, answer: "UsageAnswer", *, deprecation: str | None = None, sunset: str | None = None
-    ) -> None:
+    def usage(self, usage: "ReportedUsage") -> None:
         """Log the usage of the month that the service reports, and the end of its version."""
-        line = {
-            "at": answer.date.isoformat(),
-            "plan": answer.plan,
-            "used": answer.used,
-            "quota": answer.limit,
-            "is_unlimited": answer.is_unlimited,
-            "remaining": answer.remaining,
-            "reset_at": _text(answer.reset_at),
-            "rate": answer.rate,
-            "burst": answer.burst,
-            "period_start": _text(answer.period_start),
-            "period_end": _text(answer.period_end),
-        }
-        if deprecation is not None or sunset is not None:
-            line |= {"deprecation": _short(deprecation), "sunset": _short(sunset)}
         with self._lock:
-            _append(self._folder / "usage.jsonl", line)
-
-    def _attempt(self, sent: "SentRequest") -> int:
-        """Return the number of the attempt: the transport does not know to which call it belongs.
-
-        A thread requests the same path again only after a failure.
-        """
-        path, failures = getattr(self._thread, "last", ("", 0))
-        number = failures + 1 if path == sent.path else 1
-        failed = sent.status is None or sent.status >= _FAILED
-        self._thread.last = (sent.path, number) if failed else ("", 0)
-        return number
+            _append(self._folder / "usage.jsonl", usage)
 
 
 _Aware = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """The usage of the month that the service reported, as logged."""
+    """The usage of the month that the service reports; None is not reported.
+
+    `at` is by the service's clock, `received_at` by the machine's. `is_unlimited`: the service
+    reports that there is no quota (Enterprise), and does not just leave it out. `deprecation` and
+    `sunset` are headers: this version of the interface will end.
+    """
 
     at: _Aware
+    received_at: _Aware | None = None
     plan: str | None = None
     used: int | None = None
     quota: int | None = None
@@ -148,11 +149,22 @@ class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_account(self) -> bool:
-        """Whether it has both the use and the limit of the month, stated or as the rest."""
-        has_rest = self.remaining is not None
-        has_used = self.used is not None or (self.quota is not None and has_rest)
-        is_limited = self.quota is not None or (self.used is not None and has_rest)
-        return has_used and (is_limited or self.is_unlimited)
+        """Whether it has both the use and the limit of the month."""
+        return self.used is not None and (self.quota is not None or self.is_unlimited)
+
+    @property
+    def account(self) -> ReportedLimits | None:
+        """The month's limit, use and reset, None if too little of it is reported.
+
+        The reset is by the machine's clock: the service's may differ, as a sandbox's does.
+        """
+        if self.used is None or not self.has_account or self.received_at is None:
+            return None
+        reset_at = self.reset_at or self.period_end
+        # A reset in the past, or years ahead, would allow no request until then.
+        if reset_at is None or not self.at < reset_at <= self.at + _PERIOD_MAX:
+            reset_at = next_reset(self.at)
+        return ReportedLimits(self.quota, self.used, self.received_at + (reset_at - self.at))
 
 
 def last_usage(folder: Path) -> ReportedUsage | None:
@@ -167,15 +179,7 @@ def last_usage(folder: Path) -> ReportedUsage | None:
     return None
 
 
-def _text(instant: datetime | None) -> str | None:
-    return None if instant is None else instant.isoformat()
-
-
-def _short(text: str | None) -> str | None:
-    return None if text is None else text[:_PLAN_CHARS]
-
-
-def _append(path: Path, line: dict[str, Any]) -> None:
+def _append(path: Path, line: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.write(msgspec.json.encode(line) + b"\n")

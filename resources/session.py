@@ -28,12 +28,11 @@ from resources.errors import (
 from resources.ingest.scopes import PollWindow
 from resources.limits.allowance import Pace
 from resources.limits.limiter import Limiter
-from resources.request_log import DeferredPulls, RequestLog, deferred_pull
+from resources.request_log import DeferredPulls, ReportedUsage, RequestLog, deferred_pull
 from warehouse.landing.batches import Feed
 from warehouse.landing.landing import Landing
 
 if TYPE_CHECKING:
-    from resources.http.bodies import UsageAnswer
     from resources.http.client import CatalogClient
     from resources.ingest.context import LandedBatch, OnPage
     from resources.ingest.puller import Puller
@@ -56,7 +55,7 @@ class CatalogSession:
     clock: Callable[[], datetime]
     log: RequestLog
     pace: Pace
-    usage: "UsageAnswer | None" = None
+    usage: ReportedUsage | None = None
     coins: tuple[str, ...] | None = None
     categories: tuple[str, ...] | None = None
     monthly_quota: int | None = None
@@ -107,11 +106,10 @@ class CatalogSession:
         self._resumed = True
         return self.puller().resume_open()
 
-    def request_usage(self) -> "UsageAnswer":
+    def request_usage(self) -> ReportedUsage:
         """Request the usage of the month from the service; this takes one request."""
         answer = self.client.usage()
-        client = self.client
-        self.log.usage(answer, deprecation=client.deprecation, sunset=client.sunset)
+        self.log.usage(answer)
         self._note(answer)
         return answer
 
@@ -136,7 +134,7 @@ class CatalogSession:
             return counted
         return max(0, self.quota_left - self.kept)
 
-    def _note(self, answer: "UsageAnswer") -> None:
+    def _note(self, answer: ReportedUsage) -> None:
         self.usage = answer
         self._counted = self.log.count
 

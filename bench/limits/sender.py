@@ -21,7 +21,6 @@ import httpx
 from bench.children import print_figures
 from resources.errors import CatalogError, Defer
 from resources.http.client import CatalogClient
-from resources.http.transport import DeadlineTransport
 from resources.limits.allowance import Pace, Share
 from resources.limits.ledger import Ledger
 from resources.limits.limiter import SharedLimiter
@@ -31,8 +30,8 @@ from resources.waits import RetryPolicy
 class DelayedNetwork(httpx.BaseTransport):
     """A network that delays each request by a random time."""
 
-    def __init__(self, address: str, up_to_s: float, random: Random) -> None:
-        self._inner = DeadlineTransport(address)
+    def __init__(self, up_to_s: float, random: Random) -> None:
+        self._inner = httpx.HTTPTransport()
         self._up_to_s = up_to_s
         self._random = random
         self.statuses: Counter[int] = Counter()
@@ -55,7 +54,7 @@ def main() -> None:
     ledger = Ledger(Path(settings["ledger"]), Pace(settings["rate_per_s"], settings["burst"]))
     share = Share("backfill", floor=settings["floor"])
     limiter = SharedLimiter(ledger, share, clock=lambda: datetime.now(UTC))
-    network = DelayedNetwork(settings["base_url"], settings["held_up_s"], Random(settings["seed"]))
+    network = DelayedNetwork(settings["held_up_s"], Random(settings["seed"]))
     client = CatalogClient(
         settings["base_url"],
         settings["key"],

@@ -138,16 +138,7 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
 
 def _network(settings: Settings) -> str:
     """Return which proxy the requests take, and which certificates are trusted."""
-    from resources.http.network import shown_proxy
-
-    network, address = settings.network(), settings.service_address()
-    proxy = None if address is None else network.proxy_for(address[0])
-    if address is None:
-        shown = {shown_proxy(found): name for _, found, name in network.proxies}
-        way = ", ".join(f"proxy {text} ({name})" for text, name in shown.items()) or "no proxy"
-    else:
-        way = "no proxy" if proxy is None else f"proxy {proxy} ({proxy.setting})"
-    return f"{way}; trusted certificates: {network.trust_names}"
+    return str(settings.network())
 
 
 def _secrecy(settings: Settings, *, fix: bool) -> Iterator[Checked]:
@@ -254,7 +245,7 @@ def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
                 yield Checked(
                     "quota",
                     usage.remaining is None or usage.remaining > 0,
-                    quota_left(usage.remaining, usage.limit, is_unlimited=usage.is_unlimited),
+                    quota_left(usage.remaining, usage.quota, is_unlimited=usage.is_unlimited),
                 )
             permitted = timedelta(days=settings.max_clock_skew_days)
             yield _clock(service.client.service_clock, permitted)

@@ -175,8 +175,7 @@ def look_up_coins(
     for slug in slugs:
         status = "listed"
         if slug in others[:LOOK_UPS_MAX]:
-            answer = client.coin(slug)
-            status = "untracked" if answer.tracked is False else answer.status
+            status = client.coin(slug)
         elif slug in others:
             status = "not_asked"
         found.setdefault(status, []).append(slug)

@@ -8,7 +8,6 @@ sensors share the files, under a lock. An address may contain a token and must b
 log, so a bare transport sends the request: httpx's client logs addresses.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -23,9 +22,7 @@ from almanac.reader import Reader
 from pipeline.health.checks import FoundWarnings, find_warnings
 from pipeline.health.facts import HealthWarning
 from pipeline.settings import Settings, SettingsError
-from resources.errors import Stop
-from resources.http.network import DIRECT, Network, connection_error, proxy_refused
-from resources.http.transport import DeadlineTransport
+from resources.http.network import DIRECT, Network, conceal_in_logs, connection_error
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
@@ -240,35 +237,26 @@ def post_json(
     Raises:
         NotPosted: there was no response in time, or none with status 2xx.
     """
-    request = httpx.Request(
-        "POST",
-        address.get_secret_value(),
-        headers=_HEADERS,
-        content=msgspec.json.encode(body),
-        extensions={"timeout": httpx.Timeout(timeout_s).as_dict()},
+    failure = _send(
+        httpx.URL(address.get_secret_value()), msgspec.json.encode(body), timeout_s, network
     )
-    with DeadlineTransport(address.get_secret_value(), network) as transport:
-        transport.deadlines.at = time.monotonic() + timeout_s
-        failure = _send(transport, request)
-    # Raised outside `with`, so that the error does not refer to the request with the address.
+    # Raised outside of the handler, so that the error does not refer to the request's address.
     if failure:
         raise NotPosted(f"{what} was not posted: {failure}. It will be retried.")
 
 
-def _send(transport: DeadlineTransport, request: httpx.Request) -> str:
-    """Send a request; return why it was not accepted, empty if it was."""
+def _send(url: httpx.URL, body: bytes, timeout_s: float, network: Network) -> str:
+    """Send a post; return why it was not accepted, empty if it was."""
+    conceal_in_logs(SecretStr(str(url)))
     try:
-        response = transport.handle_request(request)
+        with (
+            network.http_client(headers=_HEADERS, timeout=timeout_s) as http,
+            http.stream("POST", url, content=body) as response,
+        ):
+            status = response.status_code
     except (httpx.TransportError, UnicodeError) as error:
         if not isinstance(error, httpx.ConnectError | httpx.ProxyError):
             return f"no response ({type(error).__name__})"
         # The texts of these errors name no address.
-        known = connection_error(error, "the post", str(error), transport.proxy)
-        if isinstance(known, Stop):
-            return str(known).rstrip(".")
-        return f"no response ({type(error).__name__})" if known is None else known.happened
-    response.close()
-    if response.status_code == 407 and transport.proxy is not None:
-        refused = proxy_refused("the post", "407", transport.proxy, needs_login=True)
-        return str(refused).rstrip(".")
-    return "" if response.is_success else f"the response was {response.status_code}, expected 2xx"
+        return str(connection_error(error, "the post", f"{type(error).__name__}: {error}"))
+    return "" if 200 <= status < 300 else f"the response was {status}, expected 2xx"

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from catalog.contract.bodies import list_body
 from pipeline.probe.questions import EXPORT_PATHS, Question, explain_missing
-from resources.errors import CatalogError, Defer, Evidence, KeyRejected, RateHeld, Stop
+from resources.errors import AccessDenied, CatalogError, Defer, RateHeld, Stop
+from resources.http.bodies import Answer, ResponseHead
 from warehouse.codecs import UnreadableBody, decode_json, detect_kind
 
 if TYPE_CHECKING:
     from pipeline.session import UnclaimedService
-    from resources.http.calls import InspectedAnswer
+    from resources.http.client import InspectedAnswer
 
 _MOST_BYTES: Final = 1 << 20
 """So much of a body is read: more of an export is not needed."""
@@ -163,7 +164,6 @@ def _send(
         answer = client.inspect(
             path,
             params,
-            headers=question.filled_headers(values),
             most_bytes=_MOST_BYTES,
             for_usage=question.kind == "usage",
             for_export=question.kind == "export",
@@ -175,11 +175,11 @@ def _send(
     return _received(Reply(number, question, path, params, None), answer), None
 
 
-def _refused(reply: Reply, seen: Evidence) -> Reply:
+def _refused(reply: Reply, seen: ResponseHead) -> Reply:
     return Reply(
         *(reply.number, reply.question, reply.path, reply.params, seen.status),
         headers=seen.headers,
-        body=seen.body or b"",
+        body=seen.body if isinstance(seen, Answer) else b"",
         received_at=seen.received_at,
         fault=reply.fault,
     )
@@ -222,7 +222,7 @@ def _why_stop(reply: Reply, error: CatalogError | None, failures: int, inquiry: 
         return f"{call} was answered 429{wait}: something else uses the key, or the limits differ"
     if isinstance(error, Defer | RateHeld):
         return f"{call} was not sent: {error.happened}"
-    if isinstance(error, KeyRejected | Stop) and reply.status is None:
+    if isinstance(error, AccessDenied | Stop) and reply.status is None:
         return f"{call} failed: {error.happened}"
     is_first = not any(earlier.status == 200 for earlier in inquiry.sent)
     is_refused = reply.status in (401, 403) and not says_plan(reply)

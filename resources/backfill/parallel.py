@@ -19,8 +19,7 @@ import msgspec
 from catalog.contract.constants import EVENTS_LIMIT_MAX
 from catalog.contract.plans import INSTANT_STEP
 from resources.errors import CatalogError, Defer
-from resources.http.bodies import RawPage
-from resources.http.lists import Paginator
+from resources.http.paginator import Paginator, RawPage
 from resources.ingest.context import PullContext
 from resources.ingest.paged_pull import PagesInMemory, land_pages
 from resources.ingest.scopes import months_over, split_into_lists
@@ -74,7 +73,7 @@ class Segment:
             if page.total is not None:
                 self._correct(page.total)
                 self.rows_left = max(0, page.total - self.rows - self._rows_in_later)
-        if page is None or not self._paginator.remaining():
+        if page is None or not self._paginator.progress.remaining:
             self.ended = True
             self.reached = self.stop
         if self.reached >= self.stop:
@@ -117,7 +116,7 @@ class Segment:
         if to <= self.landed_to:
             return None
         at_end = self.ended and to == self.stop
-        why = self._paginator.report.why_incomplete if at_end and self._has_original_end else ""
+        why = self._paginator.why_incomplete if at_end and self._has_original_end else ""
         manifest = land_pages(
             self._context,
             self._kept,

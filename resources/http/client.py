@@ -4,21 +4,19 @@
         paginator = client.events_pages(date(2026, 3, 1), date(2026, 3, 31))
         for page in paginator:
             journal(page.body)
-        assert paginator.report.complete
+        assert not paginator.why_incomplete
 
-The bulk export is streamed into a file and checked on the way (interface 4.8). A broken export is
-retried, then an error. An export that only looks truncated is reported, since the merge knows
-better how many rows to expect. The file is kept in both cases.
+Each response is read only as far as paging, landing and limits need it; unknown fields stay in the
+body. `catalog/contract/bodies.py` defines the accepted forms.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import date, datetime
-from functools import reduce
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
 import httpx
@@ -26,217 +24,83 @@ from pydantic import SecretStr
 
 from almanac.reading.csv_file import CsvFault, RecordReader, read_chunks
 from catalog.contract import constants
+from catalog.contract.bodies import single_body, usage_fields
 from resources.errors import (
+    CatalogError,
     ContractBroken,
-    Evidence,
-    NotData,
-    NotDataKind,
     PlanLacksAccess,
+    RequestRejected,
     TruncatedBody,
 )
 from resources.http.bodies import (
-    COIN_STATUSES,
-    EVENT_STATUSES,
-    CoinAnswer,
-    EventAnswer,
-    UsageAnswer,
-    read_coin,
-    read_event,
-    read_page,
-    read_usage,
-    rows_requested,
-)
-from resources.http.calls import (
-    BodyReader,
+    Answer,
+    Body,
     Bounds,
-    Caller,
-    InspectedAnswer,
     ResponseHead,
-    Timeouts,
-    inspect_answer,
-    make_evidence,
+    decoded_object,
+    looks_like_html,
+    not_data,
+    read_count,
+    read_instant,
 )
-from resources.http.list_query import DateBound, DateRange, ListPart, bound_text, event_filters
-from resources.http.lists import ListQuery, Paginator, Validators
-from resources.http.network import DIRECT, Network, Proxy
-from resources.http.redaction import Redactor, redactor_for
-from resources.http.responses import looks_like_html
-from resources.http.transport import DeadlineTransport, KeyTransport, Observer
+from resources.http.network import DIRECT, Network, conceal_in_logs, redactor_for
+from resources.http.paginator import (
+    DateBound,
+    DateRange,
+    ListPart,
+    Paginator,
+    Validators,
+    bound_text,
+    event_filters,
+    read_page,
+)
+from resources.http.retry import OK, Call, Caller, OriginKey, Timeouts, is_version_retired
 from resources.limits.limiter import Limiter
+from resources.request_log import Observer, ReportedUsage
 from resources.service_address import checked_base_url, checked_key
-from resources.service_clock import ServiceClock, read_http_date
+from resources.service_clock import ServiceClock
 from resources.waits import Ambient, RetryPolicy
-from warehouse.codecs import detect_kind
+from warehouse.codecs import detect_kind, storable_text
 
+_USER_AGENT: Final = "crypto-almanac"
 _HEAD_BYTES: Final = 65_536
-_STATUSES: Final = frozenset({200, 304})
 _INSPECTED: Final = frozenset(range(100, 600)) - {429}
+_LOOKED_UP: Final = frozenset({200, 404, 410})
+_TEXT_CHARS: Final = 200
+CoinStatus = Literal["found", "untracked", "unknown", "not_covered"]
 
 
 @dataclass(frozen=True, slots=True)
-class ExportPull:
+class InspectedAnswer(Answer):
+    """A response of any status. `fault` is why the body can't be read to its end, empty if it can.
+
+    `is_cut` is whether the body was longer than what was read; the rest was not received.
+    """
+
+    is_cut: bool = False
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPull(ResponseHead):
     """A pulled export. `rows` leaves the header out.
 
-    With `not_modified` (304) the copy with the given validators is still valid, and nothing was
-    written. `suspicions` are the reasons why it looks truncated. `last_modified` is None if absent.
+    With status 304 the copy with the given validators is still valid, and nothing was
+    written. `suspicions` are the reasons why it looks truncated.
     """
 
-    not_modified: bool
-    rows: int
-    etag: str | None
-    last_modified: datetime | None
-    date: datetime
-    date_doubt: str
-    headers: dict[str, str] = field(repr=False)
-    attempts: int
-    suspicions: tuple[str, ...]
-
-
-def pull_export(
-    caller: Caller,
-    into: Path,
-    *,
-    path: str,
-    params: Mapping[str, str],
-    max_bytes: int,
-    max_ratio: float,
-    total_s: float,
-    rows_expected: int | None = None,
-    validators: Validators | None = None,
-) -> ExportPull:
-    """Stream the export into the file `into`; each attempt writes it anew.
-
-    Raises:
-        NotData: HTML, JSON, nothing, or a header without rows (unless none are expected).
-        TruncatedBody: it ends inside quotes or inside a record, or the transfer broke.
-        TooLarge: over `max_bytes`, or `max_ratio` times the bytes sent.
-        TooSlow: it exceeded the service's 30 s: request half of the dates.
-        CatalogError: any other of the tree.
-    """
-    conditional = {} if validators is None else validators.headers()
-
-    def read(response: httpx.Response, opened: ResponseHead) -> ExportPull:
-        pull = _Pull(into, path, opened, rows_expected)
-        if opened.status == 200:
-            into.unlink(missing_ok=True)
-            pull.write(BodyReader(response, max_bytes=max_bytes, max_ratio=max_ratio))
-            pull.check()
-        return pull.result()
-
-    statuses = _STATUSES if conditional else _STATUSES - {304}
-    return caller.stream(
-        path,
-        params,
-        read,
-        statuses=statuses,
-        headers=conditional,
-        total_s=total_s,
-        for_export=True,
-    )
-
-
-class _Pull:
-    """One attempt."""
-
-    def __init__(
-        self, into: Path, path: str, opened: ResponseHead, rows_expected: int | None
-    ) -> None:
-        self._into = into
-        self._call = f"GET {path}"
-        self._opened = opened
-        self._rows_expected = rows_expected
-        self._reader = RecordReader(())
-        self._head = b""
-
-    def write(self, body: BodyReader) -> None:
-        with self._into.open("wb") as file:
-            for piece in body:
-                file.write(piece)
-                if len(self._head) < _HEAD_BYTES:
-                    self._head += piece[: _HEAD_BYTES - len(self._head)]
-        self._reader = RecordReader(read_chunks(self._into))
-        with suppress(CsvFault):  # It is longer than a record may be, which the merge reports.
-            self._reader.count()
-
-    def check(self) -> None:
-        """Raise if it is not CSV of events, or certainly truncated."""
-        content_type = self._opened.headers.get("content-type", "")
-        form = detect_kind(self._head)
-        if form == "empty":
-            raise self._not_data("empty", "an empty body")
-        if looks_like_html(self._head, content_type):
-            raise self._not_data("html", "an HTML page")
-        if form == "json":
-            kind: NotDataKind = "json_error" if b'"error"' in self._head else "json"
-            raise self._not_data(kind, "JSON")
-        if self._reader.is_open:
-            raise self._truncated("inside quotes")
-        if not self._reader.ends_with_line_end and self._last_record_is_short():
-            raise self._truncated("inside a record")
-        if self._rows == 0 and self._rows_expected != 0:
-            raise self._not_data("bare_header", "a header without rows")
-
-    def result(self) -> ExportPull:
-        opened = self._opened
-        return ExportPull(
-            not_modified=opened.status == 304,
-            rows=self._rows,
-            etag=opened.headers.get("etag"),
-            last_modified=read_http_date(opened.headers.get("last-modified")),
-            date=opened.date,
-            date_doubt=opened.date_doubt,
-            headers=opened.headers,
-            attempts=opened.attempts,
-            suspicions=self._suspicions() if opened.status == 200 else (),
-        )
-
-    @property
-    def _rows(self) -> int:
-        return max(0, self._reader.records - 1)
-
-    def _last_record_is_short(self) -> bool:
-        header = next(iter(RecordReader((self._head,))), None)
-        return header is not None and self._reader.last_fields < len(header.cells)
-
-    def _suspicions(self) -> tuple[str, ...]:
-        found: list[str] = []
-        if not self._reader.ends_with_line_end:
-            found.append("the last line has no line end")
-        if self._last_record_is_short():
-            found.append("the last record has too few fields")
-        if self._rows_expected is not None and self._rows < self._rows_expected:
-            found.append(f"{self._rows} rows of {self._rows_expected} expected")
-        return tuple(found)
-
-    def _evidence(self) -> Evidence:
-        return replace(make_evidence(self._opened), file=self._into)
-
-    def _not_data(self, kind: NotDataKind, what: str) -> NotData:
-        return NotData(
-            f"{self._call} was answered with {what}",
-            kind=kind,
-            expected="Expected was CSV with a header and rows",
-            evidence=self._evidence(),
-        )
-
-    def _truncated(self, where: str) -> TruncatedBody:
-        return TruncatedBody(
-            f"{self._call}: the CSV ends {where}, after {self._rows} rows",
-            evidence=self._evidence(),
-        )
-
-
-_USER_AGENT = "crypto-almanac"
+    rows: int = 0
+    suspicions: tuple[str, ...] = ()
 
 
 class CatalogClient:
     """Reads the catalog over HTTP. Thread-safe: several lists may be paged in parallel.
 
     `base_url` is with or without `/v2`. `page_size` is the most events or cancellations that a page
-    is asked for. Every request waits for `limiter` first. `observer` is
-    called after each attempt. `extra_headers` are sent with every request, and read each time.
-    `network` has proxy and certificates. `transport` replaces it, but not key, limiter and count.
-    `service_clock` records the Date of every response; None is a clock of its own that accepts any.
+    is asked for. Every request waits for `limiter` first. `observer` is called after each attempt.
+    `extra_headers` are sent with every request, and read each time. `network` has proxy and
+    certificates; `transport` replaces the network. `service_clock` records the Date of every
+    response; None is a clock of its own that accepts any.
     """
 
     def __init__(
@@ -262,29 +126,17 @@ class CatalogClient:
         self.base_url = checked_base_url(base_url)
         self.export_path = "/" + export_path.lstrip("/")
         self._page_size = page_size
-        self._timeouts = timeouts or Timeouts()
         self._limiter = limiter
         self._stop_retrying = environment.stop_retrying
         secret = checked_key(key)
-        redactor = redactor_for(secret)
-        inner = transport or DeadlineTransport(self.base_url, network)
-        proxy = inner.proxy if isinstance(inner, DeadlineTransport) else None
-        keyed = KeyTransport(
-            inner,
-            key=secret,
-            origin=httpx.URL(self.base_url),
-            limiter=limiter,
-            observer=observer,
-            monotonic=environment.monotonic,
-            redactor=redactor,
-        )
-        self._http = httpx.Client(
+        conceal_in_logs(secret)
+        self._http = network.http_client(
             base_url=self.base_url,
-            transport=keyed,
+            transport=transport,
+            auth=OriginKey(secret, self.base_url),
             headers={"Accept-Encoding": "identity", "User-Agent": _USER_AGENT},
             # A cookie jar would store and send back whatever a service sets.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-            trust_env=False,
             follow_redirects=False,
         )
         self._caller = Caller(
@@ -292,12 +144,12 @@ class CatalogClient:
             limiter=limiter,
             policy=policy or RetryPolicy(),
             ambient=environment,
-            timeouts=self._timeouts,
+            timeouts=timeouts or Timeouts(),
             bounds=bounds or Bounds(),
-            redact=_redact_all(redactor, proxy),
-            proxy=proxy,
+            redact=redactor_for(secret),
             extra_headers={} if extra_headers is None else extra_headers,
             service_clock=self.service_clock,
+            observer=observer,
         )
 
     def __repr__(self) -> str:
@@ -324,16 +176,6 @@ class CatalogClient:
         self._limiter.no_wait(on=False)
         self._stop_retrying.clear()
 
-    @property
-    def deprecation(self) -> str | None:
-        """The last `Deprecation` header received: this version will end."""
-        return self._caller.deprecation
-
-    @property
-    def sunset(self) -> str | None:
-        """The last `Sunset` header received: when this version ends."""
-        return self._caller.sunset
-
     def events_pages(
         self,
         from_: DateBound = None,
@@ -341,7 +183,7 @@ class CatalogClient:
         *,
         coins: Sequence[str] | None = None,
         categories: Sequence[str] | None = None,
-        limit: int = constants.EVENTS_LIMIT_MAX,
+        limit: int | None = None,
     ) -> Paginator:
         """Return a paginator of the events between two inclusive bounds (interface 4.3).
 
@@ -356,39 +198,39 @@ class CatalogClient:
         return self.resume_events(parts, limit=limit)
 
     def resume_events(
-        self,
-        parts: Sequence[ListPart],
-        *,
-        limit: int = constants.EVENTS_LIMIT_MAX,
-        known_ids: Iterable[str] = (),
+        self, parts: Sequence[ListPart], *, limit: int | None = None, known_ids: Iterable[str] = ()
     ) -> Paginator:
-        """Return a paginator of the parts that another one has left (`Paginator.remaining`)."""
-        return self._paginator(constants.EVENTS_PATH, tuple(parts), ("id",), limit, known_ids)
+        """Return a paginator of the parts that another one has left (`progress.remaining`)."""
+        return self._pages(constants.EVENTS_PATH, parts, ("id",), limit, known_ids)
 
     def cancellations_pages(
         self,
         since: date | datetime | None = None,
         *,
-        limit: int = constants.EVENTS_LIMIT_MAX,
+        limit: int | None = None,
         cursor: str | None = None,
         known_ids: Iterable[str] = (),
     ) -> Paginator:
         """Return a paginator of the cancellations since a time, inclusive; default 90 days."""
-        filters = {} if since is None else {"since": bound_text(since)}
-        parts = (ListPart(filters, cursor=cursor),)
+        parts = (ListPart({} if since is None else {"since": bound_text(since)}, cursor=cursor),)
         fields = ("id", "cancelledAt")
-        return self._paginator(constants.CANCELLATIONS_PATH, parts, fields, limit, known_ids)
+        return self._pages(constants.CANCELLATIONS_PATH, parts, fields, limit, known_ids)
 
-    def coins_pages(
-        self,
-        *,
-        limit: int = constants.COINS_LIMIT_MAX,
-        cursor: str | None = None,
-        known_ids: Iterable[str] = (),
-    ) -> Paginator:
+    def coins_pages(self, *, cursor: str | None = None, known_ids: Iterable[str] = ()) -> Paginator:
         """Return a paginator of the coins, top-ranked first (interface 4.1)."""
-        parts = (ListPart(cursor=cursor),)
-        return self._paginator(constants.COINS_PATH, parts, ("slug",), limit, known_ids)
+        parts, limit = (ListPart(cursor=cursor),), constants.COINS_LIMIT_MAX
+        return self._pages(constants.COINS_PATH, parts, ("slug",), limit, known_ids)
+
+    def _pages(
+        self,
+        path: str,
+        parts: Sequence[ListPart],
+        key_fields: tuple[str, ...],
+        limit: int | None,
+        known_ids: Iterable[str],
+    ) -> Paginator:
+        limit = limit or self._page_size
+        return Paginator(self._caller, path, parts, key_fields, limit, known_ids=known_ids)
 
     def categories(self, validators: Validators | None = None) -> Paginator:
         """Return a paginator of the categories, mostly one page (interface 4.6).
@@ -396,58 +238,57 @@ class CatalogClient:
         Iterating raises AccessDenied if the service refuses them: continue without. With
         `validators` it raises NotModified if the response with these validators is still valid.
         """
-        query = ListQuery(
-            constants.CATEGORIES_PATH, (ListPart(),), ("id",), None, validators or Validators()
-        )
-        return Paginator(self._caller, query)
+        path, parts = constants.CATEGORIES_PATH, (ListPart(),)
+        return Paginator(self._caller, path, parts, ("id",), None, validators=validators)
 
-    def event(self, event_id: str) -> EventAnswer:
-        """Look up one event: found, gone (cancelled) or not found (interface 4.4).
+    def event(self, event_id: str) -> Answer:
+        """Look up one event: found (200), not found (404) or cancelled (410), by its status (4.4).
 
         Raises:
             ValueError: an id that can't stand in a path.
             CatalogError: any of the tree.
         """
-        if event_id in ("", ".", ".."):
-            raise ValueError(f"{event_id!r} is not an event id")
-        path = f"{constants.EVENTS_PATH}/{quote(event_id, safe='')}"
-        return self._caller.get(
-            path,
-            {},
-            lambda answer: read_event(answer, event_id=event_id, call=f"GET {path}"),
-            statuses=EVENT_STATUSES,
-        )
+        return self._look_up(constants.EVENTS_PATH, event_id)
 
-    def coin(self, slug: str) -> CoinAnswer:
-        """Look up one coin: found, unknown, or not covered by the plan (interface 4.2).
+    def coin(self, slug: str) -> CoinStatus:
+        """Look up one coin (interface 4.2): whether it is known, tracked, and covered by the plan.
 
         Raises:
             ValueError: a slug that can't stand in a path.
             CatalogError: any of the tree but PlanLacksAccess.
         """
-        if slug in ("", ".", ".."):
-            raise ValueError(f"{slug!r} is not a slug")
-        path = f"{constants.COINS_PATH}/{quote(slug, safe='')}"
         try:
-            return self._caller.get(
-                path,
-                {},
-                lambda answer: read_coin(answer, slug=slug, call=f"GET {path}"),
-                statuses=COIN_STATUSES,
-            )
+            answer = self._look_up(constants.COINS_PATH, slug)
         except PlanLacksAccess:
-            return CoinAnswer(slug, "not_covered")
+            return "not_covered"
+        if answer.status != 200:
+            return "unknown"
+        content = single_body(decoded_object(answer, f"GET {constants.COINS_PATH}"))
+        return "untracked" if content.get("tracked") is False else "found"
 
-    def usage(self) -> UsageAnswer:
+    def _look_up(self, path: str, name: str) -> Answer:
+        if name in ("", ".", ".."):
+            raise ValueError(f"{name!r} can't be looked up")
+        call = Call(f"{path}/{quote(name, safe='')}", {}, _LOOKED_UP)
+
+        def read(answer: Answer) -> Answer:
+            if answer.status == 200:
+                decoded_object(answer, str(call))
+            elif is_version_retired(answer):
+                raise RequestRejected(f"{call} was answered {answer.status}: version retired")
+            return answer
+
+        return self._caller.get(call, read)
+
+    def usage(self) -> ReportedUsage:
         """Return the key's usage, and pass it to the limiter; the call itself counts (4.7)."""
-        path, before = constants.USAGE_PATH, self._limiter.sent()
-        answer = self._caller.get(
-            path, {}, lambda answer: read_usage(answer, call=f"GET {path}"), for_usage=True
-        )
-        self._adopt_usage(answer, before)
-        return answer
+        before = self._limiter.sent()
+        call = Call(constants.USAGE_PATH, {}, for_usage=True)
+        usage = self._caller.get(call, _read_usage)
+        self._adopt(usage, before)
+        return usage
 
-    def _adopt_usage(self, usage: UsageAnswer, sent_before: int) -> None:
+    def _adopt(self, usage: ReportedUsage, sent_before: int) -> None:
         self._limiter.on_stated_pace(usage.rate, usage.burst)
         if usage.account is not None:
             self._limiter.on_usage(usage.account, sent_before=sent_before)
@@ -457,7 +298,6 @@ class CatalogClient:
         path: str,
         params: Mapping[str, str],
         *,
-        headers: Mapping[str, str] | None = None,
         most_bytes: int,
         for_usage: bool = False,
         for_export: bool = False,
@@ -471,23 +311,27 @@ class CatalogClient:
         """
         before = self._limiter.sent()
 
-        def read(response: httpx.Response, opened: ResponseHead) -> InspectedAnswer:
-            return inspect_answer(response, opened, most_bytes)
+        def read(head: ResponseHead, body: Body) -> InspectedAnswer:
+            found, fault = b"", ""
+            try:
+                for piece in body.pieces(self._caller.bounds.page_bytes):
+                    found += piece
+                    if len(found) > most_bytes:
+                        break
+            except CatalogError as error:
+                fault = error.happened
+            is_cut = len(found) > most_bytes
+            return InspectedAnswer(
+                *head.fields(), body=found[:most_bytes], is_cut=is_cut, fault=fault
+            )
 
-        found = self._caller.stream(
-            path,
-            params,
-            read,
-            statuses=_INSPECTED,
-            headers=headers,
-            for_usage=for_usage,
-            for_export=for_export,
-        )
-        if for_export and found.status not in (200, 429):
+        call = Call(path, params, _INSPECTED, for_usage=for_usage, for_export=for_export)
+        found = self._caller.stream(call, read)
+        if for_export and found.status != 200:
             self._limiter.on_no_export()
         if for_usage and found.status == 200 and not found.fault:
             with suppress(ContractBroken):
-                self._adopt_usage(read_usage(found, call=f"GET {path}"), before)
+                self._adopt(_read_usage(found), before)
         return found
 
     def events_total(
@@ -502,12 +346,10 @@ class CatalogClient:
         params = {**_one_list(coins, categories), **DateRange(from_, to).params(), "limit": "1"}
         path = constants.EVENTS_PATH
         return self._caller.get(
-            path,
-            params,
+            Call(path, params),
             lambda answer: (
                 read_page(answer, path=path, params=params, cursor=None, key_fields=("id",)).total
             ),
-            rows=rows_requested(params),
         )
 
     def export(
@@ -521,43 +363,71 @@ class CatalogClient:
         rows_expected: int | None = None,
         validators: Validators | None = None,
     ) -> ExportPull:
-        """Stream the bulk export into a file (interface 4.8); see `export_download.pull_export`.
+        """Stream the bulk export into the file `into` (interface 4.8); each attempt writes it anew.
 
-        Without bounds it has the plan's whole window. With `validators` a 304 writes nothing.
+        Without bounds it has the plan's whole window. With `validators` a 304 writes nothing. A
+        broken export is retried, then an error. An export that only looks truncated is reported,
+        since the merge knows better how many rows to expect. The file is kept in both cases.
+
+        Raises:
+            NotData: HTML, JSON, nothing, or a header without rows (unless none are expected).
+            TruncatedBody: it ends inside quotes or inside a record, or the transfer broke.
+            TooLarge: over the limit of size, or of its ratio to the bytes sent.
+            TooSlow: it exceeded the service's 30 s: request half of the dates.
+            CatalogError: any other of the tree.
         """
-        bounds = self._caller.bounds
-        return pull_export(
-            self._caller,
-            into,
-            path=self.export_path,
-            params={**_one_list(coins, categories), **DateRange(from_, to).params()},
-            max_bytes=bounds.export_bytes,
-            max_ratio=bounds.ratio,
-            total_s=self._timeouts.export_total,
-            rows_expected=rows_expected,
-            validators=validators,
+        conditional = {} if validators is None else validators.headers()
+        call = Call(
+            self.export_path,
+            {**_one_list(coins, categories), **DateRange(from_, to).params()},
+            OK | {304} if conditional else OK,
+            conditional,
+            for_export=True,
         )
 
-    def _paginator(
-        self,
-        path: str,
-        parts: tuple[ListPart, ...],
-        key_fields: tuple[str, ...],
-        limit: int | None,
-        known_ids: Iterable[str],
-    ) -> Paginator:
-        is_default = limit == constants.EVENTS_LIMIT_MAX
-        if is_default and path != constants.COINS_PATH:
-            limit = self._page_size
-        return Paginator(
-            self._caller, ListQuery(path, parts, key_fields, limit), known_ids=known_ids
-        )
+        def read(head: ResponseHead, body: Body) -> ExportPull:
+            if head.status == 304:
+                return ExportPull(*head.fields())
+            into.unlink(missing_ok=True)
+            with into.open("wb") as file:
+                file.writelines(body.pieces(self._caller.bounds.export_bytes))
+            return _read_export(head, into, str(call), rows_expected)
+
+        return self._caller.stream(call, read)
 
 
-def _redact_all(redactor: Redactor, proxy: Proxy | None) -> Callable[[str], str]:
-    """Return a function that removes the key and the secrets of the proxy from a message."""
-    redactors = [redactor, *(() if proxy is None else map(redactor_for, proxy.secrets))]
-    return lambda text: reduce(lambda shown, redact: redact(shown), redactors, text)
+def _read_export(
+    head: ResponseHead, file: Path, call: str, rows_expected: int | None
+) -> ExportPull:
+    """Read a received export; raise if it is not CSV of events, or certainly truncated."""
+    with file.open("rb") as opened:
+        beginning = opened.read(_HEAD_BYTES)
+    kind = detect_kind(beginning)
+    if kind == "empty":
+        raise not_data(head, call, "empty", "an empty body")
+    if looks_like_html(beginning, head.headers):
+        raise not_data(head, call, "html", "an HTML page")
+    if kind == "json":
+        raise not_data(head, call, "json", "JSON")
+    reader = RecordReader(read_chunks(file))
+    with suppress(CsvFault):  # It is longer than a record may be, which the merge reports.
+        reader.count()
+    rows = max(0, reader.records - 1)
+    header = next(iter(RecordReader((beginning,))), None)
+    is_short = header is not None and reader.last_fields < len(header.cells)
+    if reader.is_open or (is_short and not reader.ends_with_line_end):
+        where = "quotes" if reader.is_open else "a record"
+        raise TruncatedBody(f"{call}: the CSV ends inside {where}, after {rows} rows")
+    if rows == 0 and rows_expected != 0:
+        raise not_data(head, call, "bare_header", "a header without rows")
+    found: list[str] = []
+    if not reader.ends_with_line_end:
+        found.append("the last line has no line end")
+    if is_short:
+        found.append("the last record has too few fields")
+    if rows_expected is not None and rows < rows_expected:
+        found.append(f"{rows} rows of {rows_expected} expected")
+    return ExportPull(*head.fields(), rows=rows, suspicions=tuple(found))
 
 
 def _one_list(coins: Sequence[str] | None, categories: Sequence[str] | None) -> dict[str, str]:
@@ -567,3 +437,39 @@ def _one_list(coins: Sequence[str] | None, categories: Sequence[str] | None) -> 
             "more coins or categories than one request can name; request them in batches"
         )
     return filters[0]
+
+
+def _read_usage(answer: Answer) -> ReportedUsage:
+    """Read the usage, of which any field may be absent (interface 4.7, decisions)."""
+    content = usage_fields(single_body(decoded_object(answer, f"GET {constants.USAGE_PATH}")))
+    period, plan = content.get("period"), content.get("plan")
+    span = period if isinstance(period, dict) else {}
+    used, limit, rest = (read_count(content.get(name)) for name in ("used", "limit", "remaining"))
+    if limit is None and used is not None and rest is not None:
+        limit = used + rest
+    if used is None and limit is not None and rest is not None:
+        used = limit - rest
+    return ReportedUsage(
+        at=answer.date,
+        received_at=answer.received_at,
+        plan=storable_text(plan[:_TEXT_CHARS].lower()) if isinstance(plan, str) else None,
+        used=used,
+        quota=limit,
+        remaining=rest,
+        reset_at=read_instant(content.get("resetAt")),
+        period_start=read_instant(span.get("start")),
+        period_end=read_instant(span.get("end")),
+        rate=_rate(content.get("rate")),
+        burst=read_count(content.get("burst")),
+        is_unlimited=limit is None and "limit" in content,
+        deprecation=answer.headers.get("deprecation", "")[:_TEXT_CHARS] or None,
+        sunset=answer.headers.get("sunset", "")[:_TEXT_CHARS] or None,
+    )
+
+
+def _rate(value: Any) -> float | None:
+    try:
+        read = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return read if 0 <= read < float("inf") and not isinstance(value, bool) else None

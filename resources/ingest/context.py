@@ -22,7 +22,7 @@ from catalog.contract.constants import EXPORT_SNAPSHOT_MINUTE
 from catalog.contract.plans import PLANS, Plan, day_start
 from resources.errors import Defer
 from resources.http.client import CatalogClient
-from resources.http.lists import Validators
+from resources.http.paginator import Validators
 from resources.service_clock import ServiceClock
 from warehouse.codecs import storable_text
 from warehouse.errors import DamagedBatch, WarehouseError

@@ -14,10 +14,9 @@ from itertools import islice
 from typing import Any, Final
 
 from catalog.contract import constants
-from resources.errors import CatalogError, Defer, Evidence, NotData, TooLarge, TruncatedBody
-from resources.http.bodies import RawPage, read_instant, read_page
-from resources.http.calls import Answer
-from resources.http.lists import ListProgress, Paginator, Validators
+from resources.errors import CatalogError, Defer, NotData, TooLarge, TruncatedBody
+from resources.http.bodies import Answer, read_instant
+from resources.http.paginator import ListProgress, Paginator, RawPage, Validators, read_page
 from resources.ingest.context import (
     LandedBatch,
     PullContext,
@@ -223,9 +222,7 @@ class JournaledPages:
         self._open_pull.add(note, page.body)
         self._follow(note, page)
 
-    def keep_refused(
-        self, error: CatalogError, evidence: Evidence, *, received_at: datetime
-    ) -> None:
+    def keep_refused(self, error: CatalogError, evidence: Answer, *, received_at: datetime) -> None:
         """Write a response that is not a list to the journal."""
         note = PageNote(
             number=self.progress.pages + 1,
@@ -238,7 +235,7 @@ class JournaledPages:
             received_at=received_at,
             date_doubt=evidence.date_doubt,
         )
-        self._open_pull.add(note, evidence.body or b"")
+        self._open_pull.add(note, evidence.body)
         self.refused = RefusedPage(note, str(error))
 
     def bodies(self) -> Iterator[bytes]:
@@ -403,7 +400,7 @@ class PagedPull:
         except CatalogError as error:
             evidence = error.evidence
             in_place = isinstance(error, NotData | TruncatedBody)
-            if in_place and evidence is not None and evidence.body is not None:
+            if in_place and isinstance(evidence, Answer):
                 self._pages.keep_refused(error, evidence, received_at=self._context.clock())
                 self._note_doubt(evidence.date_doubt)
             return error
@@ -414,9 +411,7 @@ class PagedPull:
 
     @property
     def _requests(self) -> int:
-        return self._paid_before + (
-            0 if self._paginator is None else self._paginator.report.requests
-        )
+        return self._paid_before + (0 if self._paginator is None else self._paginator.requests)
 
     def _new_paginator(self) -> Paginator:
         client, scope = self._context.client, self._intent.scope
@@ -454,9 +449,7 @@ class PagedPull:
             return f"page {refused.note.number} was not a list: {refused.why}"
         not_resumed = self._paginator is not None and self._resumed_pages == 0
         paginator_reason = (
-            self._paginator.report.why_incomplete
-            if self._paginator is not None and not_resumed
-            else ""
+            self._paginator.why_incomplete if self._paginator is not None and not_resumed else ""
         )
         return self._progress.why_incomplete() or paginator_reason
 

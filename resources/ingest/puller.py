@@ -24,17 +24,15 @@ from resources.errors import (
     CatalogError,
     ContractBroken,
     Defer,
-    Evidence,
     NotData,
     NotModified,
     TooSlow,
     TruncatedBody,
     defer_failed_export,
 )
-from resources.http.bodies import EventAnswer, EventStatus
+from resources.http.bodies import Answer, ResponseHead, looks_like_html
 from resources.http.client import CatalogClient, ExportPull
-from resources.http.list_query import DateBound
-from resources.http.lists import Validators
+from resources.http.paginator import DateBound, Validators
 from resources.ingest.context import (
     LandedBatch,
     NotModifiedAnswer,
@@ -58,6 +56,7 @@ from resources.ingest.scopes import (
     request_range,
     single_requests,
 )
+from resources.service_clock import read_http_date
 from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Feed, Manifest, Scope
 from warehouse.landing.journal import RESUMED_WITHIN, OpenPull
 from warehouse.landing.landing import Landing
@@ -120,7 +119,7 @@ class ExportLanding:
         with self._context.landing.storage.staging() as file:
             try:
                 pull = self._revalidate(export_request, file, before)
-                if before is not None and pull is not None and pull.not_modified:
+                if before is not None and pull is not None and pull.status == 304:
                     return self._land_unchanged(export_request, before, pull)
                 if export_request.rows is None:
                     export_request.rows = self._count(export_request, warnings, of=pull)
@@ -155,7 +154,7 @@ class ExportLanding:
         self, export_request: _ExportRequest, before: Manifest, pull: ExportPull
     ) -> LandedBatch:
         """Land a 304. Without a Last-Modified its content is as old as in the look before."""
-        content_at = pull.last_modified
+        content_at = read_http_date(pull.headers.get("last-modified"))
         if content_at is not None and export_content_at(content_at, pull.date) != content_at:
             content_at = None
         answer = NotModifiedAnswer(pull.date, pull.date_doubt, content_at, export_request.requests)
@@ -205,8 +204,9 @@ class ExportLanding:
         if expected is not None and pull.rows < expected:
             shortfall = f"{pull.rows} rows of {expected} expected"
             (why if pull.rows < expected * ENOUGH_ROWS_SHARE else warnings).append(shortfall)
-        content_at = export_content_at(pull.last_modified, pull.date)
-        if content_at != pull.last_modified:
+        last_modified = read_http_date(pull.headers.get("last-modified"))
+        content_at = export_content_at(last_modified, pull.date)
+        if content_at != last_modified:
             warnings.append("no Last-Modified header: treated as the snapshot of 00:05 UTC")
         if pull.date_doubt:
             warnings.append(pull.date_doubt)
@@ -220,7 +220,7 @@ class ExportLanding:
             rows_claimed=expected,
             why_incomplete="; ".join(why),
             date_doubt=pull.date_doubt,
-            etag=kept_validator(pull.etag),
+            etag=kept_validator(pull.headers.get("etag")),
             last_modified=kept_validator(pull.headers.get("last-modified")),
         )
         manifest = self._context.landing.land_file(export_pull, file)
@@ -231,7 +231,7 @@ class ExportLanding:
         export_request: _ExportRequest,
         file: Path,
         error: CatalogError,
-        evidence: Evidence,
+        evidence: ResponseHead,
         warnings: list[str],
     ) -> LandedBatch:
         """Land a response that is not an export, or the part of an export that was received."""
@@ -264,7 +264,6 @@ def _landed_before(landed: Sequence[LandedBatch]) -> str:
     return f"The parts before it are landed as {ids}" if ids else ""
 
 
-_STATUS_CODES: Final[dict[EventStatus, int]] = {"found": 200, "gone": 410, "not_found": 404}
 _SINCE: Final = timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
 _TOO_LATE: Final = f"resumed after more than {RESUMED_WITHIN.seconds // 60} minutes"
 
@@ -376,15 +375,14 @@ class Puller:
         try:
             answer = self._client.event(event_id)
         except (NotData, TruncatedBody) as error:
-            evidence = error.evidence
-            if evidence is None or evidence.body is None:
+            if not isinstance(error.evidence, Answer):
                 raise
-            return self._land_event(event_id, evidence, evidence.body, error.attempts, str(error))
-        status, why = _STATUS_CODES[answer.status], ""
-        if answer.status != "found" and answer.shape == "html":
+            return self._land_event(event_id, error.evidence, error.attempts, str(error))
+        status, why = answer.status, ""
+        if status != 200 and looks_like_html(answer.body, answer.headers):
             why = f"the {status} is an HTML page, which may not come from the catalog"
-        rows = int(answer.status == "found")
-        return self._land_event(event_id, answer, answer.body, answer.attempts, why, status, rows)
+        rows = int(status == 200)
+        return self._land_event(event_id, answer, answer.attempts, why, status, rows)
 
     def resume_open(self) -> list[LandedBatch]:
         """Finish or close the pulls that an earlier process left in the journal, oldest first.
@@ -445,8 +443,7 @@ class Puller:
     def _land_event(
         self,
         event_id: str,
-        received: EventAnswer | Evidence,
-        body: bytes,
+        received: Answer,
         attempts: int,
         why_incomplete: str,
         status: int = 200,
@@ -462,6 +459,6 @@ class Puller:
             why_incomplete=why_incomplete,
             date_doubt=received.date_doubt,
         )
-        manifest = self._landing.land(pull, [(body, None)], status=status)
+        manifest = self._landing.land(pull, [(received.body, None)], status=status)
         warnings = tuple(text for text in (why_incomplete, received.date_doubt) if text)
         return LandedBatch(manifest, attempts, rows, warnings=warnings)

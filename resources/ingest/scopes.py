@@ -24,7 +24,7 @@ from catalog.contract.plans import (
     next_month,
 )
 from resources.errors import PlanLacksAccess
-from resources.http.list_query import (
+from resources.http.paginator import (
     DateBound,
     DateRange,
     ListPart,

@@ -26,8 +26,8 @@ from pydantic import SecretStr
 from assets.metadata import batch_preview
 from catalog.contract.plans import ENTERPRISE
 from resources.errors import CatalogError
-from resources.http.calls import Timeouts
 from resources.http.client import CatalogClient
+from resources.http.retry import Timeouts
 from resources.ingest.scopes import PollWindow
 from resources.limits.allowance import Pace
 from resources.request_log import RequestLog
@@ -58,9 +58,9 @@ COIN: Final = "ondo-finance"
 SOURCE: Final = "hostile"
 FEEDS: Final[tuple[Feed, ...]] = ("coins", "categories", "export", "events", "cancellations")
 DISK_BYTES: Final = 256 << 20
-_PATIENT: Final = Timeouts(connect=60.0, read=300.0, write=60.0, total=300.0, export_total=300.0)
+_PATIENT: Final = Timeouts(connect=60.0, read=300.0, total=300.0, export_total=300.0)
 """The machine may be busy with other tests: only slow answers have short timeouts."""
-_HASTY: Final = Timeouts(connect=60.0, read=0.5, write=60.0, total=0.8, export_total=0.8)
+_HASTY: Final = Timeouts(connect=60.0, read=0.5, total=0.8, export_total=0.8)
 _POLICY: Final = RetryPolicy(attempts=2)
 _SHARES: Final = (1.0, 0.5, 0.2)
 

@@ -8,7 +8,6 @@ import pytest
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.health.checks import read_health
 from pipeline.instance import instance_of
-from resources.http.transport import DeadlineTransport
 from tests.pipeline.homes_in_days import (
     NOW,
     TODAY,
@@ -47,14 +46,14 @@ def test_a_run_goes_on_without_categories_that_the_service_refuses_and_status_sa
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, home = settings_of(tmp_path, plan="standard"), Home(tmp_path)
-    send, is_refusing = DeadlineTransport.handle_request, True
+    send, is_refusing = httpx.HTTPTransport.handle_request, True
 
-    def refusing(self: DeadlineTransport, request: httpx.Request) -> httpx.Response:
+    def refusing(self: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
         if is_refusing and request.url.path == "/v2/categories":
             return httpx.Response(403, json={"message": "Forbidden"})
         return send(self, request)
 
-    monkeypatch.setattr(DeadlineTransport, "handle_request", refusing)
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", refusing)
     with (
         instance_of(home) as instance,
         opened_session(settings) as (session, service),

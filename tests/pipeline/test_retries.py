@@ -10,7 +10,6 @@ import pytest
 
 from pipeline.build import build_definitions, layout_of
 from pipeline.instance import instance_of
-from resources.http.transport import DeadlineTransport
 from tests.pipeline.homes_in_days import NOW, QUIET, TODAY, opened_session, settings_of
 from warehouse.home import Home
 
@@ -24,15 +23,15 @@ def run_daily(
         The result, and the number of requests for coins.
     """
     settings, home, sent = settings_of(tmp_path), Home(tmp_path), Counter[str]()
-    send = DeadlineTransport.handle_request
+    send = httpx.HTTPTransport.handle_request
 
-    def fail_first(self: DeadlineTransport, request: httpx.Request) -> httpx.Response:
+    def fail_first(self: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
         sent[request.url.path] += 1
         if request.url.path == "/v2/coins" and sent["/v2/coins"] <= times:
             return httpx.Response(status, json={"message": "try later"})
         return send(self, request)
 
-    monkeypatch.setattr(DeadlineTransport, "handle_request", fail_first)
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", fail_first)
     layout = replace(
         layout_of(settings, home, NOW, first_day=TODAY), retry_policy=dg.RetryPolicy(max_retries=2)
     )

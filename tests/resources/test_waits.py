@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from resources.errors import ServiceFailing
+from resources.errors import RetryLater
 from resources.limits.allowance import Pace, ReportedLimits
 from resources.limits.ledger import Ledger
 from resources.limits.limiter import SharedLimiter
@@ -19,12 +19,12 @@ def test_short_waits_are_reported_once_a_call_has_waited_for_two_seconds() -> No
     fake = FakeTime(chance=1.0)
     waits: list[Wait] = []
     client = mocked(answering(httpx.Response(500)), ambient=fake.ambient())
-    with listening(waits.append), pytest.raises(ServiceFailing):
+    with listening(waits.append), pytest.raises(RetryLater):
         client.usage()
     assert [wait.seconds for wait in waits] == [2, 4, 8]
     assert "answered 500; then attempt 4 of 6" in waits[0].why
     assert waits[-1].ends_at == fake.clock()
-    with listening(waits.append), pytest.raises(ServiceFailing):
+    with listening(waits.append), pytest.raises(RetryLater):
         mocked(answering(httpx.Response(500))).usage()
     assert len(waits) == 3
 

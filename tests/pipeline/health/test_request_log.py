@@ -6,9 +6,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from resources.http.transport import SentRequest
 from resources.limits.allowance import QuotaHeaders
-from resources.request_log import RequestLog, fingerprint_key, last_usage
+from resources.request_log import RequestLog, SentRequest, fingerprint_key, last_usage
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -16,7 +15,7 @@ NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 def test_attempts_are_numbered_until_one_succeeds_and_the_key_is_not_there(tmp_path: Path) -> None:
     log = RequestLog(tmp_path, lambda: NOW, key=SecretStr("canary-77"))
     for path, status in (("/a", 503), ("/a", None), ("/a", 200), ("/a", 200), ("/b", 429)):
-        log(SentRequest("GET", path, status, 0.25, 10))
+        log(SentRequest(path, status, 0.25, 10))
     text = (tmp_path / "requests" / "2026-03-02.jsonl").read_text()
     lines = [json.loads(line) for line in text.splitlines()]
     assert [(line["path"], line["attempt"]) for line in lines] == [
@@ -42,7 +41,7 @@ def test_the_log_has_what_headers_say_and_old_lines_without_it_stay_readable(
     log = RequestLog(tmp_path, lambda: NOW, key=SecretStr("canary-77"))
     reset_at = datetime(2026, 3, 17, tzinfo=UTC)
     heard = QuotaHeaders(3_000, 2_999, reset_at, 1.0)
-    log(SentRequest("GET", "/a", 404, 0.25, 10, heard, "req_7f3a"))
+    log(SentRequest("/a", 404, 0.25, 10, heard, "req_7f3a"))
     (line,) = (tmp_path / "requests" / "2026-03-02.jsonl").read_text().splitlines()
     known = json.loads(line)
     assert (known["quota"], known["remaining"], known["request_id"]) == (3_000, 2_999, "req_7f3a")

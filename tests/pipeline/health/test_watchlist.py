@@ -9,7 +9,7 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.health.doctor import LOOK_UPS_MAX, describe_coins, look_up_coins
-from resources.errors import KeyRejected
+from resources.errors import AccessDenied
 from resources.http.client import CatalogClient
 from tests.pipeline.cli.test_plain_errors import checks
 from tests.pipeline.conftest import Almanac
@@ -66,7 +66,7 @@ def test_at_most_twenty_coins_are_looked_up(tmp_path: Path) -> None:
 
 def test_a_refused_key_is_no_answer_about_a_coin(tmp_path: Path) -> None:
     client = mocked(lambda _: httpx.Response(403, json={"message": "Forbidden"}))
-    with pytest.raises(KeyRejected):
+    with pytest.raises(AccessDenied):
         client.coin("bitcoin")
 
 

@@ -12,10 +12,10 @@ from pydantic import SecretStr
 
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.health.notices import NotPosted, post_json
-from resources.errors import CatalogError, CertificateRejected, ProxyRefused, Unreachable
-from resources.http.calls import Timeouts
+from resources.errors import CatalogError, RetryLater, Stop
 from resources.http.client import CatalogClient
 from resources.http.network import Network
+from resources.http.retry import Timeouts
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.network.certificates import Authority, new_authority
 from tests.pipeline.network.relay import Relay, relay
@@ -80,7 +80,7 @@ def test_a_certificate_that_cannot_be_verified_is_reported_once(
     with secured(tmp_path, authority, almanac_sandbox, name) as front:
         error = failure_of(f"https://{host}:{front.port}", network)
         assert len(front.seen) == 1
-    assert isinstance(error, CertificateRejected)
+    assert isinstance(error, Stop)
     assert error.attempts == 1
     assert advice in str(error)
     assert PASSWORD not in str(error)
@@ -88,14 +88,14 @@ def test_a_certificate_that_cannot_be_verified_is_reported_once(
 
 def test_https_at_a_port_without_tls_is_reported_once(almanac_sandbox: Sandbox) -> None:
     error = failure_of(f"https://127.0.0.1:{almanac_sandbox.port}", Network())
-    assert isinstance(error, CertificateRejected)
+    assert isinstance(error, Stop)
     assert "http:// or https://" in str(error)
 
 
 def test_a_proxy_that_is_down_is_named_and_tried_again(tmp_path: Path) -> None:
     down = Relay(9, tmp_path / "none")
     error = failure_of("http://a.test", through(down))
-    assert isinstance(error, Unreachable)
+    assert isinstance(error, RetryLater)
     assert "through the proxy http://127.0.0.1:9 (ALL_PROXY)" in str(error)
     assert error.attempts > 1
     assert PASSWORD not in str(error)
@@ -104,7 +104,7 @@ def test_a_proxy_that_is_down_is_named_and_tried_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_refusal_of_the_proxy_is_reported_once(proxy: Relay, scheme: str) -> None:
     error = failure_of(f"{scheme}://a.test", through(proxy, password="wrong"))
-    assert isinstance(error, ProxyRefused)
+    assert isinstance(error, Stop)
     assert len(proxy.seen) == 1
     assert "Set user and password in ALL_PROXY" in str(error)
     assert b64encode(b"user:wrong").decode() not in str(error)
@@ -158,6 +158,6 @@ def test_an_answer_that_arrives_drop_by_drop_is_cut(tmp_path: Path, body: bytes)
             server.base_url, KEY, limiter=Unlimited(), ambient=FakeTime().ambient(), timeouts=limits
         )
         with client:
-            with pytest.raises(Unreachable, match="came too slowly") as raised:
+            with pytest.raises(RetryLater, match="came too slowly") as raised:
                 client.export(tmp_path / "export")
             assert raised.value.attempts == 2

@@ -22,7 +22,7 @@ from pipeline.probe.probe_evidence import write_settings
 from pipeline.probe.questions import MOST_REQUESTS, list_questions
 from pipeline.session import open_unclaimed_service
 from pipeline.settings import Settings
-from resources.http.calls import Timeouts
+from resources.http.retry import Timeouts
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.probe.different_service import (
     DIFFERENCES,

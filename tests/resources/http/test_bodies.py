@@ -12,13 +12,14 @@ from resources.errors import (
     CatalogError,
     ContractBroken,
     RequestRejected,
+    RetryLater,
     TooLarge,
     TruncatedBody,
-    Unreachable,
 )
-from resources.http.bodies import RawPage
-from resources.http.calls import Bounds, Timeouts
+from resources.http.bodies import Bounds
 from resources.http.client import CatalogClient
+from resources.http.paginator import RawPage
+from resources.http.retry import Timeouts
 from resources.waits import RetryPolicy
 from tests.resources.fakes import KEY, Chunk, FakeTime, RawServer, chunked, head, raw_server
 from tests.unlimited import Unlimited
@@ -88,7 +89,7 @@ def test_a_complete_body_is_read_in_every_encoding(name: str) -> None:
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_body_is_never_accepted_as_complete(name: str) -> None:
     with raw_server(BROKEN[name]) as server:
-        with pytest.raises((TruncatedBody, Unreachable), match="after 2 attempts"):
+        with pytest.raises((TruncatedBody, RetryLater), match="after 2 attempts"):
             pages_of(server)
         assert len(server.heads) == 2
 
@@ -151,7 +152,7 @@ def test_a_slow_answer_has_a_time_limit_for_the_whole_request(dribbled: str) -> 
         answer += [b"x", 0.02]
     with (
         raw_server(answer) as server,
-        pytest.raises(Unreachable, match="took too long"),
+        pytest.raises(RetryLater, match="took too long"),
     ):
         pages_of(server, attempts=1, timeouts=Timeouts(total=0.15))
 
@@ -170,7 +171,7 @@ def test_a_full_page_without_meta_may_not_be_the_whole_list(rows: int, is_comple
     with raw_server([head(length(body)), body]) as server, client_of(server) as client:
         paginator = client.events_pages(limit=5)
         assert sum(page.rows for page in paginator) == rows
-        assert paginator.report.complete is is_complete
+        assert (not paginator.why_incomplete) is is_complete
 
 
 def test_the_cursor_of_a_next_page_may_be_an_address() -> None:
@@ -185,7 +186,7 @@ def test_the_cursor_of_a_next_page_may_be_an_address() -> None:
     ):
         paginator = client.events_pages()
         assert [page.cursor_out for page in paginator] == ["b=", None]
-        assert paginator.report.complete
+        assert not paginator.why_incomplete
 
 
 def test_a_page_size_of_the_settings_is_requested() -> None:
@@ -208,7 +209,7 @@ def test_endless_pages_are_an_error() -> None:
         paginator = client.events_pages(limit=1)
         with pytest.raises(CatalogError, match="names a next page"):
             list(paginator)
-        assert paginator.report.pages <= 6
+        assert paginator.progress.pages <= 6
 
 
 CSV = b"id,title\r\n" + b"".join(b'%d,"T, %d"\r\n' % (n, n) for n in range(500))

@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.sandbox import Sandbox
 from resources import service_address
-from resources.errors import KeyRejected, PlanLacksAccess, RequestRejected, VersionGone
-from resources.http.bodies import RawPage
+from resources.errors import AccessDenied, PlanLacksAccess, RequestRejected
 from resources.http.client import CatalogClient
-from resources.http.list_query import DateRange, ListPart
-from resources.http.transport import SentRequest
+from resources.http.paginator import DateRange, ListPart, RawPage
 from resources.limits.allowance import Pace, Share
 from resources.limits.ledger import Ledger
 from resources.limits.limiter import SharedLimiter
+from resources.request_log import SentRequest
 from resources.service_address import checked_base_url
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FakeTime, mocked
@@ -61,7 +60,7 @@ class TestEvents:
         assert report.rows_unique == report.rows_arrived == len(ids) == report.total_first
         assert report.pages == report.requests == -(-len(ids) // 100)
         assert (report.duplicates, report.missing) == (0, 0)
-        assert paginator.remaining() == ()
+        assert paginator.progress.remaining == ()
         assert [row for page in pages for row in page.ids] == ids
 
     def test_a_page_keeps_the_raw_body_the_dates_and_the_cursors(
@@ -92,23 +91,23 @@ class TestEvents:
         parts = [ListPart(span=DateRange(*MARCH), cursor=pages[cut].cursor_in)]
         rest = client.resume_events(parts, limit=50, known_ids=known)
         assert rows_of(rest) == rows_of(pages[cut:])
-        assert rest.report.complete
+        assert not rest.why_incomplete
         assert rest.report.rows_unique == whole.report.rows_unique
         blind = client.resume_events(parts, limit=50)
         list(blind)
-        assert not blind.report.complete
-        assert "started at a cursor" in blind.report.why_incomplete
+        assert blind.why_incomplete
+        assert "started at a cursor" in blind.why_incomplete
 
     def test_a_list_that_is_left_early_names_the_rest(self, make_client: MakeClient) -> None:
         client = make_client()
         paginator = client.events_pages(*MARCH, limit=50)
         first = next(iter(paginator))
-        assert not paginator.report.complete
-        (part,) = paginator.remaining()
+        assert paginator.why_incomplete
+        (part,) = paginator.progress.remaining
         assert part.cursor == first.cursor_out
-        rest = client.resume_events(paginator.remaining(), limit=50, known_ids=first.ids)
-        assert len(rows_of(rest)) + first.rows == rest.report.total_last
-        assert rest.report.complete
+        rest = client.resume_events(paginator.progress.remaining, limit=50, known_ids=first.ids)
+        assert len(rows_of(rest)) + first.rows == rest.progress.total_last
+        assert not rest.why_incomplete
 
     def test_more_coins_than_a_request_takes_become_several_lists(
         self, almanac_sandbox: Sandbox, make_client: MakeClient
@@ -123,13 +122,13 @@ class TestEvents:
         assert ids == {
             row["id"] for row in everything if wanted & {coin["slug"] for coin in row["coins"]}
         }
-        assert paginator.report.complete
+        assert not paginator.why_incomplete
         assert paginator.report.rows_unique == len(ids)
 
     def test_an_empty_range_is_complete(self, make_client: MakeClient) -> None:
         paginator = make_client().events_pages(date(2016, 1, 1), date(2016, 1, 2))
         assert [page.rows for page in paginator] == [0]
-        assert paginator.report.complete
+        assert not paginator.why_incomplete
 
     def test_the_total_of_a_range_costs_one_request(
         self, almanac_sandbox: Sandbox, make_client: MakeClient
@@ -146,7 +145,7 @@ class TestEvents:
         def pull(span: tuple[date, date]) -> tuple[int, bool, int | None]:
             paginator = client.events_pages(*span, limit=40)
             rows = len(rows_of(paginator))
-            return rows, paginator.report.complete, paginator.report.total_last
+            return rows, paginator.report.complete, paginator.progress.total_last
 
         with ThreadPoolExecutor(8) as pool:
             for rows, complete, total in pool.map(pull, months):
@@ -186,7 +185,7 @@ class TestLookUps:
 
     def test_a_410_of_a_retired_version_is_no_cancellation(self) -> None:
         answer = httpx.Response(410, json={"error": {"code": "version_retired"}})
-        with pytest.raises(VersionGone):
+        with pytest.raises(RequestRejected):
             mocked(lambda _: answer).event("a")
 
     def test_an_event_wrapped_in_data_is_found(self) -> None:
@@ -198,7 +197,7 @@ class TestLookUps:
         client = make_client(key)
         assert client.usage().used == 1
         usage = client.usage()
-        assert (usage.plan, usage.used, usage.limit, usage.remaining) == ("free", 2, 3000, 2998)
+        assert (usage.plan, usage.used, usage.quota, usage.remaining) == ("free", 2, 3000, 2998)
         assert usage.reset_at == usage.period_end == datetime(2026, 4, 1, tzinfo=UTC)
         assert usage.period_start == datetime(2026, 3, 1, tzinfo=UTC)
         assert (usage.rate, usage.burst) == (1.0, 5)
@@ -207,7 +206,7 @@ class TestLookUps:
         self, make_client: MakeClient
     ) -> None:
         usage = make_client().usage()
-        assert (usage.limit, usage.is_unlimited) == (None, True)
+        assert (usage.quota, usage.is_unlimited) == (None, True)
         silent = mocked(lambda _: httpx.Response(200, json={})).usage()
         assert (silent.limit, silent.is_unlimited) == (None, False)
 
@@ -216,7 +215,7 @@ class TestLookUps:
                 "period": "March", "burst": True, "seats": {"used": 1}}  # fmt: skip
         usage = mocked(lambda _: httpx.Response(200, json={"data": usage_body})).usage()
         assert usage.used == 12
-        assert {usage.plan, usage.limit, usage.rate, usage.reset_at, usage.burst} == {None}
+        assert {usage.plan, usage.quota, usage.rate, usage.reset_at, usage.burst} == {None}
 
     @pytest.mark.parametrize("number", [2**63, 2**64, 10**400, "1e300", 1e300, "9" * 5_000])
     def test_usage_numbers_of_any_size_do_not_overflow(
@@ -256,15 +255,15 @@ class TestOtherLists:
         paginator = make_client().coins_pages()
         slugs = {row["slug"] for row in rows_of(paginator)}
         assert slugs == {coin.slug for coin in almanac_sandbox.truth().coins_at(STANDS_AT)}
-        assert paginator.report.complete
-        assert paginator.report.pages == -(-len(slugs) // 200)
+        assert not paginator.why_incomplete
+        assert paginator.progress.pages == -(-len(slugs) // 200)
 
     def test_cancellations_since_an_instant_are_listed(self, make_client: MakeClient) -> None:
         since = STANDS_AT - timedelta(days=10)
         paginator = make_client().cancellations_pages(since, limit=10)
         rows = rows_of(paginator)
-        assert paginator.report.complete
-        assert paginator.report.pages > 1
+        assert not paginator.why_incomplete
+        assert paginator.progress.pages > 1
         assert min(datetime.fromisoformat(row["cancelledAt"]) for row in rows) >= since
 
     def test_all_categories_are_listed(
@@ -279,13 +278,13 @@ class TestOtherLists:
         paginator = mocked(lambda _: httpx.Response(200, json=[{"id": 1}, {"id": 2}])).categories()
         (page,) = paginator
         assert (page.ids, page.total) == (("1", "2"), None)
-        assert paginator.report.complete
+        assert not paginator.why_incomplete
 
 
 class TestRefusals:
     def test_a_bad_key_is_sent_once(self, make_client: MakeClient) -> None:
         sent: list[SentRequest] = []
-        with pytest.raises(KeyRejected, match="Check the API key"):
+        with pytest.raises(AccessDenied, match="Check the API key"):
             make_client("no-such-key", observer=sent.append).usage()
         assert len(sent) == 1
 
@@ -301,12 +300,12 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("status", "body", "error"),
         [
-            (401, {"message": "Unauthorized"}, KeyRejected),
+            (401, {"message": "Unauthorized"}, AccessDenied),
             (402, {}, PlanLacksAccess),
-            (403, {"message": "Forbidden"}, KeyRejected),
+            (403, {"message": "Forbidden"}, AccessDenied),
             (403, {"message": "Upgrade your plan"}, PlanLacksAccess),
-            (403, {"error": {"code": "version_retired"}}, VersionGone),
-            (410, {}, VersionGone),
+            (403, {"error": {"code": "version_retired"}}, RequestRejected),
+            (410, {}, RequestRejected),
             (400, {"error": "bad limit"}, RequestRejected),
             (422, [], RequestRejected),
             (404, {}, RequestRejected),
@@ -376,9 +375,9 @@ class TestConstruction:
     def test_extra_headers_are_read_at_each_request(self, make_client: MakeClient) -> None:
         headers: dict[str, str] = {}
         client = make_client(extra_headers=headers)
-        assert client.usage().date == STANDS_AT
+        assert client.usage().at == STANDS_AT
         headers["Sandbox-Now"] = "2025-05-05T05:05:05Z"
-        assert client.usage().date == datetime(2025, 5, 5, 5, 5, 5, tzinfo=UTC)
+        assert client.usage().at == datetime(2025, 5, 5, 5, 5, 5, tzinfo=UTC)
 
     def test_without_a_date_header_a_page_has_our_own_time_with_a_doubt(self) -> None:
         fake = FakeTime()

@@ -10,9 +10,9 @@ import pytest
 
 from catalog.sandbox.pytest_plugin import STANDS_AT
 from resources.errors import NotData, RequestRejected, TooLarge, TooSlow, TruncatedBody
-from resources.http.calls import Bounds
+from resources.http.bodies import Bounds
 from resources.http.client import ExportPull
-from resources.http.lists import Validators
+from resources.http.paginator import Validators
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import answering, mocked
 

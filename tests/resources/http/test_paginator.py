@@ -14,9 +14,15 @@ import pytest
 from catalog.contract import constants
 from catalog.contract.plans import ELITE, plan_window
 from catalog.sandbox.sandbox import Sandbox
-from resources.errors import CursorLoop, Defer, NotData, RunawayPaging, TooSlow, TruncatedBody
-from resources.http.list_query import DateRange, ListPart, bound_text, event_filters
-from resources.http.lists import ListProgress, Paginator
+from resources.errors import ContractBroken, Defer, NotData, TooSlow, TruncatedBody
+from resources.http.paginator import (
+    DateRange,
+    ListPart,
+    ListProgress,
+    Paginator,
+    bound_text,
+    event_filters,
+)
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FakeTime, FaultScript, mocked
 from tests.resources.pulls import AT, puller_of
@@ -64,14 +70,14 @@ class TestLoops:
         client = make_client(extra_headers={"Sandbox-Faults": fault})
         paginator = client.events_pages(*MARCH, limit=50)
         pages = []
-        with pytest.raises(CursorLoop, match="already used") as raised:
+        with pytest.raises(ContractBroken, match="already used") as raised:
             for page in paginator:
                 pages.append(page)
         assert 2 <= len(pages) <= 4
         assert f"{len(pages)} pages" in str(raised.value)
-        assert not paginator.report.complete
-        assert paginator.report.why_incomplete.startswith("CursorLoop")
-        assert paginator.report.requests == len(pages)
+        assert paginator.why_incomplete
+        assert paginator.why_incomplete.startswith("ContractBroken")
+        assert paginator.requests == len(pages)
 
     def test_a_longer_loop_of_cursors_is_found(self) -> None:
         following = {"": "a", "a": "b", "b": "c", "c": "a"}
@@ -80,11 +86,11 @@ class TestLoops:
             cursor = request.url.params.get("cursor", "")
             return page([f"event-{cursor}"], following[cursor], total=100)
 
-        with pytest.raises(CursorLoop):
+        with pytest.raises(ContractBroken):
             list(paginator_of(handle))
 
     def test_the_first_cursor_counts_for_a_loop(self) -> None:
-        with pytest.raises(CursorLoop):
+        with pytest.raises(ContractBroken):
             parts = [ListPart(cursor="a")]
             list(mocked(lambda _: page(["x"], "a")).resume_events(parts))
 
@@ -98,17 +104,17 @@ class TestRunaways:
             return page([f"{n}-{row}" for row in range(10)], f"c{n}", total=20, limit=10)
 
         paginator = paginator_of(handle, limit=10)
-        with pytest.raises(RunawayPaging, match=r"meta\.total promised 20"):
+        with pytest.raises(ContractBroken, match=r"meta\.total promised 20"):
             list(paginator)
-        assert paginator.report.pages <= 2 + 4
+        assert paginator.progress.pages <= 2 + 4
 
     @pytest.mark.parametrize("ids", [[], ["same"]])
     def test_pages_without_a_new_row_end_the_list(self, ids: list[str]) -> None:
         count = iter(range(10_000))
         paginator = paginator_of(lambda _: page(ids, f"c{next(count)}"))
-        with pytest.raises(RunawayPaging, match="without a new row"):
+        with pytest.raises(ContractBroken, match="without a new row"):
             list(paginator)
-        assert paginator.report.pages <= 4
+        assert paginator.progress.pages <= 4
 
 
 class TestReport:
@@ -125,9 +131,9 @@ class TestReport:
         client = make_client(extra_headers={"Sandbox-Faults": "shift_rows"})
         paginator = client.events_pages(*MARCH, limit=50)
         pages = list(paginator)
-        assert paginator.report.missing == len(pages) - 1
-        assert not paginator.report.complete
-        assert "meta.total promised" in paginator.report.why_incomplete
+        assert paginator.progress.missing == len(pages) - 1
+        assert paginator.why_incomplete
+        assert "meta.total promised" in paginator.why_incomplete
 
     @pytest.mark.parametrize(
         ("totals", "complete"), [((4, 5), True), ((5, 4), True), ((5, 5), False)]
@@ -138,14 +144,14 @@ class TestReport:
         pages = [page(["a", "b"], "x", total=totals[0]), page(["c", "d"], total=totals[1])]
         paginator = paginator_of(lambda _: pages.pop(0))
         list(paginator)
-        assert paginator.report.complete is complete
-        assert (paginator.report.total_first, paginator.report.total_last) == totals
+        assert (not paginator.why_incomplete) is complete
+        assert (paginator.report.total_first, paginator.progress.total_last) == totals
 
     @pytest.mark.parametrize("fault", ["drift", "drift=rename", "drift=missing", "drift=retype"])
     def test_rows_of_another_schema_are_paged(self, make_client: MakeClient, fault: str) -> None:
         paginator = make_client(extra_headers={"Sandbox-Faults": fault}).events_pages(*MARCH)
         pages = list(paginator)
-        assert paginator.report.complete
+        assert not paginator.why_incomplete
         if fault == "drift":
             assert b'"sentiment"' in pages[0].body
 
@@ -168,13 +174,13 @@ class TestLenientReading:
         )
         (item,) = paginator
         assert (item.cursor_out, item.total, item.limit) == (None, None, None)
-        assert paginator.report.complete
+        assert not paginator.why_incomplete
 
     def test_paging_continues_after_a_page_smaller_than_requested(self) -> None:
         catalog = Catalog(lambda limit, days: False, limit_max=7)
         paginator = paginator_of(catalog)
         assert [page.rows for page in paginator] == [7, 7, 7, 7, 3]
-        assert paginator.report.complete
+        assert not paginator.why_incomplete
 
     def test_a_cursor_may_be_a_number(self) -> None:
         pages = [page(["a"], 50), page(["b"])]
@@ -228,8 +234,8 @@ class TestNotData:
     def test_a_broken_page_is_requested_again(self, make_client: MakeClient, fault: str) -> None:
         paginator = make_client(transport=FaultScript(fault)).events_pages(*MARCH)
         list(paginator)
-        assert paginator.report.complete
-        assert paginator.report.requests == paginator.report.pages + 1
+        assert not paginator.why_incomplete
+        assert paginator.requests == paginator.progress.pages + 1
 
     @pytest.mark.parametrize("fault", ["truncate", "drop"])
     def test_a_page_that_stays_broken_is_an_error(
@@ -238,7 +244,7 @@ class TestNotData:
         paginator = make_client(extra_headers={"Sandbox-Faults": fault}).events_pages(*MARCH)
         with pytest.raises(TruncatedBody, match="6 attempts"):
             list(paginator)
-        assert (paginator.report.requests, paginator.report.pages) == (6, 0)
+        assert (paginator.requests, paginator.progress.pages) == (6, 0)
 
     def test_a_body_with_a_wrong_content_length_is_broken(self) -> None:
         body = b'{"data":[]}'
@@ -255,8 +261,8 @@ class TestSlowness:
         assert rows == [f"2026-03-{day:02}" for day in range(1, 32)]
         limits = [int(request["limit"]) for request in catalog.requested]
         assert limits == [50, 25, 12, 12, 12]
-        assert paginator.report.requests == 5
-        assert paginator.report.complete
+        assert paginator.requests == 5
+        assert not paginator.why_incomplete
 
     def test_slowness_in_the_middle_keeps_the_cursor(
         self, make_client: MakeClient, fake_time: FakeTime
@@ -265,7 +271,7 @@ class TestSlowness:
         paginator = client.events_pages(*MARCH)
         pages = list(paginator)
         assert [page.params["limit"] for page in pages[:2]] == ["100", "25"]
-        assert paginator.report.complete
+        assert not paginator.why_incomplete
         assert paginator.report.duplicates == 0
         assert fake_time.slept == []
 
@@ -285,7 +291,7 @@ class TestSlowness:
             list(paginator)
         last = catalog.requested[-1]
         assert last["from"] == last["to"] == "2026-03-01T00:00:00Z"
-        assert paginator.report.requests == len(catalog.requested) < 25
+        assert paginator.requests == len(catalog.requested) < 25
 
     def test_without_dates_the_least_limit_is_an_error(self) -> None:
         with pytest.raises(TooSlow, match="half the range"):
@@ -298,11 +304,11 @@ class TestProgress:
     @pytest.mark.parametrize("longest", [31, 20, 8, 1])
     def test_the_progress_follows_from_the_pages_alone(self, longest: int) -> None:
         paginator = paginator_of(Catalog(lambda limit, days: days > longest), limit=7)
-        followed = ListProgress(paginator.remaining())
+        followed = ListProgress(paginator.progress.remaining)
         for got in paginator:
             followed.follow(got)
             report = paginator.report
-            assert followed.remaining == paginator.remaining()
+            assert followed.remaining == paginator.progress.remaining
             assert (followed.rows, followed.pages) == (report.rows_arrived, report.pages)
             assert followed.total_last == report.total_last
             assert followed.missing == report.missing
@@ -333,8 +339,8 @@ class TestResuming:
                 pages.append(page)
         assert raised.value.cursor == pages[-1].cursor_out
         pages += paginator
-        assert paginator.report.complete
-        assert paginator.report.requests == len(pages) + 1
+        assert not paginator.why_incomplete
+        assert paginator.requests == len(pages) + 1
         assert len({page.cursor_in for page in pages}) == len(pages)
 
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
+from resources.http.redaction import Redactor
 
 from catalog.contract.plans import PLANS
 from resources.errors import CatalogError, RequestRejected, TruncatedBody
 from resources.http.client import CatalogClient
-from resources.http.redaction import Redactor
 from resources.ingest.puller import Puller
 from resources.waits import RetryPolicy
 from tests.resources.fakes import FakeTime, Handler, answering

@@ -13,12 +13,10 @@ from resources.errors import (
     Defer,
     RateHeld,
     RetryLater,
-    ServiceFailing,
     TooSlow,
-    Unreachable,
 )
-from resources.http.transport import SentRequest
 from resources.limits.limiter import Limiter
+from resources.request_log import SentRequest
 from resources.service_clock import RETRY_AFTER_CEILING_S, read_http_date, retry_after_s
 from resources.waits import RetryPolicy
 from tests.resources.conftest import MakeClient
@@ -87,7 +85,7 @@ class TestRetrying:
             policy=RetryPolicy(attempts=3),
             observer=sent.append,
         )
-        with pytest.raises(Unreachable, match=r"refused\) after 3 attempts") as raised:
+        with pytest.raises(RetryLater, match=r"refused\) after 3 attempts") as raised:
             client.usage()
         assert raised.value.attempts == len(sent) == 3
         assert {request.status for request in sent} == {None}
@@ -96,7 +94,7 @@ class TestRetrying:
         fake = FakeTime(chance=0.999)
         policy = RetryPolicy(attempts=1_000, total_s=60.0)
         client = mocked(answering(refusal(503)), policy=policy, ambient=fake.ambient())
-        with pytest.raises(ServiceFailing):
+        with pytest.raises(RetryLater):
             client.usage()
         assert sum(fake.slept) <= 60.0
 
@@ -109,7 +107,7 @@ class TestRetrying:
     def test_with_stop_retrying_nothing_is_retried(self) -> None:
         fake = FakeTime()
         client = mocked(answering(refusal(503), FINE), ambient=fake.ambient())
-        with client.stop_retrying(), pytest.raises(ServiceFailing):
+        with client.stop_retrying(), pytest.raises(RetryLater):
             client.usage()
         assert fake.slept == []
         assert client.usage().used == 1
@@ -248,7 +246,7 @@ class TestSlowness:
             def on_rate_limited(self, retry_after_s: float | None) -> None:
                 return None
 
-        with pytest.raises(ServiceFailing):
+        with pytest.raises(RetryLater):
             mocked(answering(refusal(500)), ambient=fake.ambient(), limiter=Slow()).usage()
 
 
@@ -268,7 +266,7 @@ class TestErrorBodies:
         ],
     )
     def test_every_form_of_error_body_is_read(self, answer: httpx.Response) -> None:
-        with pytest.raises(ServiceFailing, match="answered 503"):
+        with pytest.raises(RetryLater, match="answered 503"):
             mocked(answering(answer)).usage()
 
     def test_the_message_of_the_service_is_cut_and_printable(self) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 from pydantic import SecretStr
+from resources.http.transport import KeyTransport
 
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
-from resources.http.transport import KeyTransport, SentRequest
+from resources.request_log import SentRequest
 from resources.service_address import checked_key
 from resources.waits import RetryPolicy
 from tests.resources.fakes import KEY, FakeTime, answering, chunked, head, raw_server

@@ -24,7 +24,7 @@ from resources.errors import (
     ContractBroken,
     Defer,
     PlanLacksAccess,
-    ServiceFailing,
+    RetryLater,
 )
 from resources.http.client import CatalogClient
 from resources.limits.allowance import Pace, ReportedLimits
@@ -260,7 +260,7 @@ def test_a_deferred_backfill_stays_deferred_if_resuming_fails(
     assert state.resume_at is not None
     almanac_sandbox.faults.set("unavailable~events")
     try:
-        with pytest.raises(ServiceFailing):
+        with pytest.raises(RetryLater):
             all_of(months.backfill())
     finally:
         almanac_sandbox.faults.clear()
@@ -381,7 +381,7 @@ def test_an_error_is_raised_after_landing_what_was_received(
     done = next(running)
     almanac_sandbox.faults.set("unavailable~events")
     try:
-        with pytest.raises(ServiceFailing, match="those of complete dates are landed"):
+        with pytest.raises(RetryLater, match="those of complete dates are landed"):
             for finished in running:
                 done += finished
     finally:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from resources.http.bodies import RawPage
+from resources.http.paginator import RawPage
 from resources.ingest.paged_pull import PagesInMemory
 from tests.resources.fakes import mocked
 

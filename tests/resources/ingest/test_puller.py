@@ -11,7 +11,7 @@ import zstandard
 
 from catalog.contract.plans import ELITE, FREE, STANDARD
 from catalog.sandbox.sandbox import Sandbox
-from resources.errors import AccessDenied, KeyRejected
+from resources.errors import AccessDenied
 from resources.http.client import CatalogClient
 from resources.ingest.puller import Puller
 from resources.service_clock import ServiceClock
@@ -303,7 +303,7 @@ class TestSecrecy:
         self, almanac_sandbox: Sandbox, root: Path
     ) -> None:
         client = CatalogClient(almanac_sandbox.base_url, KEY, limiter=Unlimited())
-        with client, pytest.raises(KeyRejected):
+        with client, pytest.raises(AccessDenied):
             puller_of(client, root).events(*MARCH)
         for path in root.rglob("*"):
             assert path.is_dir() or KEY.encode() not in unpacked(path)

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from resources.errors import CursorLoop, Defer, ServiceFailing, TruncatedBody
+from resources.errors import ContractBroken, Defer, RetryLater, TruncatedBody
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FaultScript, answering, mocked
 from tests.resources.ingest.test_puller import MARCH, MARCH_SCOPE
@@ -112,7 +112,7 @@ class TestStops:
         self, make_client: MakeClient, root: Path
     ) -> None:
         client = make_client(transport=FaultScript("", "", *["unavailable"] * 6))
-        with pytest.raises(ServiceFailing) as raised:
+        with pytest.raises(RetryLater) as raised:
             puller_of(client, root).events(*MARCH)
         (manifest,) = all_manifests(root)
         assert not manifest.complete
@@ -125,7 +125,7 @@ class TestStops:
     def test_a_cursor_returned_twice_lands_a_partial_batch_and_is_an_error(
         self, make_client: MakeClient, root: Path, fault: str
     ) -> None:
-        with pytest.raises(CursorLoop):
+        with pytest.raises(ContractBroken):
             puller_of(make_client(extra_headers={"Sandbox-Faults": fault}), root).events(*MARCH)
         (manifest,) = all_manifests(root)
         assert not manifest.complete
@@ -183,7 +183,7 @@ class TestNoLists:
         assert all_manifests(root) == []
 
     def test_an_error_status_is_not_landed(self, root: Path) -> None:
-        with pytest.raises(ServiceFailing):
+        with pytest.raises(RetryLater):
             puller_of(mocked(answering(httpx.Response(503, html="<html>"))), root).coins()
         assert all_manifests(root) == []
 

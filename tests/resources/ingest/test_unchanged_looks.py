@@ -9,8 +9,8 @@ import pytest
 
 from catalog.contract.plans import ELITE
 from resources.errors import ContractBroken, NotModified
-from resources.http.transport import SentRequest
 from resources.ingest.puller import Puller
+from resources.request_log import SentRequest
 from tests.history.stories.merged_story import reading
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import answering, mocked

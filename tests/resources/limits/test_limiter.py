@@ -6,8 +6,8 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from resources.errors import Defer
-from resources.http.transport import SentRequest
 from resources.limits.limiter import Limiter, TokenBucketLimiter, usable_burst
+from resources.request_log import SentRequest
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FakeTime
 
@@ -98,7 +98,7 @@ def test_a_limiter_with_a_quota_may_defer_before_a_request_is_sent(
     with pytest.raises(Defer, match="Resume at 2026-04-01 00:00:00 UTC"):
         list(paginator)
     assert sent == []
-    assert paginator.report.requests == 0
+    assert paginator.requests == 0
 
 
 def test_with_the_limits_of_the_plan_no_request_gets_a_429(

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from catalog.sandbox.sandbox import Sandbox
 from resources.errors import Defer, QuotaUnknown
 from resources.http.client import CatalogClient
-from resources.http.responses import read_quota_headers
-from resources.http.transport import SentRequest
+from resources.http.retry import read_quota_headers
 from resources.limits.allowance import (
     UNKNOWN,
     UNLIMITED,
@@ -31,6 +30,7 @@ from resources.limits.allowance import (
 )
 from resources.limits.ledger import Ledger
 from resources.limits.limiter import SharedLimiter, usable_burst
+from resources.request_log import SentRequest
 from tests.resources.fakes import KEY
 from tests.resources.limits.moved_clock import MARCH, Machine
 from tests.unlimited import Unlimited

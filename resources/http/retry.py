@@ -1,0 +1,426 @@
+"""One call: a request with its retries, what the limiter is told, and which error a response is.
+
+What a client asks and tells the limiter is here, but for the usage (client.py). The key is added
+when a request is sent, and to the configured origin only; redirects are not followed. Which errors
+are retried is an attribute of the error (`CatalogError.transient`), how often is the policy's
+(resources/waits.py).
+Rules: interface section 7, decisions on errors, keys, plans and quota.
+"""
+
+import json
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import httpx
+from pydantic import SecretStr
+
+from almanac.forms import plain_line
+from catalog.contract.constants import KEY_HEADER
+from catalog.contract.plans import day_start
+from resources.errors import (
+    AccessDenied,
+    CatalogError,
+    ContractBroken,
+    Defer,
+    NotModified,
+    Period,
+    PlanLacksAccess,
+    RateHeld,
+    RequestRejected,
+    RetryLater,
+    TooSlow,
+    TruncatedBody,
+)
+from resources.http.bodies import (
+    Answer,
+    Body,
+    Bounds,
+    ResponseHead,
+    looks_like_html,
+    read_count,
+    read_instant,
+)
+from resources.http.network import Redactor, connection_error, proxy_refused
+from resources.limits.allowance import ChargedRequest, QuotaHeaders, next_reset
+from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter
+from resources.request_log import Observer, SentRequest
+from resources.service_clock import ServiceClock, read_http_date, retry_after_s, useful_headers
+from resources.waits import Ambient, RetryPolicy, with_retries
+
+T = TypeVar("T")
+OK: Final = frozenset({200})
+_TRANSIENT: Final = frozenset({408, 425, 500, 502, 503, 504})
+_SLOW: Final = frozenset({500, 504})
+_PLAN_CODES: Final = frozenset({"tier_required", "plan_required"})
+_RETIRED: Final = "version_retired"
+_ERROR_BODY_BYTES: Final = 65_536
+_MESSAGE_CHARS: Final = 200
+_ID_CHARS: Final = 100
+_HTTP_ERRORS: Final = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL)
+_TIMEOUT_MESSAGE: Final = re.compile(r"\bran longer than\b")
+_DAILY: Final = re.compile(
+    r"\b(daily|per day|24[ -]?h(ours)?)\b.*\b(quota|limit|requests?|calls?|allowance)\b"
+    r"|\b(quota|limit|requests?|calls?|allowance)\b.*\b(daily|(per|for the|a) day|today)\b"
+    r"|daily[_-]?(request[_-]?)?(quota|limit)|(quota|limit)[a-z]*[_-]daily",
+    re.I | re.S,
+)
+"""A code or message that means that the quota of the day is used up."""
+_QUOTA: Final = re.compile(r"quota", re.I)
+_RATE: Final = re.compile(r"rate|burst|per[ _-]?(second|minute|hour)", re.I)
+_MONTH_MESSAGE: Final = re.compile(r"(?<!rate )(?<!burst )limit exceeded", re.I)
+"""The message of a response that means that the quota of the month is used up. A gateway's "API
+rate limit exceeded" does not mean that."""
+_LONGEST_MONTH_S: Final = 31 * 86_400.0
+_LEAST_DAY_WAIT_S: Final = 60.0
+_LONGEST_DAY_S: Final = 25 * 3_600.0
+_LONGEST_PERIOD_S: Final = 366 * 86_400
+_EPOCH_FROM: Final = 1_000_000_000
+"""A larger number of seconds is since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """In seconds. `read` allows the service its 30 s; the totals limit a whole attempt, so that a
+    body that is sent drop by drop ends."""
+
+    connect: float = 10.0
+    read: float = 45.0
+    total: float = 120.0
+    export_total: float = 1_800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A GET. Statuses but these are errors; `headers` are sent in addition to the usual ones."""
+
+    path: str
+    params: Mapping[str, str]
+    statuses: frozenset[int] = OK
+    headers: Mapping[str, str] | None = None
+    for_usage: bool = False
+    for_export: bool = False
+
+    def __str__(self) -> str:
+        return f"GET {self.path}"
+
+
+class OriginKey(httpx.Auth):
+    """Adds the key to requests for one origin, and to no other."""
+
+    def __init__(self, key: SecretStr, base_url: str) -> None:
+        self._key = key
+        self._origin = _origin(httpx.URL(base_url))
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        if _origin(request.url) != self._origin:
+            raise httpx.UnsupportedProtocol("the key is sent to the base address only")
+        request.headers[KEY_HEADER] = self._key.get_secret_value()
+        yield request
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class Caller:
+    """Sends GETs through one httpx client. Thread-safe."""
+
+    http: httpx.Client
+    limiter: Limiter
+    policy: RetryPolicy
+    ambient: Ambient
+    timeouts: Timeouts
+    bounds: Bounds
+    redact: Redactor
+    extra_headers: Mapping[str, str]
+    service_clock: ServiceClock
+    observer: Observer | None = None
+
+    def get(self, call: Call, read: Callable[[Answer], T]) -> T:
+        """Return the result of `read` for the whole response; if it is a transient error, retry."""
+
+        def read_whole(head: ResponseHead, body: Body) -> T:
+            pieces = body.pieces(self.bounds.page_bytes)
+            return read(Answer(*head.fields(), b"".join(pieces)))
+
+        return self.stream(call, read_whole)
+
+    def stream(self, call: Call, read: Callable[[ResponseHead, Body], T]) -> T:
+        """Return the result of `read` for a response whose body is not read yet.
+
+        Raises:
+            CatalogError: any of the tree, after the retries that the policy allows.
+        """
+        return with_retries(
+            lambda number: self._attempt(call, read, number),
+            policy=self.policy,
+            ambient=self.ambient,
+            for_export=call.for_export,
+        )
+
+    def _attempt(self, call: Call, read: Callable[[ResponseHead, Body], T], number: int) -> T:
+        charged = self.limiter.acquire(for_usage=call.for_usage, for_export=call.for_export)
+        sent = SentRequest(path=call.path, attempt=number)
+        began = self.ambient.monotonic()
+        total_s = self.timeouts.export_total if call.for_export else self.timeouts.total
+
+        def check_time(wire_bytes: int) -> None:
+            sent.bytes, sent.seconds = wire_bytes, self.ambient.monotonic() - began
+            if sent.seconds > total_s:  # httpx limits only each read.
+                raise RetryLater(f"{call} was answered too slowly: after {total_s:g} s not whole")
+
+        head: ResponseHead | None = None
+        failure: CatalogError
+        try:
+            with self._send(call, charged, sent) as response:
+                head = self._open(response, number)
+                body = Body(response, self.redact, check_time)
+                if head.status in call.statuses:
+                    return read(head, body)
+                answer = Answer(*head.fields(), _error_body(body))
+                failure = self._error(call, answer, sent, self.ambient.monotonic() - began)
+                self._hold_back(failure, call, answer, charged)
+                failure.evidence = answer
+        except _HTTP_ERRORS as error:
+            text = plain_line(self.redact(f"{type(error).__name__}: {error}".rstrip(": ")))
+            failure = connection_error(error, str(call), text)
+            if head is not None and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+                failure = TruncatedBody(f"{call}: the connection broke inside the body ({text})")
+            failure.evidence = head
+        except CatalogError as error:
+            error.evidence = error.evidence or head
+            raise
+        finally:
+            sent.seconds = self.ambient.monotonic() - began
+            if self.observer is not None:
+                self.observer(sent)
+        # Outside of the handler, so the error is not chained to an object with the key.
+        raise failure
+
+    @contextmanager
+    def _send(
+        self, call: Call, charged: ChargedRequest | None, sent: SentRequest
+    ) -> Iterator[httpx.Response]:
+        """Send a request, and tell the limiter what its headers say of the month."""
+        try:
+            response = self.http.send(self._request(call), stream=True)
+        except BaseException:
+            if charged is not None:
+                self.limiter.on_answer(charged, None)
+            raise
+        sent.status, sent.quota = response.status_code, read_quota_headers(response.headers)
+        with closing(response):
+            if charged is not None:
+                self.limiter.on_answer(charged, sent.quota, counted=sent.status != 429)
+            yield response
+
+    def _request(self, call: Call) -> httpx.Request:
+        limits = self.timeouts
+        return self.http.build_request(
+            "GET",
+            call.path,
+            params=dict(call.params) or None,
+            headers={**self.extra_headers, **(call.headers or {})},
+            timeout=httpx.Timeout(limits.read, connect=limits.connect, pool=limits.total),
+        )
+
+    def _open(self, response: httpx.Response, number: int) -> ResponseHead:
+        headers = {name: self.redact(text) for name, text in response.headers.items()}
+        received_at = self.ambient.clock()
+        answer_date = self.service_clock.record_response_date(response.headers.get_list("date"))
+        return ResponseHead(
+            status=response.status_code,
+            headers=useful_headers(headers),
+            date=answer_date.instant,
+            date_doubt=answer_date.doubt,
+            received_at=received_at,
+            attempts=number,
+        )
+
+    def _error(self, call: Call, answer: Answer, sent: SentRequest, seconds: float) -> CatalogError:
+        """Return the error for a response that is not expected."""
+        status, body = answer.status, read_error_body(answer)
+        request_id = body.request_id or answer.headers.get("x-request-id", "")
+        sent.request_id = plain_line(self.redact(request_id))[:_ID_CHARS] or None
+        message = plain_line(self.redact(body.message))[:_MESSAGE_CHARS]
+        text = f"{call} was answered {status}" + (f" ({message})" if message else "")
+        if sent.request_id is not None and status >= 500:
+            # What a person reports to the service.
+            text += f", request {sent.request_id}"
+        if status == 429 or status in _TRANSIENT:
+            return self._transient(answer, body, text, seconds)
+        if status == 407:
+            return proxy_refused(str(call), text)
+        if status == 410 or body.code == _RETIRED:
+            return RequestRejected(text, next_step="Update Almanac, and check the base address")
+        if status in (401, 402, 403):
+            names_plan = body.code in _PLAN_CODES or re.search(r"\bplan\b", body.message, re.I)
+            lacks = status == 402 or (status == 403 and names_plan)
+            return (PlanLacksAccess if lacks else AccessDenied)(text)
+        if status == 304 and call.headers:
+            return NotModified(text)
+        if 300 <= status < 400:
+            return RequestRejected(f"{text}. The key is not sent to another address")
+        return ContractBroken(text) if status < 300 else RequestRejected(text)
+
+    def _transient(
+        self, answer: Answer, body: "ErrorBody", text: str, seconds: float
+    ) -> RetryLater | Defer:
+        policy, now = self.policy, answer.date
+        wait_s = retry_after_s(answer.headers.get("retry-after"), now=now)
+        if answer.status == 429 and (period := _quota_of(body)) is not None:
+            left_s = self.limiter.resets_in_s()
+            return _quota_gone(answer, wait_s, text, period, month_left_s=left_s)
+        if wait_s is not None and wait_s > policy.retry_after_max_s:
+            resume_at = now + timedelta(seconds=min(wait_s, policy.defer_max_s))
+            return Defer(
+                f"{text}, and requested a wait", resume_at=resume_at, reason="asked_to_wait"
+            )
+        if answer.status == 429:
+            return RateHeld(text, wait_s=RATE_LIMITED_WAIT_S if wait_s is None else wait_s)
+        says_timeout = body.code == "timeout" or _TIMEOUT_MESSAGE.search(body.message) is not None
+        if answer.status in _SLOW and (seconds >= policy.slow_after_s or says_timeout):
+            return TooSlow(f"{text} within {seconds:.1f} s")
+        return RetryLater(text, wait_s=wait_s or 0.0)
+
+    def _hold_back(
+        self, failure: CatalogError, call: Call, answer: Answer, charged: ChargedRequest | None
+    ) -> None:
+        """Tell the limiter of a refusal. The export may have a limit of its own."""
+        limiter = self.limiter
+        limited = limiter.on_export_limited if call.for_export else limiter.on_rate_limited
+        if isinstance(failure, RateHeld):
+            limited(failure.wait_s if "retry-after" in answer.headers else None)
+        if not isinstance(failure, Defer):
+            return
+        wait_s = (failure.resume_at - answer.date).total_seconds()
+        if failure.reason == "quota" and failure.period == "month":
+            limiter.on_quota_exhausted(None if failure.estimated else wait_s, charged)
+        elif failure.reason == "quota" or answer.status != 429:
+            # At the end of a day the month is not over: nothing is sent until then.
+            limiter.on_long_wait(wait_s)
+        else:
+            limited(wait_s)
+
+
+def _error_body(body: Body) -> bytes:
+    """Return an error body as far as it can be read: the status matters more."""
+    read = b""
+    try:
+        for piece in body.pieces(_ERROR_BODY_BYTES):
+            read += piece
+    except (CatalogError, *_HTTP_ERRORS):
+        pass
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBody:
+    """An error body: our two forms, a gateway's, or text. HTML and nothing have no message."""
+
+    code: str = ""
+    message: str = ""
+    request_id: str = ""
+
+
+def read_error_body(answer: Answer) -> ErrorBody:
+    """Read an error body liberally; it never fails."""
+    if not answer.body.strip() or looks_like_html(answer.body, answer.headers):
+        return ErrorBody()
+    try:
+        fields: Any = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return ErrorBody(message=answer.body.decode("utf-8", "replace"))
+    if not isinstance(fields, dict):
+        return ErrorBody(message=str(fields))
+    inner = fields.get("error")
+    if not isinstance(inner, dict):
+        inner = {"message": inner} if isinstance(inner, str) else {}
+    code = inner.get("code", fields.get("code", ""))
+    message = fields.get("message") or inner.get("message") or ""
+    request_id = inner.get("requestId", fields.get("requestId", ""))
+    return ErrorBody(str(code), str(message), request_id if isinstance(request_id, str) else "")
+
+
+def is_version_retired(answer: Answer) -> bool:
+    """Whether an error is about the version of the interface, and not about what was named."""
+    return read_error_body(answer).code == _RETIRED
+
+
+def _quota_of(body: ErrorBody) -> Period | None:
+    """Return the period of the quota that a response says is used up; None if it is not a quota."""
+    text = f"{body.code} {body.message}"
+    if _DAILY.search(text) is not None:
+        return "day"
+    says_quota = _QUOTA.search(text) is not None and _RATE.search(text) is None
+    if says_quota or _MONTH_MESSAGE.search(body.message) is not None:
+        return "month"
+    return None
+
+
+def _quota_gone(
+    answer: Answer, wait_s: float | None, text: str, period: Period, *, month_left_s: float | None
+) -> Defer:
+    """Return the Defer to the reset.
+
+    Of a month: by Retry-After, else by the headers, else as heard before, else the first of the
+    month, 00:00 UTC. Of a day: by Retry-After, else by the headers, else the next midnight UTC.
+    """
+    now, heard = answer.date, read_quota_headers(answer.headers)
+    heard_s = None if heard is None else heard.resets_in_s
+    if period == "day":
+        # A shorter wait is that of the rate, which many services state in every 429.
+        stated = (s for s in (wait_s, heard_s) if s and _LEAST_DAY_WAIT_S <= s <= _LONGEST_DAY_S)
+        left_s = next(stated, None)
+        resume_at = day_start(now) + timedelta(days=1)
+    else:
+        left_s = wait_s or heard_s or month_left_s
+        resume_at = next_reset(now)
+    if left_s:
+        resume_at = now + timedelta(seconds=min(left_s, _LONGEST_MONTH_S))
+    return Defer(
+        f"{text}: the {'daily' if period == 'day' else 'monthly'} quota is used up",
+        resume_at=resume_at,
+        reason="quota",
+        estimated=not left_s,
+        period=period,
+    )
+
+
+def read_quota_headers(headers: Mapping[str, str]) -> QuotaHeaders | None:
+    """Return what `X-RateLimit-*` say of the month (decisions, rate headers); None if nothing.
+
+    The reset is a timestamp, seconds since 1970, or seconds from the response. A reset in the past,
+    or more than a year ahead, is doubted and left out. An unreadable reset counts as not stated.
+    """
+    limit, remaining = (read_count(headers.get(f"x-ratelimit-{n}")) for n in ("limit", "remaining"))
+    date = read_http_date(headers.get("date"))
+    reset_at, resets_in_s = _reset(headers.get("x-ratelimit-reset", ""), date)
+    is_doubted = resets_in_s is not None and not 0 < resets_in_s <= _LONGEST_PERIOD_S
+    if is_doubted:
+        reset_at = resets_in_s = None
+    if limit is not None and remaining is not None and remaining > limit:
+        limit = remaining = None
+    if limit is None and remaining is None and reset_at is None and resets_in_s is None:
+        return None
+    return QuotaHeaders(limit, remaining, reset_at, resets_in_s, is_doubted)
+
+
+def _reset(text: str, date: datetime | None) -> tuple[datetime | None, float | None]:
+    """Return the stated end of the month, and in how many seconds it is; None is not known."""
+    seconds = read_count(text)
+    try:
+        if seconds is not None and seconds < _EPOCH_FROM:
+            reset_at = None if date is None else date + timedelta(seconds=seconds)
+            return reset_at, float(seconds)
+        reset_at = read_instant(text.strip() if seconds is None else seconds)
+        if reset_at is None or date is None:
+            return reset_at, None
+        return reset_at, (reset_at - date).total_seconds()
+    except OverflowError:
+        return None, None
