@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.sandbox import Sandbox
@@ -18,13 +18,10 @@ from resources import service_address
 from resources.errors import AccessDenied, PlanLacksAccess, RequestRejected
 from resources.http.client import CatalogClient
 from resources.http.paginator import DateRange, ListPart, RawPage
-from resources.limits.allowance import Pace, Share
-from resources.limits.ledger import Ledger
-from resources.limits.limiter import SharedLimiter
-from resources.request_log import SentRequest
+from resources.request_log import RequestLog, SentRequest, last_usage
 from resources.service_address import checked_base_url
 from tests.resources.conftest import MakeClient
-from tests.resources.fakes import FakeTime, mocked
+from tests.resources.fakes import KEY, FakeTime, mocked
 from tests.unlimited import Unlimited
 
 MARCH = (date(2026, 3, 1), date(2026, 3, 31))
@@ -54,12 +51,9 @@ class TestEvents:
         pages = list(paginator)
         ids = [row["id"] for row in rows_of(pages)]
         assert set(ids) == ids_on(almanac_sandbox, *MARCH)
-        report = paginator.report
-        assert report.complete
-        assert report.why_incomplete == ""
-        assert report.rows_unique == report.rows_arrived == len(ids) == report.total_first
-        assert report.pages == report.requests == -(-len(ids) // 100)
-        assert (report.duplicates, report.missing) == (0, 0)
+        assert paginator.why_incomplete == ""
+        assert paginator.progress.rows == len(ids) == paginator.progress.total_last
+        assert paginator.progress.pages == paginator.requests == -(-len(ids) // 100)
         assert paginator.progress.remaining == ()
         assert [row for page in pages for row in page.ids] == ids
 
@@ -92,7 +86,6 @@ class TestEvents:
         rest = client.resume_events(parts, limit=50, known_ids=known)
         assert rows_of(rest) == rows_of(pages[cut:])
         assert not rest.why_incomplete
-        assert rest.report.rows_unique == whole.report.rows_unique
         blind = client.resume_events(parts, limit=50)
         list(blind)
         assert blind.why_incomplete
@@ -123,12 +116,6 @@ class TestEvents:
             row["id"] for row in everything if wanted & {coin["slug"] for coin in row["coins"]}
         }
         assert not paginator.why_incomplete
-        assert paginator.report.rows_unique == len(ids)
-
-    def test_an_empty_range_is_complete(self, make_client: MakeClient) -> None:
-        paginator = make_client().events_pages(date(2016, 1, 1), date(2016, 1, 2))
-        assert [page.rows for page in paginator] == [0]
-        assert not paginator.why_incomplete
 
     def test_the_total_of_a_range_costs_one_request(
         self, almanac_sandbox: Sandbox, make_client: MakeClient
@@ -138,21 +125,6 @@ class TestEvents:
         assert total == len(ids_on(almanac_sandbox, *MARCH))
         assert [request.path for request in sent] == ["/v2/events"]
 
-    def test_windows_in_parallel_do_not_disturb_each_other(self, make_client: MakeClient) -> None:
-        client = make_client()
-        months = [(date(2026, month, 1), date(2026, month, 28)) for month in range(1, 9)]
-
-        def pull(span: tuple[date, date]) -> tuple[int, bool, int | None]:
-            paginator = client.events_pages(*span, limit=40)
-            rows = len(rows_of(paginator))
-            return rows, paginator.report.complete, paginator.progress.total_last
-
-        with ThreadPoolExecutor(8) as pool:
-            for rows, complete, total in pool.map(pull, months):
-                assert complete
-                assert total
-                assert rows == total
-
 
 class TestLookUps:
     def test_a_found_a_cancelled_and_an_unknown_event_have_their_status(
@@ -161,27 +133,21 @@ class TestLookUps:
         client = make_client()
         listed = rows_of(client.events_pages(*MARCH, limit=1, coins=["bitcoin"]))[0]
         found = client.event(listed["id"])
-        assert (found.status, json.loads(found.body)) == ("found", listed)
+        assert (found.status, json.loads(found.body)) == (200, listed)
         assert found.date == STANDS_AT
         cancelled = rows_of(client.cancellations_pages())[0]
         gone = client.event(cancelled["id"])
-        assert gone.status == "gone"
+        assert gone.status == 410
         assert json.loads(gone.body)["cancelledAt"] == cancelled["cancelledAt"]
         unknown = client.event("no/such?event")
-        assert (unknown.status, unknown.shape) == ("not_found", "json")
-        assert almanac_sandbox.requests[-1].status == 404
+        assert unknown.status == 404
 
     @pytest.mark.parametrize("event_id", ["", ".", ".."])
     def test_an_id_that_would_be_another_path_is_refused(
         self, make_client: MakeClient, event_id: str
     ) -> None:
-        with pytest.raises(ValueError, match="not an event id"):
+        with pytest.raises(ValueError, match="can't be looked up"):
             make_client().event(event_id)
-
-    def test_a_404_in_html_may_not_be_from_the_catalog(self) -> None:
-        page = httpx.Response(404, html="<html>nginx</html>")
-        answer = mocked(lambda _: page).event("a")
-        assert (answer.status, answer.shape) == ("not_found", "html")
 
     def test_a_410_of_a_retired_version_is_no_cancellation(self) -> None:
         answer = httpx.Response(410, json={"error": {"code": "version_retired"}})
@@ -190,7 +156,7 @@ class TestLookUps:
 
     def test_an_event_wrapped_in_data_is_found(self) -> None:
         answer = httpx.Response(200, json={"data": {"id": "a"}})
-        assert mocked(lambda _: answer).event("a").status == "found"
+        assert mocked(lambda _: answer).event("a").status == 200
 
     def test_usage_is_read(self, almanac_sandbox: Sandbox, make_client: MakeClient) -> None:
         key = almanac_sandbox.new_key("free")
@@ -208,7 +174,7 @@ class TestLookUps:
         usage = make_client().usage()
         assert (usage.quota, usage.is_unlimited) == (None, True)
         silent = mocked(lambda _: httpx.Response(200, json={})).usage()
-        assert (silent.limit, silent.is_unlimited) == (None, False)
+        assert (silent.quota, silent.is_unlimited) == (None, False)
 
     def test_usage_survives_unknown_names_and_strange_values(self) -> None:
         usage_body = {"plan": 7, "used": "12", "limit": -3, "rate": "fast", "resetAt": "soon",
@@ -218,19 +184,11 @@ class TestLookUps:
         assert {usage.plan, usage.quota, usage.rate, usage.reset_at, usage.burst} == {None}
 
     @pytest.mark.parametrize("number", [2**63, 2**64, 10**400, "1e300", 1e300, "9" * 5_000])
-    def test_usage_numbers_of_any_size_do_not_overflow(
-        self, number: object, tmp_path: Path
-    ) -> None:
+    def test_usage_numbers_of_any_size_do_not_overflow(self, number: object) -> None:
         usage_body = {"used": number, "limit": number, "remaining": number, "burst": number}
         body = json.dumps(usage_body).encode()
         usage = mocked(lambda _: httpx.Response(200, content=body)).usage()
         assert usage.account is None or usage.account.used < 2**62
-        if usage.account is not None:
-            ledger = Ledger(tmp_path / "ledger", Pace(1.0, 1))
-            limiter = SharedLimiter(ledger, Share(), clock=lambda: STANDS_AT)
-            limiter.on_usage(usage.account)
-            limiter.on_usage(usage.account, sent_before=0)
-            assert limiter.left() is not None
 
     @pytest.mark.parametrize(
         "reset",
@@ -246,18 +204,12 @@ class TestLookUps:
         headers = {"Date": "Mon, 02 Mar 2026 12:00:00 GMT"}
         usage = mocked(lambda _: httpx.Response(200, json=usage_body, headers=headers)).usage()
         assert usage.account is not None
+        assert usage.received_at is not None
         ahead = usage.account.resets_at - usage.received_at
         assert ahead == datetime(2026, 4, 1, tzinfo=UTC) - STANDS_AT
 
 
 class TestOtherLists:
-    def test_all_coins_are_listed(self, almanac_sandbox: Sandbox, make_client: MakeClient) -> None:
-        paginator = make_client().coins_pages()
-        slugs = {row["slug"] for row in rows_of(paginator)}
-        assert slugs == {coin.slug for coin in almanac_sandbox.truth().coins_at(STANDS_AT)}
-        assert not paginator.why_incomplete
-        assert paginator.progress.pages == -(-len(slugs) // 200)
-
     def test_cancellations_since_an_instant_are_listed(self, make_client: MakeClient) -> None:
         since = STANDS_AT - timedelta(days=10)
         paginator = make_client().cancellations_pages(since, limit=10)
@@ -265,14 +217,6 @@ class TestOtherLists:
         assert not paginator.why_incomplete
         assert paginator.progress.pages > 1
         assert min(datetime.fromisoformat(row["cancelledAt"]) for row in rows) >= since
-
-    def test_all_categories_are_listed(
-        self, almanac_sandbox: Sandbox, make_client: MakeClient
-    ) -> None:
-        rows = rows_of(make_client().categories())
-        assert {row["id"] for row in rows} == {
-            category.id for category in almanac_sandbox.truth().categories
-        }
 
     def test_categories_may_be_a_bare_array_with_numeric_ids(self) -> None:
         paginator = mocked(lambda _: httpx.Response(200, json=[{"id": 1}, {"id": 2}])).categories()
@@ -367,10 +311,8 @@ class TestConstruction:
     def test_a_version_that_will_end_is_shown(self) -> None:
         headers = {"Deprecation": "@1780000000", "Sunset": "Thu, 01 Apr 2027 00:00:00 GMT"}
         client = mocked(lambda _: httpx.Response(200, json={}, headers=headers))
-        assert (client.deprecation, client.sunset) == (None, None)
-        client.usage()
-        assert client.deprecation == headers["Deprecation"]
-        assert client.sunset == headers["Sunset"]
+        usage = client.usage()
+        assert (usage.deprecation, usage.sunset) == (headers["Deprecation"], headers["Sunset"])
 
     def test_extra_headers_are_read_at_each_request(self, make_client: MakeClient) -> None:
         headers: dict[str, str] = {}
@@ -392,6 +334,29 @@ class TestConstruction:
         sent: list[SentRequest] = []
         pages = list(make_client(observer=sent.append).events_pages(*MARCH, limit=50))
         assert [request.bytes for request in sent] == [len(page.body) for page in pages]
-        assert {(request.method, request.path, request.status) for request in sent} == {
-            ("GET", "/v2/events", 200)
-        }
+        assert {(request.path, request.status) for request in sent} == {("/v2/events", 200)}
+
+    @pytest.mark.parametrize("plan", ["\ud800lite", "caf\udce9", "p" * 5_000_000])
+    def test_a_plan_name_of_any_length_can_be_logged_and_is_cut(
+        self, plan: str, tmp_path: Path
+    ) -> None:
+        body = json.dumps({"plan": plan, "used": 1, "limit": 2}).encode()
+        headers = {"Deprecation": "x" * 90_000, "Sunset": "y" * 90_000}
+        client = mocked(lambda _: httpx.Response(200, content=body, headers=headers))
+        RequestLog(tmp_path, lambda: STANDS_AT, key=SecretStr(KEY)).usage(client.usage())
+        usage = last_usage(tmp_path)
+        assert usage is not None
+        assert (usage.used, usage.quota) == (1, 2)
+        assert (tmp_path / "usage.jsonl").stat().st_size < 5_000
+
+    def test_no_cookie_is_stored_or_sent_back(self) -> None:
+        cookies: list[str | None] = []
+
+        def setting(request: httpx.Request) -> httpx.Response:
+            cookies.append(request.headers.get("cookie"))
+            return httpx.Response(200, headers={"Set-Cookie": "a=b; Path=/"}, json={"data": []})
+
+        client = mocked(setting)
+        for _ in range(2):
+            list(client.coins_pages())
+        assert cookies == [None, None]

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 
 import httpx
@@ -39,11 +39,11 @@ class TestTheSandbox:
         body = file.read_bytes()
         rows = list(csv.DictReader(io.StringIO(body.decode(), newline="")))
         assert pull.rows == len(rows) > 0
-        assert pull.last_modified == datetime(2026, 3, 2, 0, 5, tzinfo=UTC)
+        assert pull.headers["last-modified"] == "Mon, 02 Mar 2026 00:05:00 GMT"
         assert (pull.date, pull.date_doubt) == (STANDS_AT, "")
         assert pull.headers["content-type"].startswith("text/csv")
-        assert pull.etag
-        assert not pull.not_modified
+        assert pull.headers["etag"]
+        assert pull.status == 200
 
     def test_an_unchanged_export_is_not_sent_again(
         self, make_client: MakeClient, file: Path
@@ -51,12 +51,11 @@ class TestTheSandbox:
         client = make_client()
         first = client.export(file, *MARCH)
         file.write_text("kept")
-        second = client.export(file, *MARCH, validators=Validators(first.etag))
-        assert second.not_modified
-        assert second.last_modified == first.last_modified
+        second = client.export(file, *MARCH, validators=Validators(first.headers["etag"]))
+        assert second.status == 304
         assert (second.rows, second.suspicions) == (0, ())
         assert file.read_text() == "kept"
-        assert not client.export(file, *MARCH, validators=Validators('W/"other"')).not_modified
+        assert client.export(file, *MARCH, validators=Validators('W/"other"')).status == 200
 
     def test_a_truncated_export_is_an_error_or_at_least_reported(
         self, make_client: MakeClient, file: Path
@@ -69,7 +68,6 @@ class TestTheSandbox:
                 pull = client.export(file, *MARCH, rows_expected=whole.rows)
             except TruncatedBody as error:
                 assert error.evidence is not None
-                assert error.evidence.file == file
                 continue
             assert pull.suspicions, share
             assert pull.rows <= whole.rows
@@ -90,7 +88,6 @@ class TestTheSandbox:
             make_client(extra_headers={"Sandbox-Faults": fault}).export(file)
         assert raised.value.kind == kind
         assert raised.value.evidence is not None
-        assert raised.value.evidence.file == file
         assert file.exists()
 
     def test_an_export_that_is_too_slow_says_to_request_less(
@@ -150,7 +147,7 @@ class TestForms:
     @pytest.mark.parametrize(
         ("text", "kind"),
         [("", "empty"), ("\ufeff \n", "empty"), ("id,t\r\n", "bare_header"),
-         ("id,t", "bare_header"), ('{"error": {}}', "json_error"), ("[1]", "json"),
+         ("id,t", "bare_header"), ('{"error": {}}', "json"), ("[1]", "json"),
          (" <html>", "html")],
     )  # fmt: skip
     def test_an_answer_that_is_no_catalog_is_named(self, text: str, kind: str, file: Path) -> None:
