@@ -255,7 +255,8 @@ class Caller:
         if status == 429 or status in _TRANSIENT:
             return self._transient(answer, body, text, seconds)
         if status == 407:
-            return proxy_refused(str(call), text)
+            # Without the message, in which some proxies repeat the login.
+            return proxy_refused(str(call), "status 407")
         if status == 410 or body.code == _RETIRED:
             return RequestRejected(text, next_step="Update Almanac, and check the base address")
         if status in (401, 402, 403):
