@@ -120,7 +120,7 @@ def test_certificates_that_cannot_be_read_are_named(
     monkeypatch.setenv("ALMANAC_CA_FILE", str(file))
     if content is not None:
         file.write_text(content)
-    with pytest.raises(SettingsError, match="ALMANAC_CA_FILE.*expected a PEM file"):
+    with pytest.raises(SettingsError, match=r"ALMANAC_CA_FILE.*expected a PEM file"):
         read_settings().network()
 
 
