@@ -15,7 +15,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from pipeline.settings import Settings, SettingsError, read_settings
-from resources.http.network import LEAST_CHARS, redactor_for
+from resources.http.network import LEAST_CHARS, Redactor
 from warehouse.files.storage import (
     close_to_others,
     keep_private,
@@ -88,7 +88,7 @@ def shareable(settings: Settings, text: str) -> str:
     given, might.
     """
     for secret in _secrets(settings):
-        text = redactor_for(secret)(text)
+        text = Redactor(secret)(text)
     return _FOLDERS.sub("…/", _LOGIN.sub("//…@", text))
 
 

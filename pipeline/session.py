@@ -421,9 +421,9 @@ def _known_plan(
 def _plan(settings: Settings, stated_plan: str | None, key: SecretStr) -> Plan:
     name = settings.plan or stated_plan
     if name is None or name not in PLANS:
-        from resources.http.network import redactor_for
+        from resources.http.network import Redactor
 
-        shown = name if name is None else redactor_for(key)(name)
+        shown = name if name is None else Redactor(key)(name)
         raise SettingsError(
             f"the service reports the plan {shown!r}, which Almanac does not know. Set "
             f"ALMANAC_PLAN to one of {', '.join(PLANS)}."

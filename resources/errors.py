@@ -1,18 +1,17 @@
 """The errors of the client, sorted by what the caller does next.
 
     CatalogError
-    ├── RetryLater             transient and already retried: repeat the call later
+    ├── RetryLater             no response, or 408, 425, 500, 502 to 504: repeat the call later
     │   ├── RateHeld           429 for rate or burst, on every attempt
     │   ├── QuotaUnknown       the service has not reported the rest of the month
     │   └── TooSlow            a 500 after a long wait: request less, then retry
     ├── Defer                  quota used up, or a long wait requested: resume at `resume_at`
-    └── Stop                   the same call would fail again
+    └── Stop                   the same call would fail again until somebody changes something
         ├── AccessDenied       401, 402, 403
         │   └── PlanLacksAccess    skip it: the plan does not include it
         ├── RequestRejected    400, 404 of a list, 405, 410, 422, a redirect and the like
         │   └── NotModified    skip it: what was received before is still valid
-        ├── LedgerUnusable     the machine's count of requests can't be stored
-        ├── BackfillInProgress another process runs a backfill of the same home
+        ├── LedgerUnusable, BackfillInProgress    of this machine
         └── ContractBroken     the response breaks the contract of the interface
             ├── TruncatedBody  it ended early (retried before it is raised)
             ├── NotData        HTML, a JSON error, nothing or a header without rows instead of data
@@ -60,10 +59,7 @@ class CatalogError(Exception):
 
 
 class RetryLater(CatalogError):
-    """Transient, and already retried. `wait_s` is the least wait that the service requested.
-
-    No connection, a timeout, a connection that was lost, or 408, 425, 500, 502, 503, 504.
-    """
+    """Transient, and already retried. `wait_s` is the least wait that the service requested."""
 
     transient = True
     next_step = "Run it again later to resume"
@@ -118,7 +114,7 @@ class Defer(CatalogError):
 
 
 class Stop(CatalogError):
-    """The same call would fail again until somebody changes something."""
+    """Somebody has to change something."""
 
 
 class AccessDenied(Stop):

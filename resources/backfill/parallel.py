@@ -234,9 +234,8 @@ class ParallelBackfill:
                         yield from self._land(segment)
                 landed = self._finish_open()
             except BaseException:
-                # The iteration ends early, or the process is interrupted: do not wait for retries.
-                with self._context.client.stop_retrying():
-                    self._finish_open()
+                # The iteration ends early, or the process is interrupted.
+                self._finish_open()
                 raise
         yield from landed
         self._raise_failure()

@@ -73,19 +73,17 @@ class Answer(ResponseHead):
     body: bytes = field(repr=False, default=b"")
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Body:
     """The body of one response. `redact` removes the key if the service repeats it.
 
     `on_bytes` is called with the number of bytes as sent, for each chunk; it may raise.
     """
 
-    def __init__(
-        self, response: httpx.Response, redact: Redactor, on_bytes: Callable[[int], None]
-    ) -> None:
-        self._response = response
-        self._redact = redact
-        self._on_bytes = on_bytes
-        self._wire_bytes = 0
+    response: httpx.Response
+    redact: Redactor
+    on_bytes: Callable[[int], None]
+    wire_bytes: int = 0
 
     def pieces(self, max_bytes: int) -> Iterator[bytes]:
         """Yield the decompressed body.
@@ -95,7 +93,7 @@ class Body:
             TooLarge: over `max_bytes`, or RATIO times the bytes on the wire.
             ContractBroken: an encoding that was not requested and can't be undone.
         """
-        encoding = self._response.headers.get("content-encoding", "").strip().lower()
+        encoding = self.response.headers.get("content-encoding", "").strip().lower()
         is_packed = encoding in ("gzip", "x-gzip")
         if not is_packed and encoding not in ("", "identity"):
             raise ContractBroken(
@@ -105,13 +103,13 @@ class Body:
         # Neither JSON nor CSV begins so: it is a gzip file without the header.
         if is_packed or head.startswith(GZIP_MAGIC):
             pieces = _gunzip(pieces)
-        yield from self._redact.body(self._bounded(pieces, max_bytes))
+        yield from self.redact.body(self._bounded(pieces, max_bytes))
 
     def _counted(self) -> Iterator[bytes]:
-        assert isinstance(self._response.stream, httpx.SyncByteStream)
-        for raw in self._response.stream:
-            self._wire_bytes += len(raw)
-            self._on_bytes(self._wire_bytes)
+        assert isinstance(self.response.stream, httpx.SyncByteStream)
+        for raw in self.response.stream:
+            self.wire_bytes += len(raw)
+            self.on_bytes(self.wire_bytes)
             yield raw
 
     def _bounded(self, pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
@@ -120,7 +118,7 @@ class Body:
             size += len(piece)
             if size > max_bytes:
                 raise TooLarge(f"The body is larger than {max_bytes} bytes")
-            if size > RATIO_FROM_BYTES and size > RATIO * self._wire_bytes:
+            if size > RATIO_FROM_BYTES and size > RATIO * self.wire_bytes:
                 raise TooLarge(f"The body is larger than {RATIO:g} times the bytes sent")
             yield piece
 

@@ -6,12 +6,11 @@
             journal(page.body)
         assert not paginator.why_incomplete
 
-Each response is read only as far as paging, landing and limits need it; unknown fields stay in the
-body. `catalog/contract/bodies.py` defines the accepted forms.
+`catalog/contract/bodies.py` defines the accepted forms of responses.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -27,7 +26,6 @@ from catalog.contract import constants
 from catalog.contract.bodies import single_body, usage_fields
 from resources.errors import (
     CatalogError,
-    ContractBroken,
     PlanLacksAccess,
     RequestRejected,
     TruncatedBody,
@@ -43,7 +41,7 @@ from resources.http.bodies import (
     read_count,
     read_instant,
 )
-from resources.http.network import DIRECT, Network, conceal_in_logs, redactor_for
+from resources.http.network import DIRECT, Network, Redactor, conceal_in_logs
 from resources.http.paginator import (
     DateBound,
     DateRange,
@@ -62,7 +60,6 @@ from resources.service_clock import ServiceClock
 from resources.waits import Ambient, RetryPolicy
 from warehouse.codecs import detect_kind, storable_text
 
-_USER_AGENT: Final = "crypto-almanac"
 _HEAD_BYTES: Final = 65_536
 _INSPECTED: Final = frozenset(range(100, 600)) - {429}
 _LOOKED_UP: Final = frozenset({200, 404, 410})
@@ -127,14 +124,13 @@ class CatalogClient:
         self.export_path = "/" + export_path.lstrip("/")
         self._page_size = page_size
         self._limiter = limiter
-        self._stop_retrying = environment.stop_retrying
         secret = checked_key(key)
         conceal_in_logs(secret)
         self._http = network.http_client(
             base_url=self.base_url,
             transport=transport,
             auth=OriginKey(secret, self.base_url),
-            headers={"Accept-Encoding": "identity", "User-Agent": _USER_AGENT},
+            headers={"Accept-Encoding": "identity", "User-Agent": "crypto-almanac"},
             # A cookie jar would store and send back whatever a service sets.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             follow_redirects=False,
@@ -146,14 +142,11 @@ class CatalogClient:
             ambient=environment,
             timeouts=timeouts or Timeouts(),
             bounds=bounds or Bounds(),
-            redact=redactor_for(secret),
+            redact=Redactor(secret),
             extra_headers={} if extra_headers is None else extra_headers,
             service_clock=self.service_clock,
             observer=observer,
         )
-
-    def __repr__(self) -> str:
-        return f"CatalogClient({self.base_url!r})"
 
     def __enter__(self) -> "CatalogClient":
         return self
@@ -163,18 +156,6 @@ class CatalogClient:
 
     def close(self) -> None:
         self._http.close()
-
-    @contextmanager
-    def stop_retrying(self) -> Iterator[None]:
-        """Do not retry and do not wait for a token inside this context, in any thread.
-
-        If the context ends with an exception, that stays so: the client is not used again.
-        """
-        self._stop_retrying.set()
-        self._limiter.no_wait(on=True)
-        yield
-        self._limiter.no_wait(on=False)
-        self._stop_retrying.clear()
 
     def events_pages(
         self,
@@ -283,15 +264,11 @@ class CatalogClient:
     def usage(self) -> ReportedUsage:
         """Return the key's usage, and pass it to the limiter; the call itself counts (4.7)."""
         before = self._limiter.sent()
-        call = Call(constants.USAGE_PATH, {}, for_usage=True)
-        usage = self._caller.get(call, _read_usage)
-        self._adopt(usage, before)
-        return usage
-
-    def _adopt(self, usage: ReportedUsage, sent_before: int) -> None:
+        usage = self._caller.get(Call(constants.USAGE_PATH, {}, for_usage=True), _read_usage)
         self._limiter.on_stated_pace(usage.rate, usage.burst)
         if usage.account is not None:
-            self._limiter.on_usage(usage.account, sent_before=sent_before)
+            self._limiter.on_usage(usage.account, sent_before=before)
+        return usage
 
     def inspect(
         self,
@@ -304,12 +281,9 @@ class CatalogClient:
     ) -> InspectedAnswer:
         """Return the response of any status but 429, with at most so many bytes of its body.
 
-        A usage is passed to the limiter. An export that is not found starts no export interval.
-
         Raises:
             CatalogError: 429, or no complete response.
         """
-        before = self._limiter.sent()
 
         def read(head: ResponseHead, body: Body) -> InspectedAnswer:
             found, fault = b"", ""
@@ -320,19 +294,12 @@ class CatalogClient:
                         break
             except CatalogError as error:
                 fault = error.happened
-            is_cut = len(found) > most_bytes
             return InspectedAnswer(
-                *head.fields(), body=found[:most_bytes], is_cut=is_cut, fault=fault
+                *head.fields(), found[:most_bytes], is_cut=len(found) > most_bytes, fault=fault
             )
 
         call = Call(path, params, _INSPECTED, for_usage=for_usage, for_export=for_export)
-        found = self._caller.stream(call, read)
-        if for_export and found.status != 200:
-            self._limiter.on_no_export()
-        if for_usage and found.status == 200 and not found.fault:
-            with suppress(ContractBroken):
-                self._adopt(_read_usage(found), before)
-        return found
+        return self._caller.stream(call, read)
 
     def events_total(
         self,
@@ -376,12 +343,11 @@ class CatalogClient:
             TooSlow: it exceeded the service's 30 s: request half of the dates.
             CatalogError: any other of the tree.
         """
-        conditional = {} if validators is None else validators.headers()
         call = Call(
             self.export_path,
             {**_one_list(coins, categories), **DateRange(from_, to).params()},
-            OK | {304} if conditional else OK,
-            conditional,
+            OK | {304} if validators else OK,
+            validators,
             for_export=True,
         )
 

@@ -8,7 +8,7 @@ import logging
 import ssl
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -66,13 +66,12 @@ class Network:
 
     def __str__(self) -> str:
         """Return what is used, without a password."""
-        way = ", ".join(f"{name} {_without_login(url)}" for name, url in getproxies().items())
-        way = f"proxies of the environment: {way}" if way else "no proxy"
-        if self.is_direct:
-            way = "no proxy"
-        elif self.proxy is not None:
-            way = f"proxy {_without_login(self.proxy.get_secret_value())} (ALMANAC_PROXY)"
-        return way if self.ca_file is None else f"{way}; {self.ca_file} is trusted, too"
+        proxies = {} if self.is_direct else getproxies()
+        if self.proxy is not None:
+            proxies = {"ALMANAC_PROXY": self.proxy.get_secret_value()}
+        ways = [f"proxy {name} {_without_login(url)}" for name, url in proxies.items()]
+        trusted = [] if self.ca_file is None else [f"{self.ca_file} is trusted, too"]
+        return "; ".join([*(ways or ["no proxy"]), *trusted])
 
 
 DIRECT: Final = Network(is_direct=True)
@@ -148,31 +147,19 @@ class Redactor:
         yield held
 
 
-class _LogFilter(logging.Filter):
-    """Removes secrets from the records of a logger."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.redactors: dict[SecretStr, Redactor] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        for redactor in tuple(self.redactors.values()):
-            text = redactor(text)
-        record.msg, record.args = text, ()
-        return True
+_concealed: dict[SecretStr, Redactor] = {}
 
 
-_LOG_FILTER: Final = _LogFilter()
-
-
-@lru_cache(maxsize=8)
-def redactor_for(secret: SecretStr) -> Redactor:
-    return Redactor(secret)
+def _conceal(record: logging.LogRecord) -> bool:
+    text = record.getMessage()
+    for redact in tuple(_concealed.values()):
+        text = redact(text)
+    record.msg, record.args = text, ()
+    return True
 
 
 def conceal_in_logs(secret: SecretStr) -> None:
     """Remove a secret from what the HTTP libraries log, from now on."""
-    _LOG_FILTER.redactors.setdefault(secret, redactor_for(secret))
+    _concealed[secret] = Redactor(secret)
     for name in _LIBRARIES:
-        logging.getLogger(name).addFilter(_LOG_FILTER)
+        logging.getLogger(name).addFilter(_conceal)

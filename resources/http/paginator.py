@@ -8,7 +8,6 @@ the service is too slow, two halves replace one part.
 """
 
 import hashlib
-import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +40,8 @@ _LAST_SECOND_OF_DAY: Final = time(23, 59, 59, tzinfo=UTC)
 
 DateBound = date | datetime | None
 """A bound of a range of dates, inclusive: a day, an aware time, or none."""
+Validators = Mapping[str, str]
+"""The header `If-None-Match` or `If-Modified-Since`, by which a service can answer 304."""
 
 
 def bound_text(bound: date | datetime) -> str:
@@ -128,20 +129,6 @@ def split_names(values: Sequence[str] | None, size: int) -> list[tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Validators:
-    """The ETag of an earlier response, else its date, as the service sent it."""
-
-    etag: str | None = None
-    last_modified: str | None = None
-
-    def headers(self) -> dict[str, str]:
-        """Return the header by which the service can answer 304."""
-        if self.etag is not None:
-            return {"If-None-Match": self.etag}
-        return {} if self.last_modified is None else {"If-Modified-Since": self.last_modified}
-
-
-@dataclass(frozen=True, slots=True)
 class RawPage:
     """A page as the service sent it, with its parameters and its headers.
 
@@ -216,13 +203,9 @@ def row_key(row: Any, key_fields: tuple[str, ...]) -> str:
     if values and all(isinstance(value, str | int) for value in values):
         key = "\x1f".join(map(str, values))
     else:
-        try:
-            key = json.dumps(row, sort_keys=True)
-        except RecursionError:
-            key = raw_text(row)
-    if len(key) <= _KEY_CHARS:
-        return key
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+        key = raw_text(row)
+    is_short = len(key) <= _KEY_CHARS
+    return key if is_short else hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _cursor(value: Any) -> str | None:
@@ -391,7 +374,7 @@ class Paginator:
         self._path = path
         self._key_fields = key_fields
         self._limit = self._requested_limit = limit
-        self._validators = validators or Validators()
+        self._validators = validators
         self._resumed_blind = not known and any(part.cursor for part in parts)
         self._bytes = 0
         self._failure = ""
@@ -437,17 +420,16 @@ class Paginator:
         while True:
             try:
                 return self._fetch(part)
-            except TooSlow as error:
+            except CatalogError as error:
                 self.requests += error.attempts
+                if not isinstance(error, TooSlow):
+                    raise
                 if self._limit is not None and self._limit > LEAST_LIMIT:
                     self._limit = max(LEAST_LIMIT, self._limit // 2)
                 elif self.progress.split():
                     return None
                 else:
                     raise
-            except CatalogError as error:
-                self.requests += error.attempts
-                raise
 
     def _fetch(self, part: PartProgress) -> RawPage:
         params, cursor = part.part.params(), part.cursor
@@ -458,7 +440,7 @@ class Paginator:
         # Validators are of the whole list: a later page would be compared with its first one.
         is_first = cursor is None and self.progress.pages == 0
         return self._caller.get(
-            Call(self._path, params, headers=self._validators.headers() if is_first else None),
+            Call(self._path, params, headers=self._validators if is_first else None),
             lambda answer: read_page(
                 answer, path=self._path, params=params, cursor=cursor, key_fields=self._key_fields
             ),

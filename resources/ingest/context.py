@@ -222,7 +222,9 @@ def read_validators(manifest: Manifest) -> Validators | None:
     """Return the validators with which the service can answer 304; None if it sent none."""
     if manifest.etag is None and manifest.last_modified is None:
         return None
-    return Validators(manifest.etag, manifest.last_modified)
+    if manifest.etag is not None:
+        return {"If-None-Match": manifest.etag}
+    return {"If-Modified-Since": manifest.last_modified or ""}
 
 
 def kept_validator(text: str | None) -> str | None:

@@ -43,28 +43,17 @@ EXPORT = (
     export_kind("wrong quoting", lambda lines, c: _in_some(lines, c, lambda r: b'"' + r)),
     export_kind("quotes inside", lambda lines, c: _in_some(lines, c, lambda r: r[:9] + b'"' + r)),
     export_kind("mixed delimiters", lambda ls, c: _in_some(ls, c, lambda r: r.replace(b",", b";"))),
-    export_kind(
-        "tabs as delimiters", lambda lines, c: (line.replace(b",", b"\t") for line in lines)
-    ),
     export_kind("NULs", lambda lines, c: _in_some(lines, c, lambda r: r[:40] + b"\0" + r[40:])),
     export_kind("too many cells", lambda lines, c: _in_some(lines, c, lambda r: b"a,b," + r)),
-    export_kind("too few cells", lambda lines, c: _in_some(lines, c, lambda r: r[:40] + b"\r\n")),
     export_kind("no header", lambda lines, c: lines[1:]),
     export_kind("header only", lambda lines, c: lines[:1], "absent"),
-    export_kind("header twice", lambda lines, c: [*lines[:1], *lines]),
-    export_kind("header of another", lambda lines, c: [b"name,amount\r\n", *lines[1:]]),
     export_kind("columns twice", lambda ls, c: (line.rstrip() + b"," + line for line in ls)),
     export_kind("100,000 columns", lambda ls, c: [b"c," * 100_000 + b"\r\n", *ls]),
     export_kind("a column not UTF-8", lambda ls, c: (b"caf\xe9," + line for line in ls)),
     export_kind("half the rows", _half, "absent"),
-    export_kind("rows thrice", lambda lines, c: lines[:1] + lines[1:] * 3),
-    export_kind("a field of 200 kB", lambda ls, c: _in_some(ls, c, _field_of(200_000))),
     export_kind("a field of 3 MB", lambda ls, c: [*ls[:1], *map(_field_of(3_000_000), ls[1:2])]),
     export_kind("line ends of CR", lambda ls, c: (line.replace(b"\r\n", b"\r") for line in ls)),
-    export_kind("blank lines", lambda ls, c: (b"\r\n\n" + line for line in ls)),
     export_kind("an open quote", lambda ls, c: [*ls, b'x,"' + b"never closed\r\n" * 99]),
-    export_kind("formulas in cells", lambda ls, c: _in_some(ls, c, lambda r: b"=1+1" + r)),
-    export_kind("comments", lambda ls, c: [b"# made by x\r\n", *ls]),
     export_kind("JSON lines", lambda ls, c: [b'{"id":"a"}\n', b'{"id":"b"}\n']),
 )
 
@@ -93,23 +82,16 @@ def _gzip_cut(answer: Answer, chance: Random) -> None:
 BODIES = (
     body_kind("HTML", lambda body, _: HTML),
     body_kind("an empty body", lambda body, _: b""),
-    body_kind("white space", lambda body, _: b" \r\n\t" * 1_000),
-    body_kind("white space of 20 MB", lambda body, _: b" " * 20_000_000),
     body_kind("cut at a random byte", _cut, "absent"),
     body_kind("bits flipped", _flipped, "content"),
     body_kind("random bytes", lambda body, chance: chance.randbytes(2_000)),
     body_kind("BOM", lambda body, _: b"\xef\xbb\xbf" + body),
     body_kind("UTF-16", lambda body, _: body.decode("utf-8", "replace").encode("utf-16")),
     body_kind("Latin-1", lambda body, _: body.replace(b"e", b"\xe9"), "content"),
-    body_kind("JSONP", lambda body, _: b"callback(" + body + b");"),
-    body_kind("a guard before JSON", lambda body, _: b")]}',\n" + body),
-    body_kind("twice over", lambda body, _: body + body, "content"),
     body_kind("a line end more", lambda body, _: body + b"\r\n"),
-    body_kind("NULs behind", lambda body, _: body + b"\0" * 500),
     body_kind("brackets of 8 MB", lambda body, _: b"[" * 8_000_000),
     body_kind("gzip that no header names", lambda body, _: gzip.compress(body)),
     body_kind("gzip in two members", lambda b, _: gzip.compress(b[:99]) + gzip.compress(b[99:])),
-    body_kind("gzip in gzip", lambda body, _: gzip.compress(gzip.compress(body))),
     body_kind("gzip in gzip in gzip", lambda b, _: gzip.compress(gzip.compress(gzip.compress(b)))),
     body_kind("a bomb", lambda body, _: bomb()),
     body_kind("empty members", lambda body, _: gzip.compress(b"") * 20_000),
@@ -117,7 +99,6 @@ BODIES = (
     Kind("gzip cut", "head", _gzip_cut),
     header_kind("gzip that is none", "Content-Encoding", lambda _: "gzip"),
     header_kind("br that is none", "Content-Encoding", lambda _: "br"),
-    header_kind("encoding unknown", "Content-Encoding", lambda _: "x" * 5_000),
 )
 
 
@@ -142,15 +123,14 @@ def _length(name: str, make: Any) -> Kind:
 HEADS = (
     *(
         header_kind(f"content type {text[:24]!r}", "Content-Type", lambda _, text=text: text)
-        for text in ("text/html", "image/png", "", "application/json; charset=utf-7", "x" * 9_000)
+        for text in ("text/html", "image/png", "x" * 9_000)
     ),
     header_kind("no content type", "Content-Type", lambda _: None),
     *(
         header_kind(f"Date {text!r}", "Date", lambda _, text=text: text)
         for text in (
-            *("Fri, 31 Dec 9999 23:59:59 GMT", "Mon, 01 Jan 0001 00:00:00 GMT"),
-            *("Tue, 01 Jan 2030 00:00:00 GMT", "Sun, 22 Feb 2026 00:00:00 GMT"),
-            *("Thu, 01 Jan 1970 00:00:00 GMT", "now", "Wed, 25 Feb 2026 06:00:00 -2399"),
+            *("Fri, 31 Dec 9999 23:59:59 GMT", "Tue, 01 Jan 2030 00:00:00 GMT"),
+            *("Sun, 22 Feb 2026 00:00:00 GMT", "Thu, 01 Jan 1970 00:00:00 GMT"),
         )
     ),
     header_kind("no Date", "Date", lambda _: None),
@@ -160,12 +140,8 @@ HEADS = (
         for text in ("Fri, 31 Dec 9999 23:59:59 GMT", "Wed, 25 Mar 2026 00:05:00 GMT", "never")
     ),
     header_kind("no Last-Modified", "Last-Modified", lambda _: None),
-    header_kind("ETag of 9 kB", "ETag", lambda _: '"' + "e" * 9_000 + '"'),
-    header_kind("Deprecation odd", "Deprecation", lambda _: "@99999999999999999999"),
     header_kind("Sunset odd", "Sunset", lambda _: "[/x]\t\xff never"),
-    header_kind("rate of 2^63", "X-RateLimit-Remaining", lambda _: str(2**63)),
     header_kind("rate negative", "RateLimit", lambda _: "limit=-1, remaining=-1, reset=1e400"),
-    header_kind("Location under 200", "Location", lambda _: "file:///etc/passwd"),
     _many("Set-Cookie", 200, "c=" + "x" * 300),
     _many("X-#", 90, "y"),
     _many("X-#", 5_000, "y"),
@@ -179,32 +155,21 @@ HEADS = (
 )
 REDIRECT = "http://169.254.169.254/latest/"
 STATUSES = (
-    status_kind("204", 204, b""),
     status_kind("206", 206, None, Content_Range="bytes 0-9/99"),
-    status_kind("226", 226, None),
     status_kind("304 unasked", 304, b""),
     status_kind("301 elsewhere", 301, b"", Location=REDIRECT),
-    status_kind("302 without a place", 302, b""),
-    status_kind("307 in a circle", 307, b"", Location="/v2/events"),
     status_kind("400", 400),
     status_kind("401", 401),
-    status_kind("402", 402),
     status_kind("403 by plan", 403, b'{"error":{"code":"tier_required","message":"plan"}}'),
     status_kind("404 for all", 404, untrue="absent"),
-    status_kind("404 in HTML", 404, HTML, untrue="absent"),
     status_kind("410 for all", 410, b'{"cancelledAt":"2026-02-20T00:00:00Z"}', untrue="gone"),
-    status_kind("410 odd", 410, b'{"cancelledAt":"9999-99-99"}', untrue="gone"),
-    status_kind("418", 418, HTML),
     status_kind("429", 429, Retry_After="1"),
     status_kind("429 for ever", 429, Retry_After="9" * 400),
     status_kind("429 for the month", 429, b'{"error":{"code":"quota_exceeded"}}'),
     status_kind("500", 500),
     status_kind("503, wait negative", 503, Retry_After="-5"),
     status_kind("503, wait until 9999", 503, Retry_After="Fri, 31 Dec 9999 23:59:59 GMT"),
-    status_kind("504 in HTML", 504, HTML),
-    status_kind("a deep error", 400, b"[" * 60_000),
     status_kind("an odd error", 400, b'{"message":"\\ud800[/x]\\u001b]52;c;eA==\\u0007"}'),
-    status_kind("status 999", 999),
 )
 
 
@@ -238,22 +203,14 @@ def _head_dripped(answer: Answer, chance: Random) -> list[Part]:
 
 WIRES = (
     wire_kind("reset at once", lambda *_: [RESET]),
-    wire_kind("closed at once", lambda *_: []),
     wire_kind("reset in the head", lambda a, _: [a.head()[:30], RESET]),
     wire_kind("reset in the body", _reset_inside),
-    wire_kind("chunked", lambda a, _: _chunked(a, b"0\r\n\r\n")),
     wire_kind("chunked without an end", lambda a, _: _chunked(a, b"")),
     wire_kind("chunked garbage", lambda a, _: _chunked(a, b"zz\r\nnot a size\r\n")),
-    wire_kind("a chunk of 2^63", lambda a, _: _chunked(a, b"7fffffffffffffff\r\nx")),
     wire_kind("HTTP/0.9", lambda a, _: [a.body]),
-    wire_kind("another protocol", lambda *_: [b"220 mail.test ESMTP\r\n"]),
     wire_kind("bytes behind the body", lambda a, _: [a.head(), a.body, b"HTTP/1.1 200 OK\r\n\r\n"]),
-    wire_kind("an answer before", lambda a, _: [b"HTTP/1.1 100 Continue\r\n\r\n" * 3, *_plain(a)]),
     wire_kind("100 without an end", lambda *_: [b"HTTP/1.1 100 Continue\r\n\r\n" * 5_000]),
-    wire_kind("101", lambda *_: [b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n", b"x" * 99]),
     wire_kind("a head without an end", lambda *_: [b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 99]),
-    wire_kind("a folded head", lambda a, _: [a.head().replace(b": ", b":\r\n ", 1), a.body]),
-    wire_kind("no colon", lambda a, _: [a.head().replace(b": ", b" ", 1), a.body]),
     wire_kind("a body that drips", _dripped),
     wire_kind("a head that drips", _head_dripped),
 )

@@ -13,7 +13,7 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from tests.hangs import HANGS_AFTER_S
-from tests.hostile_service.days import DISK_BYTES, KINDS, LIFE_DAYS, main
+from tests.hostile_service.days import DISK_BYTES, KINDS, LIFE_DAYS
 from tests.hostile_service.kinds_of_bytes import EXPORT
 from tests.hostile_service.kinds_of_data import LISTS, ROWS, USAGE
 from tests.hostile_service.upstream import Upstream, serving
@@ -115,15 +115,3 @@ def test_the_command_ends_with_a_message_and_never_with_a_traceback(
     assert ended.returncode in (0, 1), ended.stderr
     assert "Traceback" not in ended.stdout + ended.stderr
     assert (ended.stdout + ended.stderr).strip()
-
-
-def test_there_are_over_200_kinds_and_the_help_lists_all(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert len(KINDS) > 200
-    monkeypatch.setattr(sys, "argv", ["days", "--help"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in KINDS)

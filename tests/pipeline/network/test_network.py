@@ -221,7 +221,7 @@ def test_a_command_through_a_proxy_stores_no_password(
     )
     output = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 0, output
-    assert f"https http://127.0.0.1:{proxy.port}" in output
+    assert f"proxy https http://127.0.0.1:{proxy.port}" in output
     assert "authority.pem" in output
     assert PASSWORD not in output
     assert set(proxy.seen) == {f"CONNECT {HOST}:{secured.port}"}

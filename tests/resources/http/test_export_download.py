@@ -12,7 +12,6 @@ from catalog.sandbox.pytest_plugin import STANDS_AT
 from resources.errors import NotData, RequestRejected, TooLarge, TooSlow, TruncatedBody
 from resources.http.bodies import Bounds
 from resources.http.client import ExportPull
-from resources.http.paginator import Validators
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import answering, mocked
 
@@ -51,11 +50,11 @@ class TestTheSandbox:
         client = make_client()
         first = client.export(file, *MARCH)
         file.write_text("kept")
-        second = client.export(file, *MARCH, validators=Validators(first.headers["etag"]))
+        second = client.export(file, *MARCH, validators={"If-None-Match": first.headers["etag"]})
         assert second.status == 304
         assert (second.rows, second.suspicions) == (0, ())
         assert file.read_text() == "kept"
-        assert client.export(file, *MARCH, validators=Validators('W/"other"')).status == 200
+        assert client.export(file, *MARCH, validators={"If-None-Match": 'W/"other"'}).status == 200
 
     def test_a_truncated_export_is_an_error_or_at_least_reported(
         self, make_client: MakeClient, file: Path

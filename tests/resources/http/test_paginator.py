@@ -2,20 +2,14 @@
 
 import itertools
 import json
-import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from math import ceil
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from catalog.contract import constants
-from catalog.contract.plans import ELITE, plan_window
-from catalog.sandbox.sandbox import Sandbox
-from resources.errors import ContractBroken, Defer, NotData, TooLarge, TooSlow, TruncatedBody
+from resources.errors import ContractBroken, Defer, NotData, TooLarge, TooSlow
 from resources.http.bodies import Answer, Bounds
 from resources.http.paginator import (
     CURSOR_CHARS,
@@ -28,8 +22,7 @@ from resources.http.paginator import (
     event_filters,
 )
 from tests.resources.conftest import MakeClient
-from tests.resources.fakes import FakeTime, FaultScript, mocked
-from tests.resources.pulls import AT, puller_of
+from tests.resources.fakes import FaultScript, mocked
 from warehouse.bounds import ELEMENTS
 
 MARCH = (date(2026, 3, 1), date(2026, 3, 31))
@@ -163,14 +156,6 @@ class TestReport:
         list(paginator)
         assert (not paginator.why_incomplete) is complete
 
-    @pytest.mark.parametrize("fault", ["drift", "drift=rename", "drift=missing", "drift=retype"])
-    def test_rows_of_another_schema_are_paged(self, make_client: MakeClient, fault: str) -> None:
-        paginator = make_client(extra_headers={"Sandbox-Faults": fault}).events_pages(*MARCH)
-        pages = list(paginator)
-        assert not paginator.why_incomplete
-        if fault == "drift":
-            assert b'"sentiment"' in pages[0].body
-
     def test_rows_without_an_id_differ_by_their_content(self) -> None:
         rows = [{"x": 1}, {"x": 2}, {"x": 1}, 5, None]
         paginator = paginator_of(lambda _: httpx.Response(200, json={"data": rows}))
@@ -240,22 +225,6 @@ class TestNotData:
         assert isinstance(raised.value.evidence, Answer)
         assert raised.value.evidence.body == answer.content
 
-    @pytest.mark.parametrize("fault", ["truncate=0.5", "drop=0.5", "truncate=0.99"])
-    def test_a_broken_page_is_requested_again(self, make_client: MakeClient, fault: str) -> None:
-        paginator = make_client(transport=FaultScript(fault)).events_pages(*MARCH)
-        list(paginator)
-        assert not paginator.why_incomplete
-        assert paginator.requests == paginator.progress.pages + 1
-
-    @pytest.mark.parametrize("fault", ["truncate", "drop"])
-    def test_a_page_that_stays_broken_is_an_error(
-        self, make_client: MakeClient, fault: str
-    ) -> None:
-        paginator = make_client(extra_headers={"Sandbox-Faults": fault}).events_pages(*MARCH)
-        with pytest.raises(TruncatedBody, match="6 attempts"):
-            list(paginator)
-        assert (paginator.requests, paginator.progress.pages) == (6, 0)
-
 
 class TestSlowness:
     def test_the_limit_is_halved_at_the_same_cursor(self) -> None:
@@ -267,16 +236,6 @@ class TestSlowness:
         assert limits == [50, 25, 12, 12, 12]
         assert paginator.requests == 5
         assert not paginator.why_incomplete
-
-    def test_slowness_in_the_middle_keeps_the_cursor(
-        self, make_client: MakeClient, fake_time: FakeTime
-    ) -> None:
-        client = make_client(transport=FaultScript("", "error=0.001", "error=0.001"))
-        paginator = client.events_pages(*MARCH)
-        pages = list(paginator)
-        assert [page.params["limit"] for page in pages[:2]] == ["100", "25"]
-        assert not paginator.why_incomplete
-        assert fake_time.slept == []
 
     def test_after_the_least_limit_the_dates_are_halved(self) -> None:
         catalog = Catalog(lambda limit, days: days > 8)
@@ -386,28 +345,3 @@ class TestQueries:
         assert json.loads(json.dumps(requested)) == [
             {"coins": "a,b", "categories": "c", "from": "2026-03-01T01:00:00Z", "limit": "100"}
         ]  # fmt: skip
-
-
-BAR = 1.02
-
-
-def test_a_list_of_the_whole_catalog_takes_at_most_two_percent_more_requests_than_pages(
-    almanac_sandbox: Sandbox, make_client: MakeClient, tmp_path: Path
-) -> None:
-    key = almanac_sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
-    client, window = make_client(key), plan_window(ELITE, AT)
-    puller = puller_of(client, tmp_path, plan=ELITE)
-    before = client.usage().used
-    landed = puller.events(window.lower, window.upper)
-    after = client.usage().used
-    assert before is not None
-    assert after is not None
-    # The second request for the usage is in its own answer.
-    counted = after - before - 1
-    total = landed.manifest.rows_claimed
-    assert landed.manifest.complete
-    assert total == landed.rows > 10_000
-    pages = ceil(total / constants.EVENTS_LIMIT_MAX)
-    assert counted == landed.requests == landed.manifest.requests
-    assert pages <= counted <= BAR * pages
-    sys.stdout.write(f"\n{total:,} events in {counted} requests counted; {pages} pages\n")
