@@ -16,13 +16,11 @@ from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.sandbox import Sandbox
 from resources import service_address
 from resources.errors import AccessDenied, PlanLacksAccess, RequestRejected
-from resources.http.client import CatalogClient
 from resources.http.paginator import DateRange, ListPart, RawPage
 from resources.request_log import RequestLog, SentRequest, last_usage
 from resources.service_address import checked_base_url
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import KEY, FakeTime, mocked
-from tests.unlimited import Unlimited
 
 MARCH = (date(2026, 3, 1), date(2026, 3, 31))
 
@@ -91,17 +89,6 @@ class TestEvents:
         assert blind.why_incomplete
         assert "started at a cursor" in blind.why_incomplete
 
-    def test_a_list_that_is_left_early_names_the_rest(self, make_client: MakeClient) -> None:
-        client = make_client()
-        paginator = client.events_pages(*MARCH, limit=50)
-        first = next(iter(paginator))
-        assert paginator.why_incomplete
-        (part,) = paginator.progress.remaining
-        assert part.cursor == first.cursor_out
-        rest = client.resume_events(paginator.progress.remaining, limit=50, known_ids=first.ids)
-        assert len(rows_of(rest)) + first.rows == rest.progress.total_last
-        assert not rest.why_incomplete
-
     def test_more_coins_than_a_request_takes_become_several_lists(
         self, almanac_sandbox: Sandbox, make_client: MakeClient
     ) -> None:
@@ -153,10 +140,6 @@ class TestLookUps:
         answer = httpx.Response(410, json={"error": {"code": "version_retired"}})
         with pytest.raises(RequestRejected):
             mocked(lambda _: answer).event("a")
-
-    def test_an_event_wrapped_in_data_is_found(self) -> None:
-        answer = httpx.Response(200, json={"data": {"id": "a"}})
-        assert mocked(lambda _: answer).event("a").status == 200
 
     def test_usage_is_read(self, almanac_sandbox: Sandbox, make_client: MakeClient) -> None:
         key = almanac_sandbox.new_key("free")
@@ -266,25 +249,8 @@ class TestRefusals:
         assert type(raised.value) is error
         assert [request.status for request in sent] == [status]
 
-    def test_a_rejected_parameter_is_an_error_with_the_message_of_the_service(
-        self, make_client: MakeClient
-    ) -> None:
-        with pytest.raises(RequestRejected, match="limit must be an integer from 1 to 100"):
-            list(make_client().events_pages(limit=1000))
-
 
 class TestConstruction:
-    @pytest.mark.parametrize(
-        "text", ["", "/", "/v2", "/v2/"], ids=["bare", "slash", "version", "version and slash"]
-    )
-    def test_the_base_address_may_name_the_version(
-        self, almanac_sandbox: Sandbox, unlimited_key: str, text: str
-    ) -> None:
-        base = almanac_sandbox.base_url
-        with CatalogClient(base + text, unlimited_key, limiter=Unlimited()) as client:
-            assert client.base_url == base
-            assert client.events_total(*MARCH)
-
     def test_a_path_before_the_version_is_kept(self) -> None:
         assert checked_base_url("https://h.test/api/v2/") == "https://h.test/api"
 

@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from catalog.sandbox.pytest_plugin import STANDS_AT
-from resources.errors import NotData, RequestRejected, TooLarge, TooSlow, TruncatedBody
-from resources.http.bodies import Bounds
+from resources.errors import NotData, RequestRejected, TooSlow, TruncatedBody
 from resources.http.client import ExportPull
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import answering, mocked
@@ -71,24 +70,6 @@ class TestTheSandbox:
             assert pull.suspicions, share
             assert pull.rows <= whole.rows
 
-    def test_an_export_with_a_lost_connection_is_requested_again(
-        self, make_client: MakeClient, file: Path
-    ) -> None:
-        extra = {"Sandbox-Faults": "drop=0.4"}
-        client = make_client(extra_headers=extra)
-        with pytest.raises(TruncatedBody, match=r"connection broke.*2 attempts"):
-            client.export(file, *MARCH)
-
-    @pytest.mark.parametrize(("fault", "kind"), [("html", "html"), ("empty", "empty")])
-    def test_an_answer_that_is_no_csv_is_named_and_kept(
-        self, make_client: MakeClient, file: Path, fault: str, kind: str
-    ) -> None:
-        with pytest.raises(NotData) as raised:
-            make_client(extra_headers={"Sandbox-Faults": fault}).export(file)
-        assert raised.value.kind == kind
-        assert raised.value.evidence is not None
-        assert file.exists()
-
     def test_an_export_that_is_too_slow_says_to_request_less(
         self, make_client: MakeClient, file: Path
     ) -> None:
@@ -105,10 +86,6 @@ class TestTheSandbox:
     ) -> None:
         pull = make_client(extra_headers={"Sandbox-Faults": fault}).export(file, *MARCH)
         assert pull.suspicions == ()
-
-    def test_an_export_over_the_limit_is_stopped(self, make_client: MakeClient, file: Path) -> None:
-        with pytest.raises(TooLarge):
-            make_client(bounds=Bounds(export_bytes=10_000)).export(file, *MARCH)
 
 
 class TestForms:

@@ -183,17 +183,6 @@ class TestLenientReading:
         assert [page.rows for page in paginator] == [7, 7, 7, 7, 3]
         assert not paginator.why_incomplete
 
-    def test_a_cursor_may_be_a_number(self) -> None:
-        pages = [page(["a"], 50), page(["b"])]
-        requested: list[str | None] = []
-
-        def handle(request: httpx.Request) -> httpx.Response:
-            requested.append(request.url.params.get("cursor"))
-            return pages.pop(0)
-
-        list(paginator_of(handle))
-        assert requested == [None, "50"]
-
     @pytest.mark.parametrize(
         "body",
         [b'\xef\xbb\xbf{"data":[{"id":"a"}]}', b'{"data":[{"id":"a","impact":NaN}]}',
@@ -305,11 +294,6 @@ class TestResuming:
 
 
 class TestQueries:
-    def test_halves_of_days_leave_no_gap(self) -> None:
-        first, second = DateRange(*MARCH).halves() or (None, None)
-        assert first == DateRange(date(2026, 3, 1), date(2026, 3, 16))
-        assert second == DateRange(date(2026, 3, 17), date(2026, 3, 31))
-
     def test_halves_of_one_day_meet_within_a_second(self) -> None:
         first, second = DateRange(MARCH[0], MARCH[0]).halves() or (DateRange(), DateRange())
         assert first.params() == {"from": "2026-03-01T00:00:00Z", "to": "2026-03-01T11:59:59Z"}
