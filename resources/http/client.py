@@ -332,14 +332,11 @@ class CatalogClient:
     ) -> ExportPull:
         """Stream the bulk export into the file `into` (interface 4.8); each attempt writes it anew.
 
-        Without bounds it has the plan's whole window. With `validators` a 304 writes nothing. A
-        broken export is retried, then an error. An export that only looks truncated is reported,
-        since the merge knows better how many rows to expect. The file is kept in both cases.
+        Without bounds it has the plan's whole window. With `validators` a 304 writes nothing. An
+        export that only looks truncated is reported: the merge knows how many rows to expect.
 
         Raises:
-            NotData: HTML, JSON, nothing, or a header without rows (unless none are expected).
-            TruncatedBody: it ends inside quotes or inside a record, or the transfer broke.
-            TooLarge: over the limit of size, or of its ratio to the bytes sent.
+            NotData, TruncatedBody, TooLarge: what was received is in the file.
             TooSlow: it exceeded the service's 30 s: request half of the dates.
             CatalogError: any other of the tree.
         """

@@ -23,8 +23,7 @@ from warehouse.landing.batches import KEY_MARK
 LEAST_CHARS: Final = 12
 """A shorter key may be a part of ordinary data: it is removed from messages, not from bodies."""
 _LIBRARIES: Final = (
-    *("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy"),
-    "httpcore.socks",
+    *("httpx", "httpcore.connection", "httpcore.http11", "httpcore.proxy", "httpcore.socks"),
 )
 """The loggers of the HTTP libraries: on DEBUG they log the header fields of each response."""
 _NO_TLS: Final = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
@@ -34,8 +33,8 @@ _NO_TLS: Final = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
 class Network:
     """Proxy and certificates of the settings.
 
-    `proxy` is for all requests; None takes those of the environment, unless `is_direct`.
-    `ca_file` has certificates that are trusted in addition.
+    `proxy` is for all requests; None leaves them to the environment, unless `is_direct`. `ca_file`
+    has certificates that are trusted in addition.
     """
 
     proxy: SecretStr | None = None

@@ -1,16 +1,15 @@
 """One call: a request with its retries, what the limiter is told, and which error a response is.
 
-What a client asks and tells the limiter is here, but for the usage (client.py). The key is added
-when a request is sent, and to the configured origin only; redirects are not followed. Which errors
-are retried is an attribute of the error (`CatalogError.transient`), how often is the policy's
-(resources/waits.py).
-Rules: interface section 7, decisions on errors, keys, plans and quota.
+The key is added when a request is sent, and to the configured origin only; redirects are not
+followed. Which errors are retried is an attribute of the error (`CatalogError.transient`), how
+often is the policy's (resources/waits.py). Rules: interface section 7, decisions on errors, keys,
+plans and quota.
 """
 
 import json
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -207,8 +206,16 @@ class Caller:
         self, call: Call, charged: ChargedRequest | None, sent: SentRequest
     ) -> Iterator[httpx.Response]:
         """Send a request, and tell the limiter what its headers say of the month."""
+        limits = self.timeouts
+        request = self.http.build_request(
+            "GET",
+            call.path,
+            params=dict(call.params) or None,
+            headers={**self.extra_headers, **(call.headers or {})},
+            timeout=httpx.Timeout(limits.read, connect=limits.connect, pool=limits.total),
+        )
         try:
-            response = self.http.send(self._request(call), stream=True)
+            response = self.http.send(request, stream=True)
         except BaseException:
             if charged is not None:
                 self.limiter.on_answer(charged, None)
@@ -218,16 +225,6 @@ class Caller:
             if charged is not None:
                 self.limiter.on_answer(charged, sent.quota, counted=sent.status != 429)
             yield response
-
-    def _request(self, call: Call) -> httpx.Request:
-        limits = self.timeouts
-        return self.http.build_request(
-            "GET",
-            call.path,
-            params=dict(call.params) or None,
-            headers={**self.extra_headers, **(call.headers or {})},
-            timeout=httpx.Timeout(limits.read, connect=limits.connect, pool=limits.total),
-        )
 
     def _open(self, response: httpx.Response, number: int) -> ResponseHead:
         headers = {name: self.redact(text) for name, text in response.headers.items()}
@@ -312,11 +309,9 @@ class Caller:
 def _error_body(body: Body) -> bytes:
     """Return an error body as far as it can be read: the status matters more."""
     read = b""
-    try:
+    with suppress(CatalogError, *_HTTP_ERRORS):
         for piece in body.pieces(_ERROR_BODY_BYTES):
             read += piece
-    except (CatalogError, *_HTTP_ERRORS):
-        pass
     return read
 
 
