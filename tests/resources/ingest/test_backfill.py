@@ -33,7 +33,6 @@ from resources.limits.limiter import Limiter, SharedLimiter
 from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
-from resources.waits import Ambient, RetryPolicy
 from tests.resources.conftest import MakeClient
 from tests.resources.limits.moved_clock import Machine
 from tests.resources.pulls import AT, SOURCE, puller_of
@@ -265,29 +264,6 @@ def test_a_deferred_backfill_stays_deferred_if_resuming_fails(
     finally:
         almanac_sandbox.faults.clear()
     assert months.states.open(AT) == [state]
-
-
-def test_ctrl_c_while_the_service_fails_does_not_wait_for_retries(
-    months: Months, almanac_sandbox: Sandbox, truth: set[str]
-) -> None:
-    patient = RetryPolicy(base_s=600.0, cap_s=600.0, total_s=6_000.0)
-    slowly = {"ambient": Ambient(random=lambda: 1.0), "policy": patient}
-    limiter = Broken(20, almanac_sandbox)
-    almanac_sandbox.forget_requests()
-    # A background job of a shell ignores SIGINT.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            all_of(months.backfill(limiter=limiter, **slowly))
-    finally:
-        signal.signal(signal.SIGINT, before)
-        almanac_sandbox.faults.clear()
-    assert limiter.no_wait_set
-    second = months.backfill()
-    assert second.resumed
-    assert len(set(all_of(second))) == 36
-    answered = sum(request.status == 200 for request in almanac_sandbox.requests)
-    assert answered <= ceil(len(truth) / 100) * 1.02 + 4, "pages before it are landed"
 
 
 def test_the_second_of_two_backfills_at_once_is_refused_and_sends_nothing(
