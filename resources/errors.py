@@ -22,10 +22,9 @@ objects that it refers to.
 """
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
-if TYPE_CHECKING:
-    from resources.http.bodies import ResponseHead
+from resources.answers import ResponseHead
 
 NotDataKind = Literal["html", "json", "text", "empty", "bare_header"]
 Reason = Literal["quota", "asked_to_wait", "failing"]

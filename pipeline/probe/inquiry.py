@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from catalog.contract.bodies import list_body
 from pipeline.probe.questions import EXPORT_PATHS, Question, explain_missing
+from resources.answers import Answer, ResponseHead
 from resources.errors import AccessDenied, CatalogError, Defer, RateHeld, Stop
-from resources.http.bodies import Answer, ResponseHead
 from warehouse.codecs import UnreadableBody, decode_json, detect_kind
 
 if TYPE_CHECKING:

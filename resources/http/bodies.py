@@ -5,13 +5,14 @@ or one without its trailer, as complete.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
 
 import httpx
 
+from resources.answers import Answer, ResponseHead
 from resources.errors import ContractBroken, NotData, NotDataKind, TooLarge, TruncatedBody
 from resources.http.network import Redactor
 from warehouse import bounds
@@ -43,34 +44,6 @@ class Bounds:
     export_bytes: int = bounds.BODY_BYTES
     pull_bytes: int = 2 << 30
     pull_rows: int = 2_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
-    """A response whose headers are received. `date` is when it was sent, by the service's clock.
-
-    `date_doubt` is why that is not the response's own Date; empty if it is. `headers` are those to
-    keep, names in lower case.
-    """
-
-    status: int
-    headers: dict[str, str] = field(repr=False)
-    date: datetime
-    date_doubt: str
-    received_at: datetime
-    attempts: int
-
-    def fields(self) -> tuple[int, dict[str, str], datetime, str, datetime, int]:
-        """Return the values of a response's head, for a class that has more of it."""
-        doubt, received_at = self.date_doubt, self.received_at
-        return self.status, self.headers, self.date, doubt, received_at, self.attempts
-
-
-@dataclass(frozen=True, slots=True)
-class Answer(ResponseHead):
-    """A response that is read: `body` is decompressed."""
-
-    body: bytes = field(repr=False, default=b"")
 
 
 @dataclass(eq=False, repr=False, slots=True)

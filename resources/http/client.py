@@ -24,6 +24,7 @@ from pydantic import SecretStr
 from almanac.reading.csv_file import CsvFault, RecordReader, read_chunks
 from catalog.contract import constants
 from catalog.contract.bodies import single_body, usage_fields
+from resources.answers import Answer, ResponseHead
 from resources.errors import (
     CatalogError,
     PlanLacksAccess,
@@ -31,10 +32,8 @@ from resources.errors import (
     TruncatedBody,
 )
 from resources.http.bodies import (
-    Answer,
     Body,
     Bounds,
-    ResponseHead,
     decoded_object,
     looks_like_html,
     not_data,

@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from catalog.contract import constants
 from catalog.contract.bodies import list_body
+from resources.answers import Answer
 from resources.errors import CatalogError, ContractBroken, TooLarge, TooSlow
-from resources.http.bodies import Answer, decoded_json, not_data, read_count
+from resources.http.bodies import decoded_json, not_data, read_count
 from resources.http.retry import Call, Caller
 from warehouse.codecs import raw_text, storable_text
 

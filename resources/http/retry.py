@@ -20,6 +20,7 @@ from pydantic import SecretStr
 from almanac.forms import plain_line
 from catalog.contract.constants import KEY_HEADER
 from catalog.contract.plans import day_start
+from resources.answers import Answer, ResponseHead
 from resources.errors import (
     AccessDenied,
     CatalogError,
@@ -34,15 +35,7 @@ from resources.errors import (
     TooSlow,
     TruncatedBody,
 )
-from resources.http.bodies import (
-    Answer,
-    Body,
-    Bounds,
-    ResponseHead,
-    looks_like_html,
-    read_count,
-    read_instant,
-)
+from resources.http.bodies import Body, Bounds, looks_like_html, read_count, read_instant
 from resources.http.network import Redactor, connection_error, proxy_refused
 from resources.limits.allowance import ChargedRequest, QuotaHeaders, next_reset
 from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter

@@ -14,8 +14,9 @@ from itertools import islice
 from typing import Any, Final
 
 from catalog.contract import constants
+from resources.answers import Answer
 from resources.errors import CatalogError, Defer, NotData, TooLarge, TruncatedBody
-from resources.http.bodies import Answer, read_instant
+from resources.http.bodies import read_instant
 from resources.http.paginator import ListProgress, Paginator, RawPage, Validators, read_page
 from resources.ingest.context import (
     LandedBatch,

@@ -19,6 +19,7 @@ from typing import Final
 
 from catalog.contract import constants
 from catalog.contract.plans import Plan, plan_window, upcoming_window
+from resources.answers import Answer, ResponseHead
 from resources.errors import (
     AccessDenied,
     CatalogError,
@@ -30,7 +31,7 @@ from resources.errors import (
     TruncatedBody,
     defer_failed_export,
 )
-from resources.http.bodies import Answer, ResponseHead, looks_like_html
+from resources.http.bodies import looks_like_html
 from resources.http.client import CatalogClient, ExportPull
 from resources.http.paginator import DateBound, Validators
 from resources.ingest.context import (

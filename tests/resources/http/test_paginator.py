@@ -9,8 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+from resources.answers import Answer
 from resources.errors import ContractBroken, Defer, NotData, TooLarge, TooSlow
-from resources.http.bodies import Answer, Bounds
+from resources.http.bodies import Bounds
 from resources.http.paginator import (
     CURSOR_CHARS,
     ROWS_LEAST,
