@@ -6,7 +6,7 @@
     │   ├── QuotaUnknown       the service has not reported the rest of the month
     │   └── TooSlow            a 500 after a long wait: request less, then retry
     ├── Defer                  quota used up, or a long wait requested: resume at `resume_at`
-    └── Stop                   the same call would fail again until somebody changes something
+    └── Stop                   the same call would fail again
         ├── AccessDenied       401, 402, 403
         │   └── PlanLacksAccess    skip it: the plan does not include it
         ├── RequestRejected    400, 404 of a list, 405, 410, 422, a redirect and the like
@@ -113,7 +113,7 @@ class Defer(CatalogError):
 
 
 class Stop(CatalogError):
-    """Somebody has to change something."""
+    """The same call would fail again until somebody changes something."""
 
 
 class AccessDenied(Stop):

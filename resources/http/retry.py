@@ -255,9 +255,10 @@ class Caller:
             return (PlanLacksAccess if lacks else AccessDenied)(text)
         if status == 304 and call.headers:
             return NotModified(text)
-        if 300 <= status < 400:
-            return RequestRejected(f"{text}. The key is not sent to another address")
-        return ContractBroken(text) if status < 300 else RequestRejected(text)
+        if status == 304 or status < 300:
+            return ContractBroken(text)
+        elsewhere = ". The key is not sent to another address" if status < 400 else ""
+        return RequestRejected(f"{text}{elsewhere}")
 
     def _transient(
         self, answer: Answer, body: "ErrorBody", text: str, seconds: float

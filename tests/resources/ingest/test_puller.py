@@ -280,11 +280,10 @@ class TestLookUps:
 
 class TestSecrecy:
     def test_the_key_is_in_no_file_of_the_landing(
-        self, make_client: MakeClient, root: Path
+        self, make_client: MakeClient, unlimited_key: str, root: Path
     ) -> None:
         extra: dict[str, str] = {}
         client = make_client(extra_headers=extra)
-        secret = client._http._transport._key.get_secret_value()  # type: ignore[attr-defined]
         puller = puller_of(client, root)
         puller.coins()
         puller.events(*MARCH)
@@ -297,7 +296,7 @@ class TestSecrecy:
         files = [path for path in root.rglob("*") if path.is_file()]
         assert len(files) > 20
         for path in files:
-            assert secret.encode() not in unpacked(path), path
+            assert unlimited_key.encode() not in unpacked(path), path
 
     def test_a_rejected_key_is_in_no_file_either(
         self, almanac_sandbox: Sandbox, root: Path
