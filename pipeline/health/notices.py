@@ -22,6 +22,7 @@ from almanac.reader import Reader
 from pipeline.health.checks import FoundWarnings, find_warnings
 from pipeline.health.facts import HealthWarning
 from pipeline.settings import Settings, SettingsError
+from resources.errors import RetryLater
 from resources.http.network import DIRECT, Network, conceal_in_logs, connection_error
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.locks import hold_lock
@@ -255,8 +256,8 @@ def _send(url: httpx.URL, body: bytes, timeout_s: float, network: Network) -> st
         ):
             status = response.status_code
     except (httpx.TransportError, UnicodeError) as error:
-        if not isinstance(error, httpx.ConnectError | httpx.ProxyError):
-            return f"no response ({type(error).__name__})"
         # The texts of these errors name no address.
-        return str(connection_error(error, "the post", f"{type(error).__name__}: {error}"))
+        known = connection_error(error, "the post", f"{type(error).__name__}: {error}")
+        is_lost = isinstance(known, RetryLater)
+        return f"no response ({type(error).__name__})" if is_lost else str(known).rstrip(".")
     return "" if 200 <= status < 300 else f"the response was {status}, expected 2xx"

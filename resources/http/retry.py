@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import httpx
@@ -35,7 +35,7 @@ from resources.errors import (
     TooSlow,
     TruncatedBody,
 )
-from resources.http.bodies import Body, Bounds, looks_like_html, read_count, read_instant
+from resources.http.bodies import Body, Bounds, looks_like_html, read_count
 from resources.http.network import Redactor, connection_error, proxy_refused
 from resources.limits.allowance import ChargedRequest, QuotaHeaders, next_reset
 from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter
@@ -408,9 +408,13 @@ def _reset(text: str, date: datetime | None) -> tuple[datetime | None, float | N
         if seconds is not None and seconds < _EPOCH_FROM:
             reset_at = None if date is None else date + timedelta(seconds=seconds)
             return reset_at, float(seconds)
-        reset_at = read_instant(text.strip() if seconds is None else seconds)
-        if reset_at is None or date is None:
-            return reset_at, None
-        return reset_at, (reset_at - date).total_seconds()
-    except OverflowError:
+        if seconds is not None:
+            reset_at = datetime.fromtimestamp(seconds, UTC)
+        else:
+            reset_at = datetime.fromisoformat(text.strip())
+        if reset_at.tzinfo is None:
+            return None, None
+        left_s = None if date is None else (reset_at - date).total_seconds()
+        return reset_at.astimezone(UTC), left_s
+    except (ValueError, OverflowError, OSError):
         return None, None
