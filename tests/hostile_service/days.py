@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -67,9 +66,6 @@ class Account:
 
     runs: int = 0
     false: list[str] = field(default_factory=list)
-    kinds: Counter[str] = field(default_factory=Counter)
-    errors: Counter[str] = field(default_factory=Counter)
-    quarantined: int = 0
     disk_bytes: int = 0
     peak_bytes: int = 0
 
@@ -107,7 +103,6 @@ class Life:
         batch_ids = self._work(_HASTY if any("drips" in name for name in names) else _PATIENT)
         self._check_day(batch_ids)
         self.account.runs += 1
-        self.account.kinds.update(names)
 
     def _set(self, kinds: tuple[Kind, ...]) -> None:
         self.day += 1
@@ -124,7 +119,6 @@ class Life:
         with self._service(timeouts) as service:
             self._pull(service)
         report = merge(self.home)
-        self.account.quarantined += len(report.quarantined)
         for outcome in report.outcomes:
             batch_preview(self.home.landing, outcome.manifest)
         if self.upstream.failure is not None:
@@ -157,7 +151,6 @@ class Life:
             send()
         except CatalogError as error:
             str(error).encode()
-            self.account.errors[type(error).__name__] += 1
 
     def _known(self) -> tuple[str, ...]:
         if not self.home.warehouse.exists():

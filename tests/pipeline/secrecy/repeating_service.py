@@ -68,7 +68,6 @@ class Answer:
     reason: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
     cut: int = 0
-    first_line: bytes = b""
 
 
 def repeated(received: Received) -> Answer:
@@ -129,12 +128,6 @@ ANSWERS: Final[dict[str, Callable[[Received], Answer]]] = {
         200, repeated(received).body + received.spelling.encode() * 9, cut=700
     ),
     "nothing like it": lambda received: Answer(200, received.spelling.encode()),
-    "odd head": lambda received: Answer(
-        first_line=f"HTTP/9.{received.spelling} 200 {received.spelling}".encode()
-    ),
-    "odd field": lambda received: Answer(
-        200, received.body, headers={received.spelling: received.spelling}
-    ),
     "plan": lambda received: Answer(
         200,
         json.dumps(
@@ -215,7 +208,7 @@ class RepeatingService:
             def do_GET(self) -> None:
                 answer = service._answer(self.path)
                 reason = answer.reason or "OK"
-                lines = [answer.first_line or f"HTTP/1.1 {answer.status} {reason}".encode()]
+                lines = [f"HTTP/1.1 {answer.status} {reason}".encode()]
                 lines += [f"{name}: {value}".encode() for name, value in answer.headers.items()]
                 lines += [f"Content-Length: {len(answer.body)}".encode(), b"Connection: close"]
                 body = answer.body[: len(answer.body) - answer.cut]

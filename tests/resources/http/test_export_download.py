@@ -80,13 +80,6 @@ class TestTheSandbox:
         with pytest.raises(RequestRejected, match="export path"):
             make_client(export_path="v2/download").export(file)
 
-    @pytest.mark.parametrize("fault", ["drift", "drift=rename", "drift=missing"])
-    def test_other_columns_do_not_look_truncated(
-        self, make_client: MakeClient, file: Path, fault: str
-    ) -> None:
-        pull = make_client(extra_headers={"Sandbox-Faults": fault}).export(file, *MARCH)
-        assert pull.suspicions == ()
-
 
 class TestForms:
     @pytest.mark.parametrize(

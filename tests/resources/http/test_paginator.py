@@ -184,15 +184,6 @@ class TestLenientReading:
         assert [page.rows for page in paginator] == [7, 7, 7, 7, 3]
         assert not paginator.why_incomplete
 
-    @pytest.mark.parametrize(
-        "body",
-        [b'\xef\xbb\xbf{"data":[{"id":"a"}]}', b'{"data":[{"id":"a","impact":NaN}]}',
-         b'{"data":[{"id":"a","title":"\\ud800"}]}'],
-    )  # fmt: skip
-    def test_slightly_invalid_json_is_read(self, body: bytes) -> None:
-        (delivery,) = paginator_of(lambda _: httpx.Response(200, content=body))
-        assert (delivery.ids, delivery.body) == (("a",), body)
-
 
 class TestNotData:
     @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from resources.request_log import SentRequest
 from resources.service_clock import RETRY_AFTER_CEILING_S, retry_after_s
 from resources.waits import RetryPolicy
 from tests.resources.conftest import MakeClient
-from tests.resources.fakes import FakeTime, FaultScript, answering, mocked
+from tests.resources.fakes import FakeTime, answering, mocked
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 DATE = {"Date": format_datetime(NOW, usegmt=True)}
@@ -138,13 +138,6 @@ class TestRetrying:
         mocked(answering(refusal(429, "4"), FINE), limiter=limiter).usage()
         assert limiter.waits == [4.0]
 
-    def test_a_storm_of_the_sandbox_is_survived(
-        self, make_client: MakeClient, fake_time: FakeTime
-    ) -> None:
-        client = make_client(transport=FaultScript("storm=5", "storm=none", "unavailable=502"))
-        assert client.usage().plan == "enterprise"
-        assert fake_time.slept == [5.0, 1.0, 0.0]
-
     def test_a_storm_without_end_is_an_error_that_says_what_to_do(
         self, make_client: MakeClient
     ) -> None:
@@ -192,15 +185,6 @@ class TestDefer:
         with pytest.raises(Defer) as raised:
             mocked(answering(refusal(429, "5e8", **fields))).usage()
         assert raised.value.resume_at == NOW + timedelta(days=days)
-
-    def test_a_really_used_up_quota_defers(self, almanac_sandbox, make_client: MakeClient) -> None:  # type: ignore[no-untyped-def]
-        client = make_client(almanac_sandbox.new_key("enterprise", monthly_quota=2))
-        client.usage()
-        assert client.usage().remaining == 0
-        with pytest.raises(Defer) as raised:
-            client.usage()
-        assert raised.value.resume_at == datetime(2026, 4, 1, tzinfo=UTC)
-        assert not raised.value.estimated
 
 
 class TestSlowness:
