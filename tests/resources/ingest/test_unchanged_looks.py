@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from catalog.contract.plans import ELITE
-from resources.errors import ContractBroken, NotModified
+from resources.errors import ContractBroken
 from resources.ingest.puller import Puller
 from resources.request_log import SentRequest
 from tests.history.stories.merged_story import reading
@@ -168,7 +168,7 @@ def test_a_304_that_nobody_asked_for_is_an_error(home: Home) -> None:
         home.landing.storage.root,
         landing=home.landing,
     )
-    with pytest.raises(NotModified, match="was answered 304"):
+    with pytest.raises(ContractBroken, match="was answered 304"):
         puller.categories()
     assert home.landing.batch_ids() == []
 
