@@ -34,8 +34,8 @@ Period = Literal["month", "day"]
 class CatalogError(Exception):
     """States the event, the remaining state, and the next step.
 
-    `attempts` counts the requests that were sent; for a list, `cursor` is where it can continue.
-    `evidence` is the response, an `Answer` if its body was read to its end.
+    `attempts` counts the requests sent; for a list, `cursor` is where it can continue. `evidence`
+    is the response, an `Answer` if its body was read to its end.
     """
 
     transient: ClassVar[bool] = False
