@@ -81,7 +81,7 @@ def build_definitions(
         *posting_sensors(layout, settings, home, clock),
     ]
     reports, report_jobs = [], []
-    if settings.report_dir is not None:
+    if settings.report_dir is not None or settings.digests:
         # Imported here, since most homes have no reports, and templates take 0.1 s.
         from pipeline.automation.daily_report import daily_report, report_job, report_sensor
 

@@ -537,9 +537,3 @@ class RetentionSettings(SettingsGroup):
         description="Days that the inbox keeps the body of a delivery that was landed. Landing "
         "keeps it.",
     )
-    keep_reports: int = Field(
-        default=30,
-        ge=1,
-        description="The number of reports that the asset `daily_report` keeps in "
-        "ALMANAC_REPORT_DIR.",
-    )

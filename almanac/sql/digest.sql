@@ -13,22 +13,16 @@ SELECT max(observed_at) AS last_known FROM batches WHERE status = 'merged'
 -- name: digest_counts
 -- Grain: one row per kind of change in the period.
 -- Parameters: $since, $until, instants; $kinds, $coins, $categories, lists or NULL; $min_impact, a
--- score or NULL; $bands, the bands that lie above it as a whole; $apart, whether the kinds made_exact and
--- made_estimated are wanted too. Run twice: the same rows.
--- `unscored` are changes of events without a known impact, which a least impact leaves out; `apart`
--- are the rescheduled events each of whose moves made the date exact or estimated, if $apart.
+-- score or NULL; $bands, the bands that lie above it as a whole. Run twice: the same rows.
+-- `unscored` are changes of events without a known impact, which a least impact leaves out.
 SELECT
     kind,
     count(*) FILTER (is_shown) AS changes,
     count(DISTINCT event_id) FILTER (is_shown) AS events,
-    count(DISTINCT event_id) FILTER (is_shown)
-        - count(DISTINCT event_id) FILTER (is_shown AND NOT is_apart) AS apart,
     count(*) FILTER (NOT is_shown AND impact IS NULL AND impact_band IS NULL) AS unscored
 FROM (
     SELECT
         c.kind, c.event_id, c.impact, c.impact_band,
-        $apart AND c.kind = 'rescheduled'
-            AND list_has_any(v.change_kinds, ['made_exact', 'made_estimated']) AS is_apart,
         coalesce(
             $min_impact::DOUBLE IS NULL
             OR c.impact >= $min_impact::DOUBLE
@@ -49,9 +43,7 @@ ORDER BY kind
 -- name: digest_rows
 -- Grain: one row per version and kind of change in the period, of the first $limit events of each
 -- kind: those of the highest impact (the middle of a band without a score), of the same impact the
--- soonest; then those that are over, and last those that are apart. An event with a move that kept
--- the precision of its date is not apart, so that no move is left out. `last_date` is the date as
--- known at $until.
+-- soonest; then those that are over. `last_date` is the date as known at $until.
 -- Parameters: as digest_counts; $limit, a number or NULL; $revealed, whether to have the rows of
 -- that kind, which are as many as there are events after a first pull.
 -- Run twice: the same rows.
@@ -60,10 +52,6 @@ WITH found AS (
         c.kind, c.event_id, c.version, c.known_from, c.title, c.coins, c.old_value, c.new_value,
         c.impact, c.impact_band, v.categories, v.status, v.displayed_date_full AS displayed_date,
         v.date_precision, v.earliest, v.latest, v.source_url, v.change_kinds, v.changed_fields,
-        bool_and(
-            $apart AND c.kind = 'rescheduled'
-            AND list_has_any(v.change_kinds, ['made_exact', 'made_estimated'])
-        ) OVER per_event AS is_apart,
         last_value(v.latest) OVER per_event AS last_latest,
         last_value(coalesce(c.impact, CASE c.impact_band
             WHEN 'Critical' THEN 8.75
@@ -95,7 +83,7 @@ ranked AS (
         coalesce(last_latest <= $until::TIMESTAMPTZ, false) AS is_over,
         dense_rank() OVER (
             PARTITION BY kind
-            ORDER BY is_apart, is_over, score DESC, last_latest NULLS LAST, event_id
+            ORDER BY is_over, score DESC, last_latest NULLS LAST, event_id
         ) AS place
     FROM found
 )

@@ -1,4 +1,4 @@
-"""The sensors `health`, `alerts` and `digest`, and the asset checks that show warnings.
+"""The sensors `health` and `alerts`, and the asset checks that show warnings.
 
 They start no run and send no request to the service. `health` also marks runs as failed whose
 process was killed, and writes the note of failed runs that `almanac status` reads.
@@ -6,7 +6,7 @@ process was killed, and writes the note of failed runs that `almanac status` rea
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import dagster as dg
@@ -14,15 +14,12 @@ import msgspec
 
 from assets.layout import Layout
 from assets.metadata import bullets
-from pipeline.automation.jobs import DAILY, MERGE
 from pipeline.automation.run_decisions import (
     find_instance,
-    find_last_end,
-    find_run_in_progress,
 )
 from pipeline.health.checks import CHECKS, TOPICS, find_check, find_warnings
 from pipeline.health.facts import HealthWarning
-from pipeline.health.notices import DigestRecord, post_digest, post_warnings, read_last_digest
+from pipeline.health.notices import post_warnings
 from pipeline.health.runs import write_run_note
 from pipeline.instance import plain_faults
 from pipeline.runs.dead_runs import fail_dead_runs
@@ -33,8 +30,6 @@ from warehouse.schema.tables import EVENTS
 
 HEALTH: Final = "health"
 EVERY_S: Final = 300
-DIGEST_EVERY: Final = timedelta(hours=20)
-"""Less than a day, since the daily run does not end at the same time each day."""
 _NEXT: Final = f"Next check in {EVERY_S // 60} min."
 Clock = Callable[[], datetime]
 
@@ -152,7 +147,7 @@ def _find_shown(instance: dg.DagsterInstance, layout: Layout) -> dict[str, bool]
 def posting_sensors(
     layout: Layout, settings: Settings, home: Home, clock: Clock
 ) -> list[dg.SensorDefinition]:
-    """Return the sensors of alerts and of digests, each only if it has an address to post to."""
+    """Return the sensor of alerts, if it has an address to post to."""
 
     @dg.sensor(
         name=layout.name("alerts"),
@@ -165,45 +160,7 @@ def posting_sensors(
         changes = post_warnings(settings, home, clock())
         return dg.SkipReason(f"Posted: {' '.join(changes.kinds) or 'nothing'}. {_NEXT}")
 
-    @dg.sensor(
-        name=layout.name("digest"),
-        minimum_interval_seconds=EVERY_S,
-        description="Posts what became known since the last digest to ALMANAC_DIGEST_URL, once a "
-        "day after the daily run.",
-        default_status=layout.sensor_status("digest"),
-    )
-    def digest(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        now, instance = clock(), find_instance(context)
-        is_running = find_run_in_progress(instance, layout.names(DAILY, MERGE)) is not None
-        waits = why_digest_waits(
-            read_last_digest(home),
-            find_last_end(instance, layout.name(DAILY)),
-            now=now,
-            merging=is_running or has_batches_to_merge(home),
-        )
-        if waits:
-            return dg.SkipReason(f"{waits} {_NEXT}")
-        posted = post_digest(settings, home, now)
-        return dg.SkipReason(f"Posted: {posted or 'nothing, no pull was published since'}.")
-
-    return [*([alerts] if settings.alerts else []), *([digest] if settings.digests else [])]
-
-
-def why_digest_waits(
-    last: DigestRecord | None, pulled_at: datetime | None, *, now: datetime, merging: bool
-) -> str:
-    """Return why no digest is due yet; empty if it is.
-
-    `pulled_at` is the end of the newest daily run, whatever its outcome; `merging` says that a run
-    is in progress, or a batch waits whose changes belong to the digest.
-    """
-    if pulled_at is None:
-        return "No daily run has ended yet."
-    if last is not None and pulled_at <= last.at:
-        return f"The digest of {last.at:%Y-%m-%d %H:%M} UTC is newer than the daily run."
-    if last is not None and now < last.at + DIGEST_EVERY:
-        return f"The next digest is due at {last.at + DIGEST_EVERY:%Y-%m-%d %H:%M} UTC."
-    return "A run is in progress, or a batch is not merged yet." if merging else ""
+    return [alerts] if settings.alerts else []
 
 
 def has_batches_to_merge(home: Home) -> bool:

@@ -46,12 +46,9 @@ COMMANDS: Final = {
         "metrics",
         "Serve the facts and warnings of `almanac status` to Prometheus, at /metrics.",
     ),
-    "digest": _place(
-        "status", "digest", "Post the changes since the last digest to ALMANAC_DIGEST_URL."
-    ),
     "report": _place(
         *("report", "report"),
-        "Write a report: what is coming, what changed since the last one, and data quality.",
+        "Report what is coming, what changed and data quality; or post what changed.",
     ),
     "merge": _place(
         *("merge", "merge"),

@@ -1,176 +1,126 @@
-"""`almanac report`: upcoming events, changes and the health of the data, as one file."""
+"""`almanac report`: coming events, changes and the quality of the data, as a file or a post."""
 
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from almanac.console import (
-    EXIT_USAGE,
-    JsonOption,
-    fail,
-    local_file,
-    people,
-    print_text,
-    show_steps,
-)
+from almanac.console import EXIT_USAGE, fail, local_file, people, print_text, show_steps
 from pipeline.cli.options import instant_option
-from pipeline.console import print_json
 from pipeline.home_location import locate_existing_home
 from pipeline.settings import read_settings
 from warehouse.clock import utc_now
 
-if TYPE_CHECKING:
-    from pipeline.report.report_file import WrittenReport
-
-LAST: Final = "last"
 _STDOUT: Final = Path("-")
 
 
 class ReportForm(StrEnum):
-    """The format of a report."""
+    """The format: the whole report as HTML, or its changes alone."""
 
     HTML = "html"
-    MD = "md"
+    MARKDOWN = "markdown"
+    SLACK = "slack"
+    JSON = "json"
 
 
 def report(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            "-o",
+            *("--output", "-o"),
             help="Write to this file and replace it; `-` is standard output.",
-            show_default="report-DATE.html in this folder",
+            show_default="report-DATE.html in this folder for html, else -",
             callback=local_file,
         ),
     ] = None,
     form: Annotated[
-        ReportForm | None,
-        typer.Option("--format", "-F", help="The format.", show_default="as the file, or html"),
-    ] = None,
+        ReportForm,
+        typer.Option(*("--format", "-F"), help="The report as html, or its changes alone."),
+    ] = ReportForm.HTML,
+    since_last: Annotated[
+        bool, typer.Option("--since-last", help="Begin the changes where the last report ended.")
+    ] = False,
     since: Annotated[
-        str, typer.Option(metavar="TIME|last", help="The start of the changes.")
-    ] = LAST,
-    mark: Annotated[
-        bool | None,
+        str | None,
         typer.Option(
-            "--mark/--no-mark",
-            help="Whether the next report begins where this one ends.",
-            show_default="only with --since last and without --as-of",
+            metavar="TIME", help="The start of the changes.", show_default="the last 7 days"
         ),
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="Report what was known at this time.", show_default="now")
     ] = None,
     coins: Annotated[
         str | None, typer.Option(help="Slugs, tickers or names, separated by commas.")
     ] = None,
-    categories: Annotated[
-        str | None, typer.Option(help="Names of categories, separated by commas.")
-    ] = None,
+    category: Annotated[str | None, typer.Option(help="The name of a category.")] = None,
     min_impact: Annotated[
         float | None, typer.Option(help="The lowest score of coming events and changes, 0 to 10.")
     ] = None,
     days: Annotated[int, typer.Option(min=1, max=366, help="Days ahead to show.")] = 14,
-    as_of: Annotated[
-        str | None,
-        typer.Option("--as-of", help="Report what was known at this time.", show_default="now"),
-    ] = None,
-    plots: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the plots of a Markdown report to this folder, as SVG.",
-            callback=local_file,
-        ),
-    ] = None,
-    as_json: JsonOption = False,
+    post: Annotated[
+        bool, typer.Option("--post", help="Post the changes since the last post; write no file.")
+    ] = False,
 ) -> None:
-    """Write a report: what is coming, what changed since the last one, and data quality."""
-    begin = None if since == LAST else instant_option("--since", since)
+    """Report what is coming, what changed and data quality; or post what changed.
+
+    --post sends the changes to ALMANAC_DIGEST_URL: Slack gets a message, other addresses JSON.
+    """
+    if since_last and (since or as_of):
+        fail("--since-last can't be used with --since or --as-of", code=EXIT_USAGE)
+    begin = None if since is None else instant_option("--since", since)
     at = None if as_of is None else instant_option("--as-of", as_of)
-    if mark and at is not None:
-        fail("--mark can't be used with --as-of: a past report has no next one.", code=EXIT_USAGE)
-    form = form or _choose_form(output)
-    if plots is not None and form is not ReportForm.MD:
-        fail("--plots needs --format md: an HTML report contains its plots.", code=EXIT_USAGE)
-    settings = read_settings()
-    home = locate_existing_home()
-    # Imported here, since no other command needs templates and plots.
+    settings, home, now = read_settings(), locate_existing_home(), utc_now()
+    # Imported here, since no other command needs templates.
+    from almanac.coins import slugs_of
     from almanac.commands import split_names
-    from pipeline.report.formats import make_json
-    from pipeline.report.plots import HOW_TO_GET_PLOTS, can_plot
-    from pipeline.report.report_facts import ReportRequest
-    from pipeline.report.report_file import put_file, write_report
+    from almanac.database import open_database
+    from almanac.digest import in_form, last_known
+    from pipeline import report as reports
+    from pipeline.health.notices import NotPosted
+    from warehouse.files.storage import Storage
 
-    if plots is not None and not can_plot():
-        fail(f"--plots: {HOW_TO_GET_PLOTS} Nothing was written.")
-    now = utc_now()
-    if as_json and output == _STDOUT:
-        fail("--json and --output - both write to standard output; leave one out", code=EXIT_USAGE)
-    path = output or Path(f"report-{(at or now).astimezone(UTC):%Y-%m-%d}.{form.value}")
-    request = ReportRequest(
-        as_of=at,
-        since=begin,
-        days=days,
-        coins=tuple(split_names("--coins", coins) or ()),
-        categories=tuple(split_names("--categories", categories) or ()),
-        min_impact=min_impact,
-    )
-
-    def put(written: "WrittenReport") -> None:
-        if plots is not None:
-            plots.mkdir(parents=True, exist_ok=True)
-            for plot in written.plots:
-                put_file(plots / f"{plot.name}.svg", plot.as_file())
-        if path == _STDOUT:
-            print_text(written.text)
+    if post:
+        try:
+            posted = reports.post_digest(settings, home, now)
+        except NotPosted as error:
+            fail(str(error))
+        nothing = "Nothing to post: no pull was published since the last post."
+        people.print(f"Posted: {posted}." if posted else nothing, soft_wrap=True)
+        return
+    file = f"report-{(at or now).astimezone(UTC):%Y-%m-%d}.html"
+    path = output or (Path(file) if form is ReportForm.HTML else _STDOUT)
+    path.parent.stat()  # Else a misspelt folder would be made.
+    with show_steps("Writing the report ..."), open_database(home.warehouse) as database:
+        reader = database.reader
+        slugs = slugs_of(reader, split_names("--coins", coins)) or ()
+        name = f"{reports.REPORT} {','.join(sorted(slugs))};{category or ''};{min_impact or ''}"
+        if since_last:
+            next_one = reports.next_report(home, reader, name, now)
         else:
-            put_file(path, written.text)
-
-    with show_steps("Writing the report ..."):
-        written = write_report(
-            settings,
-            home,
-            request,
-            now,
-            put,
-            form=form.value,
-            plots_folder=None if plots is None else _folder_link(plots, path),
-            moves_mark=mark if mark is not None else begin is None and at is None,
-        )
-    if as_json:
-        print_json({"file": str(path), "bytes": written.size, **make_json(written.facts)})
-    elif path != _STDOUT:
-        _show(path, written)
-
-
-def _choose_form(output: Path | None) -> ReportForm:
-    is_markdown = output is not None and output.suffix.lower() in (".md", ".markdown")
-    return ReportForm.MD if is_markdown else ReportForm.HTML
-
-
-def _folder_link(folder: Path, report_path: Path) -> str:
-    """Return how a report names the folder of its plots: relative, if it is below the report."""
-    beside = Path.cwd() if report_path == _STDOUT else report_path.absolute().parent
-    try:
-        relative = folder.absolute().relative_to(beside).as_posix()
-    except ValueError:
-        fail(
-            f"--plots {folder}: expected a folder beside or below the report, so that the report "
-            "names no folder of this machine. Nothing was written.",
-            code=EXIT_USAGE,
-        )
-    return "" if relative == "." else f"{relative}/"
-
-
-def _show(path: Path, written: "WrittenReport") -> None:
-    from pipeline.report.plots import HOW_TO_GET_PLOTS, can_plot
-
-    digest = written.facts.digest
-    people.print(
-        f"Wrote {path} ({written.size / 1000:,.0f} kB): changes from "
-        f"{digest.since:%Y-%m-%d %H:%M} to {digest.until:%Y-%m-%d %H:%M} UTC.",
-        soft_wrap=True,
-    )
-    if not can_plot():
-        people.print(HOW_TO_GET_PLOTS, soft_wrap=True)
+            until = at or last_known(reader)
+            start = begin or until - reports.FIRST_PERIOD
+            next_one = nullcontext(reports.ReportRequest(start, until, as_of=at))
+        with next_one as request:
+            request = replace(
+                request,
+                days=days,
+                coins=tuple(f"slug:{slug}" for slug in slugs),
+                category=category,
+                min_impact=min_impact,
+            )
+            if form is ReportForm.HTML:
+                text = reports.make_html(settings, home, database, request)
+            else:
+                text = in_form(reports.make_digest(reader, request), form.value)
+            if path == _STDOUT:
+                print_text(text)
+            else:
+                Storage(path.parent).put(path.name, text.encode())
+    if path != _STDOUT:
+        period = f"{request.since:%Y-%m-%d %H:%M} to {request.until:%Y-%m-%d %H:%M} UTC"
+        size = f"{len(text.encode()) / 1000:,.0f} kB"
+        people.print(f"Wrote {path} ({size}): changes from {period}.", soft_wrap=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -14,7 +14,7 @@ from pipeline.health.checks import read_health
 from pipeline.health.facts import DeferredWork, Health, read_sizes
 from pipeline.health.push import PushHealth
 from pipeline.health.quota import QuotaHealth
-from pipeline.home_location import locate_existing_home, locate_home
+from pipeline.home_location import locate_home
 from pipeline.settings import Settings, SettingsError, read_settings
 from warehouse.clock import utc_now
 from warehouse.home import Home
@@ -209,25 +209,6 @@ def _alerted(settings: Settings, home: Home, now: datetime) -> "tuple[WarningCha
         return post_warnings(settings, home, now), ""
     except NotPosted as error:
         return WarningChanges(), str(error)
-
-
-def digest() -> None:
-    """Post the changes since the last digest to ALMANAC_DIGEST_URL."""
-    settings = read_settings()
-    if not settings.digests:
-        raise SettingsError("a digest needs ALMANAC_DIGEST_URL, which is not set.")
-    home = locate_existing_home()
-    # Imported here, since only a post needs the HTTP library.
-    from pipeline.health.notices import NotPosted, post_digest
-
-    try:
-        posted = post_digest(settings, home, datetime.now(UTC))
-    except NotPosted as error:
-        fail(str(error))
-    if posted is None:
-        people.print("Nothing to post: no pull was published since the last digest.")
-        return
-    people.print(f"Posted: {posted}.", soft_wrap=True)
 
 
 def metrics(

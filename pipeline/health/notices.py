@@ -1,7 +1,6 @@
-"""Posts to addresses of the settings: warnings that began or ended, and the digest of changes.
+"""Posts to addresses of the settings: warnings that began or ended, and what others post.
 
     state/alerts.json    {kind: PostedWarning} of posted warnings
-    state/digest.json    {until, at}: changes known by `until` were posted at `at`
 
 A post is recorded after the receiver accepted it, so that none is lost. The command line and the
 sensors share the files, under a lock. An address may contain a token and must be in no error and no
@@ -17,8 +16,6 @@ import httpx
 import msgspec
 from pydantic import SecretStr
 
-from almanac.digest import LISTED, Digest, as_json, as_slack, digest_of, last_known, summary
-from almanac.reader import Reader
 from pipeline.health.checks import FoundWarnings, find_warnings
 from pipeline.health.facts import HealthWarning
 from pipeline.settings import Settings, SettingsError
@@ -30,15 +27,10 @@ from warehouse.home import Home
 
 POSTED_EVERY: Final = timedelta(hours=24)
 """A warning is posted at most once in this time, however often it begins, and while it lasts."""
-FIRST_PERIOD: Final = timedelta(hours=24)
-"""The first digest of a home covers this time before its last pull."""
 TIMEOUT_S: Final = 10.0
 _LOCK_WAIT_S: Final = 2 * TIMEOUT_S
 _ALERTS: Final = "alerts.json"
-_DIGEST: Final = "digest.json"
 _SLACK: Final = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
-_ROWS_OF_KIND: Final = 200
-"""Events of a kind in a JSON body, so that a digest after a long time is not too large."""
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "crypto-almanac"}
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -156,73 +148,9 @@ def make_alert(source: str, changes: WarningChanges, now: datetime) -> dict[str,
     }
 
 
-class DigestRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The digest that was posted last: the end of its period, and when it was posted."""
-
-    until: _Time
-    at: _Time
-
-
-def read_last_digest(home: Home) -> DigestRecord | None:
-    """Return the last digest of a home; an unreadable record counts as none."""
-    return read_note(home.state_storage, _DIGEST, DigestRecord)
-
-
-def post_digest(settings: Settings, home: Home, now: datetime) -> str | None:
-    """Post the changes since the last digest; return its period and summary.
-
-    It ends with the last published pull, so that a day without a post is in the next digest. Return
-    None if no pull was published since the last one. Changes that are dated before the last digest
-    afterwards, as by an import, are in none.
-
-    Raises:
-        SettingsError: no address is set, or it can't be used.
-        WarehouseError: there is no published file, or it can't be read; another process posts.
-        NotPosted: the receiver did not accept it.
-    """
-    address = settings.digest_address()
-    if address is None:
-        raise SettingsError(
-            "ALMANAC_DIGEST_URL is not set. Set it to the address that receives digests."
-        )
-    is_chat = is_slack(address)
-    with hold_lock(home.state / "digest.lock", "to post a digest", wait_s=_LOCK_WAIT_S):
-        digest = _make_digest(home, read_last_digest(home), now, is_chat=is_chat)
-        if digest is None:
-            return None
-        body = make_digest_body(digest, home, is_chat=is_chat)
-        post_json(address, body, "The digest", network=settings.network())
-        put_note(home.state_storage, _DIGEST, DigestRecord(until=digest.until, at=now))
-    period = f"{digest.since:%Y-%m-%d %H:%M} to {digest.until:%Y-%m-%d %H:%M} UTC"
-    return f"{period}: {summary(digest)}"
-
-
 def is_slack(address: SecretStr) -> bool:
     """Return whether an address is one of Slack's webhooks, which take messages of their form."""
     return httpx.URL(address.get_secret_value()).host in _SLACK
-
-
-def make_digest_body(digest: Digest, home: Home, *, is_chat: bool) -> dict[str, Any]:
-    """Return the body of a post. It names no folder of this machine."""
-    stamp = home.stamp()
-    source = None if stamp is None else stamp.source
-    return as_slack(digest) if is_chat else {**as_json(digest), "source": source}
-
-
-def _make_digest(
-    home: Home, last: DigestRecord | None, now: datetime, *, is_chat: bool
-) -> Digest | None:
-    reader = Reader(home.warehouse, clock=lambda: now)
-    try:
-        with reader.pinned():
-            until = last_known(reader)
-            if until is None or (last is not None and until <= last.until):
-                return None
-            since = until - FIRST_PERIOD if last is None else last.until
-            limit = LISTED if is_chat else _ROWS_OF_KIND
-            return digest_of(reader, since=since, until=until, limit=limit)
-    finally:
-        reader.close()
 
 
 def post_json(

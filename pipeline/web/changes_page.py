@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final
 
-from almanac.digest import IN_ORDER, TITLES
+from almanac.digest import IN_ORDER, TITLES, show_days
 from almanac.errors import InvalidArgument
 from almanac.events import BANDS, impact_values, known_at
 from almanac.forms import cut_line, rounded
@@ -97,7 +97,7 @@ def show_changes(request: SiteRequest) -> str:
     pages = ceil(total / ON_A_PAGE) if kind else 1
     if page > max(pages, 1):
         raise InvalidArgument(f"page={page}: there are fewer pages. Begin with the first.")
-    limit = ON_A_PAGE if kind else SHOWN_OF_A_KIND
+    limit = ON_A_PAGE if kind or request.is_report else SHOWN_OF_A_KIND
     rows = _list_changes(request, filters, listed, skip=(page - 1) * limit, limit=limit)
     sections = [
         ChangesSection(
@@ -182,20 +182,13 @@ def describe_shift(row: dict[str, Any]) -> str:
     if row["move"] in ("time_only", "end_only"):
         return kind
     if days:
-        return f"{kind}, by {_days(abs(days))}"
+        return f"{kind}, by {show_days(abs(days))}"
     if days is None and least is not None and most is not None:
         if least > 0:
-            return f"{kind}, by {rounded(least)} to {_days(most)}"
+            return f"{kind}, by {rounded(least)} to {show_days(most)}"
         if most < 0:
-            return f"{kind}, by {rounded(-most)} to {_days(-least)}"
+            return f"{kind}, by {rounded(-most)} to {show_days(-least)}"
     return kind
-
-
-def _days(days: float) -> str:
-    if days < 1:
-        return f"{rounded(round(days * 24, 1))} h"
-    shown = rounded(round(days, 1))
-    return f"{shown} day{'' if shown == '1' else 's'}"
 
 
 def _draw(

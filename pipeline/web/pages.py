@@ -32,7 +32,7 @@ from almanac.errors import (
 )
 from almanac.events import check_observed, known_at
 from almanac.forms import cut_line, plain, plain_line, web_address
-from almanac.reader import Publication, Reader
+from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 
 log = logging.getLogger(__name__)
@@ -82,6 +82,7 @@ class SiteRequest:
 
     `as_of` is the time that the request names, None for now; `moment` is that time or now.
     `parameters` are of the query and the path; `query` has the parameters of the query alone.
+    `is_report` says that the page is a part of a report, without forms and links of the site.
     """
 
     database: Database
@@ -93,6 +94,7 @@ class SiteRequest:
     query: Mapping[str, str]
     pulls: Pulls
     published_at: datetime | None
+    is_report: bool = False
 
     @property
     def reader(self) -> Reader:
@@ -209,21 +211,7 @@ class Pages:
     ) -> Response:
         reader = self._database.reader
         query = dict(request.query_params)
-        now = reader.now()
-        publication = reader.publication()
-        path = quote(request.scope["path"])
-        page = SiteRequest(
-            database=self._database,
-            path=path,
-            parameters={**query, **request.path_params},
-            as_of=None,
-            moment=now,
-            now=now,
-            query=query,
-            pulls=self._find_pulls(publication, now, now),
-            # In a replay the file is later than the clock.
-            published_at=publication.published_at if publication.published_at <= now else None,
-        )
+        page = self.read_request(quote(request.scope["path"]), query, request.path_params)
         given = query.get("as_of", "").strip() or None
         try:
             _check_query(request, ("as_of", *parameters))
@@ -238,16 +226,39 @@ class Pages:
             problem = PageProblem(heading, str(error), _status(error), is_of_time=True)
             return _tagged(request, render_problem(page, problem), problem.status)
         if given is not None:
-            page = replace(
-                page, as_of=moment, moment=moment, pulls=self._find_pulls(publication, moment, now)
-            )
+            page = self.move(page, moment)
         try:
             return _tagged(request, show(page), 200)
         except AlmanacError as error:
             return _tagged(request, render_problem(page, error), _status(error))
 
-    def _find_pulls(self, publication: Publication, moment: datetime, now: datetime) -> Pulls:
+    def read_request(
+        self, path: str, query: Mapping[str, str], path_parameters: Mapping[str, str] | None = None
+    ) -> SiteRequest:
+        """Return a request for a page of now."""
+        reader = self._database.reader
+        now, publication = reader.now(), reader.publication()
+        return SiteRequest(
+            database=self._database,
+            path=path,
+            parameters={**query, **(path_parameters or {})},
+            as_of=None,
+            moment=now,
+            now=now,
+            query=query,
+            pulls=self._find_pulls(now, now),
+            # In a replay the file is later than the clock.
+            published_at=publication.published_at if publication.published_at <= now else None,
+        )
+
+    def move(self, page: SiteRequest, moment: datetime) -> SiteRequest:
+        """Return the request for the same page as of a time."""
+        pulls = self._find_pulls(moment, page.now)
+        return replace(page, as_of=moment, moment=moment, pulls=pulls)
+
+    def _find_pulls(self, moment: datetime, now: datetime) -> Pulls:
         """Return the pulls around a time. Their times are read once for a publication."""
+        publication = self._database.reader.publication()
         kept, times = self._pulls
         if kept != publication.id:
             rows = self._database.reader.rows(_SQL["pull_times"])
@@ -289,19 +300,23 @@ def _tagged(request: Request, page: str, status: int) -> Response:
 
 
 def render(template: str, request: SiteRequest | None, *, title: str, **values: Any) -> str:
-    """Return a page from a template of this package. Every value is escaped."""
-    found: dict[str, Any] = {"request": request, "title": title, "navigation": NAVIGATION, **values}
+    """Return a page, or a part of a report, from a template. Every value is escaped."""
+    layout = "part.html" if request is not None and request.is_report else "base.html"
+    found = {"request": request, "title": title, "layout": layout, "navigation": NAVIGATION}
+    found |= values
     return _templates().get_template(template).render(found)
 
 
 def read_coin_filter(request: SiteRequest) -> list[str] | None:
-    """Return the slug of the filter `coin`, None without one.
+    """Return the slugs of the filter `coin`, names separated by commas; None without one.
 
     Raises:
         PageProblem: no coin or several coins have this name; each choice is this page with a coin.
     """
+    given = (request.text("coin") or "").split(",")
+    names = [name.strip() for name in given if name.strip()]
     with coin_problems(lambda coin: request.again(coin=f"slug:{coin.slug}")):
-        return slugs_of(request.reader, request.text("coin"))
+        return slugs_of(request.reader, names or None)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from pipeline.web.pages import PageProblem, SiteRequest, read_coin_filter, rende
 _SQL = NamedStatements("pipeline.web")
 PARAMETERS: Final = (*("when", "from", "to", "coin", "category", "impact", "dates", "q", "page"),)
 ON_A_PAGE: Final = 60
+_IN_A_REPORT: Final = 500
 _OPEN_SHOWN: Final = 10
 """Events without an exact date that are shown below the days, before a link to all."""
 _CHIPS_MAX: Final = 10
@@ -86,7 +87,8 @@ def show_upcoming(request: SiteRequest) -> str:
     days = _without_past(_read_days(request), request.moment)
     dates = read_choice(request, "dates", _DATES, "all")
     page = read_page(request)
-    places = (page - 1) * ON_A_PAGE + 1, page * ON_A_PAGE
+    on_a_page = _IN_A_REPORT if request.is_report else ON_A_PAGE
+    places = (page - 1) * on_a_page + 1, page * on_a_page
     none = 1, 0
     filters = {
         "at": request.moment,
@@ -129,7 +131,7 @@ def show_upcoming(request: SiteRequest) -> str:
         open_total=opened[0]["total"] if opened else 0,
         total=total,
         page=page,
-        pages=ceil(total / ON_A_PAGE),
+        pages=ceil(total / on_a_page),
         range=days,
         when=None if _has_days(request) else request.text("when") or _WHEN_DEFAULT,
         whens=_WHEN,

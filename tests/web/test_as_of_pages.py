@@ -14,7 +14,7 @@ from tests.mirror.filled_home import NOW, STARTS
 
 MICROSECOND = timedelta(microseconds=1)
 _EVENT = re.compile(
-    r'<a class="title" href="/event/([^"?]+)\?as_of=[^"]+"><bdi>(.*?)</bdi></a>', re.DOTALL
+    r'<span class="title"><a href="/event/([^"?]+)\?as_of=[^"]+"><bdi>(.*?)</bdi></a>', re.DOTALL
 )
 
 

@@ -31,7 +31,7 @@ WITH found AS (
     FROM (
         SELECT
             event_id, version, known_from, title, coins, impact, impact_band, status,
-            displayed_date_full, changed_fields, unnest(change_kinds) AS kind
+            displayed_date_full, source_url, changed_fields, unnest(change_kinds) AS kind
         FROM event_versions
         WHERE known_from > $since::TIMESTAMPTZ
             AND known_from <= $until::TIMESTAMPTZ

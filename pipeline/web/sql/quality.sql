@@ -93,7 +93,7 @@ LIMIT $limit
 -- most $limit. `total` counts all.
 -- Parameters: $at, $limit. Run twice: the same rows.
 SELECT
-    event_id, title, displayed_date_full, missing_since, impact, impact_band,
+    event_id, title, displayed_date_full, source_url, missing_since, impact, impact_band,
     count(*) OVER () AS total
 FROM events_as_of($at::TIMESTAMPTZ)
 WHERE missing_since IS NOT NULL AND status = 'scheduled'

@@ -116,7 +116,7 @@ before AS MATERIALIZED (
 judged AS (
     SELECT
         b.event_id, b.displayed_date_full AS old_date, b.earliest AS old_earliest,
-        n.title, n.displayed_date_full,
+        n.title, n.displayed_date_full, n.source_url,
         CASE
             WHEN n.status <> 'scheduled' THEN n.status
             WHEN m.event_id IS NOT NULL THEN 'missing'

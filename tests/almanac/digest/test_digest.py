@@ -100,6 +100,10 @@ def digest(file: Path, *, clock: datetime = NOW, **options: Any) -> Digest:
     return digest_of(reader(file, clock), **{"since": YESTERDAY, **options})
 
 
+def rows_of(found: Digest) -> list[dict[str, Any]]:
+    return [row for section in found.sections for rows in section.entries for row in rows]
+
+
 def section_lines(text: str, title: str) -> list[str]:
     part = text.partition(f"\n{title}")[2].partition("\n\n")[0]
     return [line.strip() for line in part.splitlines()[1:]]
@@ -126,20 +130,21 @@ def test_every_kind_of_change_is_said_in_words_with_old_and_new(file: Path) -> N
     assert section_lines(text, "Cancelled (2)") == [
         *("off (bitcoin): was 20 Mar 2026", "back: was 22 Mar 2026"),
     ]
-    assert section_lines(text, "Rescheduled (3), and 1 more under") == [
-        "8  slipped: 20 Mar 2026 → 24 Mar 2026, 4 days later",
-        "3  hours: 20 Mar 2026, 6 h later",
+    assert section_lines(text, "Rescheduled (4)") == [
+        "slipped: 20 Mar 2026 → 24 Mar 2026, 4 days later · impact 8",
+        "hours: 20 Mar 2026, 6 h later · impact 3",
+        "exact: Q1 2026 → 29 Mar 2026",
         "twice: 20 Mar 2026 → 25 Mar 2026 → 26 Apr 2026, 37 days later",
     ]
     assert section_lines(text, "Now with an exact date (1)") == ["exact: Q1 2026 → 29 Mar 2026"]
     assert section_lines(text, "Rescored (2)") == [
-        *("Critical  banded: impact Mid → Critical, 20 Mar 2026",),
-        *("8.1  scored: impact 1.9 → 8.1, 20 Mar 2026", "https://x.example/a"),
+        "banded: impact Mid → Critical, 20 Mar 2026",
+        "scored <https://x.example/a>: impact 1.9 → 8.1, 20 Mar 2026",
     ]
     assert section_lines(text, "New (1)") == ["new: 28 Aug 2026"]
-    assert section_lines(text, "Withdrawn without") == ["High  gone: was 21 Mar 2026"]
+    assert section_lines(text, "Withdrawn without") == ["gone: was 21 Mar 2026 · impact High"]
     assert section_lines(text, "Scheduled again") == ["back: cancelled → scheduled, 22 Mar 2026"]
-    assert section_lines(text, "Other fields") == ["edited: title, source", "https://x.example/b"]
+    assert section_lines(text, "Other fields") == ["edited <https://x.example/b>: title, source"]
     assert section_lines(text, "Shown for the first time (25)") == [
         "not listed; --kinds revealed lists them"
     ]
@@ -148,9 +153,9 @@ def test_every_kind_of_change_is_said_in_words_with_old_and_new(file: Path) -> N
 def test_the_head_line_has_the_period_the_counts_and_the_last_pull(file: Path) -> None:
     assert as_text(digest(file)).splitlines()[:2] == [
         "Almanac, 2026-03-02 06:00 to 2026-03-03 09:00 UTC: 2 cancelled, "
-        "4 rescheduled, 1 made exact, 2 rescored, 1 new, 1 withdrawn, 1 restored, 1 revised, "
-        "25 shown for the first time.",
-        "Last pull: 2026-03-03 06:00 UTC, 3 h before the end of the period.",
+        "4 rescheduled, 1 made exact, 2 rescored, 1 created, 1 withdrawn, 1 restored, 1 revised, "
+        "25 revealed.",
+        "Last pull: 2026-03-03 06:00 UTC.",
     ]
 
 
@@ -158,8 +163,7 @@ def test_old_knowledge_is_said_to_be_stale(file: Path) -> None:
     old = digest(file, clock=LAST + timedelta(days=4), since=LAST)
     assert as_text(old) == (
         "Almanac, 2026-03-03 06:00 to 2026-03-07 06:00 UTC: nothing changed.\n"
-        "STALE: the last pull was 4 days before the end of the period, at 2026-03-03 06:00 UTC. "
-        "Later changes are not known.\n"
+        "STALE: Last pull: 2026-03-03 06:00 UTC. Later changes are not known.\n"
     )
     assert as_json(old)["stale"] is True
     assert as_json(digest(file))["stale"] is False
@@ -223,7 +227,7 @@ def test_the_highest_impact_is_first_then_the_soonest_and_last_what_is_over(
         pulls=[FIRST, LAST],
     )
     (section,) = digest(file).sections
-    assert [entry.last["title"] for entry in section.entries] == [
+    assert [entry[-1]["title"] for entry in section.entries] == [
         *("late critical", "soon critical", "mid", "soon low", "late low", "same low", "unknown"),
         "over",
     ]
@@ -271,7 +275,9 @@ def test_a_move_after_a_date_became_exact_is_shown_in_both_sections(tmp_path: Pa
     both = "exact then moved: 2026 → 20 Dec 2026 → 26 Nov 2026"
     estimated = "moved then estimated: 20 Mar 2026 → 25 Mar 2026 → 2026"
     back = "exact and back: 2026 → 20 Dec 2026 → 2027"
-    assert section_lines(text, "Rescheduled (2), and 2 more under") == [both, estimated]
+    assert sorted(section_lines(text, "Rescheduled (4)")) == [
+        *(back, both, "exact: 2026 → 21 Dec 2026", estimated),
+    ]
     assert sorted(section_lines(text, "Now with an exact date (3)")) == [
         *(back, both, "exact: 2026 → 21 Dec 2026"),
     ]
@@ -279,8 +285,6 @@ def test_a_move_after_a_date_became_exact_is_shown_in_both_sections(tmp_path: Pa
         "exact and back: 20 Dec 2026 → 2027",
         "moved then estimated: 25 Mar 2026 → 2026",
     ]
-    for section in found.sections:
-        assert section.events == section.apart + len(section.shown)
 
 
 def test_a_new_event_that_moved_in_the_period_is_listed_with_its_last_date(tmp_path: Path) -> None:
@@ -317,7 +321,7 @@ def test_categories_select_changes(file: Path, capsys: pytest.CaptureFixture[str
 
 def test_a_least_impact_takes_whole_bands_and_counts_what_has_none(file: Path) -> None:
     found = digest(file, min_impact=7.5)
-    assert sorted(row["title"] for row in found.rows()) == ["banded", "scored", "slipped"]
+    assert sorted(row["title"] for row in rows_of(found)) == ["banded", "scored", "slipped"]
     assert found.unscored == 34
     assert (
         "Only changes of events with an impact of at least 7.5; 34 without a known impact are "
@@ -327,7 +331,7 @@ def test_a_least_impact_takes_whole_bands_and_counts_what_has_none(file: Path) -
 
 def test_coins_are_found_by_their_ticker(file: Path) -> None:
     found = digest(file, coins="BTC")
-    assert [row["title"] for row in found.rows()] == ["off"]
+    assert [row["title"] for row in rows_of(found)] == ["off"]
     assert "Only events of bitcoin." in as_text(found)
 
 
@@ -341,7 +345,7 @@ def test_a_home_without_scores_has_the_same_digest_without_them(tmp_path: Path) 
     ]
     file = publish_by_hand(tmp_path / "warehouse.duckdb", versions, pulls=[FIRST, LAST])
     text = as_text(digest(file))
-    assert "\n  slipped: 20 Mar 2026 → 24 Mar 2026, 4 days later\n" in text.replace("    ", "  ")
+    assert "\n  slipped: 20 Mar 2026 → 24 Mar 2026, 4 days later\n" in text
     assert "impact" not in text.replace("known impact", "")
     assert "nothing changed" in as_text(digest(file, min_impact=5))
 
@@ -381,13 +385,3 @@ def test_the_command_of_the_wheel_prints_each_form(
         assert json.loads(shown)["text"].endswith("1 cancelled.")
     assert main([*words, "--kinds", "moved"]) == 2
     assert "kinds='moved'; expected cancelled" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", ["--coins", "--kinds", "--since", "--until"])
-def test_an_empty_option_is_refused_and_not_taken_as_none_given(
-    file: Path, capsys: pytest.CaptureFixture[str], option: str
-) -> None:
-    assert main(["changes", "--home", str(file), option, ""]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "expected" in shown.err

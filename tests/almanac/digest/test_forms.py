@@ -17,7 +17,6 @@ from almanac.digest import (
     SLACK_ALL_MAX,
     SLACK_TEXT_MAX,
     Digest,
-    Entry,
     Section,
     as_markdown,
     as_slack,
@@ -72,7 +71,6 @@ def row(kind: str, **given: Any) -> dict[str, Any]:
         "source_url": None,
         "change_kinds": [kind],
         "changed_fields": ["title"],
-        "is_apart": False,
         "is_over": False,
         "score": -1.0,
         "last_date": "new" if kind == "rescheduled" else given.get("displayed_date", "20 Mar 2026"),
@@ -89,7 +87,7 @@ def digest_with(sections: list[Section]) -> Digest:
 
 def section(kind: str, rows: list[dict[str, Any]], *, more: int = 0) -> Section:
     count = len(rows) + more
-    return Section(kind, count, count, 0, [Entry([item]) for item in rows])
+    return Section(kind, count, count, [[item] for item in rows])
 
 
 ROWS = st.builds(
@@ -207,15 +205,15 @@ def test_a_message_for_slack_as_it_is_sent() -> None:
         ]
     )
     head = "Almanac, 2026-03-01 00:00 to 2026-03-02 00:00 UTC"
-    last = "Last pull: 2026-03-02 00:00 UTC, 0 min before the end of the period."
+    last = "Last pull: 2026-03-02 00:00 UTC."
     moved = (
         "*Rescheduled (4)*\n• <https://x.example/?a=1&amp;b=2|A &amp; &lt;B&gt;> (bitcoin): "
-        "old → new, 2 days later  ·  impact 7.55\n_and 3 more_"
+        "old → new, 2 days later · impact 7.55\n_and 3 more_"
     )
     assert as_slack(found) == {
         "text": f"{head}: 4 rescheduled.",
         "blocks": [
-            block(f"*{head}*: 4 rescheduled"),
+            block(f"{head}: 4 rescheduled."),
             {"type": "context", "elements": [block(last)["text"]]},
             block(moved),
         ],

@@ -1,13 +1,13 @@
 """A home whose published history is made by hand, and reports of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pipeline.report.report_facts import ReportRequest
-from pipeline.report.report_file import ReportFormat, WrittenReport, write_report
+from almanac.database import open_database
+from pipeline.report import ReportRequest, make_html
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.pipeline.small_home import DAY, SmallHome
 from tests.warehouse.answers.handmade import Absence, Known
@@ -72,43 +72,24 @@ ABSENCES = (Absence("absent", PULLS[16], PULLS[16]),)
 
 @dataclass
 class ReportedHome:
-    """A home, and the reports that were put."""
+    """A home, and the reports of it."""
 
     small: SmallHome
-    put: list[WrittenReport] = field(default_factory=list)
 
     @property
     def file(self) -> Path:
         return self.small.home.warehouse
 
-    def publish(
-        self,
-        versions: Sequence[Known] = VERSIONS,
-        *,
-        days: int = len(PULLS),
-        coins: Sequence[NamedCoin] = COINS,
-    ) -> None:
+    def publish(self, versions: Sequence[Known] = VERSIONS, *, days: int = len(PULLS)) -> None:
         """Publish what was known by the pull of a day."""
         by_then = [version for version in versions if version.known_from <= PULLS[days - 1]]
-        publish_by_hand(*(self.file, by_then), pulls=PULLS[:days], absences=ABSENCES, coins=coins)
+        publish_by_hand(*(self.file, by_then), pulls=PULLS[:days], absences=ABSENCES, coins=COINS)
 
-    def report(
-        self,
-        *,
-        now: datetime = NOW,
-        form: ReportFormat = "md",
-        moves_mark: bool = True,
-        **given: Any,
-    ) -> WrittenReport:
-        return write_report(
-            self.small.settings,
-            self.small.home,
-            ReportRequest(**given),
-            now,
-            self.put.append,
-            form=form,
-            moves_mark=moves_mark,
-        )
+    def report(self, *, now: datetime = NOW, **given: Any) -> str:
+        """Return the HTML of a report of the last 20 days, or as `given`."""
+        request = ReportRequest(**{"since": PULLS[0], "until": PULLS[-1], **given})
+        with open_database(self.file, clock=lambda: now) as database:
+            return make_html(self.small.settings, self.small.home, database, request)
 
 
 def make_reported_home(root: Path, **settings: Any) -> ReportedHome:

@@ -18,13 +18,13 @@ GRAVE = ("serious", "critical")
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a report with plots, and with hostile texts in each table."""
+    """Return a report with charts, and with hostile texts in each table."""
     folder = tmp_path_factory.mktemp("report")
     made = make_reported_home(folder / "home")
     versions = [*VERSIONS, *(odd for odd in odd_versions() if odd.known_from <= PULLS[-1])]
     publish_by_hand(made.file, versions, pulls=PULLS)
     path = folder / "report.html"
-    path.write_text(made.report(form="html").text)
+    path.write_text(made.report())
     return path
 
 
@@ -43,7 +43,7 @@ def test_report_is_shown_without_a_fault(
     page.on("request", lambda request: wrong.append(request.url))
     try:
         page.goto(file.as_uri())
-        assert page.locator("svg[role=img]").count() == 3
+        assert page.locator("svg[role=img]").count() == 4
         assert page.evaluate("window.hacked") is None
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.evaluate(axe)
