@@ -47,7 +47,7 @@ Rows = Sequence[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The changes of one kind: how many there are, and those of the first events."""
+    """The changes of one kind: their number, and the rows of the first events."""
 
     kind: str
     changes: int

@@ -21,7 +21,7 @@ from assets.layout import Layout, without_beta_warnings
 from assets.polled import polled_assets
 from assets.published import published_tables
 from pipeline.automation.health import health_checks, health_sensor, posting_sensors
-from pipeline.automation.jobs import asset_jobs, daily_schedule
+from pipeline.automation.jobs import DAILY, asset_jobs, daily_schedule
 from pipeline.automation.merges import deliveries, unmerged_batches
 from pipeline.automation.pulls import first_pull, polls, quota, was_day_pulled
 from pipeline.automation.retention import prune_job, prune_schedule
@@ -87,7 +87,7 @@ def build_definitions(
 
         reports.append(daily_report(layout, settings, clock))
         report_jobs.append(report_job(layout))
-        sensors.append(report_sensor(layout, home, clock))
+        sensors.append(report_sensor(layout, jobs[DAILY], report_jobs[0]))
     exports = []
     if settings.iceberg is not None:
         # Imported here, since most homes have no such tables.

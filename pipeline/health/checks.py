@@ -40,7 +40,7 @@ _REMEDIES: Final = {
     "calendar": "`almanac backfill` continues it, or re-execute the run in `almanac ui`",
     "poll": "Dagster tries again; `almanac run` pulls now",
     "prune": "`almanac prune` repeats it",
-    "report": "Dagster tries again; `almanac report` shows the reason",
+    "report": "`almanac report` shows the reason; the next report has its changes",
 }
 """The remedy after a failed run, by the job's name without a prefix."""
 _SIGNED: Final = {
