@@ -33,7 +33,7 @@ ALLOWED = {
 FLOORS = {
     "almanac": (
         "change_digest errors forms",
-        "reading",
+        "charts reading",
         "user_files",
         "console instants results",
         "frames reader streams",

@@ -1,16 +1,15 @@
-"""An event study as tables, text, a figure and an HTML page."""
+"""An event study as tables, text, a chart and an HTML page."""
 
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from almanac.charts import Drawing, Line, LineChart
 from almanac.errors import InvalidArgument
 from almanac.events import Names, one_of
 from almanac.forms import render_html
@@ -30,10 +29,6 @@ from almanac.study.returns import Returns
 from almanac.study.significance import Verdict
 from almanac.study.windows import REASONS, StudyRows
 from almanac.user_files import local_path
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 Groups = Literal["category", "band", "coin"]
 _LISTED_MAX: Final = 10
@@ -203,20 +198,15 @@ class Study:
         mine = self.events.loc[rows]
         return Group(name, rows, weigh(mine, self.weights), mine["event_id"].nunique())
 
-    def plot(self, path: str | Path | None = None) -> "Figure":
-        """Return a matplotlib figure of the CAAR with its band, and write it to `path` if given.
-
-        Raises:
-            InvalidArgument: matplotlib is not installed.
-        """
-        return plot(self, path)
+    def plot(self, path: str | Path | None = None) -> Drawing:
+        """Return the CAAR with its band, and the naive one, as SVG; write it to `path` if given."""
+        drawing = plot(self)
+        if path is not None:
+            local_path(path, "path").write_text(drawing, "utf-8")
+        return drawing
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """Return the study as one HTML page with its figure, and write it to `path` if given.
-
-        Raises:
-            InvalidArgument: matplotlib is not installed.
-        """
+        """Return the study as one HTML page with its chart, and write it to `path` if given."""
         page = render_study(self)
         if path is not None:
             local_path(path, "path").write_text(page, "utf-8")
@@ -297,61 +287,37 @@ def verdict_of(study: Study) -> str:
     return f"{study.headline.test} p = {study.headline.p:.3f}"
 
 
-def plot(study: Study, path: str | Path | None) -> "Figure":
+def plot(study: Study) -> Drawing:
     """Return the CAAR with its band, and the naive one, by bar."""
-    require("matplotlib")
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
-
-    table, naive = study.table, study.naive
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    axes = figure.subplots()
-    bars = _with_start(table["bar"], first=True)
-    label = f"{study.settings['confidence']} band of the headline ({study.headline.test})"
-    if np.isfinite(table["caar_low"]).any():
-        low, high = (_with_start(table[name]) for name in ("caar_low", "caar_high"))
-        axes.fill_between(bars, low, high, color="#1f77b4", alpha=0.18, linewidth=0, label=label)
-    axes.plot(bars, _with_start(table["caar"]), color="#1f77b4", linewidth=2, label="CAAR")
-    axes.plot(
-        bars,
-        _with_start(naive["caar"]),
-        color="#888",
-        linestyle="--",
-        linewidth=1.2,
-        label="naive CAAR, on today's table",
-    )
-    axes.axhline(0, color="black", linewidth=0.8)
-    if table["bar"].iloc[0] <= 0 <= table["bar"].iloc[-1]:
-        axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=14))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel(f"bars of {study.settings['bar']} from the event's bar, at their end")
-    axes.set_ylabel("mean cumulated abnormal return")
-    counts = study.counts
-    axes.set_title(
-        f"{counts['used']:,} rows, {counts['events']:,} events, {counts['days']:,} days, as known "
-        f"{study.settings['lead']} before: {verdict_of(study)}",
-        fontsize=10,
-    )
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9)
-    if path is not None:
-        figure.savefig(local_path(path, "path"), dpi=140)
-    return figure
+    table, counts = study.table, study.counts
+    band = None
+    if np.isfinite(table["caar_low"]).all():
+        name = f"{study.settings['confidence']} band ({study.headline.test})"
+        band = name, *(_with_start(table[column]) for column in ("caar_low", "caar_high"))
+    return LineChart(
+        title=f"{counts['used']:,} rows, {counts['events']:,} events, {counts['days']:,} days, as "
+        f"known {study.settings['lead']} before: {verdict_of(study)}",
+        label=f"bars of {study.settings['bar']} from the event's bar, at their end",
+        places=[int(table["bar"].iloc[0]) - 1, *map(int, table["bar"])],
+        lines=[
+            Line("mean cumulated abnormal return", "#1f77b4", _with_start(table["caar"])),
+            Line("naive, on today's table", "#888", _with_start(study.naive["caar"]), True),
+        ],
+        band=band,
+    ).draw()
 
 
 def render_study(study: Study, *, is_fragment: bool = False) -> str:
     """Return the study as HTML: a page, or a fragment for a notebook.
 
-    The page needs no other file. The fragment has no style, and no figure without matplotlib.
+    The page needs no other file. The fragment has no style.
     """
     if is_fragment:
-        has_figure = find_spec("matplotlib") is not None
         return render_html(
             "study.html",
             is_fragment=True,
             summary=summary(study),
-            image=_image(study, 80) if has_figure else None,
+            chart=plot(study),
             tests=_html(study.tests),
         )
     excluded = study.excluded["reason"].value_counts()
@@ -368,7 +334,7 @@ def render_study(study: Study, *, is_fragment: bool = False) -> str:
         "study.html",
         is_fragment=False,
         summary=summary(study),
-        image=_image(study, 110),
+        chart=plot(study),
         tests=_html(study.tests),
         table=_html(study.table),
         naive=_html(study.naive),
@@ -379,16 +345,9 @@ def render_study(study: Study, *, is_fragment: bool = False) -> str:
     )
 
 
-def _image(study: Study, dpi: int) -> str:
-    image = BytesIO()
-    plot(study, None).savefig(image, format="png", dpi=dpi)
-    return b64encode(image.getvalue()).decode()
-
-
-def _with_start(values: Any, *, first: bool = False) -> Any:
-    """Put the start before the values: 0, or the bar before the first."""
-    found = np.asarray(values, dtype=np.float64)
-    return np.concatenate([[found[0] - 1 if first else 0.0], found])
+def _with_start(values: "pd.Series[Any]") -> list[float]:
+    """Return the values after 0, the value before the first bar."""
+    return [0.0, *map(float, values)]
 
 
 def _html(frame: pd.DataFrame) -> Markup:

@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final
 
+from almanac.charts import BarChart, BarSeries
 from almanac.digest import IN_ORDER, TITLES, show_days
 from almanac.errors import InvalidArgument
 from almanac.events import BANDS, impact_values, known_at
 from almanac.forms import cut_line, rounded
 from almanac.reading.named_sql import NamedStatements
-from pipeline.web.charts import BarChart, BarSeries
 from pipeline.web.pages import SiteRequest, read_coin_filter, render
 from pipeline.web.upcoming_page import (
     find_coin_labels,

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -371,7 +371,7 @@ def render_unknown_path(path: str) -> str:
 @cache
 def _templates() -> Environment:
     made = Environment(
-        loader=PackageLoader("pipeline.web"),
+        loader=ChoiceLoader([PackageLoader("pipeline.web"), PackageLoader("almanac")]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_without_controls,

@@ -12,11 +12,11 @@ from itertools import groupby
 from math import ceil
 from typing import Any, Final
 
+from almanac.charts import BarChart, BarSeries
 from almanac.errors import InvalidArgument
 from almanac.events import BANDS, impact_values
 from almanac.forms import cut_line
 from almanac.reading.named_sql import NamedStatements
-from pipeline.web.charts import BarChart, BarSeries
 from pipeline.web.pages import PageProblem, SiteRequest, read_coin_filter, render
 
 _SQL = NamedStatements("pipeline.web")

@@ -24,8 +24,8 @@ SCALE: Final = "requirements-scale.lock"
 PACKAGES: Final = ("almanac", "assets", "catalog", "pipeline", "resources", "warehouse")
 OPTIONAL: Final = frozenset(
     {
-        *("altair", "dask", "matplotlib", "polars", "psycopg", "pyiceberg", "pyspark", "pytest"),
-        *("ray", "scipy", "vl_convert"),
+        *("dask", "polars", "psycopg", "pyiceberg", "pyspark", "pytest"),
+        *("ray", "scipy"),
     }
 )
 """Imported in the function that needs it, which says so if it is missing, or run by it."""
@@ -112,7 +112,7 @@ def test_what_only_tests_and_benchmarks_need_is_not_in_the_lock_of_the_applicati
     only = {canonicalize_name(wanted.name) for wanted in asked_in("dev")}
     only -= {canonicalize_name(wanted.name) for wanted in asked_in("application")}
     assert only.isdisjoint(versions(RUNTIME))
-    assert {"datasette", "dlt", "matplotlib", "polars", "scipy"}.isdisjoint(versions(RUNTIME))
+    assert {"datasette", "dlt", "polars", "scipy"}.isdisjoint(versions(RUNTIME))
     assert {"psycopg", "pyiceberg"}.isdisjoint(versions(RUNTIME))
     assert {"moto", "pyspark", "ray"}.isdisjoint(versions(TESTS))
 

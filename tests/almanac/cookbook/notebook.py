@@ -7,9 +7,7 @@ each as text, or as a picture. Does not: Jupyter, which is not needed.
 """
 
 import ast
-import base64
 import contextlib
-import io
 import json
 import os
 import re
@@ -64,13 +62,9 @@ def _outputs(code: str, names: dict[str, Any], number: int) -> list[Output]:
     if value is None:
         return []
     data = {"text/plain": repr(value).splitlines(keepends=True)}
-    if hasattr(value, "savefig"):
-        picture = io.BytesIO()
-        value.savefig(picture, format="png", dpi=72)
-        data = {
-            "image/png": [base64.b64encode(picture.getvalue()).decode()],
-            "text/plain": ["a figure"],
-        }
+    if hasattr(value, "_repr_svg_"):
+        svg = value._repr_svg_().splitlines(keepends=True)
+        data = {"image/svg+xml": svg, "text/plain": ["a chart"]}
     return [
         {
             "output_type": "execute_result",

@@ -13,8 +13,8 @@ def test_each_cell_gives_the_figures_that_the_notebook_shows(home: Path) -> None
     for cell, outputs in zip(cells, given, strict=True):
         code = "".join(cell["source"])
         assert notebook.figures(cell["outputs"]) == notebook.figures(outputs), code
-    pictures = [output for outputs in given for output in outputs if "image/png" in output["data"]]
-    assert len(pictures) == 1
+    kinds = [kind for outputs in given for output in outputs for kind in output["data"]]
+    assert kinds.count("image/svg+xml") == 1
 
 
 def test_the_notebook_names_the_effects_that_are_planted_in_the_prices() -> None:
