@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import almanac
-from almanac.adapters import freqtrade, nautilus
 from almanac.command_line import main
 from almanac.database import Database
 from tests.almanac.publications import NamedCoin, publish_by_hand
@@ -96,13 +95,10 @@ def test_a_text_is_the_same_coin_for_every_door(db: almanac.Database, padding: s
     assert db.resolve(text).slug == "bitcoin"
     assert [row["event_id"] for row in db.events(coins=text)] == ["bitcoin"]
     assert {row["coin"] for row in db.blackouts(coins=text, min_impact=None)} == {"bitcoin"}
-    assert {row["coins"] for row in nautilus.records(db, text)} == {"bitcoin"}
     opens = pd.DatetimeIndex([at(4), at(5)])
     assert set(db.features(opens, "1d", [text])["next_event_id"].dropna()) == {"bitcoin"}
-    candles = pd.DataFrame({"date": opens})
     for pair in (f"BTC{padding}/USDT", f"BTC/USDT{padding}"):
-        known = freqtrade.add_features(candles, {"pair": pair}, db, "1d")
-        assert set(known["next_event_id"].dropna()) == {"bitcoin"}
+        assert set(db.features(opens, "1d", [pair])["next_event_id"].dropna()) == {"bitcoin"}
     audit = db.audit([{"coin": text, "date": at(10, 12), "decided_at": at(5)}])
     assert [row["verdict"] for row in audit.verdicts] == ["clean"]
 
@@ -159,7 +155,6 @@ def test_an_unknown_coin_is_an_error_that_shows_it(
         lambda: db.blackouts(coins=text, min_impact=None),
         lambda: db.attach_known(frame),
         lambda: db.features([at(5)], "1d", text),
-        lambda: nautilus.records(db, text),
     ]
     for question in questions:
         with pytest.raises(almanac.UnknownName) as error:

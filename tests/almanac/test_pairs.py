@@ -1,4 +1,4 @@
-"""Coins of pairs: one rule for the adapters and for the doors that take a column of coins."""
+"""Coins of pairs: one rule for features and for the doors that take a column of coins."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from almanac.coins import resolve_pair, resolve_pairs, tickers_of_pair
 from almanac.database import Database
 from almanac.errors import AmbiguousCoin, UnknownName
-from tests.almanac.adapters.stories import PULLS, opened, versions_at_random
+from tests.almanac.frameworks.stories import PULLS, opened, versions_at_random
 from tests.almanac.publications import NamedCoin, publish_by_hand
 
 COINS = [

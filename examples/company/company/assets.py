@@ -12,7 +12,7 @@ from typing import Final
 import dagster as dg
 import duckdb
 
-from almanac.adapters.dagster import Warehouse
+from company.warehouse import Warehouse
 
 ALMANAC: Final = "almanac"
 """The prefix of Almanac's keys: its setting ALMANAC_KEY_PREFIX."""

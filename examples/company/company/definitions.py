@@ -5,8 +5,8 @@ from importlib.util import find_spec
 
 import dagster as dg
 
-from almanac.adapters.dagster import Warehouse
 from company.assets import CompanyData, busy_days, moved_events, week_ahead
+from company.warehouse import Warehouse
 
 PROGRAMS = {"dbt.adapters.duckdb": moved_events, "sqlmesh": busy_days}
 

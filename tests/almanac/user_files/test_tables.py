@@ -11,7 +11,7 @@ import pytest
 
 from almanac.errors import InvalidArgument
 from almanac.user_files import CsvFile, column_named, open_parquet, plain_name
-from tests.almanac.adapters.stories import COINS, PULLS, opened, versions_at_random
+from tests.almanac.frameworks.stories import COINS, PULLS, opened, versions_at_random
 from tests.almanac.publications import publish_by_hand
 
 TEXT = "ts,coin,close\n2026-03-01,BTC,1.5\n2026-03-02,NA,2.5\n"

@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 from almanac.database import open_database
-from tests.almanac.adapters.stories import publish_moved
+from tests.almanac.frameworks.stories import publish_moved
 
 PAGE = Path(__file__).parents[3] / "docs/querying.md"
 BLOCKS = [block for block in re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.S)]

@@ -1,8 +1,8 @@
-"""Histories of events for the adapters: one at random, and one of an event that was moved.
+"""Histories of events for the examples: one at random, and one of an event that was moved.
 
     with opened(publish_moved(path), now=LATER) as db: …
 
-Belongs here: the versions, the pulls, opening a file as of an instant. Does not: what an adapter
+Belongs here: the versions, the pulls, opening a file as of an instant. Does not: what an example
 makes of them.
 """
 
