@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from almanac.coins import slugs_of
 from almanac.errors import InvalidArgument, QueryRefused
@@ -139,7 +139,7 @@ def digest_of(
         with_revealed = "revealed" in (named or ()) or events.get("revealed", 0) <= _FLOOD
         values |= {"limit": limit, "revealed": with_revealed}
         rows = reader.rows(_SQL["digest_rows"], values)
-        first_pull_at, last_pull_at = find_pulls(reader, before)
+        pulls = find_pulls(reader, before)
     entries: dict[str, list[Rows]] = {kind: [] for kind in IN_ORDER}
     for (kind, _), of_event in groupby(rows, key=lambda row: (row["kind"], row.pop("place"))):
         entries[kind].append(list(of_event))
@@ -148,23 +148,14 @@ def digest_of(
         for row in sorted(counts, key=lambda row: IN_ORDER.index(row["kind"]))
         if row["events"]
     ]
-    return Digest(
-        since=after,
-        until=before,
-        first_pull_at=first_pull_at,
-        last_pull_at=last_pull_at,
-        sections=sections,
-        min_impact=values["min_impact"],
-        unscored=sum(row["unscored"] for row in counts),
-        coins=slugs,
-        categories=names,
-    )
+    unscored = sum(row["unscored"] for row in counts)
+    return Digest(*(after, before, *pulls, sections, values["min_impact"], unscored, slugs, names))
 
 
 def summary(digest: Digest) -> str:
     """Return how many events had each kind of change, in one line, without the period."""
-    counts = (f"{each.events:,} {each.kind.replace('_', ' ')}" for each in digest.sections)
-    return ", ".join(counts) or "nothing changed"
+    found = (f"{each.events:,} {each.kind.replace('_', ' ')}" for each in digest.sections)
+    return ", ".join(found) or "nothing changed"
 
 
 def period(digest: Digest) -> str:
@@ -181,10 +172,8 @@ def notes(digest: Digest) -> list[str]:
     if digest.first_pull_at > digest.since:
         first = _minute(digest.first_pull_at)
         found.append(f"The first pull was at {first} UTC; before it nothing was known.")
-    if digest.coins is not None:
-        found.append(f"Only events of {', '.join(digest.coins)}.")
-    if digest.categories is not None:
-        found.append(f"Only events of the categories {', '.join(digest.categories)}.")
+    for named in (digest.coins, digest.categories):
+        found += [] if named is None else [f"Only events of {', '.join(named)}."]
     if digest.min_impact is not None:
         least, unscored = rounded(digest.min_impact), f"{digest.unscored:,}"
         found.append(
@@ -324,7 +313,6 @@ def _minute(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
-DigestForm = Literal["table", "markdown", "json", "slack"]
 LISTED: Final = 10
 """The most events of a section that people are shown by default."""
 
@@ -344,8 +332,8 @@ _ROW: Final = (
 )
 
 
-def in_form(digest: Digest, form: DigestForm) -> str:
-    """Return a digest as a text that ends with a line end."""
+def in_form(digest: Digest, form: str) -> str:
+    """Return a digest as `table`, `markdown`, `slack` or `json`, with a line end."""
     if form == "markdown":
         return as_markdown(digest)
     if form == "table":

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from almanac.database import Database, open_database
 from almanac.digest import LISTED, Digest, as_json, as_slack, digest_of, last_known, period, summary
-from almanac.events import category_names, check_observed, impact_values
+from almanac.events import category_names, check_observed, impact_values, known_at
 from almanac.reader import Reader
 from pipeline.health.checks import read_health
 from pipeline.health.notices import is_slack, post_json
@@ -124,7 +124,7 @@ def make_html(settings: Settings, home: Home, database: Database, request: Repor
     """
     reader = database.reader
     with reader.pinned():
-        pages, at = Pages(database), request.as_of or reader.now()
+        pages, at = Pages(database), known_at(reader, request.as_of, "as_of")
         check_observed(reader, at, "as_of", request.as_of)
         impact_values(request.min_impact)
         category_names(reader, request.category)
@@ -142,13 +142,12 @@ def make_html(settings: Settings, home: Home, database: Database, request: Repor
         page = page if request.as_of is None else pages.move(page, request.as_of)
         changes = replace(page, path="/changes", parameters={**filters, **changed})
         parts = [show_upcoming(page), show_changes(changes), show_quality(page, health)]
-        stamp = home.stamp()
         return render(
             "report.html",
             page,
             title=f"Crypto events: report of {at:%d %B %Y}",
             parts=[Markup(part) for part in parts],
-            source=None if stamp is None else stamp.source,
+            source=stamp.source if (stamp := home.stamp()) else None,
             style=Markup(files("pipeline.web").joinpath("static", "site.css").read_text()),
         )
 
@@ -195,8 +194,7 @@ def post_digest(settings: Settings, home: Home, now: datetime) -> str | None:
             return None
         limit = LISTED if is_slack(address) else _POSTED_OF_A_KIND
         digest = make_digest(database.reader, request, limit=limit)
-        stamp = home.stamp()
-        source = None if stamp is None else stamp.source
-        body = as_slack(digest) if is_slack(address) else {**as_json(digest), "source": source}
+        source = {"source": stamp.source if (stamp := home.stamp()) else None}
+        body = as_slack(digest) if is_slack(address) else as_json(digest) | source
         post_json(address, body, "The digest", network=settings.network())
     return f"{period(digest)}: {summary(digest)}"

@@ -293,7 +293,7 @@ def plot(study: Study) -> Drawing:
     band = None
     if np.isfinite(table["caar_low"]).all():
         name = f"{study.settings['confidence']} band ({study.headline.test})"
-        band = name, *(_with_start(table[column]) for column in ("caar_low", "caar_high"))
+        band = name, _with_start(table["caar_low"]), _with_start(table["caar_high"])
     return LineChart(
         title=f"{counts['used']:,} rows, {counts['events']:,} events, {counts['days']:,} days, as "
         f"known {study.settings['lead']} before: {verdict_of(study)}",

@@ -43,7 +43,14 @@ def baselines(
     return {name: table.set_axis(sessions) for name, table in tables.items()}
 
 
-def loaders(frames: Mapping[str, pd.DataFrame]) -> tuple[Any, dict[Any, Any]]:
+class Loaders(dict[Any, Any]):
+    """Loaders by column. A pipeline asks for the column of its domain."""
+
+    def __missing__(self, column: Any) -> Any:
+        return dict.__getitem__(self, column.unspecialize())
+
+
+def loaders(frames: Mapping[str, pd.DataFrame]) -> tuple[Any, Loaders]:
     """Return a DataSet with the columns of the frames, and the loader of each of its columns."""
     import numpy as np
     from zipline.pipeline.data import Column, DataSet
@@ -53,4 +60,5 @@ def loaders(frames: Mapping[str, pd.DataFrame]) -> tuple[Any, dict[Any, Any]]:
     columns = {name: Column(np.dtype(kind)) for name, kind in kinds.items()}
     dataset = type(DataSet)("AlmanacEvents", (DataSet,), columns)
     named = {getattr(dataset, name): frame for name, frame in frames.items()}
-    return dataset, {column: DataFrameLoader(column, frame) for column, frame in named.items()}
+    by_column = {column: DataFrameLoader(column, frame) for column, frame in named.items()}
+    return dataset, Loaders(by_column)

@@ -1,11 +1,11 @@
 """`almanac report`: coming events, changes and the quality of the data, as a file or a post."""
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -14,8 +14,6 @@ from pipeline.cli.options import instant_option
 from pipeline.home_location import locate_existing_home
 from pipeline.settings import read_settings
 from warehouse.clock import utc_now
-
-_STDOUT: Final = Path("-")
 
 
 class ReportForm(StrEnum):
@@ -32,8 +30,8 @@ def report(
         Path | None,
         typer.Option(
             *("--output", "-o"),
-            help="Write to this file and replace it; `-` is standard output.",
-            show_default="report-DATE.html in this folder for html, else -",
+            help="Write to this file and replace it.",
+            show_default="report-DATE.html in this folder; standard output for other formats",
             callback=local_file,
         ),
     ] = None,
@@ -92,12 +90,14 @@ def report(
         people.print(f"Posted: {posted}." if posted else nothing, soft_wrap=True)
         return
     file = f"report-{(at or now).astimezone(UTC):%Y-%m-%d}.html"
-    path = output or (Path(file) if form is ReportForm.HTML else _STDOUT)
-    path.parent.stat()  # Else a misspelt folder would be made.
+    path = output or (Path(file) if form is ReportForm.HTML else None)
+    if path is not None:
+        path.parent.stat()  # Else a misspelt folder would be made.
     with show_steps("Writing the report ..."), open_database(home.warehouse) as database:
         reader = database.reader
         slugs = slugs_of(reader, split_names("--coins", coins)) or ()
         name = f"{reports.REPORT} {','.join(sorted(slugs))};{category or ''};{min_impact or ''}"
+        next_one: AbstractContextManager[reports.ReportRequest]
         if since_last:
             next_one = reports.next_report(home, reader, name, now)
         else:
@@ -116,11 +116,11 @@ def report(
                 text = reports.make_html(settings, home, database, request)
             else:
                 text = in_form(reports.make_digest(reader, request), form.value)
-            if path == _STDOUT:
+            if path is None:
                 print_text(text)
             else:
                 Storage(path.parent).put(path.name, text.encode())
-    if path != _STDOUT:
+    if path is not None:
         period = f"{request.since:%Y-%m-%d %H:%M} to {request.until:%Y-%m-%d %H:%M} UTC"
         size = f"{len(text.encode()) / 1000:,.0f} kB"
         people.print(f"Wrote {path} ({size}): changes from {period}.", soft_wrap=True)

@@ -70,6 +70,7 @@ def test_changes_alone_have_three_formats_and_follow_each_other(
     ("words", "code", "text"),
     [
         (("--since", "soon"), 2, "--since 'soon': expected a form such as 2026-03-01"),
+        (("--as-of", "2999-01-01"), 2, "2999"),
         (("--as-of", "2020-01-01"), 1, "before the first pull of events"),
         (("--as-of", "2026-03-10", "--since-last"), 2, "can't be used with --since or --as-of"),
         (("--coins", " , "), 2, "--coins is empty"),
