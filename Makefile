@@ -100,7 +100,7 @@ lock: setup
 	$(LOCK) --group application pyproject.toml -o requirements.lock
 	$(LOCK) -c requirements.lock --group pyproject.toml:setup -o requirements-setup.lock
 	$(LOCK) -c requirements.lock -c requirements-setup.lock --group dev --group bench --extra study --extra polars \
-		--extra lake --extra report pyproject.toml -o requirements-dev.lock
+		--extra lake pyproject.toml -o requirements-dev.lock
 	$(LOCK) -c requirements.lock -c requirements-setup.lock -c requirements-dev.lock --group lake --extra lake \
 		pyproject.toml -o requirements-lake.lock
 	$(LOCK) -c requirements.lock -c requirements-lake.lock --group application --group scale --extra lake pyproject.toml \
