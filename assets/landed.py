@@ -33,7 +33,7 @@ from resources.errors import CatalogError
 from resources.inbox.deliveries import land_deliveries
 from resources.request_log import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
 from resources.session import LazySession
-from resources.waits import Wait, listening
+from resources.waits import listening
 from warehouse.batch_problems import list_landed_problems
 from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
@@ -86,9 +86,9 @@ def _log_waits(log: logging.Logger) -> AbstractContextManager[None]:
     """Log the waits of this block as events of the run. Other threads belong to other runs."""
     thread = threading.get_ident()
 
-    def log_wait(wait: Wait) -> None:
+    def log_wait(wait: str) -> None:
         if threading.get_ident() == thread:
-            log.info("%s", wait)
+            log.info(wait)
 
     return listening(log_wait)
 

@@ -31,7 +31,7 @@ from pipeline.polling.facts import PollFacts
 from pipeline.runs.dead_runs import announce
 from pipeline.session import open_service
 from pipeline.settings import Settings, SettingsError
-from resources.limits.allowance import Work
+from resources.limits.ledger import Work
 from resources.service_address import checked_base_url
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, read_saved_clock, service_time
 from resources.session import NEAR_DAYS, LazySession
@@ -141,7 +141,7 @@ def layout_of(
     """
     now, landed = utc_now(), home.landing.days()
     # Without a Date of the service so far, its day may be any within the accepted skew.
-    is_known = settings.base_url is None or read_saved_clock(home.state_storage).ahead_s is not None
+    is_known = settings.base_url is None or read_saved_clock(home.state_storage) is not None
     slack = timedelta(0) if is_known else MAX_SKEW
     ahead = service_now - now + slack - NOTABLE
     return Layout(

@@ -24,10 +24,9 @@ from almanac.user_files import local_path
 from catalog.contract import constants
 from catalog.contract.constants import ACCEPTED_FORMS, AcceptedForm
 from catalog.contract.plans import PLANS
-from pipeline.capacity import cores, memory_bytes
 from resources.service_clock import MAX_SKEW
 from warehouse.files.locks import WAIT_S
-from warehouse.making_limits import USUAL_LIMITS, MakingLimits
+from warehouse.making_limits import USUAL_LIMITS, MakingLimits, cores, memory_bytes
 
 LEAST_POLL_INTERVAL_S: Final = 900
 """The default least interval between two polls."""
@@ -239,21 +238,6 @@ class ServiceSettings(SettingsGroup):
         ge=0,
         lt=1,
         description="The part of the monthly quota that polls and backfills leave to daily pulls.",
-    )
-    daily_quota: int | None = Field(
-        default=None,
-        ge=1,
-        description="Requests per month for daily pulls. Default: all that is left.",
-    )
-    polls_quota: int | None = Field(
-        default=None,
-        ge=0,
-        description="Requests per month for polls. Default: all but the reserve; 0 disables them.",
-    )
-    backfill_quota: int | None = Field(
-        default=None,
-        ge=1,
-        description="Requests per month for backfills. Default: everything except the reserve.",
     )
     poll_interval_s: int = Field(
         default=LEAST_POLL_INTERVAL_S,

@@ -69,9 +69,9 @@ def show_problems(problems: "Iterable[BatchProblem]", *, on: Console = people) -
         on.print(str(problem), soft_wrap=True)
 
 
-def _show_wait(wait: waits.Wait) -> None:
+def _show_wait(wait: str) -> None:
     # Above the progress bar if there is one.
-    warnings.print(str(wait), soft_wrap=True)
+    warnings.print(wait, soft_wrap=True)
 
 
 def show_waits() -> None:

@@ -5,6 +5,7 @@ fraction of the time without them.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,25 +22,17 @@ from catalog.contract.plans import PLANS, Plan
 from pipeline.home_location import locate_home, restore_home
 from pipeline.settings import Settings, SettingsError
 from resources.errors import ContractBroken, RequestRejected
-from resources.limits.allowance import (
+from resources.limits.ledger import (
+    SECOND_NS,
     UNKNOWN,
     UNLIMITED,
     Allowance,
+    Ledger,
     Pace,
-    ReportedLimits,
-    Share,
     Work,
-    next_reset,
-    stated_pace,
+    ledger_name,
 )
-from resources.limits.ledger import Ledger, ledger_name
-from resources.limits.limiter import (
-    JITTER_S,
-    Limiter,
-    SharedLimiter,
-    TokenBucketLimiter,
-    usable_burst,
-)
+from resources.limits.limiter import Limiter, usable_burst
 from resources.request_log import ReportedUsage, RequestLog, last_usage
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
@@ -61,70 +54,46 @@ log = logging.getLogger(__name__)
 def limiter_for(
     settings: Settings,
     plan: Plan,
-    clock: Callable[[], datetime],
-    sandbox: "Sandbox | None" = None,
+    address: "_Address",
+    service_clock: ServiceClock,
     work: Work = "daily",
 ) -> Limiter:
-    """Return the limiter of a kind of work for a key on a plan.
+    """Return the limiter of a kind of work for a key on a plan; only daily pulls use the reserve.
 
-    The limits of a service are shared by all processes of the machine. The embedded sandbox has a
-    key of its own, and no interval between exports.
+    The embedded sandbox has no interval between exports.
     """
-    ledger = ledger_of(settings, plan)
-    if ledger is not None:
-        return SharedLimiter(
-            ledger,
-            lambda state: share_of(settings, plan, work, state.allowed),
-            clock=clock,
-            export_interval_s=settings.export_interval_s,
-        )
-    rate_per_s = settings.rate_per_s or plan.rate_per_s
-    burst = settings.burst or plan.burst
-    if sandbox is None or sandbox.clock.running:
-        return TokenBucketLimiter(rate_per_s=rate_per_s, burst=burst)
-    # A stopped clock gives no new tokens, so waiting means advancing it.
-    return TokenBucketLimiter(
-        rate_per_s=rate_per_s,
-        burst=burst,
-        monotonic=lambda: sandbox.clock.now().timestamp(),
-        sleep=lambda seconds: _advance(sandbox, seconds),
+    sandbox = address.sandbox
+
+    def sleep(seconds: float) -> None:
+        if sandbox is None or sandbox.clock.running:
+            time.sleep(seconds)
+        else:
+            # A stopped clock gives no new tokens, so waiting means advancing it.
+            sandbox.advance(timedelta(seconds=seconds))
+
+    return Limiter(
+        address.ledger,
+        lambda state: pace_of(settings, plan, state),
+        reserve=lambda state: 0 if work == "daily" else reserve_of(settings, plan, state.allowed),
+        machine_quota=settings.monthly_quota,
+        clock=service_clock.now,
+        sleep=sleep,
+        export_interval_s=settings.export_interval_s if sandbox is None else 0.0,
     )
 
 
-def ledger_of(settings: Settings, plan: Plan) -> Ledger | None:
-    """Return the machine's ledger of a key; None for the embedded sandbox."""
+def ledger_of(settings: Settings) -> Ledger | None:
+    """Return the machine's ledger of the key; None for the embedded sandbox."""
     found = settings.service_address()
-    if found is None:
-        return None
-    path = settings.state / "limits" / ledger_name(*found)
-    usual = pace_of(settings, plan)
-    return Ledger(path, usual, pace_of=lambda state: pace_of(settings, plan, state))
+    return None if found is None else Ledger(settings.state / "limits" / ledger_name(*found))
 
 
-def pace_of(settings: Settings, plan: Plan, state: Allowance | None = None) -> Pace:
+def pace_of(settings: Settings, plan: Plan, state: Allowance) -> Pace:
     """Return the pace of this machine: a setting goes before what the service states for the key,
     and that before the plan's."""
-    stated_rate, stated_burst = (0.0, 0) if state is None else (state.rate_per_s, state.burst)
-    rate_per_s = settings.rate_per_s or stated_rate or plan.rate_per_s
-    burst = settings.burst or stated_burst or plan.burst
-    return Pace(rate_per_s, usable_burst(rate_per_s, burst, JITTER_S))
-
-
-def share_of(settings: Settings, plan: Plan, work: Work, allowed: int = UNKNOWN) -> Share:
-    """Return the share of the month for a kind of work; only daily pulls may use the reserve.
-
-    `allowed` is the quota that the service states, as in an Allowance.
-    """
-    caps = {
-        "daily": settings.daily_quota,
-        "polls": settings.polls_quota,
-        "backfill": settings.backfill_quota,
-    }
-    machine, floor = settings.monthly_quota, 0
-    if work != "daily":
-        floor = reserve_of(settings, plan, allowed)
-        machine = None if machine is None else machine - floor
-    return Share(work, floor, caps[work], machine)
+    rate_per_s = settings.rate_per_s or state.rate_per_s or plan.rate_per_s
+    burst = settings.burst or state.burst or plan.burst
+    return Pace(rate_per_s, usable_burst(rate_per_s, burst))
 
 
 def reserve_of(settings: Settings, plan: Plan, allowed: int = UNKNOWN) -> int:
@@ -138,35 +107,18 @@ def reserve_of(settings: Settings, plan: Plan, allowed: int = UNKNOWN) -> int:
     return ceil(min(bounds) * settings.reserve) if bounds else 0
 
 
-def own_account(settings: Settings, plan: Plan, now: datetime, ahead: timedelta) -> ReportedLimits:
-    """Return the month as this machine counts it, for a service that reports no usage.
-
-    The month is by the service's clock, which is `ahead` of ours; its end is by ours, as `now`.
-    """
-    ledger = ledger_of(settings, plan)
-    state = None if ledger is None else ledger.peek()
-    is_of_now = state is not None and state.resets_at > now.timestamp()
-    used = state.used if state is not None and is_of_now else 0
-    return ReportedLimits(
-        settings.monthly_quota or plan.monthly_quota, used, next_reset(now + ahead) - ahead
-    )
-
-
-def _advance(sandbox: "Sandbox", seconds: float) -> None:
-    sandbox.advance(timedelta(seconds=seconds))
-
-
 SANDBOX_PLAN: Final = PLANS["elite"]
 _PLAN_KNOWN_FOR: Final = timedelta(hours=26)
 
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """The address and key of the service, and its clock."""
+    """The address and key of the service, the key's ledger, and the machine's clock."""
 
     base_url: str
     key: SecretStr
     source: str
+    ledger: Ledger
     clock: Callable[[], datetime] = utc_now
     sandbox: "Sandbox | None" = field(default=None, repr=False)
 
@@ -210,7 +162,7 @@ def open_service(
         log = RequestLog(probe_state or home.state, address.clock, key=address.key)
         service_clock = _clock_of(settings, address, probe_state or home.state)
         # The usage request is sent before the plan is known, so at the pace of the lowest plan.
-        limiter = limiter_for(settings, PLANS["free"], address.clock, address.sandbox)
+        limiter = limiter_for(settings, PLANS["free"], address, service_clock)
         known_plan = None
         if work == "polls":
             known_plan = _known_plan(settings, home, address, service_clock)
@@ -225,18 +177,20 @@ def open_service(
             # Not earlier: a mistyped address would be written into the stamp.
             home.claim(address.source)
             service_clock.keep()
-        limiter = limiter_for(settings, plan, address.clock, address.sandbox, work)
-        stated = _stated(settings, plan, usage)
+        limiter = limiter_for(settings, plan, address, service_clock, work)
         counted_here = usage is None or usage.account is None
         if known_plan is not None:
             last = last_usage(home.state)
-            counted_here = last is None or not last.has_account
+            # A poll of the embedded sandbox needs no account: its key is new.
+            counted_here = address.sandbox is not None or last is None or not last.has_account
 
         def count_here() -> None:
-            limiter.on_usage(own_account(settings, plan, address.clock(), service_clock.ahead))
+            limiter.count_here(settings.monthly_quota or plan.monthly_quota)
 
         if counted_here:
             count_here()
+        with address.ledger.locked() as stated:
+            pass
         client = stack.enter_context(_client(settings, address, log, limiter, service_clock))
         service = OpenedSession(
             client=client,
@@ -249,14 +203,11 @@ def open_service(
             usage=usage,
             coins=settings.coins or None,
             categories=settings.categories or None,
-            monthly_quota=settings.monthly_quota,
             kept=0 if work == "daily" else reserve_of(settings, plan, stated.allowed),
             limiter=limiter,
             sandbox=address.sandbox,
         )
-        if isinstance(limiter, SharedLimiter):
-            limiter.request_account = count_here if counted_here else service.request_usage
-            limiter.ahead = lambda: service_clock.ahead
+        limiter.request_account = count_here if counted_here else service.request_usage
         yield service
 
 
@@ -294,14 +245,10 @@ def open_unclaimed_service(
         plan = PLANS[settings.plan or ("free" if address.sandbox is None else SANDBOX_PLAN.name)]
         log = RequestLog(home.state, address.clock, key=address.key)
         service_clock = _clock_of(settings, address, home.state)
-        limiter = limiter_for(settings, plan, address.clock, address.sandbox)
-
-        def count_here() -> None:
-            limiter.on_usage(own_account(settings, plan, address.clock(), service_clock.ahead))
-
-        if isinstance(limiter, SharedLimiter):
-            limiter.request_account = count_here
-            limiter.ahead = lambda: service_clock.ahead
+        limiter = limiter_for(settings, plan, address, service_clock)
+        limiter.request_account = lambda: limiter.count_here(
+            settings.monthly_quota or plan.monthly_quota
+        )
         client, stranger = (
             stack.enter_context(
                 _client(settings, given, log, limiter, service_clock, _ONCE, timeouts)
@@ -314,10 +261,9 @@ def open_unclaimed_service(
 def _address(
     settings: Settings, stack: ExitStack, now: datetime | None, world_process: "WorldProcess | None"
 ) -> _Address:
-    found = settings.service_address()
-    if found is not None:
-        base_url, key = found
-        return _Address(base_url, key, source=base_url)
+    found, ledger = settings.service_address(), ledger_of(settings)
+    if found is not None and ledger is not None:
+        return _Address(*found, source=found[0], ledger=ledger)
     from catalog.sandbox.sandbox import Sandbox
     from catalog.sandbox.sandbox_clock import SandboxClock
 
@@ -329,11 +275,19 @@ def _address(
         state_dir=Path(folder),
     )
     stack.enter_context(sandbox)
-    plan = settings.plan or SANDBOX_PLAN.name
+    plan = PLANS[settings.plan or SANDBOX_PLAN.name]
+    ledger = Ledger(
+        Path(folder) / "key.sqlite", now_ns=lambda: int(sandbox.clock.now().timestamp() * SECOND_NS)
+    )
+    with ledger.locked() as state:
+        # The key is new, so its bucket is full.
+        state.tokens = float(plan.burst)
+        state.rate_per_s, state.burst = plan.rate_per_s, plan.burst
     return _Address(
         sandbox.base_url,
-        SecretStr(sandbox.keys[plan]),
+        SecretStr(sandbox.keys[plan.name]),
         source=settings.source,
+        ledger=ledger,
         clock=sandbox.clock.now,
         sandbox=sandbox,
     )
@@ -382,19 +336,6 @@ def _usage(settings: Settings, client: "CatalogClient") -> ReportedUsage | None:
         if settings.plan is None:
             raise
         return None
-
-
-def _stated(settings: Settings, plan: Plan, usage: ReportedUsage | None) -> Allowance:
-    """Return the limits that the service stated for the key, in this session or in the ledger."""
-    ledger = ledger_of(settings, plan)
-    if ledger is not None:
-        return ledger.peek()
-    if usage is None:
-        return Allowance(0)
-    account = usage.account
-    quota = UNLIMITED if usage.is_unlimited else UNKNOWN if account is None else account.allowed
-    state = Allowance(0, allowed=UNLIMITED if quota is None else quota)
-    return stated_pace(state, usage.rate, usage.burst)
 
 
 def _known_plan(

@@ -24,7 +24,7 @@ import msgspec
 from pydantic import SecretStr
 
 from resources.errors import Defer
-from resources.limits.allowance import (
+from resources.limits.ledger import (
     UNKNOWN,
     UNLIMITED,
     QuotaHeaders,

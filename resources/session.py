@@ -26,7 +26,7 @@ from resources.errors import (
     defer_failed_export,
 )
 from resources.ingest.scopes import PollWindow
-from resources.limits.allowance import Pace
+from resources.limits.ledger import Pace
 from resources.limits.limiter import Limiter
 from resources.request_log import DeferredPulls, ReportedUsage, RequestLog, deferred_pull
 from warehouse.landing.batches import Feed
@@ -58,20 +58,12 @@ class CatalogSession:
     usage: ReportedUsage | None = None
     coins: tuple[str, ...] | None = None
     categories: tuple[str, ...] | None = None
-    monthly_quota: int | None = None
-    """The user's own limit; the service may allow more."""
     kept: int = 0
     """Requests of the month that are reserved for other work."""
     limiter: Limiter | None = None
     on_page: "OnPage | None" = None
-    _counted: int = field(init=False)
     _resumed: bool = field(init=False, default=False)
     _finished: "list[LandedBatch]" = field(init=False, default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._counted = self.log.count
-        if self.usage is not None:
-            self._note(self.usage)
 
     def now(self) -> datetime:
         """Return the service's time, by the last Date that was recorded."""
@@ -110,33 +102,18 @@ class CatalogSession:
         """Request the usage of the month from the service; this takes one request."""
         answer = self.client.usage()
         self.log.usage(answer)
-        self._note(answer)
+        self.usage = answer
         return answer
 
     @property
     def quota_left(self) -> int | None:
         """The requests left this month, None without a limit or if it isn't known."""
-        counted = None if self.limiter is None else self.limiter.left()
-        if counted is not None:
-            return counted
-        if self.usage is None or self.usage.remaining is None:
-            return self.log.remaining
-        left = self.usage.remaining
-        if self.monthly_quota is not None and self.usage.used is not None:
-            left = min(left, self.monthly_quota - self.usage.used)
-        return max(0, left - (self.log.count - self._counted))
+        return None if self.limiter is None else self.limiter.left()
 
     @property
     def available(self) -> int | None:
         """The requests that this work may still send this month, None as for `quota_left`."""
-        counted = None if self.limiter is None else self.limiter.available()
-        if counted is not None or self.quota_left is None:
-            return counted
-        return max(0, self.quota_left - self.kept)
-
-    def _note(self, answer: ReportedUsage) -> None:
-        self.usage = answer
-        self._counted = self.log.count
+        return None if self.limiter is None else self.limiter.available()
 
 
 class LazySession:

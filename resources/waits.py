@@ -1,58 +1,45 @@
 """How often a call is attempted, how long the client waits, and the report of each wait.
 
-Full jitter is added to the service's Retry-After; attempts and time are both limited. Which
-failures are retried is an attribute of the error (`CatalogError.transient`). A command prints the
-reported waits on standard error; a run of Dagster logs them as events (`assets/landed.py`).
+Which failures are retried is an attribute of the error (`CatalogError.transient`). A command prints
+the reported waits on standard error; a run of Dagster logs them as events (`assets/landed.py`).
 """
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 from math import ceil
 from random import SystemRandom
-from threading import Event
 from typing import Final, TypeVar
 
 from resources.errors import CatalogError, RetryLater
 from warehouse.clock import utc_now
 
 T = TypeVar("T")
+NOTICED_S: Final = 2.0
+"""A call that waits for less time in total reports nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ambient:
-    """Time and chance, given as arguments so that tests neither wait nor depend on chance.
-
-    `clock` gives aware UTC times, `monotonic` seconds, `random` a number in [0, 1). While
-    `stop_retrying` is set nothing is retried, and a wait ends immediately.
-    """
+    """Time and chance: `clock` gives aware UTC times, `monotonic` seconds, `random` 0 to 1."""
 
     clock: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] | None = None
+    sleep: Callable[[float], object] = time.sleep
     random: Callable[[], float] = SystemRandom().random
-    stop_retrying: Event = field(default_factory=Event)
-
-    def pause(self, seconds: float) -> None:
-        """Sleep; real time ends early if `stop_retrying` is set."""
-        if self.sleep is None:
-            self.stop_retrying.wait(seconds)
-        else:
-            self.sleep(seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Limits of retrying. All times are in seconds."""
+    """Limits of retrying, in seconds. No further attempt begins after `total_s`."""
 
     attempts: int = 6
     export_attempts: int = 2
     """An export is large, and its attempts are a minute apart: the rest of the day goes on."""
     total_s: float = 180.0
-    """No further attempt begins after this time, waits included."""
     base_s: float = 0.5
     cap_s: float = 30.0
     retry_after_max_s: float = 120.0
@@ -68,11 +55,7 @@ class RetryPolicy:
 
 
 def with_retries(
-    attempt: Callable[[int], T],
-    *,
-    policy: RetryPolicy,
-    ambient: Ambient,
-    for_export: bool = False,
+    attempt: Callable[[int], T], *, policy: RetryPolicy, ambient: Ambient, for_export: bool = False
 ) -> T:
     """Call `attempt(number)` until it returns, and return that. A noticeable wait is reported.
 
@@ -81,61 +64,38 @@ def with_retries(
             `attempts` set to the requests sent.
     """
     began = ambient.monotonic()
-    attempts = policy.attempts
-    if for_export:
-        attempts = min(attempts, policy.export_attempts)
+    attempts = min(policy.attempts, policy.export_attempts) if for_export else policy.attempts
     for number in count(1):
         try:
             return attempt(number)
         except CatalogError as error:
             # `attempts` is 0 in an error of the limiter: nothing was sent this time.
             error.attempts += number - 1
-            if not error.transient or number >= attempts or ambient.stop_retrying.is_set():
-                raise
-            floor_s = error.wait_s if isinstance(error, RetryLater) else 0.0
-            wait_s = floor_s + policy.backoff_s(number, ambient.random())
-            if ambient.monotonic() - began + wait_s > policy.total_s:
+            asked_s = error.wait_s if isinstance(error, RetryLater) else 0.0
+            wait_s = asked_s + policy.backoff_s(number, ambient.random())
+            waited_s = ambient.monotonic() - began + wait_s
+            is_last = number >= attempts or waited_s > policy.total_s
+            if not error.transient or is_last:
                 raise
             # The next export also waits for the interval, which the limiter reports.
-            if for_export or ambient.monotonic() - began + wait_s > NOTICED_S:
+            if for_export or waited_s > NOTICED_S:
                 again = f"{error.happened}; then attempt {number + 1} of {attempts}"
                 report_wait(wait_s, again, now=ambient.clock())
-            ambient.pause(wait_s)
-            if ambient.stop_retrying.is_set():
-                raise
+            ambient.sleep(wait_s)
     raise AssertionError("unreachable")
 
 
-NOTICED_S: Final = 2.0
-"""A call that waits for less time in total reports nothing."""
+_listeners: list[Callable[[str], None]] = []
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A wait in `seconds` until `ends_at`, aware UTC by the machine's clock."""
-
-    seconds: float
-    ends_at: datetime
-    why: str
-
-    def __str__(self) -> str:
-        return f"Waiting {ceil(self.seconds)} s, until {self.ends_at:%H:%M:%S} UTC: {self.why}."
-
-
-OnWait = Callable[[Wait], None]
-"""Called in the thread that is about to wait."""
-
-_listeners: list[OnWait] = []
-
-
-def listen(on_wait: OnWait) -> None:
+def listen(on_wait: Callable[[str], None]) -> None:
     """Report all waits of this process to a function, from now on; once if called twice."""
     if on_wait not in _listeners:
         _listeners.append(on_wait)
 
 
 @contextmanager
-def listening(on_wait: OnWait) -> Iterator[None]:
+def listening(on_wait: Callable[[str], None]) -> Iterator[None]:
     """Report the waits of this process to a function inside this context."""
     _listeners.append(on_wait)
     try:
@@ -145,7 +105,7 @@ def listening(on_wait: OnWait) -> Iterator[None]:
 
 
 def report_wait(seconds: float, why: str, *, now: datetime) -> None:
-    """Report a wait that begins now."""
-    wait = Wait(seconds, now + timedelta(seconds=seconds), why.rstrip("."))
+    """Report a wait that begins now, in the thread that is about to wait."""
+    ends_at = now + timedelta(seconds=seconds)
     for on_wait in tuple(_listeners):
-        on_wait(wait)
+        on_wait(f"Waiting {ceil(seconds)} s, until {ends_at:%H:%M:%S} UTC: {why.rstrip('.')}.")

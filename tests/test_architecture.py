@@ -95,7 +95,7 @@ FLOORS = {
         "missing_records",
     ),
     "pipeline": (
-        "capacity console mirror runs",
+        "console mirror runs",
         "configuration",
         "instance settings",
         "home_location",

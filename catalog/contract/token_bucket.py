@@ -1,6 +1,6 @@
 """A token bucket in whole numbers: nothing is rounded, so no long run of requests drifts.
 
-The server limits a key with it, and the client paces its own requests with it.
+The server limits a key with it.
 """
 
 from dataclasses import dataclass
@@ -22,10 +22,6 @@ class TokenBucket:
             raise ValueError(
                 f"a bucket needs interval >= 1 and burst >= 1, got {self.interval}, {self.burst}"
             )
-
-    def empty(self, now: int) -> int:
-        """Return `full_at` of a bucket without a token."""
-        return now + self.burst * self.interval
 
     def take(self, full_at: int, now: int) -> tuple[int, int]:
         """Take the next token; return the new `full_at` and the time from which it is valid."""

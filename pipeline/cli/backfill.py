@@ -188,8 +188,6 @@ def _show_month(
         table.add_row("spare", f"{plan.spare or 0:,}, for backfills or more polls")
     if inputs.push is not None and inputs.plan.webhooks:
         table.add_row("push", _push_text(inputs.push, is_on=inputs.push_is_on))
-    if settings.polls_quota is not None:
-        table.add_row("limit for polls", f"{settings.polls_quota:,} a month (ALMANAC_POLLS_QUOTA)")
     people.print(table)
 
 
@@ -227,7 +225,7 @@ def _show_prices(prices: "list[Price]", chosen: "Price | None" = None) -> None:
         if not price.affordable:
             people.print(
                 f"By {price.by}, only {_number(price.available)} requests can be sent this month "
-                "(reserve, ALMANAC_BACKFILL_QUOTA, ALMANAC_MONTHLY_QUOTA). The rest resumes after "
+                "(reserve, ALMANAC_MONTHLY_QUOTA). The rest resumes after "
                 "the reset.",
                 soft_wrap=True,
             )

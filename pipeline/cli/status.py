@@ -111,8 +111,8 @@ def _quota(quota: QuotaHealth) -> Iterator[tuple[str, str]]:
     resets = "" if quota.reset_at is None else f"; resets {_when(quota.reset_at)}"
     basis = "as of" if quota.counted_by == "service" else "counted by this machine,"
     yield "Quota left", f"{left}, {basis} {_when(quota.at)} UTC{resets}"
-    if quota.spent is not None:
-        yield "Sent this month", ", ".join(f"{work} {n:,}" for work, n in quota.spent.items())
+    if quota.own is not None:
+        yield "Sent this month", f"{quota.own:,} by this machine"
     if quota.reserve:
         yield "Reserved for daily pulls", f"{quota.reserve:,}"
     if quota.projected is not None:

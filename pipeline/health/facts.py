@@ -32,7 +32,7 @@ from pipeline.health.runs import RunNote, read_run_note
 from pipeline.secrecy import cautions_of, open_home, shareable
 from pipeline.settings import Settings
 from resources.backfill.state import BackfillState, BackfillStates
-from resources.limits.allowance import Work
+from resources.limits.ledger import Work
 from resources.request_log import DeferredPulls, RefusedFeeds, ReportedUsage, last_usage
 from resources.service_clock import NOTABLE, ServiceClock, read_deprecation, read_http_date
 from warehouse.files.locks import holder, is_held
@@ -223,7 +223,7 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
         ),
         free_bytes=shutil.disk_usage(home.root).free,
         published_at=None if published is None else published.at,
-        quota=read_quota(settings, home, stamp.source, plan, now),
+        quota=read_quota(settings, home, stamp.source, plan, now, service_now - now),
         deprecated=_read_deprecation(usage),
         clock=_read_clock(service_clock),
         push=read_push(settings, home, service_now, partial(shareable, settings)),
@@ -288,9 +288,9 @@ def _read_deprecation(usage: ReportedUsage | None) -> Deprecation | None:
 
 
 def _read_clock(clock: ServiceClock) -> ClockHealth | None:
-    if clock.offset is None:
+    if clock.heard is None:
         return None
-    return ClockHealth(round(clock.ahead.total_seconds(), 1), clock.heard_at)
+    return ClockHealth(round(clock.heard.ahead_s, 1), clock.heard.heard_at)
 
 
 def _find_partial(recent: RecentBatches, since: datetime) -> Problems:

@@ -16,8 +16,7 @@ from catalog.contract.plans import PLANS, Plan
 from pipeline.session import ledger_of, reserve_of
 from pipeline.settings import Settings, SettingsError
 from resources.errors import LedgerUnusable
-from resources.limits.allowance import UNKNOWN, UNLIMITED, WORKS, Allowance, next_reset
-from resources.limits.ledger import LedgerReader
+from resources.limits.ledger import UNLIMITED, Allowance, next_reset
 from resources.request_log import ReportedUsage, last_usage
 from warehouse.home import Home
 
@@ -78,7 +77,7 @@ class QuotaHealth:
     """The quota used in the month, and the use projected to its reset by this home's pace.
 
     `quota` is the user's own limit if that is lower (ALMANAC_MONTHLY_QUOTA). Only the ledger has
-    `spent`. `projected` is None if the report is of a month that is over.
+    `own`, what this machine sent. `projected` is None if the report is of a month that is over.
     """
 
     at: datetime
@@ -90,7 +89,7 @@ class QuotaHealth:
     is_unlimited: bool
     reset_at: datetime | None
     reserve: int | None
-    spent: dict[str, int] | None = None
+    own: int | None = None
     held_until: datetime | None = None
     pace_per_day: float = 0.0
     projected: int | None = None
@@ -104,35 +103,42 @@ class QuotaHealth:
 
 
 def read_quota(
-    settings: Settings, home: Home, source: str | None, plan_name: str | None, now: datetime
+    settings: Settings,
+    home: Home,
+    source: str | None,
+    plan_name: str | None,
+    now: datetime,
+    ahead: timedelta,
 ) -> QuotaHealth | None:
-    """Return the quota of the month, None if nothing is known. `source` is the home's."""
+    """Return the quota of the month, None if nothing is known. `source` is the home's.
+
+    `now` is by the machine's clock, as the log; the reset is by the service's, which is `ahead`.
+    """
     sent = read_sent_requests(home.state, now)
     plan = PLANS.get(plan_name or "")
-    counted = _ledger(settings, source, plan, now)
+    counted = _ledger(settings, source, now + ahead)
     if counted is not None:
-        return _by_ledger(settings, plan, *counted, sent, now)
+        return _by_ledger(settings, plan, *counted, sent, now, ahead)
     usage = last_usage(home.state)
     return None if usage is None else _as_reported(settings, plan, usage, sent, now)
 
 
 def _ledger(
-    settings: Settings, source: str | None, plan: Plan | None, now: datetime
+    settings: Settings, source: str | None, now: datetime
 ) -> tuple[Allowance, timedelta] | None:
     """Return the ledger's allowance of this month, and for how long requests are held back."""
     try:
         if settings.source != source:
             return None
-        ledger = ledger_of(settings, plan or PLANS["free"])
-        if ledger is None or not ledger.path.exists():
+        ledger = ledger_of(settings)
+        if ledger is None:
             return None
-        reader = LedgerReader(ledger.path, ledger.pace)
-        state = reader.peek()
+        state = ledger.peek()
     except (SettingsError, LedgerUnusable):
         return None
-    if state.allowed == UNKNOWN or now.timestamp() >= state.resets_at:
+    if state.is_unknown(now.timestamp()):
         return None
-    held = timedelta(microseconds=(state.held_until_ns - reader.now_ns()) / 1_000)
+    held = timedelta(microseconds=(state.held_until_ns - ledger.now_ns()) / 1_000)
     return state, held
 
 
@@ -143,11 +149,12 @@ def _by_ledger(
     held: timedelta,
     sent: SentRequests,
     now: datetime,
+    ahead: timedelta,
 ) -> QuotaHealth:
     quota = None if state.allowed == UNLIMITED else state.allowed
     used, own = state.used, settings.monthly_quota
-    if own is not None and (quota is None or own - sum(state.spent) < quota - used):
-        quota, used = own, sum(state.spent)
+    if own is not None and (quota is None or own - state.own < quota - used):
+        quota, used = own, state.own
     resets_at = datetime.fromtimestamp(state.resets_at, UTC)
     return QuotaHealth(
         at=now,
@@ -155,14 +162,14 @@ def _by_ledger(
         plan=None if plan is None else plan.name,
         quota=quota,
         used=used,
-        remaining=None if quota is None else max(0, quota - used),
+        remaining=state.left(own),
         is_unlimited=quota is None,
         reset_at=resets_at,
         reserve=None if plan is None else reserve_of(settings, plan, state.allowed),
-        spent=dict(zip(WORKS, state.spent, strict=True)),
+        own=state.own,
         held_until=now + held if held > timedelta() else None,
         pace_per_day=sent.a_day,
-        projected=_projected(used, sent, resets_at - now),
+        projected=_projected(used, sent, resets_at - now - ahead),
     )
 
 

@@ -28,8 +28,7 @@ from pipeline.polling.poll_windows import (
 from pipeline.session import ledger_of, reserve_of
 from pipeline.settings import Settings
 from resources.inbox.inbox_file import InboxReader
-from resources.limits.allowance import UNKNOWN, UNLIMITED, WORKS, Allowance, next_reset
-from resources.limits.ledger import LedgerReader
+from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset
 from resources.request_log import last_usage
 from resources.service_clock import ServiceClock
 from resources.session import NEAR_AFTER_DAYS, NEAR_BEFORE_DAYS
@@ -70,8 +69,7 @@ class PollFacts:
         plan = PLANS.get(self.settings.plan or last_plan(self.home) or "")
         if plan is None:
             return None
-        ahead = ServiceClock(lambda: now, state=Storage(self.home.state)).ahead
-        now += ahead
+        now += ServiceClock(lambda: now, state=Storage(self.home.state)).ahead
         activity = self._read_activity(now)
         pulls = self._recent_pulls(now)
         looked_up = {
@@ -81,7 +79,7 @@ class PollFacts:
         return PlannerInputs(
             plan=plan,
             now=now,
-            month=self._month(plan, activity, now, ahead),
+            month=self._month(plan, activity, now),
             calendar=self._calendar(activity),
             last_pulls=last_pulls(pulls, now),
             cancellations_pulled_at=max((batch.observed_at for batch in cancelled), default=None),
@@ -141,43 +139,40 @@ class PollFacts:
             poll_interval=timedelta(seconds=settings.push_poll_interval_s),
         )
 
-    def _month(self, plan: Plan, activity: Activity, now: datetime, ahead: timedelta) -> Month:
-        # The ledger is by the machine's clock.
-        state = self._allowance(plan, now - ahead)
+    def _month(self, plan: Plan, activity: Activity, now: datetime) -> Month:
+        state = self._allowance(plan, now)
         quota = {UNKNOWN: plan.monthly_quota, UNLIMITED: None}.get(state.allowed, state.allowed)
-        used, polled = state.used, state.spent[WORKS.index("polls")]
+        used = state.used
         if self.settings.monthly_quota is not None:
-            used, quota = sum(state.spent), self.settings.monthly_quota
+            used, quota = state.own, self.settings.monthly_quota
         resets_at = next_reset(now)
         if state.resets_at:
-            resets_at = datetime.fromtimestamp(state.resets_at, UTC) + ahead
-        cap = self.settings.polls_quota
+            resets_at = datetime.fromtimestamp(state.resets_at, UTC)
         return Month(
             quota=quota,
             used=used,
             resets_at=resets_at,
             reserve=reserve_of(self.settings, plan, state.allowed),
-            cap=None if cap is None else max(0, cap - polled),
             daily_requests=daily_requests(plan, activity, now),
         )
 
     def _allowance(self, plan: Plan, now: datetime) -> Allowance:
         """Return the ledger's count of this month, else the service's last report."""
-        ledger = ledger_of(self.settings, plan)
-        if ledger is not None and ledger.path.exists():
-            state = LedgerReader(ledger.path, ledger.pace).peek()
-            if now.timestamp() < state.resets_at:
+        ledger = ledger_of(self.settings)
+        if ledger is not None:
+            state = ledger.peek()
+            if not state.is_unknown(now.timestamp()):
                 return state
         usage = last_usage(self.home.state)
         # Another plan means another key, and the report does not have this machine's part.
         if usage is None or usage.plan != plan.name or self.settings.monthly_quota is not None:
-            return Allowance(0)
+            return Allowance()
         used, resets_at = usage.used, usage.reset_at or next_reset(usage.at)
         if used is None and usage.quota is not None and usage.remaining is not None:
             used = usage.quota - usage.remaining
         if used is None or now >= resets_at:
-            return Allowance(0)
-        return Allowance(0, allowed=usage.allowed, used=used, resets_at=int(resets_at.timestamp()))
+            return Allowance()
+        return Allowance(allowed=usage.allowed, used=used, resets_at=int(resets_at.timestamp()))
 
 
 def daily_requests(plan: Plan, activity: Activity, now: datetime) -> int:

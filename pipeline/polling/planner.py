@@ -35,7 +35,7 @@ from pipeline.polling.poll_windows import (
     join_loads,
 )
 from resources.ingest.scopes import PollWindow
-from resources.limits.allowance import next_reset
+from resources.limits.ledger import next_reset
 
 DAILY_AT: Final = time(0, 20)
 DAILY_DONE_BY: Final = time(1, 0)

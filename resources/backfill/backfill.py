@@ -88,8 +88,6 @@ def price_backfill(service: CatalogSession, counts: list[int | None], by: Source
     else:
         requests = 2 * len(counts)
         seconds = len(counts) * _EXPORT_BEGINS_S + sum(known) / _EXPORT_ROWS_PER_S
-        if service.limiter is not None:
-            seconds += service.limiter.export_wait_s(len(counts))
     seconds = max(seconds, (requests - pace.burst) / pace.rate_per_s)
     return Price(by, requests, seconds, rows, service.quota_left, service.kept, service.available)
 

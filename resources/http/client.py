@@ -262,11 +262,10 @@ class CatalogClient:
 
     def usage(self) -> ReportedUsage:
         """Return the key's usage, and pass it to the limiter; the call itself counts (4.7)."""
-        before = self._limiter.sent()
         usage = self._caller.get(Call(constants.USAGE_PATH, {}, for_usage=True), _read_usage)
         self._limiter.on_stated_pace(usage.rate, usage.burst)
         if usage.account is not None:
-            self._limiter.on_usage(usage.account, sent_before=before)
+            self._limiter.on_usage(usage.account)
         return usage
 
     def inspect(

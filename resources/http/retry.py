@@ -37,8 +37,8 @@ from resources.errors import (
 )
 from resources.http.bodies import Body, Bounds, looks_like_html, read_count
 from resources.http.network import Redactor, connection_error, proxy_refused
-from resources.limits.allowance import ChargedRequest, QuotaHeaders, next_reset
-from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter
+from resources.limits.ledger import QuotaHeaders, next_reset
+from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter, Permit
 from resources.request_log import Observer, SentRequest
 from resources.service_clock import ServiceClock, read_http_date, retry_after_s, useful_headers
 from resources.waits import Ambient, RetryPolicy, with_retries
@@ -195,9 +195,7 @@ class Caller:
         raise failure
 
     @contextmanager
-    def _send(
-        self, call: Call, charged: ChargedRequest | None, sent: SentRequest
-    ) -> Iterator[httpx.Response]:
+    def _send(self, call: Call, charged: Permit, sent: SentRequest) -> Iterator[httpx.Response]:
         """Send a request, and tell the limiter what its headers say of the month."""
         limits = self.timeouts
         request = self.http.build_request(
@@ -207,16 +205,10 @@ class Caller:
             headers={**self.extra_headers, **(call.headers or {})},
             timeout=httpx.Timeout(limits.read, connect=limits.connect, pool=limits.total),
         )
-        try:
-            response = self.http.send(request, stream=True)
-        except BaseException:
-            if charged is not None:
-                self.limiter.on_answer(charged, None)
-            raise
+        response = self.http.send(request, stream=True)
         sent.status, sent.quota = response.status_code, read_quota_headers(response.headers)
         with closing(response):
-            if charged is not None:
-                self.limiter.on_answer(charged, sent.quota, counted=sent.status != 429)
+            self.limiter.on_answer(charged, sent.quota, counted=sent.status != 429)
             yield response
 
     def _open(self, response: httpx.Response, number: int) -> ResponseHead:
@@ -281,23 +273,22 @@ class Caller:
         return RetryLater(text, wait_s=wait_s or 0.0)
 
     def _hold_back(
-        self, failure: CatalogError, call: Call, answer: Answer, charged: ChargedRequest | None
+        self, failure: CatalogError, call: Call, answer: Answer, charged: Permit
     ) -> None:
         """Tell the limiter of a refusal. The export may have a limit of its own."""
         limiter = self.limiter
-        limited = limiter.on_export_limited if call.for_export else limiter.on_rate_limited
         if isinstance(failure, RateHeld):
-            limited(failure.wait_s if "retry-after" in answer.headers else None)
+            wait_s = failure.wait_s if "retry-after" in answer.headers else None
+            limiter.on_rate_limited(wait_s, for_export=call.for_export)
         if not isinstance(failure, Defer):
             return
         wait_s = (failure.resume_at - answer.date).total_seconds()
         if failure.reason == "quota" and failure.period == "month":
             limiter.on_quota_exhausted(None if failure.estimated else wait_s, charged)
-        elif failure.reason == "quota" or answer.status != 429:
-            # At the end of a day the month is not over: nothing is sent until then.
-            limiter.on_long_wait(wait_s)
         else:
-            limited(wait_s)
+            # At the end of a day the month is not over: nothing is sent until then.
+            is_for_all = failure.reason == "quota" or answer.status != 429
+            limiter.on_rate_limited(wait_s, for_export=call.for_export and not is_for_all)
 
 
 def _error_body(body: Body) -> bytes:

@@ -1,1 +1,1 @@
-"""Rate and quota: arithmetic, the ledger on disk, the shared limiter and the one in memory."""
+"""Rate and quota of a key: the ledger on disk, and the limiter of a machine."""

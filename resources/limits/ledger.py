@@ -1,203 +1,233 @@
-"""The allowance of one key on disk, shared by every process of a machine.
+"""The ledger of a key: a SQLite file with one row, shared by all processes of a machine.
 
-One small record, guarded by a lock on its file. A record that is missing, damaged or of another
-layout counts as unknown: an empty bucket and no quota. Of a record from another boot, or from a
-later time, only the spent requests and the stated pace are used. Code that sends requests uses
-`Ledger`. Code that shows the rest of the quota uses `LedgerReader`, which creates and writes
-nothing. Does not belong here: the meaning of the numbers (allowance.py).
+    ALMANAC_STATE/limits/<hash of address and key>.sqlite
+
+The row has the tokens of the rate and the count of the month. Each change is one transaction, so a
+killed process loses at most its own request. A missing or damaged file counts as unknown: no token
+and no quota. Tokens and waits belong to one boot of the machine: after another boot there is no
+token. No wall clock changes them.
 """
 
-import fcntl
-import os
-import struct
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import astuple, dataclass
+from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
-from threading import Lock
-from typing import Final
-from zlib import crc32
+from typing import Any, Final, Literal
 
 from pydantic import SecretStr
 
+from almanac.reading.named_sql import NamedStatements
+from catalog.contract.plans import month_start, next_month
 from resources.errors import LedgerUnusable
-from resources.limits.allowance import Allowance, Pace, of_another_boot, unknown
 
-_LAYOUT: Final = struct.Struct("<4s16sqqqQqqqq3qdqqqq")
-_CHECK: Final = struct.Struct("<I")
-_MAGIC: Final = b"ALM3"
-_SIZE: Final = _LAYOUT.size + _CHECK.size
-_SYNC_EVERY_NS: Final = 1_000_000_000
-_UNEVEN_NS: Final = 1_000_000_000
+Work = Literal["daily", "polls", "backfill"]
+UNKNOWN: Final = -2
+UNLIMITED: Final = -1
+SECOND_NS: Final = 1_000_000_000
+_UNEVEN_NS: Final = SECOND_NS
 """How far the clocks of two processors may differ."""
+_SQL: Final = NamedStatements("resources.limits")
+_Row = tuple[Any, ...]
+_BUSY_S: Final = 30.0
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_DAMAGED: Final = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
+"""The last one is a file without the table."""
 
 
-def boot_id() -> bytes:
-    """Return the id of this boot of the machine, 16 bytes; zeros if there is none."""
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Tokens for each second, and how many may be kept."""
+
+    rate_per_s: float
+    burst: int
+
+    @property
+    def interval_ns(self) -> int:
+        """The time for one token, rounded up: the rate is never exceeded."""
+        return int(SECOND_NS // self.rate_per_s) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedLimits:
+    """The usage of the month by the service; `allowed` None means no quota, `resets_at` is UTC."""
+
+    allowed: int | None
+    used: int
+    resets_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaHeaders:
+    """The quota of the month by the headers of a response; None is not stated.
+
+    `reset_at` is by the service's clock, `resets_in_s` counts from the response.
+    `is_reset_doubted`: the stated reset can't be the end of a month: it is past or too far ahead.
+    """
+
+    allowed: int | None = None
+    remaining: int | None = None
+    reset_at: datetime | None = None
+    resets_in_s: float | None = None
+    is_reset_doubted: bool = False
+
+
+@dataclass(slots=True)
+class Allowance:
+    """The row of a key.
+
+    There were `tokens` at `at_ns`, when the last one was taken. No request is sent before
+    `held_until_ns`, and no export before `export_at_ns`. `used` is the service's count of the month
+    and what was sent since, `own` is what this machine sent. `resets_at` is in seconds since 1970
+    by the service's clock. `rate_per_s` and `burst` are what the service states, 0 if nothing.
+    """
+
+    tokens: float = 0.0
+    at_ns: int = 0
+    held_until_ns: int = 0
+    export_at_ns: int = 0
+    allowed: int = UNKNOWN
+    used: int = 0
+    own: int = 0
+    resets_at: int = 0
+    rate_per_s: float = 0.0
+    burst: int = 0
+
+    def is_unknown(self, wall_s: float) -> bool:
+        """Whether the usage of the present month is not known."""
+        return self.allowed == UNKNOWN or wall_s >= self.resets_at
+
+    def left(self, machine_quota: int | None = None) -> int | None:
+        """Return the requests left this month to this machine, None if nothing limits it."""
+        bounds = [self.allowed - self.used] if self.allowed >= 0 else []
+        if machine_quota is not None:
+            bounds.append(machine_quota - self.own)
+        return max(0, min(bounds)) if bounds else None
+
+    def tokens_at(self, now_ns: int, pace: Pace) -> float:
+        """Return the tokens that there are now."""
+        gained = max(0, now_ns - self.at_ns) / pace.interval_ns
+        return min(float(pace.burst), self.tokens + gained)
+
+
+def next_reset(now: datetime) -> datetime:
+    """Return the first of the next month, 00:00 UTC: the reset if the service reports none."""
+    return next_month(month_start(now))
+
+
+def boot_id() -> str:
+    """Return the id of this boot of the machine, empty if there is none."""
     try:
-        return bytes.fromhex(_BOOT.read_text("ascii").strip().replace("-", ""))[:16]
-    except (OSError, ValueError):
-        return bytes(16)
+        return _BOOT.read_text("ascii").strip()
+    except OSError:
+        return ""
 
 
 def monotonic_ns() -> int:
     """Return the nanoseconds since boot, including time asleep if the machine counts it."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime_ns(clock)
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def ledger_name(base_url: str, key: SecretStr) -> str:
     """Return the file name: the same for one key at one service, without a secret."""
     text = f"{base_url}\0{key.get_secret_value()}".encode()
-    return blake2b(text, digest_size=12, person=b"almanac ledger").hexdigest() + ".ledger"
-
-
-@dataclass(slots=True)
-class Entry:
-    """The allowance while its file is locked, the time of the lock, and the pace of the key."""
-
-    state: Allowance
-    now_ns: int
-    pace: Pace
+    return blake2b(text, digest_size=12, person=b"almanac ledger").hexdigest() + ".sqlite"
 
 
 class Ledger:
-    """The file of one key. Shared by threads and processes, and safe across a fork.
-
-    `pace` applies to a key about which nothing is known. `pace_of` returns the pace for the limits
-    that the service has stated; None means always `pace`.
-    """
+    """The file of one key. It is opened for each change, so threads and forks share nothing."""
 
     def __init__(
         self,
         path: Path,
-        pace: Pace,
         *,
-        pace_of: Callable[[Allowance], Pace] | None = None,
         now_ns: Callable[[], int] = monotonic_ns,
-        boot: Callable[[], bytes] = boot_id,
+        boot: Callable[[], str] = boot_id,
     ) -> None:
         self.path = path
-        self.pace = pace
-        self._pace_of = pace_of
         self.now_ns = now_ns
         self._boot = boot()
-        self._threads = Lock()
-        self._file: int | None = None
-        self._process = 0
-        self._synced_ns = 0
-
-    def pace_for(self, state: Allowance) -> Pace:
-        """Return the pace for what the service has stated."""
-        return self.pace if self._pace_of is None else self._pace_of(state)
 
     @contextmanager
-    def locked(self) -> Iterator[Entry]:
-        """Lock the file and yield the entry to read and change; it is written at the end.
+    def locked(self) -> Iterator[Allowance]:
+        """Yield the row to read and change; no other process reads or changes it meanwhile.
 
         Raises:
-            LedgerUnusable: the file can't be opened.
-            OSError: it can't be locked or written.
-        """
-        with self._threads:
-            file = self._opened()
-            fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                now_ns = self.now_ns()
-                state = self._read(file, now_ns)
-                entry = Entry(state, now_ns, self.pace_for(state))
-                yield entry
-                self._write(file, entry)
-            finally:
-                fcntl.flock(file, fcntl.LOCK_UN)
-            self._sync(file, entry.now_ns)
-
-    def peek(self) -> Allowance:
-        """Return the state as it is; nothing is written."""
-        with self._threads:
-            file = self._opened()
-            fcntl.flock(file, fcntl.LOCK_SH)
-            try:
-                return self._read(file, self.now_ns())
-            finally:
-                fcntl.flock(file, fcntl.LOCK_UN)
-
-    def close(self) -> None:
-        with self._threads:
-            file, self._file = self._file, None
-            if file is not None and self._process == os.getpid():
-                os.close(file)
-
-    def _opened(self) -> int:
-        # A forked child shares its parent's lock, so it opens the file itself.
-        if self._file is None or self._process != os.getpid():
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            except OSError as error:
-                raise LedgerUnusable(
-                    f"the limits of the key can't be written in {self.path.parent}: "
-                    f"{error.strerror}"
-                ) from error
-            self._process = os.getpid()
-        return self._file
-
-    def _read(self, file: int, now_ns: int) -> Allowance:
-        record = os.pread(file, _SIZE, 0)
-        if len(record) < _SIZE:
-            return unknown(self.pace, now_ns)
-        body = record[: _LAYOUT.size]
-        (check,) = _CHECK.unpack_from(record, _LAYOUT.size)
-        magic, boot, seen, full_at, held, turn, *month = _LAYOUT.unpack(body)
-        if magic != _MAGIC or check != crc32(body):
-            return unknown(self.pace, now_ns, turn=now_ns)
-        allowed, used, resets, excess, daily, polls, backfill, *stated = month
-        spent = (daily, polls, backfill)
-        found = Allowance(full_at, held, turn, allowed, used, resets, excess, spent, *stated)
-        # Without a boot id, or after a snapshot was restored, only the time shows another boot.
-        if boot != self._boot or now_ns + _UNEVEN_NS < seen:
-            return of_another_boot(found, self.pace_for(found), now_ns)
-        return found
-
-    def _write(self, file: int, entry: Entry) -> None:
-        state = entry.state
-        body = _LAYOUT.pack(
-            *(_MAGIC, self._boot, entry.now_ns, state.full_at_ns, state.held_until_ns, state.turn),
-            *(state.allowed, state.used, state.resets_at, state.excess, *state.spent),
-            *(state.rate_per_s, state.burst, state.sent, state.answered, state.export_at_ns),
-        )
-        # One write of less than a page: after a kill it is whole or absent.
-        os.pwrite(file, body + _CHECK.pack(crc32(body)), 0)
-
-    def _sync(self, file: int, now_ns: int) -> None:
-        if now_ns - self._synced_ns >= _SYNC_EVERY_NS:
-            self._synced_ns = now_ns
-            os.fsync(file)
-
-
-class LedgerReader(Ledger):
-    """Opens the file of a key read-only, so another user can read it."""
-
-    def peek(self) -> Allowance:
-        """Return the state as it is.
-
-        Raises:
-            LedgerUnusable: there is no such file, or it can't be read.
+            LedgerUnusable: the file can't be read or written.
         """
         try:
-            return super().peek()
-        finally:
-            self.close()
-
-    def _opened(self) -> int:
-        try:
-            self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
+            connection, row = self._open()
+            with closing(connection):
+                yield (state := self._allowance(row))
+                changed = (self._boot, *astuple(state))
+                if changed != row:
+                    connection.execute(_SQL["write_allowance"], changed)
+                connection.execute("COMMIT")
+        except (sqlite3.Error, OSError) as error:
             raise LedgerUnusable(
-                f"the limits of the key can't be read in {self.path.parent}: {error.strerror}"
+                f"the limits of the key can't be written in {self.path.parent}: {error}"
             ) from error
-        self._process = os.getpid()
-        return self._file
+
+    def peek(self) -> Allowance:
+        """Return the row as it is; nothing is created or written.
+
+        Raises:
+            LedgerUnusable: the file can't be read.
+        """
+        if not self.path.exists():
+            return Allowance()
+        try:
+            with closing(sqlite3.connect(f"{self.path.as_uri()}?mode=ro", uri=True)) as connection:
+                return self._allowance(_read(connection))
+        except sqlite3.Error as error:
+            if _code(error) == sqlite3.SQLITE_READONLY:
+                # The rest of a killed process, which only a writer can undo.
+                with self.locked() as state:
+                    return state
+            if _code(error) in _DAMAGED:
+                return Allowance()
+            raise LedgerUnusable(
+                f"the limits of the key can't be read in {self.path.parent}: {error}"
+            ) from error
+
+    def _open(self) -> tuple[sqlite3.Connection, _Row]:
+        """Begin a transaction and read the row; a damaged file is replaced by an empty one."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        for _ in range(2):
+            connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
+            try:
+                # A kill loses nothing. After a power failure the boot is another one.
+                connection.execute("PRAGMA synchronous = OFF")
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(_SQL["create_allowance"])
+                return connection, _read(connection)
+            except sqlite3.Error as error:
+                connection.close()
+                if _code(error) not in _DAMAGED:
+                    raise
+                self.path.with_name(f"{self.path.name}-journal").unlink(missing_ok=True)
+                self.path.unlink(missing_ok=True)
+        raise sqlite3.DatabaseError("the file is damaged again after it was replaced")
+
+    def _allowance(self, row: _Row) -> Allowance:
+        now_ns = self.now_ns()
+        if not row:
+            return Allowance(at_ns=now_ns)
+        boot, *values = row
+        state = Allowance(*values)
+        # Without a boot id, or after a snapshot was restored, only the time shows another boot.
+        if boot != self._boot or now_ns + _UNEVEN_NS < state.at_ns:
+            state.tokens, state.at_ns = 0.0, now_ns
+            state.held_until_ns = state.export_at_ns = 0
+        return state
+
+
+def _read(connection: sqlite3.Connection) -> _Row:
+    return connection.execute(_SQL["read_allowance"]).fetchone() or ()
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -1,248 +1,110 @@
-"""The limiters of a client: they wait or refuse before each attempt, so retries count too.
+"""The limiter of a client: it waits or refuses before each attempt, so retries count too.
 
-`SharedLimiter` is for all processes of the machine that use a key. It reserves a token under the
-ledger's lock, sleeps without the lock, and then checks again: a 429 in any process cancels all
-reservations. The month is charged when a request is sent.
+A request takes a token from the ledger's row, or gets the time to wait. It sleeps without the lock
+and asks again, so a 429 of any process is seen by all. The month is charged when a request is sent.
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from threading import Lock
-from typing import Final, Protocol
+from typing import Final
 
-from resources.errors import Defer, QuotaUnknown, RateHeld
-from resources.limits.allowance import (
+from resources.errors import Defer, QuotaUnknown, Reason
+from resources.limits.ledger import (
     SECOND_NS,
+    UNKNOWN,
+    UNLIMITED,
     Allowance,
-    ChargedRequest,
+    Ledger,
     Pace,
     QuotaHeaders,
-    RefusalReason,
     ReportedLimits,
-    Reservation,
-    Share,
-    adopt_headers,
-    answered,
-    charge,
-    emptied,
-    exhausted,
-    export_wait_s,
-    hold,
-    hold_exports,
-    is_of_month_before,
-    reconcile,
-    refusal,
-    reserve,
-    stated_pace,
+    next_reset,
 )
-from resources.limits.ledger import Entry, Ledger
 from resources.waits import NOTICED_S, report_wait
 
 RATE_LIMITED_WAIT_S: Final = 1.0
 """The wait after a 429 without Retry-After (interface section 7)."""
 JITTER_S: Final = 1.0
 """How long the network may delay a request before it arrives together with a later one."""
-_ROUNDING_NS: Final = 1_000
-"""A clock in seconds is a rounded number: a token that is valid so soon is valid now."""
-LEAST_WAIT_S: Final = 0.000_5
-"""A shorter sleep may not advance the clock, and a waiter would spin."""
-
-
-class Limiter(Protocol):
-    """Paces requests, and counts them if it has a quota. Shared by threads."""
-
-    def acquire(
-        self, *, for_usage: bool = False, for_export: bool = False
-    ) -> ChargedRequest | None:
-        """Return when one request may be sent now; `for_usage`: it requests the usage.
-
-        The result is passed to `on_answer`; None if answers are not counted. With a quota it may
-        raise Defer or QuotaUnknown, with `attempts` 0 since nothing was sent.
-        """
-
-    def on_answer(
-        self, sent: ChargedRequest, heard: QuotaHeaders | None, *, counted: bool = True
-    ) -> None:
-        """Called once for each request of `acquire`, with the headers of its response, None if it
-        has none or failed; `counted` is false if the service does not count it."""
-        return
-
-    def on_export_limited(self, retry_after_s: float | None) -> None:
-        """Called after a 429 to an export; None if it named no wait."""
-        self.on_rate_limited(retry_after_s)
-
-    def on_no_export(self) -> None:
-        """Called if the path of an export was not found: the next one has not to wait for it."""
-        return
-
-    def on_rate_limited(self, retry_after_s: float | None) -> None:
-        """Called after a 429 for rate or burst; None if it named no wait."""
-
-    def no_wait(self, on: bool) -> None:
-        """While it is on, a call that would have to wait long raises RateHeld."""
-        return
-
-    def on_long_wait(self, wait_s: float) -> None:
-        """Called after a response that was counted and requests a wait that is too long."""
-        self.on_rate_limited(wait_s)
-
-    def on_quota_exhausted(
-        self, resets_in_s: float | None = None, sent: ChargedRequest | None = None
-    ) -> None:
-        """Called when the service answers the request `sent` that the month is used up, and when
-        the month ends."""
-        return
-
-    def resets_in_s(self) -> float | None:
-        """Return when the month ends, as last heard, in seconds; None if it isn't known."""
-        return None
-
-    def on_stated_pace(self, rate_per_s: float | None, burst: int | None) -> None:
-        """Called with the rate and burst that the service states for the key; None is neither."""
-        return
-
-    def sent(self) -> int:
-        """Return the number of the last request; passed to `on_usage` with the next usage."""
-        return 0
-
-    def available(self) -> int | None:
-        """Return how many requests this work may still send this month, None as for `left`."""
-        return None
-
-    def left(self) -> int | None:
-        """Return the requests left this month, None without a limit or if it isn't known."""
-        return None
-
-    def export_wait_s(self, exports: int) -> float:
-        """Return how long the last of so many exports has to wait for the export interval."""
-        return 0.0
-
-    def on_usage(self, account: ReportedLimits, *, sent_before: int | None = None) -> None:
-        """Called with a usage requested after the request `sent_before`; None is now."""
-        return
-
-
-def usable_burst(rate_per_s: float, burst: int, jitter_s: float) -> int:
-    """Return how many requests may be sent together so that none arrives too early.
-
-    A request delayed by the network arrives together with later ones, so the part of the burst
-    that can accumulate within `jitter_s` is left unused.
-    """
-    return max(1, burst - ceil(rate_per_s * jitter_s))
-
-
-class TokenBucketLimiter(Limiter):
-    """A token bucket in one process: full rate, and no 429 while nothing else uses the key."""
-
-    def __init__(
-        self,
-        *,
-        rate_per_s: float,
-        burst: int,
-        jitter_s: float = JITTER_S,
-        monotonic: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        if not (rate_per_s > 0 and burst >= 1 and jitter_s >= 0):
-            raise ValueError(
-                f"a limiter needs rate > 0, burst >= 1 and jitter >= 0, "
-                f"got {rate_per_s}, {burst} and {jitter_s}"
-            )
-        self._pace = Pace(rate_per_s, usable_burst(rate_per_s, burst, jitter_s))
-        self._monotonic = monotonic
-        self._sleep = sleep
-        self._lock = Lock()
-        self._state = Allowance(full_at_ns=self._now_ns())
-
-    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> None:
-        """Take a token; sleep outside of the lock until there is one."""
-        while True:
-            with self._lock:
-                wait_s = self._take()
-            if wait_s <= 0:
-                return
-            self._sleep(max(wait_s, LEAST_WAIT_S))
-
-    def on_rate_limited(self, retry_after_s: float | None) -> None:
-        """Empty the bucket; no request is sent until the wait is over."""
-        wait_s = RATE_LIMITED_WAIT_S if retry_after_s is None else retry_after_s
-        with self._lock:
-            self._state = hold(self._state, self._pace, self._now_ns(), wait_s)
-
-    def _take(self) -> float:
-        """Take a token and return 0, or return the seconds until there may be one."""
-        now_ns = self._now_ns()
-        after, token = reserve(self._state, self._pace, now_ns)
-        if token.at_ns - now_ns > _ROUNDING_NS:
-            return (token.at_ns - now_ns) / SECOND_NS
-        self._state = after
-        return 0.0
-
-    def _now_ns(self) -> int:
-        return round(self._monotonic() * SECOND_NS)
-
-
-_LONGEST_SLEEP_S: Final = 5.0
-"""After it a sleeper checks again before its time: the wait may be over."""
-_LEAST_RESET_S: Final = 60.0
-"""A nearer end of the month is not believed of a 429: the wait may belong to a rate."""
-_LEAST_EXPORT_WAIT_S: Final = 10.0
-"""A shorter wait of a refused export may belong to the rate of all requests."""
+LONGEST_HOLD_S: Final = 86_400.0
+"""After it a request is sent anyway: an unreadable wait must not end the work."""
 LONGEST_WAIT_S: Final = 120.0
 """A longer wait that the service asked for is not slept through: the work is deferred."""
-_LONGEST_NOTED_S: Final = 366 * 86_400.0
+_LONGEST_SLEEP_S: Final = 5.0
+"""After it a sleeper checks again before its time: the wait may be over."""
+_LEAST_SLEEP_S: Final = 0.000_5
+_LEAST_EXPORT_WAIT_S: Final = 10.0
+"""A shorter wait of a refused export may belong to the rate of all requests."""
+_ALONE_AFTER_NS: Final = 120 * SECOND_NS
+"""No request is on its way for so long without being counted by the service."""
+_LEAST_RESET_S: Final = 60.0
+"""A nearer end of the month is not believed of a 429: the wait may belong to a rate."""
+_WINDOW_S: Final = 3_600
+"""A limit with a nearer reset may be a rate limit: some services report it in these headers."""
+_SAME_RESET_S: Final = 60
+_SAME_MONTH_S: Final = 86_400
 _PACING: Final = "the rate of the key allows no request sooner"
 _PACING_NOTICED_S: Final = 10.0
 """Shorter waits for the rate are usual: the progress of the work shows them."""
-_FURTHEST_S: Final = 30.0
-"""A later token is not reserved: a process killed while it waits loses its token."""
-_WHY: Final[dict[RefusalReason, str]] = {
-    "unknown": "the rest of the monthly quota is not known",
-    "spent": "the monthly quota is used up",
-    "kept": "the rest of the monthly quota is reserved for other work",
-    "capped": "this kind of work has used its share of the month (see the settings)",
-    "shared": "this machine has used its share of the month",
-}
 
 
-class SharedLimiter(Limiter):
+def usable_burst(rate_per_s: float, burst: int) -> int:
+    """Return how many requests may be sent together so that none arrives too early.
+
+    A request delayed by the network arrives together with later ones, so the part of the burst
+    that can accumulate within JITTER_S is left unused.
+    """
+    return max(1, burst - ceil(rate_per_s * JITTER_S))
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """A request that may be sent: the `own` requests of the month that ends at `resets_at`, with
+    this one. `alone`: no other request is on its way."""
+
+    own: int
+    resets_at: int
+    alone: bool
+
+
+class Limiter:
     """Paces and counts the requests of one kind of work. Shared by threads.
 
-    `share` is its share of the month, or a function that returns the share for what is known of
-    the month. `export_interval_s` is the time between two exports of the key.
+    `pace` and `reserve`, the requests that are left for other work, are for what the service has
+    stated. `machine_quota` is for this machine. `clock` gives the service's time.
+    `export_interval_s` is the time between two exports of the key.
     """
 
     def __init__(
         self,
         ledger: Ledger,
-        share: Share | Callable[[Allowance], Share] | None = None,
+        pace: Callable[[Allowance], Pace],
         *,
+        reserve: Callable[[Allowance], int] = lambda state: 0,
+        machine_quota: int | None = None,
         clock: Callable[[], datetime],
         sleep: Callable[[float], None] = time.sleep,
         export_interval_s: float = 0.0,
     ) -> None:
         self.ledger = ledger
-        self._share = share if callable(share) else _always(share or Share())
-        self._work = self._share(Allowance(0)).work
+        self._pace = pace
+        self._reserve = reserve
+        self._machine_quota = machine_quota
+        self._clock = clock
+        self._sleep = sleep
         self._export_interval_s = export_interval_s
         self.request_account: Callable[[], object] | None = None
         """Requests the usage of the month from the service, through a client of this limiter."""
-        self.ahead: Callable[[], timedelta] = timedelta
-        """How far the service is ahead of `clock`: the time of a Defer is the service's."""
+        self._usage_permit: Permit | None = None
         self._account_lock = Lock()
-        self._clock = clock
-        self._sleep = sleep
-        self._no_wait = False
-        self._asked_until = dict.fromkeys((False, True), datetime.min.replace(tzinfo=UTC))
-        """Until when the service asked to wait, for all requests and for exports."""
+        self._queue = Lock()
 
-    def no_wait(self, on: bool) -> None:
-        self._no_wait = on
-
-    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> ChargedRequest:
+    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> Permit:
         """Return when one request may be sent, and charge it.
 
         A request for the usage is allowed even if the quota is not known or used up: its response
@@ -252,225 +114,226 @@ class SharedLimiter(Limiter):
             QuotaUnknown: the usage of the month has to be requested first.
             Defer: the quota, or a wait that the service asked for, allows this work no request
                 before `resume_at`; nothing was sent.
-            RateHeld: `no_wait` is on, and it would have to wait; nothing was sent.
         """
-        reserved: Reservation | None = None
         if not for_usage:
-            self._ensure_account()
+            self._learn_month()
         waited_s, is_reported = 0.0, False
         while True:
-            with self.ledger.locked() as entry:
-                if not for_usage:
-                    self._check(entry.state)
-                if not self._no_wait:
-                    self._check_hold(entry, for_export=for_export)
-                wait_s = export_wait_s(entry.state, entry.now_ns) if for_export else 0.0
-                if wait_s <= 0:
-                    if reserved is None or reserved.turn != entry.state.turn:
-                        reserved = self._reserve(entry)
-                    wait_s = (reserved.at_ns - entry.now_ns) / SECOND_NS
-                    if wait_s > _FURTHEST_S:
-                        reserved = None
-                if wait_s <= 0:
-                    return self._charge(entry, for_export=for_export)
-            if self._no_wait:
-                held = RateHeld(f"the next token is free in {wait_s:.1f} s, which is too late")
-                held.attempts = 0
-                raise held
-            longest_s, why = _longest_wait(entry, wait_s, for_export=for_export)
-            noticed_s = _PACING_NOTICED_S if why == _PACING else NOTICED_S
-            if not is_reported and waited_s + longest_s > noticed_s:
-                report_wait(longest_s, why, now=self._clock())
-                is_reported = True
-            nap_s = min(max(wait_s, LEAST_WAIT_S), _LONGEST_SLEEP_S)
-            self._sleep(nap_s)
-            waited_s += nap_s
-
-    def on_rate_limited(self, retry_after_s: float | None) -> None:
-        """After a 429 for rate or burst, which was not counted, make every process wait."""
-        wait_s = RATE_LIMITED_WAIT_S if retry_after_s is None else retry_after_s
-        self._note_wait(wait_s)
-        with self.ledger.locked() as entry:
-            held = hold(entry.state, entry.pace, entry.now_ns, wait_s)
-            entry.state = charge(held, self._work, -1)
-
-    def on_export_limited(self, retry_after_s: float | None) -> None:
-        """After a 429 to an export, which was not counted, make every export wait.
-
-        If the wait is short or not given, the 429 may be for the rate of all requests: then every
-        request waits, and exports for their interval too.
-        """
-        if retry_after_s is None or retry_after_s < _LEAST_EXPORT_WAIT_S:
-            self.on_rate_limited(retry_after_s)
-            return
-        self._note_wait(retry_after_s, for_export=True)
-        with self.ledger.locked() as entry:
-            # Its own interval began when it was sent; the service's wait takes its place.
-            free = replace(entry.state, export_at_ns=0)
-            held = hold_exports(free, entry.now_ns, retry_after_s)
-            entry.state = charge(held, self._work, -1)
-
-    def on_no_export(self) -> None:
-        with self.ledger.locked() as entry:
-            entry.state = replace(entry.state, export_at_ns=0)
-
-    def on_long_wait(self, wait_s: float) -> None:
-        """After a response that was counted and requests a wait, make every process wait."""
-        self._note_wait(wait_s)
-        with self.ledger.locked() as entry:
-            entry.state = hold(entry.state, entry.pace, entry.now_ns, wait_s)
-
-    def on_quota_exhausted(
-        self, resets_in_s: float | None = None, sent: ChargedRequest | None = None
-    ) -> None:
-        """Mark the month as used up, and learn its end. The request was not counted."""
-        resets_at, now_s = None, self._clock().timestamp()
-        if resets_in_s is not None and resets_in_s >= _LEAST_RESET_S:
-            resets_at = int(now_s + resets_in_s)
-        with self.ledger.locked() as entry:
-            if is_of_month_before(entry.state, sent, now_s):
-                return
-            entry.state = exhausted(charge(entry.state, self._work, -1), resets_at)
+            # One thread of a process asks and sleeps: together they would ask for one token.
+            with nullcontext() if for_export else self._queue:
+                permit, wait_s, why = self._take(for_usage=for_usage, for_export=for_export)
+                if permit is not None:
+                    return permit
+                noticed_s = _PACING_NOTICED_S if why == _PACING else NOTICED_S
+                if not is_reported and waited_s + wait_s > noticed_s:
+                    report_wait(wait_s, why, now=self._clock())
+                    is_reported = True
+                nap_s = min(max(wait_s, _LEAST_SLEEP_S), _LONGEST_SLEEP_S)
+                self._sleep(nap_s)
+                waited_s += nap_s
 
     def on_answer(
-        self, sent: ChargedRequest, heard: QuotaHeaders | None, *, counted: bool = True
+        self, permit: Permit, heard: QuotaHeaders | None, *, counted: bool = True
     ) -> None:
-        """Count a response, and adopt what it says of the month (allowance.py)."""
-        with self.ledger.locked() as entry:
-            if heard is not None:
-                wall_s = self._clock().timestamp()
-                entry.state = adopt_headers(entry.state, heard, sent if counted else None, wall_s)
-            # What does not count is in progress until it is taken back.
-            if counted:
-                entry.state = answered(entry.state)
+        """Adopt what a response states of the month; `counted` is false for a 429.
+
+        A limit that resets soon is one of a rate, and ignored.
+        """
+        if counted and heard is None:
+            return
+        with self.ledger.locked() as state:
+            if not counted or heard is None:
+                back = 1 if _is_of_month(permit, state) else 0
+                state.used, state.own = max(0, state.used - back), max(0, state.own - back)
+                return
+            resets_at = None
+            if heard.resets_in_s is not None:
+                resets_at = int(self._now_s() + heard.resets_in_s)
+                is_known = abs(resets_at - state.resets_at) <= _SAME_RESET_S
+                if not is_known and heard.resets_in_s <= _WINDOW_S:
+                    return
+            elif heard.is_reset_doubted or heard.allowed != state.allowed:
+                return
+            allowed = state.allowed if heard.allowed is None else heard.allowed
+            count = None
+            if heard.remaining is not None and allowed >= heard.remaining:
+                count = allowed, allowed - heard.remaining
+            self._adopt(state, count, resets_at, permit)
+
+    def on_usage(self, account: ReportedLimits) -> None:
+        """Adopt the usage of the month, which a request of this limiter has brought."""
+        allowed = UNLIMITED if account.allowed is None else account.allowed
+        permit, self._usage_permit = self._usage_permit, None
+        with self.ledger.locked() as state:
+            resets_at, now_s = int(account.resets_at.timestamp()), self._now_s()
+            if resets_at <= now_s:
+                # A reset in the past says nothing.
+                resets_at = state.resets_at if state.resets_at > now_s else self._usual_reset()
+            self._adopt(state, (allowed, account.used), resets_at, permit)
+
+    def count_here(self, quota: int | None) -> None:
+        """Use a quota and our own count, for a service that reports no usage."""
+        with self.ledger.locked() as state:
+            if state.is_unknown(self._now_s()):
+                state.used = state.own = 0 if state.resets_at else state.own
+                state.resets_at = self._usual_reset()
+            state.allowed = UNLIMITED if quota is None else quota
 
     def on_stated_pace(self, rate_per_s: float | None, burst: int | None) -> None:
-        """Adopt the stated rate and burst, here and in every process that uses the key."""
-        with self.ledger.locked() as entry:
-            entry.state = stated_pace(entry.state, rate_per_s, burst)
-            now = self.ledger.pace_for(entry.state)
-            if now.rate_per_s < entry.pace.rate_per_s or now.burst < entry.pace.burst:
-                entry.state = emptied(entry.state, now, entry.now_ns)
+        """Adopt the stated rate and burst, in every process; what no key can have is ignored."""
+        with self.ledger.locked() as state:
+            if rate_per_s is not None and rate_per_s >= 0.01:
+                state.rate_per_s = min(rate_per_s, 1e6)
+            if burst is not None and burst >= 1:
+                state.burst = min(burst, 1_000_000)
+
+    def on_rate_limited(self, retry_after_s: float | None, *, for_export: bool = False) -> None:
+        """Make every process wait, by a response that asks for it; None if it named no wait.
+
+        The wait of a refused export is for exports, unless it is so short that it may be for the
+        rate of all requests.
+        """
+        wait_s = RATE_LIMITED_WAIT_S if retry_after_s is None else retry_after_s
+        with self.ledger.locked() as state:
+            now_ns = self.ledger.now_ns()
+            until_ns = now_ns + int(min(max(0.0, wait_s), LONGEST_HOLD_S) * SECOND_NS)
+            if for_export and wait_s >= _LEAST_EXPORT_WAIT_S:
+                state.export_at_ns = until_ns
+                return
+            state.tokens, state.at_ns = 0.0, now_ns
+            state.held_until_ns = max(state.held_until_ns, until_ns)
+
+    def on_quota_exhausted(
+        self, resets_in_s: float | None = None, permit: Permit | None = None
+    ) -> None:
+        """Mark the month as used up, and learn its end; not by a late response of another month."""
+        with self.ledger.locked() as state:
+            if state.allowed < 0 or not _is_of_month(permit, state):
+                return
+            state.used = max(state.used, state.allowed)
+            if resets_in_s is not None and resets_in_s >= _LEAST_RESET_S:
+                state.resets_at = int(self._now_s() + resets_in_s)
 
     def resets_in_s(self) -> float | None:
-        left_s = self.ledger.peek().resets_at - self._clock().timestamp()
+        """Return when the month ends, as last heard, in seconds; None if it isn't known."""
+        with self.ledger.locked() as state:
+            left_s = state.resets_at - self._now_s()
         return left_s if left_s > 0 else None
 
-    def sent(self) -> int:
-        return self.ledger.peek().sent
+    def left(self, *, reserve: bool = False) -> int | None:
+        """Return the requests left this month to this machine, None if it isn't known or limited.
+
+        With `reserve`, those that are left for other work are not among them.
+        """
+        with self.ledger.locked() as state:
+            if state.is_unknown(self._now_s()):
+                return None
+            left = state.left(self._machine_quota)
+            return max(0, left - self._reserve(state)) if left and reserve else left
 
     def available(self) -> int | None:
-        state = self.ledger.peek()
-        return state.available(self._share(state), self._clock().timestamp())
+        """Return how many requests this work may still send this month, None as for `left`."""
+        return self.left(reserve=True)
 
-    def left(self) -> int | None:
-        """Return the requests left this month to this machine, None if nothing is known."""
-        state = self.ledger.peek()
-        left, share = state.left(self._clock().timestamp()), self._share(state)
-        if share.machine is None:
-            return left
-        own = max(0, share.machine + share.floor - sum(state.spent))
-        return own if left is None else min(left, own)
-
-    def export_wait_s(self, exports: int) -> float:
-        if exports < 1:
-            return 0.0
-        first_s = export_wait_s(self.ledger.peek(), self.ledger.now_ns())
-        return first_s + (exports - 1) * (self._export_interval_s + JITTER_S)
-
-    def on_usage(self, account: ReportedLimits, *, sent_before: int | None = None) -> None:
-        """Adopt a usage that was requested after the request `sent_before`; None is now."""
-        with self.ledger.locked() as entry:
-            # The request for the usage is in both counts.
-            since = 0
-            if sent_before is not None:
-                since = max(0, entry.state.sent - sent_before - 1)
-            wall_s = self._clock().timestamp()
-            entry.state = reconcile(entry.state, account, charged_since=since, wall_s=wall_s)
-
-    def _charge(self, entry: Entry, *, for_export: bool) -> ChargedRequest:
-        before = entry.state.answered
-        entry.state = charge(entry.state, self._work)
-        if for_export and self._export_interval_s:
-            # The service counts from its arrival, which the network may delay.
-            wait_s = self._export_interval_s + JITTER_S
-            entry.state = hold_exports(entry.state, entry.now_ns, wait_s)
-        return ChargedRequest(entry.state.sent, before, entry.state.resets_at)
-
-    def _reserve(self, entry: Entry) -> Reservation:
-        """Return the next token, reserved unless it is valid much later."""
-        after, reserved = reserve(entry.state, entry.pace, entry.now_ns)
-        if reserved.at_ns - entry.now_ns <= _FURTHEST_S * SECOND_NS:
-            entry.state = after
-        return reserved
-
-    def _ensure_account(self) -> None:
-        """Request the usage of the month if it is not known, in one thread only."""
-        if self.request_account is None or not self._is_account_unknown():
-            return
+    def _learn_month(self) -> None:
+        """Request the usage of the month if it is not known; one thread does."""
         with self._account_lock:
-            if self._is_account_unknown():
+            with self.ledger.locked() as state:
+                is_unknown = state.is_unknown(self._now_s())
+            if is_unknown and self.request_account is not None:
                 self.request_account()
 
-    def _is_account_unknown(self) -> bool:
-        state, now_s = self.ledger.peek(), self._clock().timestamp()
-        return refusal(state, self._share(state), now_s) == "unknown"
+    def _take(self, *, for_usage: bool, for_export: bool) -> tuple[Permit | None, float, str]:
+        """Take a token and return a permit, or how long to wait and for what."""
+        with self.ledger.locked() as state:
+            now_ns, pace = self.ledger.now_ns(), self._pace(state)
+            if not for_usage:
+                self._check_quota(state)
+            tokens = state.tokens_at(now_ns, pace)
+            token_s = max(0.0, 1 - tokens) * pace.interval_ns / SECOND_NS
+            held_s = max(0, state.held_until_ns - now_ns) / SECOND_NS
+            export_s = max(0, state.export_at_ns - now_ns) / SECOND_NS if for_export else 0.0
+            wait_s = max(token_s, held_s, export_s)
+            if wait_s <= 0:
+                alone = now_ns - state.at_ns > _ALONE_AFTER_NS
+                state.tokens, state.at_ns = tokens - 1, now_ns
+                state.used, state.own = state.used + 1, state.own + 1
+                if for_export and self._export_interval_s:
+                    # The service counts from its arrival, which the network may delay.
+                    interval_s = self._export_interval_s + JITTER_S
+                    state.export_at_ns = now_ns + int(interval_s * SECOND_NS)
+                permit = Permit(state.own, state.resets_at, alone)
+                self._usage_permit = permit if for_usage else self._usage_permit
+                return permit, 0.0, ""
+        longest_export_s = max(LONGEST_WAIT_S, self._export_interval_s + 2 * JITTER_S)
+        if held_s > LONGEST_WAIT_S or export_s > longest_export_s:
+            resume_at = self._clock() + timedelta(seconds=wait_s)
+            why = "the service asked for a wait that is not over"
+            raise _deferral(why, resume_at, "asked_to_wait")
+        if export_s >= wait_s:
+            return None, wait_s, "the interval between two exports (ALMANAC_EXPORT_INTERVAL_S)"
+        return None, wait_s, "the service asked for it" if held_s >= wait_s else _PACING
 
-    def _check_hold(self, entry: Entry, *, for_export: bool) -> None:
-        """Raise Defer if the service asked for a wait that is too long to sleep through."""
-        held_s, longest_s = _held_s(entry), LONGEST_WAIT_S
-        is_of_exports = for_export and held_s <= longest_s
-        if is_of_exports:
-            held_s = export_wait_s(entry.state, entry.now_ns)
-            longest_s = max(longest_s, self._export_interval_s + 2 * JITTER_S)
-        if held_s <= longest_s:
+    def _check_quota(self, state: Allowance) -> None:
+        """Raise QuotaUnknown or Defer if the quota allows this work no request."""
+        if state.is_unknown(self._now_s()):
+            unknown = QuotaUnknown("the rest of the monthly quota is not known")
+            unknown.attempts = 0
+            raise unknown
+        left = state.left(self._machine_quota)
+        if left is None or left > self._reserve(state):
             return
-        now = self._service_now()
-        deferral = Defer(
-            "the service asked for a wait that is not over",
-            resume_at=max(self._asked_until[is_of_exports], now + timedelta(seconds=held_s)),
-            reason="asked_to_wait",
+        why = "the rest of the monthly quota is reserved for other work"
+        if left == 0:
+            is_whole = 0 <= state.allowed <= state.used
+            why = "the monthly quota is used up" if is_whole else "this machine has used its quota"
+        resume_at = datetime.fromtimestamp(state.resets_at, UTC)
+        raise _deferral(f"{why} ({left:,} left)", resume_at, "quota")
+
+    def _adopt(
+        self,
+        state: Allowance,
+        count: tuple[int, int] | None,
+        resets_at: int | None,
+        permit: Permit | None,
+    ) -> None:
+        """Adopt the quota and use of the month as the service counts them, and its end.
+
+        The count has the request of `permit`; what was sent since is added. It may have a part of
+        that already, and may lack earlier requests on their way. So a lower count than ours is
+        adopted only if the request was alone.
+        """
+        is_of_month, is_first = _is_of_month(permit, state), state.allowed == UNKNOWN
+        since = 0 if permit is None else max(0, state.own - permit.own)
+        is_next = resets_at is not None and (
+            0 < state.resets_at <= self._now_s() + _SAME_MONTH_S
+            and resets_at > state.resets_at + _SAME_MONTH_S
         )
-        deferral.attempts = 0
-        raise deferral
+        if is_next:
+            state.used = state.own = 0
+        if resets_at is not None and abs(resets_at - state.resets_at) > _SAME_RESET_S:
+            state.resets_at = resets_at
+        if count is not None and is_of_month:
+            state.allowed, used = count
+            is_alone = permit is not None and permit.alone
+            least = 0 if is_first or is_next or is_alone else state.used
+            state.used = max(least, used + since)
 
-    def _note_wait(self, wait_s: float, *, for_export: bool = False) -> None:
-        """Remember until when the service asked to wait: the ledger holds for less time."""
-        until = self._service_now() + timedelta(seconds=min(wait_s, _LONGEST_NOTED_S))
-        self._asked_until[for_export] = until
+    def _now_s(self) -> float:
+        return self._clock().timestamp()
 
-    def _service_now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock().timestamp(), UTC) + self.ahead()
-
-    def _check(self, state: Allowance) -> None:
-        why = refusal(state, self._share(state), self._clock().timestamp())
-        if why is None:
-            return
-        if why == "unknown":
-            raise QuotaUnknown(_WHY[why])
-        deferral = Defer(
-            f"{_WHY[why]} ({self._work}: {state.allowed - state.used:,} of {state.allowed:,} left)",
-            resume_at=datetime.fromtimestamp(state.resets_at, UTC) + self.ahead(),
-            reason="quota",
-        )
-        deferral.attempts = 0
-        raise deferral
+    def _usual_reset(self) -> int:
+        return int(next_reset(self._clock().astimezone(UTC)).timestamp())
 
 
-def _held_s(entry: Entry) -> float:
-    return (entry.state.held_until_ns - entry.now_ns) / SECOND_NS
+def _is_of_month(permit: Permit | None, state: Allowance) -> bool:
+    """Whether a request was sent in the present month; without a known month, it was."""
+    if permit is None or permit.resets_at == 0:
+        return True
+    return abs(permit.resets_at - state.resets_at) <= _SAME_MONTH_S
 
 
-def _longest_wait(entry: Entry, wait_s: float, *, for_export: bool) -> tuple[float, str]:
-    """Return how long a request waits, and for what."""
-    export_s = export_wait_s(entry.state, entry.now_ns) if for_export else 0.0
-    held_s = _held_s(entry)
-    if export_s >= max(held_s, wait_s):
-        return export_s, "the interval between two exports (ALMANAC_EXPORT_INTERVAL_S)"
-    if held_s >= wait_s:
-        return held_s, "the service asked for it"
-    return wait_s, _PACING
-
-
-def _always(share: Share) -> Callable[[Allowance], Share]:
-    return lambda state: share
+def _deferral(happened: str, resume_at: datetime, reason: Reason) -> Defer:
+    deferral = Defer(happened, resume_at=resume_at, reason=reason)
+    deferral.attempts = 0
+    return deferral

@@ -26,7 +26,7 @@ from resources.errors import CatalogError
 from resources.http.client import CatalogClient
 from resources.http.retry import Timeouts
 from resources.ingest.scopes import PollWindow
-from resources.limits.allowance import Pace
+from resources.limits.ledger import Pace
 from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession, Poll, poll, pull

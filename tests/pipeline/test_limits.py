@@ -1,7 +1,6 @@
 """The limits of a key in open sessions, with the real server."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,8 +11,7 @@ from catalog.sandbox.sandbox import Sandbox
 from pipeline.session import OpenedSession, open_service, pace_of
 from pipeline.settings import Settings
 from resources.errors import Defer
-from resources.limits.allowance import Pace
-from resources.limits.ledger import Ledger, ledger_name
+from resources.limits.ledger import Ledger, Pace, ledger_name
 from tests.pipeline.homes_in_days import NOW, address_of, settings_of
 
 
@@ -27,7 +25,7 @@ def sandbox() -> Iterator[Sandbox]:
 def ledger_of(settings: Settings) -> Ledger:
     address = settings.service_address()
     assert address is not None
-    return Ledger(settings.state / "limits" / ledger_name(*address), Pace(1.0, 1))
+    return Ledger(settings.state / "limits" / ledger_name(*address))
 
 
 def send_request(service: OpenedSession) -> None:
@@ -55,7 +53,7 @@ def test_a_share_of_the_quota_is_not_passed_though_the_service_would_allow_more(
     with open_service(settings_of(tmp_path, **given, monthly_quota=3)) as service:
         send_request(service)
         send_request(service)
-        with pytest.raises(Defer, match="this machine has used its share"):
+        with pytest.raises(Defer, match="this machine has used its quota"):
             send_request(service)
     assert len(almanac_sandbox.requests) == 3
 
@@ -67,8 +65,8 @@ def test_a_month_that_ends_during_a_session_causes_one_usage_request(
     with open_service(settings) as service:
         send_request(service)
         sandbox.advance(timedelta(days=31))
-        with ledger_of(settings).locked() as entry:
-            entry.state = replace(entry.state, resets_at=int(service.clock().timestamp()) - 1)
+        with ledger_of(settings).locked() as state:
+            state.resets_at = int(service.client.service_clock.now().timestamp()) - 1
         sandbox.forget_requests()
         send_request(service)
         paths = [request.path.rsplit("/", 1)[-1] for request in sandbox.requests]
@@ -85,8 +83,8 @@ def test_a_new_month_is_counted_by_headers_where_the_service_reports_no_usage(
     with open_service(settings) as service:
         send_request(service)
         send_request(service)
-        with ledger_of(settings).locked() as entry:
-            entry.state = replace(entry.state, resets_at=int(service.clock().timestamp()) - 1)
+        with ledger_of(settings).locked() as state:
+            state.resets_at = int(service.client.service_clock.now().timestamp()) - 1
         send_request(service)
         state = ledger_of(settings).peek()
         # Of the service's month, which is not over.

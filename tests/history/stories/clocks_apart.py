@@ -20,7 +20,7 @@ from catalog.sandbox.world.world import World
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
 from resources.ingest.scopes import PollWindow
-from resources.limits.allowance import Pace
+from resources.limits.ledger import Pace
 from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession, Poll, poll, pull
@@ -65,7 +65,6 @@ class ClocksApart:
         self._starts = FIRST + self.random.randrange(120) * _DAY
         self._skew = self.random.uniform(-48, 48) * _HOUR
         self._fault_rate = self.random.choice((0.0, 0.1, 0.3, 0.6, 0.9))
-        self._processes = 0
         upstream.dated = []
 
     def machine(self) -> datetime:
@@ -112,9 +111,8 @@ class ClocksApart:
 
     @contextmanager
     def _opened(self) -> Iterator[CatalogSession]:
-        self._processes += 1
         state = Storage(self.home.state)
-        service_clock = ServiceClock(self.machine, state=state, process=str(self._processes))
+        service_clock = ServiceClock(self.machine, state=state)
         ambient = Ambient(self.machine, sleep=lambda seconds: None, random=lambda: 0.0)
         with CatalogClient(
             self._upstream.base_url,

@@ -83,7 +83,7 @@ def test_a_killed_backfill_of_five_years_ends_with_every_month_recorded(
         "ALMANAC_BASE_URL": service.base_url,
         "ALMANAC_API_KEY": key,
         # Only the backfill is to be counted; the first pull of a home would record all months.
-        **{"ALMANAC_POLLS_QUOTA": "0", "ALMANAC_AUTOMATION": "unmerged_batches"},
+        **{"ALMANAC_AUTOMATION": "unmerged_batches"},
     }
     service.faults.set("slow=0.3~/v2/events")
     service.forget_requests()

@@ -71,7 +71,7 @@ def test_a_backfill_that_cannot_be_done_fails_in_one_line(
 
 
 def test_a_cap_is_part_of_the_price(almanac: Almanac, given: dict[str, str]) -> None:
-    capped = {**given, "backfill_quota": "5"}
+    capped = {**given, "monthly_quota": "5"}
     done = almanac("backfill", *MONTHS, "--source", "list", code=2, **capped)
     assert re.search(r"only \d requests can be sent this month", done.output)
 

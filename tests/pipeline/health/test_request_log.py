@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from resources.limits.allowance import QuotaHeaders
+from resources.limits.ledger import QuotaHeaders
 from resources.request_log import RequestLog, SentRequest, fingerprint_key, last_usage
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,6 @@ import duckdb
 import pytest
 
 from almanac.console import people
-from catalog.contract.plans import PLANS
 from pipeline.cli.status import show
 from pipeline.health import facts as facts_module
 from pipeline.health.batches import BatchFacts, find_lost_cancellations
@@ -21,7 +19,6 @@ from pipeline.health.checks import read_health
 from pipeline.health.facts import Health, HealthWarning
 from pipeline.session import ledger_of
 from resources.backfill.state import BackfillState, BackfillStates
-from resources.limits.allowance import ReportedLimits, hold, reconcile
 from resources.limits.ledger import Ledger
 from resources.request_log import DeferredPull, DeferredPulls
 from tests.pipeline.conftest import Almanac
@@ -307,13 +304,12 @@ def served(tmp_path: Path) -> SmallHome:
 @pytest.fixture
 def ledger(served: SmallHome) -> Iterator[Ledger]:
     """Its ledger: the service reported 1,000 of 3,000 used."""
-    found = ledger_of(served.settings, PLANS["pro"])
+    found = ledger_of(served.settings)
     assert found is not None
-    with found.locked() as entry:
-        account = ReportedLimits(3_000, 1_000, datetime(2026, 4, 1, tzinfo=UTC))
-        entry.state = replace(reconcile(entry.state, account), spent=(300, 90, 10))
+    with found.locked() as state:
+        state.allowed, state.used, state.own = 3_000, 1_000, 400
+        state.resets_at = int(datetime(2026, 4, 1, tzinfo=UTC).timestamp())
     yield found
-    found.close()
 
 
 def log(small: SmallHome, at: datetime, *, status: int | None = 200, count: int = 1) -> None:
@@ -329,7 +325,7 @@ class TestQuota:
         assert health_at(served).quota is None
         assert not served.settings.state.exists()
 
-    def test_status_shows_the_requests_in_the_ledger_by_kind_of_work(
+    def test_status_shows_the_requests_in_the_ledger(
         self, served: SmallHome, ledger: Ledger
     ) -> None:
         before = ledger.path.read_bytes()
@@ -339,7 +335,7 @@ class TestQuota:
         assert (quota.counted_by, quota.quota, quota.used, quota.remaining) == (
             *("ledger", 3_000, 1_000, 2_000),
         )
-        assert quota.spent == {"daily": 300, "polls": 90, "backfill": 10}
+        assert quota.own == 400
         assert quota.reset_at == datetime(2026, 4, 1, tzinfo=UTC)
         assert quota.reserve == 600
         assert quota.held_until is None
@@ -356,8 +352,8 @@ class TestQuota:
     def test_status_shows_until_when_a_429_holds_requests_back(
         self, served: SmallHome, ledger: Ledger
     ) -> None:
-        with ledger.locked() as entry:
-            entry.state = hold(entry.state, ledger.pace, entry.now_ns, 300.0)
+        with ledger.locked() as state:
+            state.held_until_ns = ledger.now_ns() + 300 * 10**9
         quota = health_at(served).quota
         assert quota is not None
         assert quota.held_until is not None
@@ -390,8 +386,8 @@ class TestQuota:
     def test_the_warning_of_a_used_up_quota_has_the_reset(
         self, served: SmallHome, ledger: Ledger
     ) -> None:
-        with ledger.locked() as entry:
-            entry.state = replace(entry.state, used=3_000)
+        with ledger.locked() as state:
+            state.used = 3_000
         text = warned(health_at(served), "quota").text
         assert "is used up until 2026-04-01 00:00 UTC" in text
 
@@ -439,7 +435,7 @@ def test_status_prints_feeds_quota_and_gaps(
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for part in (
         "2,000 of 3,000, counted by this machine",
-        "daily 300, polls 90, backfill 10",
+        "Sent this month 400 by this machine",
         "Reserved for daily pulls 600",
         "Days without a pull 3: 2026-03-03 to 2026-03-05",
         "stale",

@@ -236,7 +236,7 @@ def test_a_poll_deferred_by_the_quota_is_recorded_and_succeeds(polled: Polled) -
         (note,) = deferrals.all()
         assert (note.work, note.feed) == ("polls", "cancellations")
         assert note.resume_at.date() == date(2019, 4, 1)
-        service.sandbox.faults.clear()
+    with polled.opened(LATER + timedelta(hours=2)) as service:
         assert polled.run(service, config).success
     assert deferrals.all() == []
 

@@ -15,12 +15,13 @@ from resources.errors import (
     RetryLater,
     TooSlow,
 )
-from resources.limits.limiter import Limiter
+from resources.limits.limiter import Permit
 from resources.request_log import SentRequest
 from resources.service_clock import RETRY_AFTER_CEILING_S, retry_after_s
 from resources.waits import RetryPolicy
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FakeTime, answering, mocked
+from tests.unlimited import Unlimited
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 DATE = {"Date": format_datetime(NOW, usegmt=True)}
@@ -125,13 +126,12 @@ class TestRetrying:
         assert fake.slept == [1.0]
 
     def test_the_limiter_is_called_for_a_429_for_rate(self) -> None:
-        class Listening(Limiter):
+        class Listening(Unlimited):
             waits: list[float | None] = []  # noqa: RUF012
 
-            def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> None:
-                return None
-
-            def on_rate_limited(self, retry_after_s: float | None) -> None:
+            def on_rate_limited(
+                self, retry_after_s: float | None, *, for_export: bool = False
+            ) -> None:
                 self.waits.append(retry_after_s)
 
         limiter = Listening()
@@ -203,12 +203,10 @@ class TestSlowness:
     def test_the_wait_for_the_limiter_does_not_count_as_a_slow_service(self) -> None:
         fake = FakeTime()
 
-        class Slow(Limiter):
-            def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> None:
+        class Slow(Unlimited):
+            def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> Permit:
                 fake.seconds += 25.0
-
-            def on_rate_limited(self, retry_after_s: float | None) -> None:
-                return None
+                return super().acquire()
 
         with pytest.raises(RetryLater):
             mocked(answering(refusal(500)), ambient=fake.ambient(), limiter=Slow()).usage()

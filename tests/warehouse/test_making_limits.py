@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.capacity import cores, memory_bytes
 from pipeline.home_location import locate_home
 from tests.pipeline.homes_in_days import settings_of
-from warehouse.making_limits import USUAL_LIMITS
+from warehouse.making_limits import USUAL_LIMITS, cores, memory_bytes
 
 MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 MACHINE_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -47,18 +46,6 @@ def root_with(folder: Path, own: str, files: dict[str, str]) -> Path:
             512 * MIB,
             id="the path is that of the host",
         ),
-        pytest.param(
-            "8:memory:/box\n0::/",
-            {"sys/fs/cgroup/memory/box/memory.limit_in_bytes": f"{300 * MIB}"},
-            300 * MIB,
-            id="version 1",
-        ),
-        pytest.param(
-            "8:memory:/",
-            {"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712"},
-            MACHINE_BYTES,
-            id="version 1, no limit",
-        ),
     ],
 )
 def test_memory_is_that_of_the_container_if_it_has_less(
@@ -74,21 +61,6 @@ def test_memory_is_that_of_the_container_if_it_has_less(
         pytest.param("0::/", {"sys/fs/cgroup/cpu.max": "max 100000"}, MACHINE_CORES, id="no limit"),
         pytest.param("0::/", {"sys/fs/cgroup/cpu.max": "50000 100000"}, 1, id="half a core"),
         pytest.param("0::/", {"sys/fs/cgroup/cpu.max": "damaged"}, MACHINE_CORES, id="damaged"),
-        pytest.param(
-            "1:cpu,cpuacct:/",
-            {
-                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "100000",
-                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
-            },
-            1,
-            id="version 1",
-        ),
-        pytest.param(
-            "1:cpu:/",
-            {"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1"},
-            MACHINE_CORES,
-            id="version 1, none",
-        ),
     ],
 )
 def test_cores_are_those_of_the_container_if_it_has_fewer(

@@ -1,0 +1,24 @@
+-- name: create_allowance
+-- The one row of a ledger (SQLite). Times in nanoseconds are those of `boot`.
+CREATE TABLE IF NOT EXISTS allowance (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    boot TEXT,
+    tokens REAL,
+    at_ns INTEGER,
+    held_until_ns INTEGER,
+    export_at_ns INTEGER,
+    allowed INTEGER,
+    used INTEGER,
+    own INTEGER,
+    resets_at INTEGER,
+    rate_per_s REAL,
+    burst INTEGER
+);
+
+-- name: read_allowance
+SELECT boot, tokens, at_ns, held_until_ns, export_at_ns, allowed, used, own, resets_at,
+    rate_per_s, burst
+FROM allowance;
+
+-- name: write_allowance
+INSERT OR REPLACE INTO allowance VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
