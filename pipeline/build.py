@@ -20,15 +20,15 @@ from assets.landed import landed_assets
 from assets.layout import Layout, without_beta_warnings
 from assets.polled import polled_assets
 from assets.published import published_tables
+from pipeline.automation.dead_runs import dead_runs_sensor, process_tags
 from pipeline.automation.health import health_checks, health_sensor, posting_sensors
 from pipeline.automation.jobs import DAILY, asset_jobs, daily_schedule
 from pipeline.automation.merges import deliveries, unmerged_batches
+from pipeline.automation.prune import prune_job, prune_schedule
 from pipeline.automation.pulls import first_pull, polls, quota, was_day_pulled
-from pipeline.automation.retention import prune_job, prune_schedule
 from pipeline.configuration import EVERYTHING_ON, NOTHING_ON
 from pipeline.home_location import locate_home
 from pipeline.polling.facts import PollFacts
-from pipeline.runs.dead_runs import announce
 from pipeline.session import open_service
 from pipeline.settings import Settings, SettingsError
 from resources.limits.ledger import Work
@@ -78,6 +78,7 @@ def build_definitions(
         ),
         polls(layout, PollFacts(settings, home), clock),
         quota(layout, jobs, home, clock, service_now),
+        dead_runs_sensor(layout),
         *posting_sensors(layout, settings, home, clock),
     ]
     reports, report_jobs = [], []
@@ -185,11 +186,12 @@ def _home(settings: Settings) -> dg.ConfigurableResource[Home]:
         folder: str = Field(description="The setting ALMANAC_HOME.")
 
         def create_resource(self, context: dg.InitResourceContext) -> Home:
-            home = locate_home(settings)
             # With another executor this is the process of a step, and the run outlives it.
             if context.run is not None and settings.executor == "in_process":
-                announce(home, context.run.run_id)
-            return home
+                assert context.instance is not None
+                run_id = context.run.run_id
+                context.instance.add_run_tags(run_id, process_tags(run_id))
+            return locate_home(settings)
 
     return HomeResource(folder=str(settings.home))
 

@@ -495,25 +495,12 @@ class MachineSettings(SettingsGroup):
 class RetentionSettings(SettingsGroup):
     """The records that `almanac prune` and its nightly job keep."""
 
-    keep_runs_days: int = Field(
-        default=30,
+    keep_days: int = Field(
+        default=60,
         ge=1,
-        description="Days after their end that successful runs are kept in Dagster. A run stays "
-        "longer while it has the latest materialisation of an asset or partition.",
-    )
-    keep_failed_runs_days: int = Field(
-        default=60, ge=1, description="The same for failed and canceled runs."
-    )
-    keep_runs: int = Field(
-        default=100,
-        ge=1,
-        description="The number of successful runs kept of each job, and of failed ones. Older "
-        "runs are deleted, however young. A run takes about 0.4 MB.",
-    )
-    keep_request_logs_days: int = Field(
-        default=90,
-        ge=1,
-        description="Days that request logs and files which were set aside are kept.",
+        description="Days that runs in Dagster, request logs, and files which were set aside are "
+        "kept. A run stays longer while it has the latest materialisation of an asset or "
+        "partition.",
     )
     keep_deliveries_days: int = Field(
         default=30,

@@ -16,12 +16,10 @@ import dagster as dg
 
 from assets.feed_day import USUAL
 from assets.metadata import REFOLD_NOTES
+from pipeline.automation.dead_runs import process_tags
 from pipeline.automation.jobs import DAILY
 from pipeline.build import build_definitions, layout_of
 from pipeline.home_location import locate_home
-from pipeline.instance import link_run
-from pipeline.runs.dead_runs import announce
-from pipeline.runs.place import REPOSITORY, REPOSITORY_TAG, place_of
 from pipeline.session import OpenedSession
 from pipeline.settings import Settings
 from resources.session import LazySession, pull
@@ -128,7 +126,7 @@ def run_days(
             # Nobody looks at the tables between the days of a run, so they are recorded at the end.
             job = whole if number == len(instants) - 1 else of_days
             try:
-                run_day(home, job, service.today(), instance, summary)
+                run_day(job, service.today(), instance, summary)
             except RunFailed as error:
                 # Only from landing: the warehouse may be unreadable.
                 error.problems = list_new_problems(home, known, records=())
@@ -174,7 +172,7 @@ def _poll(service: OpenedSession, summary: RunSummary) -> None:
 
 
 def run_day(
-    home: Home, job: dg.JobDefinition, day: date, instance: dg.DagsterInstance, summary: RunSummary
+    job: dg.JobDefinition, day: date, instance: dg.DagsterInstance, summary: RunSummary
 ) -> None:
     """Run the job of one day in this process, and add its result to `summary`.
 
@@ -190,9 +188,6 @@ def run_day(
             "was set, or a day passed. No request was sent for that day. Run the command again."
         )
     run_id = str(uuid4())
-    # Before Dagster records the run, so that a run killed at any later moment is known to be dead.
-    announce(home, run_id)
-    is_own = place_of(home).is_own
     try:
         result = job.execute_in_process(
             run_id=run_id,
@@ -200,14 +195,12 @@ def run_day(
             partition_key=day.isoformat(),
             raise_on_error=False,
             run_config=_QUIET,
-            tags={REPOSITORY_TAG: REPOSITORY} if is_own else None,
+            # From its first record on, so that a run killed at any moment is known to be dead.
+            tags=process_tags(run_id),
         )
     except dg.DagsterExecutionInterruptedError as error:
         _record_interrupt(instance, run_id)
         raise KeyboardInterrupt from error
-    finally:
-        if is_own:
-            link_run(instance, run_id)
     in_steps = 0.0
     if not result.success and any(_was_interrupted(event) for event in result.all_events):
         _record_interrupt(instance, run_id)

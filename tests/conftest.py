@@ -50,7 +50,6 @@ TOGETHER: Final = {
     "tests/pipeline/homes/test_damaged_stamp.py": "every kind",
     "tests/pipeline/homes/test_odd_homes.py": "every kind",
     "tests/hostile/": "hostile",
-    "tests/pipeline/retention/": "retention",
     "tests/mirror/test_as_of.py": "filled home",
     "tests/mirror/test_past_answers.py": "filled home",
     "tests/mirror/test_mirror_schemathesis.py": "filled home",

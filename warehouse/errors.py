@@ -41,18 +41,6 @@ class RunRecordsUnusable(WarehouseError):
     """A Dagster database can't be used; it holds no warehouse data."""
 
 
-class RunRecordsDamaged(RunRecordsUnusable):
-    """Its content changed after it was written: `almanac doctor --fix`."""
-
-
-class RunRecordsBusy(RunRecordsUnusable):
-    """Another program used it for the whole wait; a second try may succeed."""
-
-
-class RunRecordsInaccessible(RunRecordsUnusable):
-    """The disk is full, or this user lacks permission."""
-
-
 class InboxUnusable(WarehouseError):
     """A file of the inbox can't be used; landed deliveries are in landing."""
 

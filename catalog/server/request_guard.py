@@ -8,9 +8,8 @@ request's head. Does not: keys (gateway).
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -21,7 +20,6 @@ _OWN_SITES: Final = frozenset({b"same-origin", b"none"})
 _READING: Final = frozenset({"GET", "HEAD"})
 # A router's pattern that ends with `$` also matches a path with a final line feed.
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_JSON: Final = b"application/json"
 
 
 class Refusal(NamedTuple):
@@ -41,26 +39,12 @@ class Authority(NamedTuple):
 class RequestRules:
     """Which requests are refused, by their head alone.
 
-    The names of loopback and `names` are known, with any port; with `own_addresses` also the
-    address at which the request arrived, if Host has it as an address. Pages of `origins`, such as
-    `https://app.example`, may send requests, too. The paths of `graphql` take
-    an operation only as the JSON body of a POST, since a link can make a browser send a GET. Where
-    `graphql` is given, a mutation in a URL is refused whatever the path. A path with control
-    characters is refused unless the application reads `any_path`.
+    The names of loopback are known, with any port. Pages of `origins`, such as
+    `https://app.example`, may send requests, too. A path with control characters is refused unless
+    the application reads `any_path`.
     """
 
-    def __init__(
-        self,
-        names: Iterable[str] = (),
-        *,
-        own_addresses: bool = False,
-        graphql: Collection[str] = (),
-        any_path: bool = False,
-        origins: Iterable[str] = (),
-    ) -> None:
-        self._names = frozenset(name.strip("[]").lower() for name in names)
-        self._own_addresses = own_addresses
-        self._graphql = frozenset(graphql)
+    def __init__(self, *, any_path: bool = False, origins: Iterable[str] = ()) -> None:
         self._any_path = any_path
         self._origins = frozenset(origin.encode() for origin in origins)
 
@@ -71,41 +55,16 @@ class RequestRules:
         hosts = _values(scope, b"host")
         if len(hosts) != 1 or (host := _authority(hosts[0])) is None:
             return Refusal(400, "Send one Host header, of the form name or name:port.")
-        if not self._is_known(host.name, scope):
+        if not _is_loopback(host.name):
             return Refusal(421, f"This server is not known as {host.name}.")
         origins = _values(scope, b"origin")
         if len(origins) == 1 and origins[0] in self._origins:
-            return self._operation_refusal(scope) if self._graphql else None
+            return None
         if not all(_is_origin(origin, host) for origin in origins):
             return Refusal(403, "Requests of other sites are refused (Origin).")
         if not _is_from_own_site(scope):
             return Refusal(403, "Requests of other sites are refused (Sec-Fetch-Site).")
-        return self._operation_refusal(scope) if self._graphql else None
-
-    def _operation_refusal(self, scope: Scope) -> Refusal | None:
-        queries = _queries_in_url(scope)
-        if any("mutation" in query for query in queries):
-            return Refusal(405, "Mutations in the URL are refused: send them as a POST body.")
-        if scope["path"].rstrip("/") not in self._graphql:
-            return None
-        reads = scope["type"] == "http" and scope["method"] in _READING
-        if queries or (reads and scope["query_string"]):
-            return Refusal(405, "Queries in the URL are refused here: send them as a POST body.")
-        if scope["type"] == "http" and not reads and not _is_json(scope):
-            return Refusal(415, "Send the query as a POST body of type application/json.")
         return None
-
-    def _is_known(self, name: str, scope: Scope) -> bool:
-        if name == "localhost" or name in self._names:
-            return True
-        try:
-            address = ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        if address.is_loopback:
-            return True
-        server = scope.get("server")
-        return self._own_addresses and server is not None and server[0] == str(address)
 
 
 class RequestGuard:
@@ -148,15 +107,11 @@ def _authority(value: bytes) -> Authority | None:
     return Authority(name.decode().strip("[]").lower(), (port or b"").decode())
 
 
-def _queries_in_url(scope: Scope) -> list[str]:
-    # As Starlette reads them.
-    parameters = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    return [value for name, value in parameters if name == "query"]
-
-
-def _is_json(scope: Scope) -> bool:
-    types = _values(scope, b"content-type")
-    return len(types) == 1 and types[0].partition(b";")[0].strip().lower() == _JSON
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
 
 
 def _is_origin(origin: bytes, host: Authority) -> bool:

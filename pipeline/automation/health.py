@@ -1,11 +1,10 @@
 """The sensors `health` and `alerts`, and the asset checks that show warnings.
 
-They start no run and send no request to the service. `health` also marks runs as failed whose
-process was killed, and writes the note of failed runs that `almanac status` reads.
+They start no run and send no request to the service. `health` also writes the note of failed runs
+that `almanac status` reads.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -21,10 +20,7 @@ from pipeline.health.checks import CHECKS, TOPICS, find_check, find_warnings
 from pipeline.health.facts import HealthWarning
 from pipeline.health.notices import post_warnings
 from pipeline.health.runs import write_run_note
-from pipeline.instance import plain_faults
-from pipeline.runs.dead_runs import fail_dead_runs
 from pipeline.settings import Settings
-from warehouse.errors import RunRecordsBusy
 from warehouse.home import Home
 from warehouse.schema.tables import EVENTS
 
@@ -95,11 +91,6 @@ def health_sensor(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now, instance = clock(), find_instance(context)
-        # Only runs in local processes announce themselves.
-        local = settings.executor == "in_process"
-        # The daemon may be in a long write; the next check is soon.
-        with suppress(RunRecordsBusy), plain_faults(home):
-            fail_dead_runs(home, instance, now if local else None)
         write_run_note(home, settings, instance, now, automation)
         found = find_warnings(settings, home, now).warnings
         kinds: dict[str, list[str]] = {topic: [] for topic in TOPICS}

@@ -16,7 +16,7 @@ from assets.layout import Layout
 from assets.polled import POLLED
 from assets.published import PUBLISHED
 from pipeline.health.checks import TOPICS
-from pipeline.retention import owner_tags
+from pipeline.instance import owner_tags
 from warehouse.schema.tables import EVENTS
 
 DAILY: Final = "daily"

@@ -13,8 +13,6 @@ from typing import Final, Self
 import dagster as dg
 import msgspec
 
-from pipeline.runs.place import PARTITION_TAG
-
 IN_PROGRESS_STATUSES: Final = (
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -126,7 +124,7 @@ def has_run(
 ) -> bool:
     """Whether a run of a job for a day has one of the statuses."""
     filters = dg.RunsFilter(
-        job_name=job_name, tags={PARTITION_TAG: day.isoformat()}, statuses=list(statuses)
+        job_name=job_name, tags={"dagster/partition": day.isoformat()}, statuses=list(statuses)
     )
     return bool(instance.get_runs(filters=filters, limit=1))
 

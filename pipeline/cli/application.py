@@ -82,10 +82,6 @@ COMMANDS: Final = {
         *("ui", "daemon"),
         "Start Dagster's schedules and sensors on the home, without the UI. `--check` is a probe.",
     ),
-    "dagster": _place(
-        *("maintenance", "dagster_app"),
-        "Prepare a home's Dagster instance, or record the contents of a home in a new one.",
-    ),
     "sandbox": _place(
         *("sandbox", "sandbox"),
         "Serve the service's interface locally, over a synthetic catalog that keeps changing.",

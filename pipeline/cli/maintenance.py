@@ -1,13 +1,11 @@
-"""`almanac doctor`, `verify`, `prune` and `dagster report`.
+"""`almanac doctor`, `verify` and `prune`.
 
-They diagnose problems, check all data, delete old files (never landing or history), and record a
-home in a new Dagster instance.
+They diagnose problems, check all data, and delete old files (never landing or history).
 """
 
 import os
 import platform
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -25,11 +23,9 @@ from almanac.reading.temporary import own_folder
 from pipeline.cli.serve import DEFAULT_PORT
 from pipeline.console import print_json, quota_left
 from pipeline.health.checks import LEAST_FREE_BYTES
-from pipeline.health.doctor import check_runs
 from pipeline.health.mirror import check_mirror
-from pipeline.home_location import locate_existing_home, locate_home, restore_home
+from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.receiver.secret_files import CurrentVerifier
-from pipeline.retention import prune_home
 from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
@@ -65,8 +61,8 @@ def doctor(
         bool,
         typer.Option(
             "--fix",
-            help="Repair files that others can read, a damaged home.json, damaged run records, "
-            "and runs that were killed. Upload batches that the bucket lacks.",
+            help="Repair files that others can read and a damaged home.json. Upload batches that "
+            "the bucket lacks.",
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -114,10 +110,8 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
         yield _checked("webhooks", lambda: _webhooks(settings))
     if fix:
         yield from _stamp(home)
-    home_check = _checked("home", lambda: _home(home, source))
-    writable = _writable(home.root)
-    yield home_check
-    yield writable
+    yield _checked("home", lambda: _home(home, source))
+    yield _writable(home.root)
     yield _disk(home.root)
     if home.bucket is not None:
         yield _bucket(home.bucket, fix=fix)
@@ -125,9 +119,6 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
         yield _checked("warehouse", lambda: _warehouse(home))
     if inbox_folder(home).exists():
         yield _checked("inbox", lambda: _inbox(home))
-    if home_check.holds:
-        for run in check_runs(home, fix=fix and writable.holds):
-            yield Checked(run.what, run.holds, run.found)
     if settings.mirror_dir.exists():
         for run in check_mirror(home, settings.mirror_dir, DEFAULT_PORT):
             yield Checked(run.what, run.holds, run.found)
@@ -305,29 +296,24 @@ def prune(
 
     The latest materialisation of each partition stays. With `almanac ui`, it runs every night.
     """
+    # Imported here, since importing Dagster takes longer than most commands.
+    from pipeline.automation.prune import prune_home
+    from pipeline.instance import instance_of
+
     home, settings = locate_existing_home(), read_settings()
-    with ExitStack() as opened, show_steps("Looking for old runs and files ...") as step:
+    with show_steps("Deleting old runs and files ..."), ExitStack() as opened:
         instance = None
         if home.instance_folder.exists():
-            # Imported here, since importing Dagster takes longer than most commands.
-            from pipeline.instance import instance_of
-
             instance = opened.enter_context(instance_of(home))
-        pruned = prune_home(
-            home,
-            settings,
-            utc_now(),
-            instance=instance,
-            days=days,
-            dry_run=dry_run,
-            report=lambda text: step(f"Pruning: {text} ..."),
+        counts = prune_home(
+            home, settings, utc_now(), instance=instance, days=days, dry_run=dry_run
         )
     if as_json:
-        print_json([asdict(kind) for kind in pruned])
+        print_json(counts)
         return
-    table = Table("What", "Count", "Bytes")
-    for kind in pruned:
-        table.add_row(kind.what, f"{kind.count:,}", f"{kind.bytes:,}")
+    table = Table("What", "Count")
+    for what, count in counts.items():
+        table.add_row(what, f"{count:,}")
     people.print(table)
     if dry_run:
         people.print("Nothing was deleted.")
@@ -383,70 +369,3 @@ def _show(findings: list[Finding]) -> None:
             people.print(f"{finding.check}: {wrong}", soft_wrap=True)
         for note in finding.notes:
             people.print(f"Note: {note}", soft_wrap=True)
-
-
-dagster_app = typer.Typer(no_args_is_help=True)
-
-
-@dagster_app.callback()
-def dagster() -> None:
-    """Prepare a home's Dagster instance, or record the contents of a home in a new one."""
-
-
-@dagster_app.command()
-def prepare() -> None:
-    """Make the home's Dagster instance, and mark runs of killed processes as failed.
-
-    Run it before Dagster's own programs start on a home.
-    """
-    settings = read_settings()
-    home = locate_home(settings)
-    restore_home(home)
-    home.dagster.mkdir(parents=True, exist_ok=True)
-    from pipeline.instance import instance_of
-    from pipeline.runs.dead_runs import fail_dead_runs
-
-    with instance_of(home) as instance:
-        is_local = settings.executor == "in_process"
-        now = utc_now() if is_local else None
-        for run in fail_dead_runs(home, instance, now, is_start=True):
-            people.print(f"Run {run.run_id} was killed; it is marked failed.")
-
-
-@dagster_app.command()
-def report(
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only count what would be recorded.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Record the home's landed, merged and published data in a new instance. Sends no request.
-
-    Recorded data is left out: a second report records nothing.
-    """
-    settings, home = read_settings(), locate_existing_home()
-    # Imported here, since importing Dagster takes longer than most commands.
-    from assets.missing_records import find_missing_records
-    from pipeline.build import layout_of
-    from pipeline.instance import instance_of
-
-    recorded: Counter[str] = Counter()
-    layout = layout_of(settings, home, utc_now())
-    # Two reports at once, or a run beside it, would record the same twice.
-    with home.run_lock(), instance_of(home) as instance:
-        for event in find_missing_records(layout, home, instance):
-            if not dry_run:
-                instance.report_runless_asset_event(event)
-            recorded[event.asset_key.to_user_string()] += 1
-        folder = instance.root_directory
-    if as_json:
-        print_json({"instance": folder, "recorded": dict(recorded)})
-        return
-    people.print(f"Instance: {folder}", soft_wrap=True)
-    if not recorded:
-        people.print("Nothing to record: it has all of the home.")
-        return
-    table = Table("Asset", "To record" if dry_run else "Recorded")
-    for asset, count in recorded.items():
-        table.add_row(asset, f"{count:,}")
-    people.print(table)

@@ -7,7 +7,7 @@ and the reason is printed); 1 for an error; 2 for unusable settings; 130 after C
 import shlex
 import shutil
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
@@ -30,7 +30,7 @@ from pipeline.home_location import locate_home, restore_home
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError, Defer
 from warehouse.clock import utc_now
-from warehouse.errors import RunRecordsUnusable, WarehouseError
+from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.phases import listening
 
@@ -92,10 +92,10 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
                     WorldProcess(settings.sandbox_seed, until=now)
                 )
             # Imported here, so that other commands do not wait for Dagster.
+            from pipeline.automation.dead_runs import fail_dead_runs
             from pipeline.daily_run import RunFailed, plan_run_times, run_days
             from pipeline.health.runs import write_run_note
-            from pipeline.instance import instance_of, plain_faults
-            from pipeline.runs.dead_runs import fail_dead_runs
+            from pipeline.instance import instance_of
             from pipeline.session import open_service
 
             imported = monotonic()
@@ -105,16 +105,11 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
                 days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
             )
 
-            def note_failed_runs() -> None:
-                # The day is done; a store that is busy or damaged is reported by its next user.
-                with suppress(RunRecordsUnusable), plain_faults(home):
-                    write_run_note(home, settings, instance, utc_now())
-
             # Before the session, so that the sandbox generates its catalog during Dagster's import.
-            instance = held.enter_context(instance_of(home, keeps_open=True))
-            held.callback(note_failed_runs)
-            for run in fail_dead_runs(home, instance):
-                warnings.print(f"Run {run.run_id} was killed; it is marked failed.", markup=False)
+            instance = held.enter_context(instance_of(home))
+            held.callback(lambda: write_run_note(home, settings, instance, utc_now()))
+            for run_id in fail_dead_runs(instance):
+                warnings.print(f"Run {run_id} was killed; it is marked failed.", markup=False)
             service = held.enter_context(
                 open_service(settings, now=instants[0].at, world_process=world_process)
             )

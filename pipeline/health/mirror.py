@@ -8,11 +8,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.health.doctor import RunCheck
 from warehouse.files.locks import is_held
 from warehouse.history.warehouse_file import read_published
 from warehouse.home import Home
@@ -22,6 +22,15 @@ _SQL: Final = Statements(__package__)
 _HOST: Final = "127.0.0.1"
 _ANSWERS_WITHIN_S: Final = 3.0
 _SECRETS: Final = ("keys.json", "endpoints.json", "cursor.key")
+
+
+@dataclass(frozen=True, slots=True)
+class RunCheck:
+    """The result of one check: its subject, whether it holds, and what was found."""
+
+    what: str
+    holds: bool
+    found: str
 
 
 def check_mirror(home: Home, folder: Path, port: int) -> Iterator[RunCheck]:

@@ -83,7 +83,7 @@ def write_run_note(
     `automation` has the names of its schedules and sensors.
     """
     # Imported here, since `almanac status` only reads the note.
-    from pipeline.retention import owner_tags
+    from pipeline.instance import owner_tags
 
     tags = owner_tags(settings.key_prefix, settings.name_prefix)
     heartbeats = (beat.timestamp for beat in instance.get_daemon_heartbeats().values())

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
+from pipeline.runs.place import LOCATION
 
 from pipeline.cli.serve import DEFAULT_PORT as MIRROR_PORT
 from pipeline.configuration import DEFAULT_PORT
 from pipeline.receiver.app import HEALTH_PATH
-from pipeline.runs.place import LOCATION
 from pipeline.settings import described
 from tests.deploy.page import DEPLOY, parse
 from tests.hangs import HANGS_AFTER_S

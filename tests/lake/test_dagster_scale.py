@@ -19,9 +19,9 @@ from typing import Any
 import duckdb
 import pytest
 import yaml
+from pipeline.runs.dead_runs import read_presence
 
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.runs.dead_runs import read_presence
 from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.lake.dagster_services import running_cluster, services_in, write_instance
 from tests.lake.servers import (

@@ -10,10 +10,8 @@ from typer.testing import CliRunner
 
 from almanac import console
 from almanac.command_line import app
-from pipeline import instance
 from pipeline.settings import described
 from tests.in_process import own_process
-from tests.pipeline import empty_stores
 
 Almanac = Callable[..., Any]
 """Runs a command: its words, the expected exit code, settings by their short names."""
@@ -25,14 +23,6 @@ def private_files() -> Iterator[None]:
     before = os.umask(0o077)
     yield
     os.umask(before)
-
-
-@pytest.fixture(scope="package", autouse=True)
-def copied_stores() -> Iterator[None]:
-    """Copy Dagster's empty databases into each home but the first."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(instance, "_make_in", empty_stores.make_or_copy)
-        yield
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The definitions that Dagster loads: complete, without output and without side effects."""
 
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +10,10 @@ import yaml
 from pydantic import SecretStr
 
 from assets.layout import Layout
-from assets.missing_records import find_missing_records
 from assets.published import PUBLISHED
 from pipeline.build import build_definitions, build_resources
-from pipeline.instance import config, instance_of, make_stores, write_config
-from pipeline.ui.programs import LOCATION, MODULE
+from pipeline.cli.ui import _prepare
+from pipeline.instance import instance_of
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes_in_days import run_sandbox_days, settings_of
 from tests.test_cli import ROOT, environment
@@ -176,8 +174,6 @@ def test_a_run_with_prefixes_records_every_table_below_them(tmp_path: Path) -> N
     with instance_of(Home(tmp_path)) as instance:
         run_sandbox_days(settings, instance, days=1)
         recorded = set(instance.all_asset_keys())
-        # What runs record is all that there is to report.
-        assert list(find_missing_records(layout, Home(tmp_path), instance)) == []
     assert {layout.key(table.name) for table in PUBLISHED} <= recorded
     assert layout.key("event_changes") in recorded
     assert {tuple(key.path[:-1]) for key in recorded} == {("market", "events")}
@@ -193,27 +189,25 @@ def test_a_resource_can_be_replaced_and_an_unknown_one_is_refused(tmp_path: Path
 
 def test_the_instance_is_written_once_and_dagster_accepts_it(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    assert write_config(home) == "written"
-    assert write_config(home) == "unchanged"
-    assert yaml.safe_load((home.dagster / "dagster.yaml").read_text()) == config()
     with instance_of(home) as instance:
         assert not instance.telemetry_enabled
         assert instance.run_monitoring_enabled
-        assert instance.run_monitoring_start_timeout_seconds == 300
         assert instance.run_monitoring_max_runtime_seconds == 86_400
         assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
-    assert write_config(home) == "unchanged"
+    path = home.dagster / "dagster.yaml"
+    path.write_text(path.read_text().replace("max_retries: 3", "max_retries: 9"))
+    with instance_of(home) as instance:
+        assert instance.run_retries_max_retries == 9
 
 
-def test_the_workspace_of_the_repository_names_the_same_module() -> None:
-    names = {"module_name": MODULE, "location_name": LOCATION}
-    expected = {"load_from": [{"python_module": names}]}
-    assert yaml.safe_load((ROOT / "workspace.yaml").read_text()) == expected
-
-
-def test_the_stores_are_there_before_two_programs_open_them(tmp_path: Path) -> None:
-    make_stores(Home(tmp_path))
-    for name in ("runs.db", "index.db", "schedules.db"):
-        (path,) = (tmp_path / "dagster").rglob(name)
-        with sqlite3.connect(path) as store:
-            assert store.execute("SELECT count(*) FROM alembic_version").fetchall() == [(1,)]
+def test_the_workspace_of_the_repository_names_the_same_module_as_that_of_a_home(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path)
+    home.dagster.mkdir()
+    (path,) = _prepare(home)
+    (place,) = yaml.safe_load(path.read_text())["load_from"]
+    assert place["python_module"].pop("working_directory") == str(ROOT)
+    assert yaml.safe_load((ROOT / "workspace.yaml").read_text()) == {"load_from": [place]}
+    (home.dagster / "workspace.yaml").write_text("load_from: []")
+    assert _prepare(home) == [home.dagster / "workspace.yaml", path]

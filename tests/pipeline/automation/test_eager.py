@@ -9,14 +9,11 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
-from dagster._core.loader import LoadingContextForTest
 
-from assets.layout import Layout
 from assets.published import PUBLISHED
+from pipeline.automation.prune import prune_home
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
-from pipeline.retention import prune_home
 from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 
@@ -122,20 +119,3 @@ def test_it_does_not_run_after_old_runs_are_deleted(tmp_path: Path) -> None:
         unchanged = followed.pull("Listing", NOW + 2 * HOUR)
         assert unchanged == {"event_changes", "batches", "coverage"}
         assert followed.fired() == 0
-
-
-def test_a_table_that_did_not_change_is_not_shown_as_outdated(followed: Followed) -> None:
-    followed.pull("Listing", NOW - DAY)
-    followed.pull("Listing", NOW)
-    days = [(NOW - DAY).date().isoformat(), NOW.date().isoformat()]
-    for day in days:
-        event = dg.AssetMaterialization(
-            "event_changes", partition=day, tags={"dagster/data_version": f"{day}-2"}
-        )
-        followed.instance.report_runless_asset_event(event)
-    graph = followed.defs.resolve_asset_graph()
-    statuses = CachingStaleStatusResolver(
-        followed.instance, graph, LoadingContextForTest(followed.instance)
-    )
-    shown = {table.name: statuses.get_status(Layout().key(table.name)) for table in PUBLISHED}
-    assert set(shown.values()) == {StaleStatus.FRESH}

@@ -8,11 +8,11 @@ import pytest
 
 from assets.layout import Layout
 from assets.published import PUBLISHED, published_tables
+from pipeline.automation.dead_runs import PROCESS_TAG
 from pipeline.build import build_definitions, build_resources
 from pipeline.configuration import SettingsError
 from pipeline.daily_run import phase_of
 from pipeline.instance import instance_of
-from pipeline.runs.dead_runs import read_presence
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.small_home import SmallHome
 from warehouse.clock import utc_now
@@ -118,14 +118,15 @@ def test_a_merged_run_publishes_and_stores_nothing_with_the_company(merged_home:
     with instance_of(Home(merged_home)) as instance:
         done = merged.resolve_job_def("almanac_merge").execute_in_process(instance=instance)
         assert done.success
+        # The process of a step is not that of the run, so it must not stand for it.
+        run = instance.get_run_by_id(done.run_id)
+        assert run is not None and PROCESS_TAG not in run.tags
         recorded = {
             event.asset_key.to_user_string()
             for event in done.all_events
             if event.is_step_materialization and event.asset_key is not None
         }
     assert {f"almanac/{table.name}" for table in PUBLISHED} <= recorded
-    # The process of a step is not that of the run, so it must not stand for it.
-    assert read_presence(Home(merged_home)).alive == frozenset()
 
 
 def test_keys_renamed_from_outside_fail_and_nothing_succeeds_in_silence(merged_home: Path) -> None:

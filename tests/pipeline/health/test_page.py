@@ -5,6 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from pipeline.retention import OWNER_TAG
 
 from assets.layout import Layout
 from catalog.sandbox.sandbox import Sandbox
@@ -13,7 +14,6 @@ from pipeline.build import build_definitions
 from pipeline.health.checks import CHECKS, TOPICS, read_health
 from pipeline.health.runs import read_run_note
 from pipeline.instance import instance_of
-from pipeline.retention import OWNER_TAG
 from tests.pipeline.composing.test_instance import other_storage
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes.run_records import dies_with, run_of, status_of

@@ -8,40 +8,25 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 import duckdb
 import pytest
-from dagster._core.definitions.run_request import InstigatorType
-from dagster._core.remote_origin import (
-    RegisteredCodeLocationOrigin,
-    RemoteInstigatorOrigin,
-    RemoteRepositoryOrigin,
-)
-from dagster._core.scheduler.instigation import (
-    InstigatorState,
-    InstigatorStatus,
-    TickData,
-    TickStatus,
-)
-from dagster._daemon.types import DaemonHeartbeat
-from dagster_shared.error import SerializableErrorInfo
 from pydantic import SecretStr
 
+from pipeline.automation.dead_runs import fail_dead_runs
 from pipeline.build import build_definitions
 from pipeline.health.checks import _REMEDIES, CHECKS, find_check, find_warnings, read_health
 from pipeline.health.facts import HealthWarning
 from pipeline.health.notices import post_warnings
-from pipeline.health.runs import read_run_note, write_run_note
-from pipeline.instance import instance_of
-from pipeline.retention import OWNER_TAG
-from pipeline.runs.dead_runs import fail_dead_runs
-from pipeline.runs.place import LOCATION
-from pipeline.runs.store import RUNS
+from pipeline.health.runs import _find_failed_ticks, read_run_note, write_run_note
+from pipeline.instance import OWNER_TAG, instance_of
 from resources.backfill.state import BackfillState, BackfillStates
 from tests.pipeline.health.receiving import receiving
-from tests.pipeline.homes.run_records import dies_with, exit_code, forked, run_of
 from tests.pipeline.homes_in_days import address_of, settings_of
+from tests.pipeline.run_records import exit_code, forked, report_daemon, start_dead_run
 from tests.pipeline.small_home import DAY, SmallHome
 from warehouse.errors import DamagedBatch
 from warehouse.history.merge import merge, replay
@@ -227,7 +212,7 @@ def ended(small: SmallHome, job: str, part: str, *, failed: bool = False, **tags
         instance.run_storage.add_run(run)
     # A second apart: Dagster notes the second of an update, and that tells two failures apart.
     ended_at = datetime.now(UTC) - timedelta(hours=1) + timedelta(seconds=next(_ENDED))
-    with sqlite3.connect(small.home.dagster / RUNS) as records:
+    with sqlite3.connect(small.home.dagster / "history/runs.db") as records:
         records.execute(
             "UPDATE runs SET update_timestamp = ? WHERE run_id = ?",
             (f"{ended_at:%Y-%m-%d %H:%M:%S.%f}", run.run_id),
@@ -271,10 +256,9 @@ class TestFailedRuns:
     def test_a_killed_run_is_failed_until_the_same_partition_succeeds(
         self, small: SmallHome
     ) -> None:
-        run_id = run_of(small.home, part="2026-03-01")
-        dies_with(small.home, run_id)
+        start_dead_run(small.home, part="2026-03-01")
         with instance_of(small.home) as instance:
-            fail_dead_runs(small.home, instance)
+            fail_dead_runs(instance)
         found = noted(small)
         assert found.keys() == {"failed_runs"}
         assert "of daily of 2026-03-01 at " in found["failed_runs"].text
@@ -367,18 +351,14 @@ class TestFailedRuns:
 
 
 class TestDaemon:
-    def test_ticks_that_fail_are_reported_until_one_does_not(self, small: SmallHome) -> None:
-        reported(small, minutes_ago=0)
-        with instance_of(small.home) as instance:
-            ticked(instance, TickStatus.SKIPPED, minutes_ago=9)
-            ticked(instance, TickStatus.FAILURE, minutes_ago=6)
-            ticked(instance, TickStatus.FAILURE, minutes_ago=3)
-        text = noted(small)["daemon"].text
-        assert text.startswith("`polls` failed 2 times since ")
-        assert "(OSError: No space left on device)" in text
-        with instance_of(small.home) as instance:
-            ticked(instance, TickStatus.SUCCESS, minutes_ago=0)
-        assert noted(small) == {}
+    def test_ticks_that_fail_are_reported_until_one_does_not(self) -> None:
+        failed = [tick(10, "FAILURE"), tick(7, "FAILURE"), tick(4, "SKIPPED")]
+        (found,) = _find_failed_ticks(records_of("polls", failed), {"polls"})
+        assert (found.name, found.times, found.since.timestamp()) == ("polls", 2, 7)
+        assert found.error == "OSError: No space left on device"
+        assert not list(_find_failed_ticks(records_of("polls", failed), {"health"}))
+        good = [tick(13, "SUCCESS"), *failed]
+        assert not list(_find_failed_ticks(records_of("polls", good), {"polls"}))
 
     def test_a_daemon_that_does_not_report_is_warned_of_for_a_week(self, small: SmallHome) -> None:
         note(small)
@@ -398,36 +378,28 @@ class TestDaemon:
         assert read_run_note(small.home) is None
 
 
-def ticked(instance: dg.DagsterInstance, status: TickStatus, *, minutes_ago: float) -> None:
-    """Record a tick of the sensor `polls`."""
-    repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(LOCATION), "__repository__")
-    state = InstigatorState(
-        RemoteInstigatorOrigin(repository, "polls"),
-        InstigatorType.SENSOR,
-        InstigatorStatus.DECLARED_IN_CODE,
+def tick(at: float, status: str) -> SimpleNamespace:
+    """Return a tick as Dagster's records have it."""
+    error = SimpleNamespace(message="OSError: No space left on device\n", cause=None)
+    return SimpleNamespace(timestamp=at, status=SimpleNamespace(value=status), error=error)
+
+
+def records_of(sensor: str, ticks: list[SimpleNamespace]) -> Any:
+    """Return the part of an instance that knows ticks; only a daemon makes real ones."""
+    state = SimpleNamespace(
+        instigator_name=sensor,
+        status=SimpleNamespace(value="RUNNING"),
+        instigator_origin_id="",
+        selector_id="",
     )
-    if not instance.all_instigator_state():
-        instance.add_instigator_state(state)
-    error = SerializableErrorInfo("OSError: No space left on device\n", [], "OSError", None, None)
-    instance.create_tick(
-        TickData(
-            instigator_origin_id=state.instigator_origin_id,
-            instigator_name="polls",
-            instigator_type=InstigatorType.SENSOR,
-            status=status,
-            timestamp=(datetime.now(UTC) - timedelta(minutes=minutes_ago)).timestamp(),
-            selector_id=state.selector_id,
-            run_ids=[],
-            run_keys=[],
-            error=error if status is TickStatus.FAILURE else None,
-        )
+    return SimpleNamespace(
+        all_instigator_state=lambda: [state], get_ticks=lambda *ids, limit: ticks[:limit]
     )
 
 
-def reported(small: SmallHome, daemon: str = "SCHEDULER", *, minutes_ago: float) -> None:
-    at = (datetime.now(UTC) - timedelta(minutes=minutes_ago)).timestamp()
-    with instance_of(small.home) as instance:
-        instance.add_daemon_heartbeat(DaemonHeartbeat(at, daemon, None, []))
+def reported(small: SmallHome, *, minutes_ago: float) -> None:
+    """Record a heartbeat as Dagster's daemon does."""
+    report_daemon(small.home, datetime.now(UTC) - timedelta(minutes=minutes_ago))
 
 
 def test_each_kind_of_warning_has_a_row_that_says_what_to_do() -> None:

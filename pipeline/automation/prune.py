@@ -1,0 +1,195 @@
+"""`almanac prune` and the job `prune`: delete old runs of Dagster, logs and left files.
+
+Landing and history are never deleted. Each step can be repeated: after a kill, the next prune
+continues. Ticks are deleted by Dagster (`retention` in dagster.yaml).
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import dagster as dg
+
+from almanac.reading.attached_file import abandoned_links
+from almanac.reading.temporary import leftovers
+from assets.layout import Layout
+from pipeline.instance import is_own, owner_tags
+from pipeline.settings import Settings
+from resources.inbox.inbox_file import InboxReader, InboxWriter, inbox_path
+from resources.inbox.progress import read_progress
+from warehouse.errors import LockHeld, WarehouseError
+from warehouse.history.merge import ABANDONED_S
+from warehouse.home import Home
+
+PRUNE: Final = "prune"
+PRUNE_SCHEDULE: Final = "prune_schedule"
+AT_NIGHT: Final = "40 3 * * *"
+RUNS_OF_A_JOB: Final = 100
+"""More are deleted, however young: a run takes about 0.4 MB."""
+_ENDED: Final = (
+    dg.DagsterRunStatus.SUCCESS,
+    dg.DagsterRunStatus.FAILURE,
+    dg.DagsterRunStatus.CANCELED,
+)
+_PAGE: Final = 1000
+
+
+def prune_home(
+    home: Home,
+    settings: Settings,
+    now: datetime,
+    *,
+    instance: dg.DagsterInstance | None = None,
+    days: int | None = None,
+    dry_run: bool = False,
+) -> dict[str, int]:
+    """Delete old files of a home, its old runs in an instance, and the bodies of old deliveries.
+
+    Returns the number of deleted items of each kind. `days` replaces the lengths of the settings.
+
+    Raises:
+        WarehouseError: another process merges, or a file of the inbox can't be used.
+    """
+    before = now - timedelta(days=days or settings.keep_days)
+    counts = _prune_files(home, before, dry_run)
+    if instance is not None:
+        tags = {} if is_own(home) else owner_tags(settings.key_prefix, settings.name_prefix)
+        old = find_old_runs(instance, before, tags)
+        counts["Dagster runs"] = len(old)
+        for run_id in () if dry_run else old:
+            instance.delete_run(run_id)
+            # Dagster leaves the database of a run in SQLite.
+            for path in (home.dagster / "history/runs").glob(f"{run_id}.db*"):
+                path.unlink()
+    before = now - timedelta(days=settings.keep_deliveries_days if days is None else days)
+    return counts | _prune_deliveries(home, before, now, dry_run)
+
+
+def find_old_runs(
+    instance: dg.DagsterInstance, before: datetime, tags: dict[str, str]
+) -> list[str]:
+    """Return the runs with the tags that ended before a time or are too many, the oldest first.
+
+    A run stays if it is the newest of its job, since sensors ask for it, or if it has the latest
+    materialisation of an asset or partition, since Dagster deletes that with the run.
+    """
+    old, counts, latest = [], Counter[str](), _find_latest_runs(instance)
+    for record in instance.get_run_records(dg.RunsFilter(statuses=list(_ENDED), tags=tags)):
+        run = record.dagster_run
+        counts[run.job_name] += 1
+        is_old = datetime.fromtimestamp(record.end_time or 0, UTC) < before
+        if counts[run.job_name] > 1 and (is_old or counts[run.job_name] > RUNS_OF_A_JOB):
+            old.append(run.run_id)
+    return [run_id for run_id in reversed(old) if run_id not in latest]
+
+
+def _find_latest_runs(instance: dg.DagsterInstance) -> set[str]:
+    """Return the runs with the latest materialisation of an asset or of a partition."""
+    found: dict[tuple[dg.AssetKey, str | None], str] = {}
+    for key in instance.get_asset_keys():
+        cursor, has_more = None, True
+        while has_more:
+            page = instance.fetch_materializations(key, limit=_PAGE, cursor=cursor)
+            for record in page.records:  # The newest first.
+                found.setdefault((key, record.partition_key), record.run_id)
+            cursor, has_more = page.cursor, page.has_more
+    return set(found.values())
+
+
+def _prune_files(home: Home, before: datetime, dry_run: bool) -> dict[str, int]:
+    """Delete old logs, and files left by processes that were killed.
+
+    The merge lock excludes living writers. Pulls write to landing without it, so only old files are
+    deleted there.
+    """
+    with home.merge_lock():
+        kinds: dict[str, Iterable[Path]] = {
+            "request logs": (
+                path
+                for path in (home.state / "requests").glob("*.jsonl")
+                if path.stem < before.date().isoformat()
+            ),
+            "unfinished files": (
+                *home.root.glob(".unfinished-*"),
+                *abandoned_links(home.root),
+                *home.parquet.unfinished(),
+                *home.root.glob(".next-*"),
+                *home.landing.storage.unfinished(older_than_s=ABANDONED_S),
+                *home.landing.never_landed(older_than_s=ABANDONED_S),
+                *home.state.glob("almanac-verify-*"),
+                *(path for path in home.state.glob("spill/**/*") if path.is_file()),
+            ),
+            "foreign .wal files": (
+                path
+                for path in home.root.glob(f"{home.warehouse.name}.wal.foreign-*")
+                if path.name.partition(".foreign-")[2] < f"{before:%Y%m%d}"
+            ),
+            "temporary folders": leftovers(),
+        }
+        found = {what: list(paths) for what, paths in kinds.items()}
+        for path in () if dry_run else (path for paths in found.values() for path in paths):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return {what: len(paths) for what, paths in found.items()}
+
+
+def _prune_deliveries(home: Home, before: datetime, now: datetime, dry_run: bool) -> dict[str, int]:
+    """Clear the bodies of old landed deliveries. A receiver that runs clears them itself."""
+    if not inbox_path(home).exists():
+        return {}
+    landed_to = read_progress(home).landed_to
+    count, _ = InboxReader(home).old_bodies(before=before, landed_to=landed_to)
+    if count and not dry_run:
+        try:
+            with InboxWriter.open(home, lambda: now) as writer:
+                while writer.clear_bodies(before=before, landed_to=landed_to):
+                    pass
+        except LockHeld:
+            count = 0
+    return {"bodies of landed deliveries": count}
+
+
+def prune_job(
+    layout: Layout, settings: Settings, clock: Callable[[], datetime]
+) -> dg.JobDefinition:
+    """Return the job that does the same as `almanac prune`."""
+
+    @dg.op(
+        name=layout.name("delete_old_records"),
+        description="Deletes old runs, logs and files. Sends no request.",
+        required_resource_keys=layout.names("home"),
+    )
+    def delete(context: dg.OpExecutionContext) -> None:
+        home = layout.resource(context, "home")
+        try:
+            counts = prune_home(home, settings, clock(), instance=context.instance)
+        except WarehouseError as error:
+            raise dg.Failure(str(error), allow_retries=False) from error
+        found = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        context.log.info("Deleted %s", found or "nothing")
+
+    @dg.job(
+        name=layout.name(PRUNE),
+        description="Delete old runs, logs and files. A run stays while it has the latest "
+        "materialisation of an asset or partition.",
+        executor_def=dg.in_process_executor,
+        tags=owner_tags(settings.key_prefix, settings.name_prefix),
+    )
+    def job() -> None:
+        delete()
+
+    return job
+
+
+def prune_schedule(layout: Layout, job: dg.JobDefinition) -> dg.ScheduleDefinition:
+    """Return the schedule of the job, once a night."""
+    return dg.ScheduleDefinition(
+        name=layout.name(PRUNE_SCHEDULE),
+        job=job,
+        cron_schedule=AT_NIGHT,
+        execution_timezone="UTC",
+        description="Every night at 03:40 UTC.",
+        default_status=layout.schedule_status(PRUNE_SCHEDULE),
+    )

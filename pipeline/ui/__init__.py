@@ -1,1 +1,0 @@
-"""Dagster's programs on one machine: code server, daemon, web server; ended with their starter."""

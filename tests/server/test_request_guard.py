@@ -1,0 +1,82 @@
+"""The guard of servers on loopback: no other web page, and no other host name, gets an answer."""
+
+from typing import Any
+
+import pytest
+
+from catalog.server.request_guard import RequestRules
+
+HOST = ("host", "127.0.0.1:8000")
+NAVIGATES = (("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"))
+
+
+def status_of(
+    *headers: tuple[str, str], method: str = "GET", kind: str = "http", path: str = "/"
+) -> int:
+    """Return the status with which a request is refused; 200 if it passes."""
+    scope: dict[str, Any] = {
+        "type": kind,
+        "method": method,
+        "path": path,
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers],
+    }
+    refusal = RequestRules().refusal(scope)
+    return 200 if refusal is None else refusal.status
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "evil.example:8000", "127.0.0.1.evil.example:8000", "xlocalhost"),
+        *("localhost.evil.example", "127.0.0.1:8000, evil", "127.0.0.1 evil", "evil@127.0.0.1"),
+        *("127.0.0.1@evil.example", "127.0.0.1:8000:80", "127.0.0.1:port", "127.0.0.1:", "[::1"),
+        *("127.1", "2130706433", "0x7f000001", "0", "0.0.0.0:80", "10.0.0.1", "[::2]:80"),
+        *("localhost.", "http://127.0.0.1", "127.0.0.1/evil", "", "*", "localhost\tevil"),
+    ],
+)
+def test_another_host_name_is_refused(host: str) -> None:
+    assert status_of(("host", host)) in (400, 421)
+
+
+def test_anything_but_one_host_is_refused() -> None:
+    assert status_of() == 400
+    assert status_of(HOST, HOST) == 400
+    assert status_of(("host", "evil.example"), ("x-forwarded-host", "127.0.0.1")) == 421
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("http://evil.example", "null", "http://127.0.0.1", "http://127.0.0.1:1", "127.0.0.1"),
+        *("https://127.0.0.1:8000.evil.example", "http://127.0.0.1:8000@evil.example", "file://"),
+        *("http://127.0.0.1:8000/", "http://localhost:8000", "", "http://", "http://e, http://e"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+def test_a_request_of_another_page_is_refused(origin: str, kind: str) -> None:
+    assert status_of(HOST, ("origin", origin), kind=kind, method="POST") == 403
+    own = ("origin", "http://127.0.0.1:8000")
+    assert status_of(HOST, own, ("origin", origin), kind=kind) == 403
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "evil", ""])
+def test_a_site_may_link_to_a_page_and_do_nothing_else(site: str) -> None:
+    given = ("sec-fetch-site", site)
+    assert status_of(HOST, given, ("sec-fetch-dest", "image")) == 403
+    assert (
+        status_of(HOST, given, ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")) == 403
+    )
+    assert status_of(HOST, given, *NAVIGATES, method="POST") == 403
+    assert status_of(HOST, given, *NAVIGATES, kind="websocket") == 403
+    assert status_of(HOST, ("sec-fetch-site", "same-origin"), given) == 403
+    assert status_of(HOST, given, *NAVIGATES) == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST:8000", "[::1]:80"])
+def test_own_pages_pass_under_each_name_of_loopback(host: str) -> None:
+    own = (("origin", f"http://{host.lower()}"), ("sec-fetch-site", "same-origin"))
+    assert status_of(("host", host), *own, method="POST") == 200
+
+
+def test_a_path_with_control_characters_is_refused() -> None:
+    assert status_of(HOST, path="/x\n") == 400
