@@ -101,20 +101,19 @@ def _serve(command: list[str], what: str, **variables: str) -> None:
         if not try_lock(lock):
             lock.seek(0)
             fail(f"Dagster of a killed command still runs: process {lock.read().decode()}. End it.")
+        variables |= {
+            "DAGSTER_HOME": str(home.instance_folder.resolve()),
+            "ALMANAC_HOME": str(home.root.resolve()),
+            "PYTHONSAFEPATH": "1",
+        }
         program = subprocess.Popen(
             [
+                *("env", *(f"{name}={value}" for name, value in variables.items())),
                 str(Path(sys.executable).with_name(command[0])),
                 *command[1:],
                 *(f"--workspace={path}" for path in _prepare(home)),
                 f"--log-format={'colored' if sys.stderr.isatty() else 'json'}",
             ],
-            env={
-                **os.environ,
-                **variables,
-                "DAGSTER_HOME": str(home.instance_folder.resolve()),
-                "ALMANAC_HOME": str(home.root.resolve()),
-                "PYTHONSAFEPATH": "1",
-            },
             # A group of its own: a signal reaches the runs, too, and each process once.
             start_new_session=True,
             pass_fds=[lock.fileno()],

@@ -1,6 +1,5 @@
 """Commands that are killed at random moments and run again: `run`, `backfill`, `ui`."""
 
-import json
 import os
 import random
 import signal
@@ -18,9 +17,8 @@ import httpx
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.sandbox_clock import SandboxClock
 from tests.crashes.tables import Digests, published
-from tests.free_ports import free_port
 from tests.hangs import HANGS_AFTER_S, wait_for
-from tests.pipeline.automation.daemon import CODE_SERVER, DAEMON, Pages, log_of, pid_of, programs_on
+from tests.pipeline.automation.daemon import Pages, group_of, is_gone, ui
 from tests.test_cli import ALMANAC, environment
 from warehouse.home import Home
 
@@ -145,72 +143,37 @@ def looked_up_events(home: Path) -> set[str]:
     return {scope.event_id for scope in scopes if scope.event_id is not None}
 
 
-VICTIMS: Final = ("almanac ui", "run", DAEMON, CODE_SERVER)
+VICTIMS: Final = ("almanac ui", "run", "dagster")
 ASSET: Final = "landed_export"
-_STARTS_WITHIN_S: Final = HANGS_AFTER_S
 
 
 def kill_ui(killer: Killer, number: int) -> None:
     """Kill one process of `almanac ui` during a run; the next `ui` must work."""
-    port = free_port()
     day = max(Home(killer.home).landing.days()).isoformat()
-    process = start_ui(killer, port)
-    try:
-        pages = wait_until_started(process)
+    with ui(killer.home, killer.env) as (process, pages):
         run_id = pages.materialise(ASSET, day)
         worker = wait_for(lambda: pages.worker_of(run_id))
         time.sleep(killer.chance.uniform(0, 1.5))
-        victim = VICTIMS[number % len(VICTIMS)]
-        signalled = killer.chance.choice(SIGNALS)
+        victim, group = VICTIMS[number % len(VICTIMS)], group_of(killer.home)
         killer.kills += 1
-        if victim == "almanac ui":
-            killer.strike(process, signal.SIGKILL, with_group=False)
-        elif victim == "run":
-            with suppress(ProcessLookupError):
-                os.kill(worker, signalled)
-            wait_for(lambda: ended(pages, run_id))
-        else:
-            os.kill(pid_of(killer.home, victim), signalled)
         if victim == "run":
-            process.send_signal(signalled)
-        process.wait(ENDS_WITHIN_S)
-    finally:
-        if process.poll() is None:
-            end(process)
-    restarted = start_ui(killer, port)
-    try:
-        pages = wait_until_started(restarted)
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+            wait_for(lambda: ended(pages, run_id))
+        elif victim == "dagster":
+            os.kill(group, signal.SIGKILL)
+            process.wait(ENDS_WITHIN_S)
+        else:
+            process.kill()
+            process.wait(ENDS_WITHIN_S)
+            os.killpg(group, signal.SIGKILL)
+    wait_for(lambda: is_gone(group))
+    with ui(killer.home, killer.env) as (restarted, pages):
         wait_for(lambda: ended(pages, run_id))
         run_id = pages.materialise(ASSET, day)
         assert wait_for(lambda: ended(pages, run_id)) == "SUCCESS"
         restarted.send_signal(signal.SIGHUP)
         assert restarted.wait(ENDS_WITHIN_S) == 130
-    finally:
-        if restarted.poll() is None:
-            end(restarted)
-    assert not programs_on(killer.home)
-
-
-def start_ui(killer: Killer, port: int) -> subprocess.Popen[str]:
-    """Start `almanac ui`, with its logs in a file: a pipe would fill."""
-    return subprocess.Popen(
-        [*ALMANAC, "ui", "--json", "--port", str(port)],
-        cwd=killer.home.parent,
-        env=killer.env,
-        stdout=subprocess.PIPE,
-        stderr=log_of(killer.home).open("ab"),
-        text=True,
-        start_new_session=True,
-    )
-
-
-def wait_until_started(process: subprocess.Popen[str]) -> Pages:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        process.wait(_STARTS_WITHIN_S)
-        raise AssertionError("almanac ui did not come up; its log says why")
-    return Pages(json.loads(line)["address"])
 
 
 def ended(pages: Pages, run_id: str) -> str | None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import yaml
-from pipeline.runs.place import LOCATION
 
 from pipeline.cli.serve import DEFAULT_PORT as MIRROR_PORT
 from pipeline.configuration import DEFAULT_PORT
@@ -55,9 +54,9 @@ def unit(path: Path) -> RawConfigParser:
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Yield each command of `almanac` in the files, with the name of its file."""
     pod = manifests()["StatefulSet"]["spec"]["template"]["spec"]
-    yield "kubernetes", pod["initContainers"][0]["args"]
+    yield "kubernetes", pod["containers"][0]["args"]
     for probe in ("startupProbe", "livenessProbe"):
-        yield "kubernetes", pod["containers"][1][probe]["exec"]["command"][1:]
+        yield "kubernetes", pod["containers"][0][probe]["exec"]["command"][1:]
     for component in ("push", "mirror"):
         (added,) = added_by(component)["StatefulSet"]["spec"]["template"]["spec"]["containers"]
         yield "kubernetes", added["args"]
@@ -107,7 +106,7 @@ def test_the_image_gets_no_file_but_what_runs() -> None:
     assert all((ROOT / name).exists() for name in allowed)
     assert allowed == {
         *("almanac", "application", "assets", "catalog", "pipeline", "resources", "warehouse"),
-        *("deploy/backup", "deploy/workspace.yaml"),
+        *("deploy/backup", "deploy/workspace.yaml", "workspace.yaml"),
         *("requirements.lock", "requirements-scale.lock", "requirements-setup.lock"),
         *("LICENSE", "README.md", "pyproject.toml"),
     }
@@ -117,14 +116,14 @@ def test_the_pod_is_the_only_writer_and_has_no_rights() -> None:
     found = manifests()
     stateful = found["StatefulSet"]["spec"]
     pod = stateful["template"]["spec"]
-    containers = [*pod["initContainers"], *pod["containers"]]
-    assert [container["name"] for container in pod["containers"]] == ["almanac", "daemon", "web"]
+    assert [container["name"] for container in pod["containers"]] == ["almanac", "web"]
+    assert pod["shareProcessNamespace"], "the UI may evaluate the sensor `dead_runs`"
     (claim,) = stateful["volumeClaimTemplates"]
     assert stateful["replicas"] == 1
     assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
     assert pod["securityContext"]["runAsNonRoot"]
     assert pod["securityContext"]["runAsUser"] == USER
-    for container in containers:
+    for container in pod["containers"]:
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -230,7 +229,7 @@ def test_the_customisation_with_both_components_has_all_containers(tmp_path: Pat
     (stateful,) = [found for found in documents if found["kind"] == "StatefulSet"]
     template = stateful["spec"]["template"]
     containers = {container["name"]: container for container in template["spec"]["containers"]}
-    assert containers.keys() == {"almanac", "daemon", "web", "receiver", "mirror"}
+    assert containers.keys() == {"almanac", "web", "receiver", "mirror"}
     assert len({container["image"] for container in containers.values()}) == 1
     assert "almanac" in template["metadata"]["annotations"].values(), "for `kubectl exec`"
     assert sum(found["kind"] == "NetworkPolicy" for found in documents) == 3
@@ -257,42 +256,38 @@ def test_the_units_share_account_and_limits_and_one_writer() -> None:
     assert common["ProtectSystem"] == "strict"
     assert {path.name for path in UNITS} == {
         f"almanac-{name}.service"
-        for name in ("backup", "code", "daemon", "receive", "serve", "watch", "web")
+        for name in ("backup", "daemon", "receive", "serve", "watch", "web")
     }
-    for name in ("code", "daemon", "web"):
+    for name in ("daemon", "web"):
         parsed = unit(DEPLOY / "systemd" / f"almanac-{name}.service")
         assert int(parsed["Service"]["TimeoutStopSec"]) > 10, "runs end within 10 s"
-    assert unit(DEPLOY / "systemd" / "almanac-daemon.service")["Unit"]["Requires"] == (
-        "almanac-code.service"
-    )
 
 
-OFFICIAL = (
-    *(("dagster api grpc", "code", "code", "almanac"), ("dagster-daemon run", *["daemon"] * 3)),
-    ("pipeline.ui.webserver", *["web"] * 3),
-)
+OFFICIAL = (("daemon", *["daemon"] * 2, "almanac"), ("dagster-webserver", *["web"] * 3))
 
 
 @pytest.mark.parametrize(("program", "unit_name", "service", "container"), OFFICIAL)
-def test_each_program_of_dagster_is_a_service_of_its_own(
+def test_daemon_and_ui_are_services_of_their_own(
     program: str, unit_name: str, service: str, container: str
 ) -> None:
-    assert (
-        program in unit(DEPLOY / "systemd" / f"almanac-{unit_name}.service")["Service"]["ExecStart"]
-    )
+    parsed = unit(DEPLOY / "systemd" / f"almanac-{unit_name}.service")["Service"]
+    assert program in parsed["ExecStart"]
     composed = COMPOSE["services"][service]
-    assert program in " ".join([*composed["entrypoint"], *composed["command"]])
+    assert program in " ".join([*composed.get("entrypoint", []), *composed["command"]])
     pod = manifests()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
     (found,) = [each for each in pod if each["name"] == container]
-    assert program in " ".join([*found["command"], *found["args"]])
+    assert program in " ".join([*found.get("command", []), *found["args"]])
 
 
-def test_the_workspaces_name_the_code_servers_of_the_services() -> None:
-    (server,) = _read(DEPLOY / "workspace.yaml")["load_from"]
-    grpc = server["grpc_server"]
-    assert grpc == {"host": {"env": "CODE_HOST"}, "port": 4000, "location_name": LOCATION}
-    assert str(grpc["port"]) in COMPOSE["services"]["code"]["command"]
-    assert COMPOSE["services"]["daemon"]["environment"]["CODE_HOST"] == "code"
-    (server,) = _read(DEPLOY / "systemd" / "workspace.yaml")["load_from"]
-    started = unit(DEPLOY / "systemd" / "almanac-code.service")["Service"]["ExecStart"]
-    assert f"--socket {server['grpc_server']['socket']} " in started
+def test_the_daemon_of_compose_keeps_its_host_name() -> None:
+    """Only runs of its own host name are noticed when they were killed."""
+    assert COMPOSE["services"]["daemon"]["hostname"] == "almanac"
+
+
+def test_the_web_servers_load_the_workspace_of_the_repository() -> None:
+    (place,) = _read(ROOT / "workspace.yaml")["load_from"]
+    assert place["python_module"]["location_name"] == "almanac"
+    assert "/opt/almanac/app/workspace.yaml" in COMPOSE["services"]["web"]["command"]
+    web = unit(DEPLOY / "systemd" / "almanac-web.service")
+    assert "--workspace /opt/almanac/current/workspace.yaml" in web["Service"]["ExecStart"]
+    assert web["Unit"]["JoinsNamespaceOf"] == "almanac-daemon.service"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pipeline.automation.retention import AT_NIGHT
 
 from almanac.command_line import commands
 from pipeline.automation.jobs import EXPORT_IS_OUT_AT
+from pipeline.automation.prune import AT_NIGHT
 from pipeline.settings import read_settings
 from tests.deploy.page import (
     DEPLOY,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.instance import config
+from pipeline.instance import DEFAULT_CONFIG
 from tests.deploy.page import DEPLOY
 from tests.hangs import HANGS_AFTER_S
 
@@ -67,7 +67,7 @@ def test_the_instance_differs_from_that_of_a_home_in_storage_and_launcher_only(p
     assert found.pop("storage") == {"postgres": {"postgres_db": STORAGE}}
     assert ("run_launcher" in found) is (path.parent == SCALE)
     found.pop("run_launcher", None)
-    assert found == config()
+    assert found == read(DEFAULT_CONFIG)
 
 
 @needs_kubectl
@@ -179,7 +179,7 @@ def test_the_manifests_have_the_schema_of_kubernetes(customised: list[dict[str, 
 def test_compose_keeps_dagsters_records_in_postgresql_and_its_password_in_a_file() -> None:
     added = read(DEPLOY / "scale" / "compose.yaml")["services"]
     base = read(DEPLOY / "compose.yaml")["services"]
-    for name in ("prepare", "code", "daemon", "web"):
+    for name in ("daemon", "web"):
         assert name in base
         assert added[name]["env_file"] == ["settings.env", "postgres.env"]
         (mount,) = added[name]["volumes"]

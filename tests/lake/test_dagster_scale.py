@@ -19,7 +19,6 @@ from typing import Any
 import duckdb
 import pytest
 import yaml
-from pipeline.runs.dead_runs import read_presence
 
 from catalog.sandbox.sandbox import Sandbox
 from tests.hangs import HANGS_AFTER_S, wait_for
@@ -33,7 +32,6 @@ from tests.lake.servers import (
 from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, Pages
 from tests.test_cli import ALMANAC, environment
 from warehouse.clock import utc_now
-from warehouse.home import Home
 
 pytestmark = [pytest.mark.lake, pytest.mark.timeout(3_600)]
 
@@ -61,7 +59,7 @@ ROOT_RUN = "dagster/root_run_id"
 QUOTA = 3_000
 # The id of a batch has a hash of its requests, which depend on the pulls before.
 COMPARED = "* EXCLUDE (batch_id)"
-SENSORS = "daily_schedule,first_pull,unmerged_batches,health,quota"
+SENSORS = "daily_schedule,first_pull,unmerged_batches,health,quota,dead_runs"
 
 
 @pytest.fixture
@@ -184,7 +182,7 @@ def test_two_daemons_with_kills_and_a_restart_leave_the_history_of_one_process(
     almanac(plain, "run")
     before = len(service.requests)
     with services_in(tmp_path / "services") as services:
-        almanac(env, "dagster", "prepare")
+        almanac(env, "daemon", "--check", code=1)  # Makes the tables.
         services.start_code("code-1", env)
         services.start_code("code-2", env)
         pages = services.start_web("web", env, code="code-1")
@@ -196,11 +194,10 @@ def test_two_daemons_with_kills_and_a_restart_leave_the_history_of_one_process(
         selection = {"assetSelection": [{"path": ["landed_calendar"]}], "partitionNames": MONTHS}
         launched = pages.query(BACKFILL, variables=selection)["launchPartitionBackfill"]
         daily = launch_daily(pages, today)
-        wait_for(lambda: daily in read_presence(Home(home)).alive)
+        wait_for(lambda: pages.worker_of(daily))
         code = services.name_of(wait_for(lambda: pages.worker_of(daily)))
         services.kill("daemon-1")
         services.kill(code)
-        almanac(env, "dagster", "prepare")
         services.start_code(code, env)
         services.start_daemon("daemon-1", env, code="code-1")
         wait_for(lambda: is_in_progress(pages))
@@ -208,9 +205,6 @@ def test_two_daemons_with_kills_and_a_restart_leave_the_history_of_one_process(
         time.sleep(3)
         server.start()
         service.faults.set("")
-
-        # Marks killed runs as failed, as the sensor `health` does every 5 minutes.
-        almanac(env, "dagster", "prepare")
 
         def all_done() -> list[dict[str, Any]]:
             runs = ended_runs(pages)
@@ -240,7 +234,6 @@ def test_two_daemons_with_kills_and_a_restart_leave_the_history_of_one_process(
         assert {request.status for request in service.requests} <= {200, 304}
         for command in ("status", "prune"):
             almanac(env, command)
-        assert "in another storage than SQLite" in almanac(env, "doctor", "--json", code=1)
 
 
 def test_a_lost_machine_is_replaced_by_an_empty_one_with_the_bucket(
@@ -264,7 +257,7 @@ def test_a_lost_machine_is_replaced_by_an_empty_one_with_the_bucket(
     almanac(plain, "run")
     with services_in(tmp_path / "services") as services:
         env = {**environment(first), **shared}
-        almanac(env, "dagster", "prepare")
+        almanac(env, "daemon", "--check", code=1)  # Makes the tables.
         services.start_code("code-1", env)
         pages = services.start_web("web-1", env, code="code-1")
         services.start_daemon("daemon-1", env, code="code-1")
@@ -272,13 +265,12 @@ def test_a_lost_machine_is_replaced_by_an_empty_one_with_the_bucket(
         today = service.advance(timedelta(hours=6)).date().isoformat()
         service.faults.set("slow=0.5~/v2/events")
         daily = launch_daily(pages, today)
-        wait_for(lambda: daily in read_presence(Home(first)).alive)
+        wait_for(lambda: pages.worker_of(daily))
         for name in list(services.running):
             services.kill(name)
         service.faults.set("")
         shutil.rmtree(first.parent)
         env = {**environment(second), **shared}
-        almanac(env, "dagster", "prepare")
         services.start_code("code-2", env)
         pages = services.start_web("web-2", env, code="code-2")
         # A run of another machine: only a person, or its launcher, knows that it is lost.

@@ -1,6 +1,6 @@
 """The real pages and daemon, used over GraphQL on a port of their own."""
 
-import json
+import os
 import re
 import signal
 import subprocess
@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from tests.free_ports import free_port
-from tests.hangs import HANGS_AFTER_S
+from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.test_cli import ALMANAC
 
 BACKFILL = """
@@ -44,10 +44,11 @@ query($id: ID!) {
   }
 }
 """
-CODE_SERVER = " api grpc "
-DAEMON = " dagster-daemon "
-WEBSERVER = " pipeline.ui.webserver "
-"""What the command lines of the programs have in them."""
+LOCATIONS = """
+query { workspaceOrError { ... on Workspace { locationEntries {
+  locationOrLoadError { __typename }
+} } } }
+"""
 SENSOR_RUNS = """
 query { runsOrError(filter: {pipelineName: "merge"}) { ... on Runs { results { status } } } }
 """
@@ -99,14 +100,19 @@ class Pages:
         found = re.search(r"\(pid: (\d+)\)", " ".join(event["message"] for event in events))
         return None if found is None else int(found[1])
 
+    def is_up(self) -> bool:
+        """Whether the pages answer and have the definitions."""
+        try:
+            return "RepositoryLocation" in str(self.query(LOCATIONS))
+        except httpx.HTTPError:
+            return False
+
 
 @contextmanager
-def ui(
-    home: Path, env: dict[str, str], *words: str
-) -> Iterator[tuple[subprocess.Popen[str], Pages]]:
-    """Run `almanac ui` on a home: its process, and its pages."""
+def started(home: Path, env: dict[str, str], *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a command on a home until the end of the block."""
     process = subprocess.Popen(
-        [*ALMANAC, "ui", "--port", str(free_port()), "--json", *words],
+        [*ALMANAC, *words],
         cwd=home.parent,
         env=env,
         stdout=subprocess.PIPE,
@@ -115,13 +121,25 @@ def ui(
     )
     try:
         assert process.stdout is not None
-        started = process.stdout.readline()
-        assert started, f"almanac ui ended before it served: {log_of(home).read_text()}"
-        yield process, Pages(json.loads(started)["address"])
+        assert process.stdout.readline(), log_of(home).read_text()
+        yield process
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(HANGS_AFTER_S)
+
+
+@contextmanager
+def ui(
+    home: Path, env: dict[str, str], *words: str, path: str = ""
+) -> Iterator[tuple[subprocess.Popen[str], Pages]]:
+    """Run `almanac ui` on a home: its process, and its pages, once they answer."""
+    port = free_port()
+    with started(home, env, "ui", "--port", str(port), *words) as process:
+        pages = Pages(f"http://127.0.0.1:{port}{path}")
+        wait_for(lambda: pages.is_up() or process.poll() is not None)
+        assert process.poll() is None, log_of(home).read_text()
+        yield process, pages
 
 
 def log_of(home: Path) -> Path:
@@ -129,15 +147,15 @@ def log_of(home: Path) -> Path:
     return home.with_name(f"{home.name}-ui.log")
 
 
-def pid_of(home: Path, program: str) -> int:
-    """Return the process id of one of Dagster's programs on a home, 0 if it does not run."""
-    return next((pid for pid, args in programs_on(home) if program in args), 0)
+def group_of(home: Path) -> int:
+    """Return the process group of Dagster's programs on a home."""
+    return int((home / "dagster" / "programs.lock").read_text())
 
 
-def programs_on(home: Path) -> list[tuple[int, str]]:
-    """Return Dagster's programs that run on a home, with their process ids."""
-    # Whole lines: cut to the terminal's width they would not name the home.
-    words = ["ps", "-eo", "pid=,args=", "-ww"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    found = (line.strip().partition(" ") for line in done.stdout.splitlines())
-    return [(int(pid), args) for pid, _, args in found if str(home) in args and "dagster" in args]
+def is_gone(group: int) -> bool:
+    """Whether no process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.hangs import HANGS_AFTER_S, wait_for
-from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, SENSOR_RUNS, programs_on, ui
-from tests.server.foreign_requests import FOREIGN, REFUSED, status_of
+from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, SENSOR_RUNS, ui
 from tests.test_cli import ALMANAC, environment
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3_600)]
@@ -76,25 +75,6 @@ def test_a_day_that_was_not_landed_fails_in_the_pages_too(home: Path) -> None:
     with ui(home, with_few_coins(home)) as (_, pages):
         run_id = pages.materialise("landed_export", missed.isoformat())
         assert wait_for(lambda: pages.run_status(run_id) == "FAILURE")
-
-
-def test_no_foreign_page_changes_anything(home: Path) -> None:
-    change = 'mutation { setConcurrencyLimit(concurrencyKey: "foreign", limit: 1) }'
-    limits = "{ instance { concurrencyLimits { concurrencyKey } } }"
-    with ui(home, with_few_coins(home)) as (_, pages):
-        for foreign in FOREIGN:
-            assert status_of(foreign, pages.port, change) in REFUSED, foreign.name
-        assert "foreign" not in str(pages.query(limits))
-        pages.query(change)
-        assert "foreign" in str(pages.query(limits))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_both_programs_stop_with_almanac_ui(home: Path, number: signal.Signals) -> None:
-    with ui(home, with_few_coins(home)) as (process, _):
-        process.send_signal(number)
-        assert process.wait(HANGS_AFTER_S) == 130
-    assert not programs_on(home)
 
 
 def test_a_killed_run_is_noticed_and_its_slot_is_free_again(home: Path) -> None:

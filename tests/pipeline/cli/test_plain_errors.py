@@ -37,7 +37,7 @@ EVERY = [
         ("ui",),
     ),
     ("daemon",),
-    *(("dagster", "report"), ("watch", "--once"), ("report",)),
+    *(("watch", "--once"), ("report",)),
 ]
 ON_A_HOME = [
     *(("sql", "SELECT 1"), ("changes",), ("merge",), ("replay",), ("verify",), ("prune",)),

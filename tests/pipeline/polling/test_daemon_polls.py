@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from tests.hangs import HANGS_AFTER_S, wait_for
-from tests.pipeline.automation.daemon import BACKFILL, Pages, programs_on, ui
+from tests.pipeline.automation.daemon import BACKFILL, Pages, group_of, is_gone, ui
 from tests.test_cli import ALMANAC, environment
 from warehouse.home import Home
 
@@ -71,10 +70,8 @@ def kill_programs(home: Path, process: subprocess.Popen[str]) -> None:
     """Kill `almanac ui`, all programs that it started, and their runs."""
     process.kill()
     process.wait(HANGS_AFTER_S)
-    while found := programs_on(home):
-        for pid, _ in found:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    os.killpg(group_of(home), signal.SIGKILL)
+    wait_for(lambda: is_gone(group_of(home)))
 
 
 def test_no_poll_is_lost_or_doubled_when_all_programs_are_killed(
