@@ -146,15 +146,18 @@ def _signal(group: int, number: int) -> bool:
 
 
 def _prepare(home: Home) -> list[Path]:
-    """Write `dagster.yaml` and the workspace file of the home; return all workspace files.
+    """Make the instance, then the workspace file of the home; return all workspace files.
 
     A `workspace.yaml` in the folder of the Dagster instance adds code locations. Of two locations
     with one name Dagster takes the last one.
     """
     # Imported here, since importing Dagster takes longer than `--help`.
-    from pipeline.instance import write_config
+    from pipeline.instance import instance_of
 
-    write_config(home)
+    # Programs that make a database at the same time would leave it unusable.
+    with instance_of(home) as instance:
+        instance.all_instigator_state()
+        instance.get_asset_keys()
     place = {
         "module_name": "pipeline.definitions",
         "location_name": "almanac",

@@ -183,12 +183,3 @@ def test_a_home_in_which_nothing_was_landed_may_change_its_source(tmp_path: Path
     (tmp_path / "landing" / "batches" / "2026-03-01").mkdir(parents=True)
     with pytest.raises(HomeRefused, match=r"holds data of https://api"):
         home.claim("sandbox:1")
-
-
-def test_a_run_where_dagster_cannot_write_is_one_line(
-    almanac: Almanac, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    done = almanac("run", code=1)
-    assert "data/dagster: Permission denied" in done.stderr
-    assert done.stderr.count("\n") == 1
