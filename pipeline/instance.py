@@ -1,4 +1,4 @@
-"""The Dagster instance in use: the home's own, in `dagster/`, or the one that `DAGSTER_HOME` names.
+"""The Dagster instance in use: the home's own, in `dagster/`, or that of `DAGSTER_HOME`.
 
 Nothing but records is written into another instance.
 """

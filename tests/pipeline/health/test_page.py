@@ -5,7 +5,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from pipeline.retention import OWNER_TAG
 
 from assets.layout import Layout
 from catalog.sandbox.sandbox import Sandbox
@@ -13,10 +12,8 @@ from pipeline.automation.health import health_checks, health_sensor
 from pipeline.build import build_definitions
 from pipeline.health.checks import CHECKS, TOPICS, read_health
 from pipeline.health.runs import read_run_note
-from pipeline.instance import instance_of
-from tests.pipeline.composing.test_instance import other_storage
+from pipeline.instance import OWNER_TAG, instance_of
 from tests.pipeline.conftest import Almanac
-from tests.pipeline.homes.run_records import dies_with, run_of, status_of
 from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import PULLED, SmallHome
 from warehouse.history.merge import merge
@@ -117,27 +114,17 @@ def test_the_checks_can_be_run_by_a_person(small: SmallHome) -> None:
     assert shown["freshness"].metadata["warnings"].value == 1
 
 
-def test_the_sensor_marks_a_run_as_failed_whose_process_was_killed(small: SmallHome) -> None:
-    run_id = run_of(small.home)
-    dies_with(small.home, run_id)
-    with instance_of(small.home) as instance:
-        tick(small, instance)
-    assert status_of(small.home, run_id) == "FAILURE"
-
-
 def test_a_damaged_cursor_reports_every_check(small: SmallHome) -> None:
     with instance_of(small.home) as instance:
         tick(small, instance)
         assert evaluations(tick(small, instance, "unpublished")).keys() == set(TOPICS)
 
 
-def test_status_reads_the_note_of_an_instance_with_any_storage(
-    small: SmallHome, tmp_path: Path
-) -> None:
+def test_status_reads_the_note_of_another_instance(small: SmallHome, tmp_path: Path) -> None:
     merge(small.home)
     folder = tmp_path / "company"
     folder.mkdir()
-    (folder / "dagster.yaml").write_text(other_storage(folder))
+    (folder / "dagster.yaml").write_text(f"storage: {{sqlite: {{base_dir: {tmp_path / 'x'}}}}}")
     small.home = Home(small.home.root, dagster_home=folder)
 
     def end(job: str, tags: dict[str, str], *, error: str = "") -> None:
