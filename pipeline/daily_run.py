@@ -195,8 +195,9 @@ def run_day(
             partition_key=day.isoformat(),
             raise_on_error=False,
             run_config=_QUIET,
-            # From its first record on, so that a run killed at any moment is known to be dead.
-            tags=process_tags(run_id),
+            # From its first record on: the process, so that a run killed at any moment is known to
+            # be dead, and the label by which the UI finds the runs of a job.
+            tags={**process_tags(run_id), ".dagster/repository": "__repository__@almanac"},
         )
     except dg.DagsterExecutionInterruptedError as error:
         _record_interrupt(instance, run_id)

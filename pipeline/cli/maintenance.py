@@ -309,7 +309,7 @@ def prune(
             home, settings, utc_now(), instance=instance, days=days, dry_run=dry_run
         )
     if as_json:
-        print_json(counts)
+        print_json([{"what": what, "count": count} for what, count in counts.items()])
         return
     table = Table("What", "Count")
     for what, count in counts.items():

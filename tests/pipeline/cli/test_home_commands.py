@@ -217,13 +217,13 @@ def test_prune_removes_what_killed_processes_left_and_nothing_that_may_be_in_use
     planned = json.loads(almanac("prune", "--dry-run", "--json").stdout)
     done = json.loads(almanac("prune", "--json").stdout)
     assert done == planned
-    assert done["unfinished files"] == 2
+    assert done[1] == {"what": "unfinished files", "count": 2}
     assert [path.exists() for path in (old, young, verify)] == [False, True, False]
     (spill / "123").mkdir()
     (spill / "123" / "block").write_bytes(b"123")
     done = json.loads(almanac("prune", "--json").stdout)
-    assert done["unfinished files"] == 1
-    assert json.loads(almanac("prune", "--json").stdout)["unfinished files"] == 0
+    assert done[1]["count"] == 1
+    assert json.loads(almanac("prune", "--json").stdout)[1]["count"] == 0
 
 
 def test_prune_removes_what_was_set_aside_long_ago_and_folders_of_dead_processes(
@@ -245,7 +245,10 @@ def test_prune_removes_what_was_set_aside_long_ago_and_folders_of_dead_processes
     dead.mkdir()
     (dead / "answer").write_bytes(b"1234567")
     for words, is_left in ((["--dry-run"], True), ([], False)):
-        counts = json.loads(almanac("prune", "--json", *words).stdout)
-        assert (counts["foreign .wal files"], counts["temporary folders"]) == (1, 1)
+        counts = json.loads(almanac("prune", "--json", *words).stdout)[2:4]
+        assert counts == [
+            {"what": "foreign .wal files", "count": 1},
+            {"what": "temporary folders", "count": 1},
+        ]
         assert foreign.exists() is dead.exists() is is_left
     assert young.exists()
