@@ -24,7 +24,7 @@ from pipeline.automation.dead_runs import dead_runs_sensor, process_tags
 from pipeline.automation.health import health_checks, health_sensor, posting_sensors
 from pipeline.automation.jobs import DAILY, asset_jobs, daily_schedule
 from pipeline.automation.merges import deliveries, unmerged_batches
-from pipeline.automation.prune import prune_job, prune_schedule
+from pipeline.automation.prune import prune_schedule
 from pipeline.automation.pulls import first_pull, polls, quota, was_day_pulled
 from pipeline.configuration import EVERYTHING_ON, NOTHING_ON
 from pipeline.home_location import locate_home
@@ -61,10 +61,9 @@ def build_definitions(
     service_now = service_time(home.state, clock)
     layout = layout or layout_of(settings, home, service_now())
     jobs = asset_jobs(layout)
-    pruning = prune_job(layout, settings, clock)
     schedules = [
         daily_schedule(layout, clock, service_now, partial(was_day_pulled, home)),
-        prune_schedule(layout, pruning),
+        prune_schedule(layout, settings, clock),
     ]
     sensors = [
         first_pull(layout, home, clock, service_now),
@@ -114,7 +113,7 @@ def build_definitions(
     return dg.Definitions(
         assets=assets,
         asset_checks=[health_checks(layout, settings, home, clock)],
-        jobs=[*jobs.values(), pruning, *report_jobs],
+        jobs=[*jobs.values(), *report_jobs],
         schedules=schedules,
         sensors=sensors,
         resources=build_resources(layout, settings, clock=clock, **overrides),

@@ -16,6 +16,7 @@ import dagster as dg
 from almanac.reading.attached_file import abandoned_links
 from almanac.reading.temporary import leftovers
 from assets.layout import Layout
+from pipeline.automation.run_decisions import ENDED_STATUSES
 from pipeline.instance import is_own, owner_tags
 from pipeline.settings import Settings
 from resources.inbox.inbox_file import InboxReader, InboxWriter, inbox_path
@@ -29,11 +30,6 @@ PRUNE_SCHEDULE: Final = "prune_schedule"
 AT_NIGHT: Final = "40 3 * * *"
 RUNS_OF_A_JOB: Final = 100
 """More are deleted, however young: a run takes about 0.4 MB."""
-_ENDED: Final = (
-    dg.DagsterRunStatus.SUCCESS,
-    dg.DagsterRunStatus.FAILURE,
-    dg.DagsterRunStatus.CANCELED,
-)
 _PAGE: Final = 1000
 
 
@@ -77,7 +73,7 @@ def find_old_runs(
     materialisation of an asset or partition, since Dagster deletes that with the run.
     """
     old, counts, latest = [], Counter[str](), _find_latest_runs(instance)
-    for record in instance.get_run_records(dg.RunsFilter(statuses=list(_ENDED), tags=tags)):
+    for record in instance.get_run_records(dg.RunsFilter(statuses=list(ENDED_STATUSES), tags=tags)):
         run = record.dagster_run
         counts[run.job_name] += 1
         is_old = datetime.fromtimestamp(record.end_time or 0, UTC) < before
@@ -151,10 +147,10 @@ def _prune_deliveries(home: Home, before: datetime, now: datetime, dry_run: bool
     return {"bodies of landed deliveries": count}
 
 
-def prune_job(
+def prune_schedule(
     layout: Layout, settings: Settings, clock: Callable[[], datetime]
-) -> dg.JobDefinition:
-    """Return the job that does the same as `almanac prune`."""
+) -> dg.ScheduleDefinition:
+    """Return the schedule of the job that does the same as `almanac prune`, once a night."""
 
     @dg.op(
         name=layout.name("delete_old_records"),
@@ -180,11 +176,6 @@ def prune_job(
     def job() -> None:
         delete()
 
-    return job
-
-
-def prune_schedule(layout: Layout, job: dg.JobDefinition) -> dg.ScheduleDefinition:
-    """Return the schedule of the job, once a night."""
     return dg.ScheduleDefinition(
         name=layout.name(PRUNE_SCHEDULE),
         job=job,

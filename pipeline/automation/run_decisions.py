@@ -20,7 +20,7 @@ IN_PROGRESS_STATUSES: Final = (
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 )
-_ENDED_STATUSES: Final = (
+ENDED_STATUSES: Final = (
     dg.DagsterRunStatus.SUCCESS,
     dg.DagsterRunStatus.FAILURE,
     dg.DagsterRunStatus.CANCELED,
@@ -131,7 +131,7 @@ def has_run(
 
 def find_last_end(instance: dg.DagsterInstance, job_name: str) -> datetime | None:
     """Return the end of the newest ended run of a job, whatever its outcome."""
-    filters = dg.RunsFilter(job_name=job_name, statuses=list(_ENDED_STATUSES))
+    filters = dg.RunsFilter(job_name=job_name, statuses=list(ENDED_STATUSES))
     for record in instance.get_run_records(filters=filters, limit=1):
         if record.end_time is not None:
             return datetime.fromtimestamp(record.end_time, UTC)
