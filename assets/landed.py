@@ -30,7 +30,7 @@ from assets.layout import (
 from assets.metadata import Metadata, log_problems, pull_metadata
 from assets.table_columns import LANDED_COLUMNS, column_schema
 from resources.errors import CatalogError
-from resources.inbox.deliveries import land_deliveries
+from resources.inbox import Inbox
 from resources.request_log import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
 from resources.session import LazySession
 from resources.waits import listening
@@ -103,11 +103,10 @@ def _land_inbox(
     if catalog.today() not in days:
         return {}
     try:
-        landed = land_deliveries(home, utc_now)
         arrived = Counter[date]()
-        for manifest in landed.manifests:
+        for manifest in Inbox(home).land(utc_now):
             arrived[manifest.observed_at.date()] += len(manifest.pages)
-        context.log.info("Landed %d deliveries of the inbox", landed.deliveries)
+        context.log.info("Landed %d deliveries of the inbox", arrived.total())
         others = {
             day: pull_or_reuse("deliveries", day, catalog, home.landing)
             for day in sorted(arrived.keys() - set(days))

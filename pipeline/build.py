@@ -68,13 +68,7 @@ def build_definitions(
     sensors = [
         first_pull(layout, home, clock, service_now),
         unmerged_batches(layout, home, clock),
-        deliveries(
-            layout,
-            home,
-            clock,
-            service_now,
-            timedelta(seconds=settings.push_merge_interval_s),
-        ),
+        deliveries(layout, home, clock, service_now),
         polls(layout, PollFacts(settings, home), clock),
         quota(layout, jobs, home, clock, service_now),
         dead_runs_sensor(layout),

@@ -301,7 +301,6 @@ class NetworkSettings(SettingsGroup):
     )
 
 
-DEFAULT_PORT: Final = 8030
 LEAST_SECRET: Final = 16
 """Characters of the shortest secret; a shorter one could be guessed."""
 
@@ -350,29 +349,11 @@ class PushSettings(SettingsGroup):
         f"{', '.join(f'`{form}`' for form in constants.ACCEPTED_FORMS)}. Which one a delivery has "
         "is told from its header. Allow only what your service sends.",
     )
-    receive_host: str = Field(
-        default="127.0.0.1",
-        description="The address on which `almanac receive` listens. It has no TLS of its own.",
-    )
-    receive_port: int = Field(
-        default=DEFAULT_PORT, ge=0, le=65_535, description="Its port; 0 takes a free one."
-    )
-    receive_path: str = Field(
-        default="/webhooks",
-        pattern=r"^/[A-Za-z0-9._~/-]{0,200}$",
-        description="The path to which webhooks are sent.",
-    )
     push_silence_h: float = Field(
         default=24.0,
         gt=0,
         description="Hours without a delivery after which `almanac status` warns, once push was "
         "received, and polls return to the schedule without push.",
-    )
-    push_merge_interval_s: int = Field(
-        default=60,
-        ge=0,
-        description="The shortest time between two runs of Dagster that merge deliveries, in "
-        "seconds.",
     )
     push_poll_interval_s: int = Field(
         default=21_600,
@@ -501,10 +482,4 @@ class RetentionSettings(SettingsGroup):
         description="Days that runs in Dagster, request logs, and files which were set aside are "
         "kept. A run stays longer while it has the latest materialisation of an asset or "
         "partition.",
-    )
-    keep_deliveries_days: int = Field(
-        default=30,
-        ge=0,
-        description="Days that the inbox keeps the body of a delivery that was landed. Landing "
-        "keeps it.",
     )

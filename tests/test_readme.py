@@ -136,11 +136,12 @@ def test_every_command_of_the_tour_answers_with_data_and_the_webhook_arrives(hom
 
 def test_what_the_sandbox_pushes_is_in_the_warehouse_of_the_receiver(home: Path) -> None:
     (receive,) = blocks("push receiver", page=PUSH)
+    program = receive.strip().replace(" .venv", "; exec .venv")
     move, query = blocks("pushed", page=PUSH)[0].splitlines()
     with subprocess.Popen(
-        ["bash", "-c", f"export {receive.strip().replace(' .venv', '; exec .venv')} --json"],
+        ["bash", "-c", f"export {program} --port {PORTS['8030']} --json"],
         cwd=home,
-        env={**scrubbed(home), "ALMANAC_RECEIVE_PORT": PORTS["8030"]},
+        env=scrubbed(home),
         stdout=subprocess.PIPE,
         text=True,
     ) as process:

@@ -41,10 +41,6 @@ class RunRecordsUnusable(WarehouseError):
     """A Dagster database can't be used; it holds no warehouse data."""
 
 
-class InboxUnusable(WarehouseError):
-    """A file of the inbox can't be used; landed deliveries are in landing."""
-
-
 class LockHeld(WarehouseError):
     """Another process held the lock for the whole wait; nothing was done."""
 

@@ -1,6 +1,6 @@
 """A home: the folder of one warehouse, stamped with the source of its data. Its paths and locks.
 
-landing/  warehouse.duckdb  checkpoints/  parquet/  state/  dagster/  home.json
+landing/  inbox/  warehouse.duckdb  checkpoints/  parquet/  state/  dagster/  home.json
 """
 
 import os
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _STAMP = "home.json"
-_INBOX = "inbox/deliveries.sqlite"
-"""Deliveries that are not landed have no batch that says from which source they are."""
 _UI_WAIT_S = 1.0
 """Enough for an `almanac ui` that is just ending."""
 _MISREAD = re.compile(r"[?\\]|%[0-9A-Fa-f]{2}")
@@ -68,11 +66,15 @@ class Home:
         self.checkpoints = Storage(root / "checkpoints")
         """Published files of earlier days, from which a merge refolds later ones."""
         self.state = root / "state"
+        self.receiver_lock = self.state / "receiver.lock"
+        """Held while `almanac receive` runs."""
         self.dagster = root / "dagster"
         """The home's own Dagster instance, and the locks of its programs."""
         self.instance_folder = self.dagster if dagster_home is None else dagster_home
         """The folder of the Dagster instance in use, with its `dagster.yaml`."""
         self.warehouse = root / "warehouse.duckdb"
+        self.inbox = root / "inbox"
+        """Webhook deliveries that are not landed (resources/inbox.py)."""
 
     def __repr__(self) -> str:
         return f"Home({str(self.root)!r})"
@@ -162,7 +164,8 @@ class Home:
             HomeRefused: it holds another source; the histories of two sources must not be mixed.
         """
         found = self.stamp()
-        if not self.has_batches_or_pulls() and not (self.state / _INBOX).exists():
+        # Deliveries that are not landed have no batch that says from which source they are.
+        if not self.has_batches_or_pulls() and not any(self.inbox.glob("**/*.json")):
             return
         sources = {found.source} if found is not None else self._landed_sources()
         for landed_source in sorted(sources - {source}):

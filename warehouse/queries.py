@@ -3,7 +3,6 @@
 `connect`, `connected` and `run_sql` are those of almanac.reading.attached_file. Timestamps are UTC.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -25,7 +24,6 @@ CHANGES_COUNTED_FOR: Final = timedelta(days=28)
 """How far back changes are counted: long enough for many changes, short enough to be current."""
 _PAST: Final = timedelta(days=31)
 _LISTED: Final = timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
-Reasons = Mapping[int | None, str]
 """Why the delivery at a position of its batch was rejected; at None, why all of the batch is left
 out."""
 
@@ -86,22 +84,3 @@ def _read(warehouse: Path, now: datetime) -> Activity:
         cancellations=cancellations,
         watched_since=since,
     )
-
-
-def read_rejected_deliveries(warehouse: Path) -> dict[str, Reasons]:
-    """Return the reasons by batch id; nothing if no warehouse is published yet.
-
-    Raises:
-        WarehouseError: it can't be read.
-    """
-    found: dict[str, dict[int | None, str]] = {}
-    if not warehouse.exists():
-        return {}
-    try:
-        with connected(warehouse) as connection:
-            rows = connection.execute(_SQL["list_rejected_deliveries"]).fetchall()
-    except duckdb.Error as error:
-        raise WarehouseError(f"{warehouse} can't be read: {str(error).splitlines()[0]}") from error
-    for batch_id, position, reason in rows:
-        found.setdefault(batch_id, {})[position] = reason
-    return dict(found)

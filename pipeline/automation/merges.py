@@ -19,8 +19,7 @@ from pipeline.automation.run_decisions import (
     find_instance,
     find_run_in_progress,
 )
-from resources.inbox.deliveries import WaitingDeliveries, waiting_deliveries
-from warehouse.errors import InboxUnusable
+from resources.inbox import Inbox
 from warehouse.home import Home
 
 _FIRST_WAIT: Final = timedelta(minutes=1)
@@ -103,12 +102,11 @@ def decide_merge(
 class DeliveryState(SensorState, frozen=True, kw_only=True):
     """The last requested run: its time, its number of attempts, the number of requests so far.
 
-    `landed_to` is the number of the last landed delivery at that time. If it is still the same and
-    some wait, the run failed.
+    `oldest` is the delivery that waited longest at that time. If it still waits, the run failed.
     """
 
     requests: int = 0
-    landed_to: int = -1
+    oldest: str = ""
     attempt: int = 0
     at: datetime | None = None
 
@@ -118,7 +116,6 @@ def deliveries(
     home: Home,
     clock: Callable[[], datetime],
     service_now: Callable[[], datetime],
-    least_interval: timedelta,
 ) -> dg.SensorDefinition:
     """Return the sensor that requests a run while deliveries wait in the inbox.
 
@@ -133,12 +130,8 @@ def deliveries(
         default_status=layout.sensor_status("deliveries"),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        try:
-            waiting = waiting_deliveries(home)
-        except InboxUnusable as error:
-            return Decision(str(error)).result(context)
-        running = None
-        if waiting.count:
+        waiting, running = Inbox(home).names(), None
+        if waiting:
             names = layout.names(DELIVERIES, MERGE, DAILY)
             running = find_run_in_progress(find_instance(context), names)
         return decide_deliveries(
@@ -146,7 +139,6 @@ def deliveries(
             DeliveryState.of_cursor(context.cursor),
             now=clock(),
             running=running,
-            least_interval=least_interval,
             service_now=service_now(),
         ).result(context)
 
@@ -154,31 +146,29 @@ def deliveries(
 
 
 def decide_deliveries(
-    waiting: WaitingDeliveries,
+    waiting: Sequence[str],
     state: DeliveryState,
     *,
     now: datetime,
     running: str | None,
-    least_interval: timedelta,
     service_now: datetime,
 ) -> Decision:
     """Decide whether to request a run for the deliveries that wait.
 
-    There is at most one run in `least_interval`; while none of them gets landed, the wait doubles.
+    There is at most one run a minute; while none of them gets landed, the wait doubles.
     `running` is the id of a run that lands or merges. The partition of the run is the service's
     day; just before that ends none is requested, since a run lands on its day alone.
     """
-    count = waiting.count
-    if not count:
+    if not waiting:
         rested = DeliveryState(requests=state.requests, at=state.at)
         return Decision("No delivery waits.", state=rested)
-    words = "1 delivery waits" if count == 1 else f"{count:,} deliveries wait"
+    words = "1 delivery waits" if len(waiting) == 1 else f"{len(waiting):,} deliveries wait"
     if running is not None:
         return Decision(f"{words}; run {running[:8]} is in progress. Next check after it.")
-    landed_to, attempt, wait = waiting.progress.landed_to, 1, least_interval
-    if state.landed_to == landed_to:
-        backed_off = double_wait(_FIRST_WAIT, state.attempt - 1, longest=_LONGEST_WAIT)
-        attempt, wait = state.attempt + 1, max(least_interval, backed_off)
+    attempt, wait = 1, _FIRST_WAIT
+    if state.oldest == waiting[0]:
+        attempt = state.attempt + 1
+        wait = double_wait(_FIRST_WAIT, state.attempt - 1, longest=_LONGEST_WAIT)
     if state.at is not None and now < state.at + wait:
         failed = f" attempt {state.attempt} landed none of them;" if attempt > 1 else ""
         return Decision(f"{words};{failed} the next run starts at {state.at + wait:%H:%M:%S} UTC.")
@@ -188,9 +178,7 @@ def decide_deliveries(
     requests = state.requests + 1
     return Decision(
         f"{words}; requesting a run.",
-        # Dagster never launches a used key, and the same deliveries may wait again after a replay.
-        dg.RunRequest(
-            run_key=f"{landed_to}-{waiting.last_seq}-{requests}", partition_key=today.isoformat()
-        ),
-        DeliveryState(requests=requests, landed_to=landed_to, attempt=attempt, at=now),
+        # Dagster never launches a used key.
+        dg.RunRequest(run_key=f"{waiting[-1]}-{requests}", partition_key=today.isoformat()),
+        DeliveryState(requests=requests, oldest=waiting[0], attempt=attempt, at=now),
     )

@@ -19,9 +19,7 @@ from assets.layout import Layout
 from pipeline.automation.run_decisions import ENDED_STATUSES
 from pipeline.instance import is_own, owner_tags
 from pipeline.settings import Settings
-from resources.inbox.inbox_file import InboxReader, InboxWriter, inbox_path
-from resources.inbox.progress import read_progress
-from warehouse.errors import LockHeld, WarehouseError
+from warehouse.errors import WarehouseError
 from warehouse.history.merge import ABANDONED_S
 from warehouse.home import Home
 
@@ -42,12 +40,12 @@ def prune_home(
     days: int | None = None,
     dry_run: bool = False,
 ) -> dict[str, int]:
-    """Delete old files of a home, its old runs in an instance, and the bodies of old deliveries.
+    """Delete old files of a home, and its old runs in an instance.
 
     Returns the number of deleted items of each kind. `days` replaces the lengths of the settings.
 
     Raises:
-        WarehouseError: another process merges, or a file of the inbox can't be used.
+        WarehouseError: another process merges.
     """
     before = now - timedelta(days=days or settings.keep_days)
     counts = _prune_files(home, before, dry_run)
@@ -60,8 +58,7 @@ def prune_home(
             # Dagster leaves the database of a run in SQLite.
             for path in (home.dagster / "history/runs").glob(f"{run_id}.db*"):
                 path.unlink()
-    before = now - timedelta(days=settings.keep_deliveries_days if days is None else days)
-    return counts | _prune_deliveries(home, before, now, dry_run)
+    return counts
 
 
 def find_old_runs(
@@ -129,22 +126,6 @@ def _prune_files(home: Home, before: datetime, dry_run: bool) -> dict[str, int]:
         for path in () if dry_run else (path for paths in found.values() for path in paths):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     return {what: len(paths) for what, paths in found.items()}
-
-
-def _prune_deliveries(home: Home, before: datetime, now: datetime, dry_run: bool) -> dict[str, int]:
-    """Clear the bodies of old landed deliveries. A receiver that runs clears them itself."""
-    if not inbox_path(home).exists():
-        return {}
-    landed_to = read_progress(home).landed_to
-    count, _ = InboxReader(home).old_bodies(before=before, landed_to=landed_to)
-    if count and not dry_run:
-        try:
-            with InboxWriter.open(home, lambda: now) as writer:
-                while writer.clear_bodies(before=before, landed_to=landed_to):
-                    pass
-        except LockHeld:
-            count = 0
-    return {"bodies of landed deliveries": count}
 
 
 def prune_schedule(

@@ -98,7 +98,7 @@ COMMANDS: Final = {
         "push", "receive", "Receive webhooks: verify, store durably, then acknowledge."
     ),
     "inbox": _place(
-        "push", "inbox_app", "List and show received webhooks; replay or dismiss dead letters."
+        "push", "inbox_app", "List webhooks that are not landed; retry or dismiss rejected ones."
     ),
     "batches": _place("merge", "batches_app", "List, release and dismiss landed batches."),
     "accounts": _place(

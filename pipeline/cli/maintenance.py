@@ -25,14 +25,10 @@ from pipeline.console import print_json, quota_left
 from pipeline.health.checks import LEAST_FREE_BYTES
 from pipeline.health.mirror import check_mirror
 from pipeline.home_location import locate_existing_home, locate_home
-from pipeline.receiver.secret_files import CurrentVerifier
 from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
-from resources.inbox.deliveries import waiting_deliveries
-from resources.inbox.inbox_file import InboxReader
-from resources.inbox.progress import inbox_folder, settled_letters
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock
 from warehouse.clock import utc_now
 from warehouse.errors import BucketUnusable, HomeRefused, WarehouseError
@@ -117,8 +113,6 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
         yield _bucket(home.bucket, fix=fix)
     if home.warehouse.exists():
         yield _checked("warehouse", lambda: _warehouse(home))
-    if inbox_folder(home).exists():
-        yield _checked("inbox", lambda: _inbox(home))
     if settings.mirror_dir.exists():
         for run in check_mirror(home, settings.mirror_dir, DEFAULT_PORT):
             yield Checked(run.what, run.holds, run.found)
@@ -179,17 +173,12 @@ def _bucket(bucket: Bucket, *, fix: bool) -> Checked:
 
 def _webhooks(settings: Settings) -> str:
     """Check that deliveries could be verified by the settings of `almanac receive`."""
-    CurrentVerifier(settings)
+    from pipeline.receiver import make_verifier
+
+    make_verifier(settings)
     count = len(settings.signing_secrets())
     secrets = "1 secret" if count == 1 else f"{count} secrets"
     return f"{settings.signature_header}, {secrets}, forms {', '.join(settings.signature_forms)}"
-
-
-def _inbox(home: Home) -> str:
-    """Check that the files of the inbox can be read."""
-    waiting = waiting_deliveries(home).count
-    dead = InboxReader(home).count_in_trouble() - len(settled_letters(home))
-    return f"{waiting:,} deliveries wait to be landed, {dead:,} dead letters wait for a person"
 
 
 def _warehouse(home: Home) -> str:

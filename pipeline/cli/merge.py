@@ -24,10 +24,10 @@ from pipeline.cli.options import date_option, instant_option
 from pipeline.console import print_json, show_phases, show_problems
 from pipeline.home_location import locate_existing_home, locate_home, restore_home
 from pipeline.settings import read_settings
-from resources.inbox.deliveries import LandedDeliveries, land_deliveries
+from resources.inbox import Inbox
 from warehouse.batch_problems import has_failed
 from warehouse.clock import utc_now
-from warehouse.errors import DamagedBatch, InboxUnusable
+from warehouse.errors import DamagedBatch
 from warehouse.history import merge as merging
 from warehouse.history.merge import MergeReport
 from warehouse.history.warehouse_file import read_records
@@ -43,21 +43,15 @@ def merge(as_json: JsonOption = False) -> None:
 
     Webhooks that wait in the inbox are landed first. A quarantined batch is reported, with exit
     code 0, and `status --exit-code` exits with 1. A batch that is damaged in landing is left out,
-    and the exit code is 1. It is also 1 if a batch that was merged before is quarantined now, or if
-    the inbox can't be used."""
+    and the exit code is 1. It is also 1 if a batch that was merged before is quarantined now."""
     home = locate_existing_home()
-    landed, unusable = LandedDeliveries(), None
     with show_phases("Merging"):
-        try:
-            landed = land_deliveries(home, utc_now)
-        except InboxUnusable as error:
-            unusable = error  # What is landed already is merged all the same.
+        landed = Inbox(home).land(utc_now)
         report = merging.merge(home)
-    if landed.deliveries and not as_json:
-        people.print(f"Deliveries landed from the inbox: {landed.deliveries:,}")
+    if landed and not as_json:
+        count = sum(len(manifest.pages) for manifest in landed)
+        people.print(f"Deliveries landed from the inbox: {count:,}")
     show_report(home, report, as_json=as_json)
-    if unusable is not None:
-        fail(str(unusable))
 
 
 def replay(as_json: JsonOption = False) -> None:

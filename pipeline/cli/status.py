@@ -71,7 +71,7 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     for part, size in health.bytes.items():
         yield part, f"{size / 1e6:,.1f} MB"
     yield "Free disk space", f"{health.free_bytes / 1e9:,.1f} GB"
-    if health.push is not None and not health.push.unusable:
+    if health.push is not None:
         yield from _push(health.push)
     if health.mirror is not None:
         yield "Mirror", "runs" if health.mirror else "does not run"
@@ -92,17 +92,7 @@ def _push(push: PushHealth) -> Iterator[tuple[str, str]]:
     """Yield what is received by push."""
     runs = f"has run since {_when(push.started_at)} UTC" if push.is_running else "does not run"
     yield "Push", f"last delivery (UTC) {_when(push.last_at)}; the receiver {runs}"
-    waiting = f"{push.waiting:,} wait to be landed"
-    if push.failures:
-        waiting += f", after {push.failures:,} failed attempts"
-    letters = len(push.dead_letters)
-    yield "Deliveries", f"{waiting}; {letters:,} dead letter{'' if letters == 1 else 's'}"
-    if push.refused:
-        reasons = (
-            f"{refused.requests:,} {refused.reason}, last {_when(refused.last_at)}"
-            for refused in push.refused
-        )
-        yield "Refused by the receiver", "; ".join(reasons)
+    yield "Deliveries", f"{push.waiting:,} wait to be landed; {len(push.rejected):,} rejected"
 
 
 def _quota(quota: QuotaHealth) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,6 @@ from pipeline.health.facts import RECENT, STUCK_AFTER, Health, HealthWarning, re
 from pipeline.health.push import MISSED_FOR, PushHealth
 from pipeline.health.runs import REPORTED_FOR, FailedWork
 from pipeline.settings import Settings
-from resources.inbox.inbox_file import RefusalCount
 from resources.service_clock import ServiceClock
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
@@ -29,8 +28,6 @@ _OVERDUE: Final = timedelta(days=1)
 """Deferred work resumes automatically; if it is later than this, something prevents it."""
 _ENDS_SOON: Final = timedelta(days=90)
 _RECEIVER_STOPPED_AFTER: Final = timedelta(minutes=15)
-_REFUSED_AFTER: Final = timedelta(hours=1)
-"""If the secret is wrong, every delivery is refused; a single refusal means nothing."""
 _SHOWN: Final = 3
 _ERROR_CHARS: Final = 300
 _REMEDIES: Final = {
@@ -43,19 +40,6 @@ _REMEDIES: Final = {
     "report": "`almanac report` shows the reason; the next report has its changes",
 }
 """The remedy after a failed run, by the job's name without a prefix."""
-_SIGNED: Final = {
-    "mismatch": "the secret is probably wrong: compare ALMANAC_WEBHOOK_SECRETS with the endpoint's",
-    "stale": "its clock or this machine's is wrong: almanac doctor",
-    "not_allowed": "its form is not in ALMANAC_SIGNATURE_FORMS",
-    "malformed": "see ALMANAC_SIGNATURE_HEADER and ALMANAC_SIGNATURE_FORMS",
-    "several": "a proxy in front of the receiver may add the header",
-}
-"""Reasons to refuse a request with a signature, and what to check."""
-_UNSIGNED: Final = {
-    "missing": "it has no header ALMANAC_SIGNATURE_HEADER",
-    "not found": "it was sent to another path than ALMANAC_RECEIVE_PATH",
-}
-"""Reasons to refuse requests that anybody may send, so that alone they mean nothing."""
 Topic = Literal["freshness", "quota", "quality", "push", "runs", "system"]
 TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
 """The names of the asset checks."""
@@ -261,9 +245,9 @@ def find_clock(health: Health, now: Times) -> Iterator[HealthWarning]:
 
 
 def find_push(health: Health, now: Times) -> Iterator[HealthWarning]:
-    """Yield a warning if push is expected and silent, is refused, or missed changes."""
+    """Yield a warning if push is expected and silent, or missed changes."""
     push = health.push
-    if push is None or push.unusable:
+    if push is None:
         return
     last, limit = push.last_at, timedelta(seconds=push.silent_after_s)
     received = "yet" if last is None else f"since {_at(last)}"
@@ -277,25 +261,15 @@ def find_push(health: Health, now: Times) -> Iterator[HealthWarning]:
         return
     if push.is_running:
         is_silent = now.service - last > limit if last else _is_old(push.started_at, limit, now)
-        refused = _find_refused(push, now, is_silent=is_silent)
-        if refused is not None:
-            advice = {**_SIGNED, **_UNSIGNED}.get(refused.reason, "see the log of the receiver")
-            yield HealthWarning(
-                "push",
-                f"almanac receive refuses deliveries: {refused.reason}, "
-                f"{_count(refused.requests, 'request', 'requests')} in all, the last at "
-                f"{_at(refused.last_at)}, and none was accepted {received}; {advice}",
-                last,
-            )
-            return
         if is_silent:
             plan = PLANS.get(health.plan or "")
             without = "" if plan is None or plan.webhooks else f"; the plan {plan.name} has no push"
             yield HealthWarning(
                 "push",
                 f"almanac receive runs, and no delivery was received {received}{without}: check "
-                "that the service has the endpoint enabled, and that its address leads to this "
-                "machine. Meanwhile polls find the changes",
+                "that the service has the endpoint enabled, that its address leads to this "
+                "machine, and that the log of the receiver shows no refused requests. Meanwhile "
+                "polls find the changes",
                 last or push.started_at,
             )
             return
@@ -330,60 +304,27 @@ def _is_old(at: datetime | None, age: timedelta, now: Times) -> bool:
     return at is not None and now.machine - at > age
 
 
-def _find_refused(push: PushHealth, now: Times, *, is_silent: bool) -> RefusalCount | None:
-    """Return the newest refusals, if nothing was accepted since and they are of a real sender."""
-    last = push.last_at
-    if last is not None and now.service - last <= _REFUSED_AFTER:
-        return None
-    recent = timedelta(seconds=push.silent_after_s)
-    found = [
-        refused
-        for refused in push.refused
-        if (refused.reason in _SIGNED or (is_silent and refused.reason in _UNSIGNED))
-        and (last is None or refused.last_at > last)
-        and now.service - refused.last_at <= recent
-    ]
-    signed = [refused for refused in found if refused.reason in _SIGNED]
-    return max(signed or found, key=lambda refused: refused.last_at, default=None)
-
-
 def find_inbox(health: Health, now: Times) -> Iterator[HealthWarning]:
-    """Yield a warning if deliveries wait for an hour, or can't be landed or read."""
+    """Yield a warning if deliveries wait for an hour, or can't be applied."""
     push = health.push
     if push is None:
         return
-    waits = _count(push.waiting, "delivery waits", "deliveries wait")
+    texts: list[str] = []
     since = push.waiting_since
-    if push.unusable:
-        yield HealthWarning("inbox", push.unusable.rstrip("."))
-    elif push.failures:
-        yield HealthWarning(
-            "inbox",
-            f"{waits} in the inbox; landing failed {_count(push.failures, 'time', 'times')}, the "
-            f"last at {_at(push.failed_at)} ({push.failure.rstrip('.')}). almanac merge tries "
-            "again, and shows the reason",
-            since,
+    if since is not None and now.service - since > STUCK_AFTER:
+        texts.append(
+            f"{_count(push.waiting, 'delivery waits', 'deliveries wait')} in the inbox since "
+            f"{_at(since)}: almanac merge lands and merges them, or shows the reason; see that "
+            "almanac daemon runs, or start almanac receive --merge"
         )
-    elif since is not None and now.service - since > STUCK_AFTER:
-        yield HealthWarning(
-            "inbox",
-            f"{waits} in the inbox since {_at(since)}: almanac merge lands and merges them; see "
-            "that almanac daemon runs, or start almanac receive --merge",
-            since,
+    if push.rejected:
+        count = _count(push.rejected, "delivery", "deliveries")
+        texts.append(
+            f"{count} in the inbox can't be applied; the newest is {push.rejected[-1]}: almanac "
+            "inbox list shows the reason"
         )
-
-
-def find_dead_letters(health: Health, now: Times) -> Iterator[HealthWarning]:
-    """Yield a warning for signed deliveries that can't be applied."""
-    push = health.push
-    if push is not None and push.dead_letters and not push.unusable:
-        count = _count(push.dead_letters, "delivery", "deliveries")
-        yield HealthWarning(
-            "dead_letters",
-            f"{count} in the inbox can't be applied; the newest is "
-            f"{plain_line(push.dead_letters[0])}: almanac inbox list --dead",
-            push.dead_since,
-        )
+    if texts:
+        yield HealthWarning("inbox", ". ".join(texts), push.rejected_since or since)
 
 
 def find_failed_runs(health: Health, now: Times) -> Iterator[HealthWarning]:
@@ -497,8 +438,7 @@ CHECKS: Final = (
     Check("damaged", "quality", "The files of landed batches are unchanged.", find_damaged, True),
     Check("clock", "quality", "The clocks of service and machine agree.", find_clock),
     Check("push", "push", "Push brings every change that it should.", find_push),
-    Check("inbox", "push", "Deliveries are landed within an hour.", find_inbox),
-    Check("dead_letters", "push", "Every delivery could be applied.", find_dead_letters),
+    Check("inbox", "push", "Every delivery is landed within an hour.", find_inbox),
     Check("failed_runs", "runs", "Every failed run was repeated.", find_failed_runs, True),
     Check("daemon", "runs", "Dagster's daemon, schedules and sensors work.", find_daemon, True),
     Check("disk", "system", "At least 2 GB of the disk are free.", find_disk, True),

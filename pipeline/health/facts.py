@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +28,7 @@ from pipeline.health.batches import (
 from pipeline.health.push import PushHealth, read_push
 from pipeline.health.quota import QuotaHealth, read_quota
 from pipeline.health.runs import RunNote, read_run_note
-from pipeline.secrecy import cautions_of, open_home, shareable
+from pipeline.secrecy import cautions_of, open_home
 from pipeline.settings import Settings
 from resources.backfill.state import BackfillState, BackfillStates
 from resources.limits.ledger import Work
@@ -226,7 +225,7 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
         quota=read_quota(settings, home, stamp.source, plan, now, service_now - now),
         deprecated=_read_deprecation(usage),
         clock=_read_clock(service_clock),
-        push=read_push(settings, home, service_now, partial(shareable, settings)),
+        push=read_push(settings, home, service_now),
         deferred=list_deferred_work(home, now),
         coverage=find_coverage(recent, service_now),
         runs=runs,

@@ -4,7 +4,6 @@ Read from the inbox and the published file; no request is sent. Receipts are by 
 landing and the start of the receiver are by the machine's.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -14,10 +13,8 @@ import duckdb
 
 from catalog.contract.constants import WEBHOOK_MATERIAL
 from pipeline.settings import Settings
-from resources.inbox.deliveries import waiting_deliveries
-from resources.inbox.inbox_file import InboxReader, RefusalCount, inbox_path, lock_path
-from resources.inbox.progress import settled_letters
-from warehouse.errors import InboxUnusable, WarehouseError
+from resources.inbox import Inbox, list_receipts, read_landed, receipt_of
+from warehouse.errors import WarehouseError
 from warehouse.files.locks import holder, is_held
 from warehouse.home import Home
 from warehouse.queries import connected
@@ -25,6 +22,8 @@ from warehouse.sql import Statements
 
 MISSED_FOR: Final = timedelta(days=4)
 """The last retry is sent after a little more than three days."""
+_LOOKED_BACK: Final = timedelta(days=30)
+"""A delivery before that does not count as the last one."""
 _GRACE: Final = timedelta(hours=1)
 """By then the first three retries were sent."""
 _MARGIN: Final = timedelta(minutes=5)
@@ -48,8 +47,7 @@ class MissedChange:
 class PushHealth:
     """The receipt by push. `started_at` is when the receiver was last started.
 
-    `dead_letters` are the delivery ids, the newest first; `failures` the failed attempts to land
-    since the last success. `unusable` says why the inbox can't be read, empty if it can.
+    `rejected` are the names of deliveries that can't be applied, the oldest first.
     """
 
     has_secrets: bool
@@ -59,27 +57,18 @@ class PushHealth:
     last_at: datetime | None = None
     waiting: int = 0
     waiting_since: datetime | None = None
-    failures: int = 0
-    failed_at: datetime | None = None
-    failure: str = ""
-    dead_letters: list[str] = field(default_factory=list)
-    dead_since: datetime | None = None
-    refused: list[RefusalCount] = field(default_factory=list)
+    rejected: list[str] = field(default_factory=list)
+    rejected_since: datetime | None = None
     missed: list[MissedChange] = field(default_factory=list)
-    unusable: str = ""
 
 
-def read_push(
-    settings: Settings, home: Home, now: datetime, shareable: Callable[[str], str]
-) -> PushHealth | None:
+def read_push(settings: Settings, home: Home, now: datetime) -> PushHealth | None:
     """Return what is received by push, None if it was never set up nor received.
 
-    `now` is by the service's clock; `shareable` returns the text of an error as it may leave this
-    machine.
+    `now` is by the service's clock.
     """
-    lock, reader = lock_path(home), InboxReader(home)
-    is_running, started = is_held(lock), holder(lock)
-    if not (settings.push or is_running or inbox_path(home).exists()):
+    is_running, started = is_held(home.receiver_lock), holder(home.receiver_lock)
+    if not (settings.push or is_running or home.inbox.exists()):
         return None
     push = PushHealth(
         has_secrets=settings.push,
@@ -87,39 +76,35 @@ def read_push(
         started_at=None if started is None else started.since,
         silent_after_s=timedelta(hours=settings.push_silence_h).total_seconds(),
     )
-    try:
-        waiting, settled = waiting_deliveries(home), settled_letters(home)
-        in_trouble = reader.in_trouble(_READ_MAX)
-        letters = [letter for letter in in_trouble if letter.seq not in settled]
-        push.last_at, push.waiting = waiting.last_at, waiting.count
-        if waiting.count:
-            push.waiting_since = reader.first_receipt(after=waiting.progress.landed_to)
-        push.failures, push.failed_at = waiting.progress.failures, waiting.progress.failed_at
-        push.failure = shareable(waiting.progress.failure or "")
-        push.dead_letters = [letter.delivery_id for letter in letters]
-        push.dead_since = min((letter.received_at for letter in letters), default=None)
-        push.refused = reader.refusals()
-        push.missed = _find_missed(home, reader, push, now)
-    except InboxUnusable as error:
-        push.unusable = shareable(str(error))
+    inbox, receipts = Inbox(home), list_receipts(home, now - _LOOKED_BACK)
+    waiting, push.rejected = inbox.names(), inbox.names("rejected")
+    push.last_at, push.waiting = max(receipts, default=None), len(waiting)
+    push.waiting_since = min(map(receipt_of, waiting), default=None)
+    push.rejected_since = min(map(receipt_of, push.rejected), default=None)
+    push.missed = _find_missed(home, receipts, push, now)
     return push
 
 
 def _find_missed(
-    home: Home, reader: InboxReader, push: PushHealth, now: datetime
+    home: Home, receipts: list[datetime], push: PushHealth, now: datetime
 ) -> list[MissedChange]:
     """Return the changes of the last days that push should have brought and a pull showed first.
 
     Only those since push is received without a long pause: at other times nobody expects it. A
     delivery that arrives late removes its change.
     """
-    limit = timedelta(seconds=push.silent_after_s)
+    limit, since = timedelta(seconds=push.silent_after_s), now - MISSED_FOR
     if push.last_at is None or now - push.last_at > limit or not home.warehouse.exists():
         return []
+    began = push.last_at
+    for receipt in reversed(receipts):
+        if receipt < since or began - receipt > limit:
+            break
+        began = receipt
     values = {
-        "since": now - MISSED_FOR,
+        "since": since,
         "until": now - _GRACE,
-        "began": reader.received_since(now - MISSED_FOR, gap=limit),
+        "began": began,
         "material": list(WEBHOOK_MATERIAL),
         "limit": _READ_MAX,
     }
@@ -128,9 +113,20 @@ def _find_missed(
     with suppress(duckdb.Error, WarehouseError, OSError), connected(home.warehouse) as connection:
         rows = connection.execute(_SQL["list_pulled_changes"], values).fetchall()
         found = [MissedChange(event_id, tuple(kinds), *rest) for event_id, kinds, *rest in rows]
-    received = reader.last_receipts({change.event_id for change in found})
+    received = _last_receipts(home, since) if found else {}
     return [
         change
         for change in found
         if (at := received.get(change.event_id)) is None or at < change.changed_at - _MARGIN
     ]
+
+
+def _last_receipts(home: Home, since: datetime) -> dict[str, datetime]:
+    """Return when a delivery of an event was received last, by event."""
+    inbox, found = Inbox(home), dict[str, datetime]()
+    waiting = (inbox.read(name, "waiting") for name in inbox.names())
+    for delivery in (*read_landed(home, since), *waiting):
+        event_id = delivery.head.event_id
+        if event_id is not None:
+            found[event_id] = max(delivery.received_at, found.get(event_id, delivery.received_at))
+    return found

@@ -5,7 +5,6 @@ ledger the month.
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from math import ceil
@@ -27,12 +26,11 @@ from pipeline.polling.poll_windows import (
 )
 from pipeline.session import ledger_of, reserve_of
 from pipeline.settings import Settings
-from resources.inbox.inbox_file import InboxReader
+from resources.inbox import Inbox, receipt_of
 from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset
 from resources.request_log import last_usage
 from resources.service_clock import ServiceClock
 from resources.session import NEAR_AFTER_DAYS, NEAR_BEFORE_DAYS
-from warehouse.errors import InboxUnusable
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
@@ -125,12 +123,10 @@ class PollFacts:
         return list(self._manifests.values())
 
     def _push(self, pulls: Iterable[Manifest]) -> ReceivedPush | None:
-        """Return the newest delivery; an unreadable inbox is left out."""
+        """Return the newest delivery."""
         settings = self.settings
         received = [batch.observed_at for batch in pulls if batch.feed == "deliveries"]
-        with suppress(InboxUnusable):
-            if (last := InboxReader(self.home).last()) is not None:
-                received.append(last[1])
+        received += map(receipt_of, Inbox(self.home).names()[-1:])
         if not received:
             return None
         return ReceivedPush(

@@ -8,9 +8,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from resources.inbox.deliveries import land_deliveries
-from resources.inbox.inbox_file import Arrival, InboxWriter
-from tests.resources.inbox.deliveries import Clock, delivery
+from resources.inbox import Inbox
+from tests.resources.inbox.deliveries import Clock, delivery, store
 from tests.test_cli import ALMANAC, environment
 from warehouse.history.merge import merge, replay
 from warehouse.history.verify import verify
@@ -32,9 +31,8 @@ def home(tmp_path: Path, clock: Clock) -> Home:
 
 
 def land(home: Home, clock: Clock, number: int) -> None:
-    with InboxWriter.open(home, clock.now) as writer:
-        writer.store([Arrival(delivery(number, at=clock.now()))])
-    land_deliveries(home, clock.now)
+    store(home, clock.now(), delivery(number, at=clock.now()))
+    Inbox(home).land(clock.now)
     clock.advance(days=1)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from pipeline.cli.push import DEFAULT_PORT
 from pipeline.cli.serve import DEFAULT_PORT as MIRROR_PORT
-from pipeline.configuration import DEFAULT_PORT
-from pipeline.receiver.app import HEALTH_PATH
+from pipeline.receiver import HEALTH_PATH
 from pipeline.settings import described
 from tests.deploy.page import DEPLOY, parse
 from tests.hangs import HANGS_AFTER_S

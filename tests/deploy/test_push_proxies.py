@@ -19,13 +19,12 @@ import httpx
 import pytest
 
 from catalog.contract.constants import SIGNATURE_HEADER
-from pipeline.configuration import DEFAULT_PORT
-from pipeline.receiver.app import BODY_MAX
-from resources.inbox.inbox_file import InboxReader
+from pipeline.cli.push import DEFAULT_PORT
+from pipeline.receiver import BODY_MAX
 from tests.deploy.page import DEPLOY
 from tests.free_ports import free_port
 from tests.hangs import HANGS_AFTER_S, wait_for
-from tests.resources.inbox.deliveries import delivery
+from tests.resources.inbox.deliveries import bodies_in, delivery
 from tests.server.webhooks.receiver import digest
 from tests.test_cli import ALMANAC, environment
 from warehouse.home import Home
@@ -68,8 +67,7 @@ class Receiver:
         self._process.communicate(timeout=HANGS_AFTER_S)
 
     def stored(self) -> list[bytes]:
-        rows = InboxReader(self.home).pending(after=0, to=1_000)
-        return [row.body for row in rows if row.body is not None]
+        return bodies_in(self.home)
 
 
 @dataclass(frozen=True)

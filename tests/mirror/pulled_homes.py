@@ -27,14 +27,14 @@ from pipeline.polling.planner import (
     LookUps,
     plan_polls,
 )
-from pipeline.receiver.app import ReceiverApp
+from pipeline.receiver import Receiver
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
-from resources.inbox.deliveries import land_deliveries
-from resources.inbox.inbox_file import InboxReader, InboxWriter
+from resources.inbox import Inbox
 from resources.request_log import DeferredPulls
 from resources.session import Poll, poll_and_note, pull
 from tests.hangs import HANGS_AFTER_S, wait_for
+from tests.resources.inbox.deliveries import landed_bodies
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Feed
@@ -154,7 +154,7 @@ class Daemon:
                 at = min(now + step * self.span.step, daily, until)
                 # Deliveries and pulls of one second would have no order.
                 self.upstream.move(at - MINUTE)
-                land_deliveries(self.home, self.upstream.now)
+                Inbox(self.home).land(self.upstream.now)
                 self.upstream.move(at)
                 if at in (daily, until):
                     break
@@ -171,7 +171,7 @@ class Daemon:
         self._merge()
 
     def _merge(self) -> None:
-        land_deliveries(self.home, self.upstream.now)
+        Inbox(self.home).land(self.upstream.now)
         if self.home.landing.pending():
             merge(self.home)
 
@@ -222,9 +222,7 @@ def fill_from_replay(root: Path, source: Home, span: Span, *, is_pushed: bool) -
         settings = _settings(root, span, base_url=replay.base_url, api_key=key)
         service = stack.enter_context(open_service(settings, work="polls"))
         home = Home(settings.home)
-        upstream = ReplayUpstream(
-            replay, folder, lambda: (InboxReader(home).last() or (0, None))[0]
-        )
+        upstream = ReplayUpstream(replay, folder, lambda: count_received(home))
         daemon = Daemon(settings, service, upstream, span)
         if is_pushed:
             # Before the first pull, so that no change falls in between.
@@ -232,6 +230,12 @@ def fill_from_replay(root: Path, source: Home, span: Span, *, is_pushed: bool) -
         daemon.pull_day()
         daemon.live(span.until, daily_at=(datetime.combine(span.start, DAILY_AT) + span.lag).time())
     return daemon
+
+
+def count_received(home: Home) -> int:
+    """Return the number of deliveries in the inbox and in landing."""
+    landed = sum(map(len, landed_bodies(home).values()))
+    return landed + len(Inbox(home).names())
 
 
 def _settings(root: Path, span: Span, **given: Any) -> Settings:
@@ -252,7 +256,6 @@ def _settings(root: Path, span: Span, **given: Any) -> Settings:
 def _receiving(home: Home, clock: Callable[[], datetime]) -> Iterator[str]:
     """Run the receiver of a home; yield the address for webhooks."""
     verifier = Verifier([SECRET], forms=("hex",))
-    with InboxWriter.open(home, clock) as writer:
-        app = ReceiverApp(lambda: verifier, writer, clock, path="/webhooks")
-        with HostedApp(app) as server:
-            yield f"{server.base_url}/webhooks"
+    receiver = Receiver(lambda: verifier, Inbox(home), clock, path="/webhooks")
+    with HostedApp(receiver.app) as server:
+        yield f"{server.base_url}/webhooks"

@@ -28,7 +28,7 @@ EVERY = [
     ),
     *(("batches", "list"), ("batches", "list", "x"), ("batches", "release", "x")),
     ("batches", "dismiss", "x"),
-    *(("inbox", "list"), ("inbox", "show", "x"), ("inbox", "replay", "x")),
+    *(("inbox", "list"), ("inbox", "retry", "x")),
     *(("inbox", "dismiss", "x"), ("receive",)),
     *(
         ("import", "x.csv", "--content-at", "2026-01-01"),
@@ -44,7 +44,7 @@ ON_A_HOME = [
     *(("batches", "list"), ("batches", "list", "x"), ("batches", "release", "x")),
     *(("batches", "dismiss", "x"), ("audit", "x.csv"), ("watch", "--once")),
     ("report",),
-    *(("inbox", "list"), ("inbox", "show", "x"), ("inbox", "replay", "x")),
+    *(("inbox", "list"), ("inbox", "retry", "x")),
     ("inbox", "dismiss", "x"),
 ]
 

@@ -16,20 +16,18 @@ from assets.layout import Layout
 from pipeline.automation.health import health_checks
 from pipeline.health.checks import read_health
 from pipeline.health.facts import Health, HealthWarning
-from resources.inbox.deliveries import land_deliveries
-from resources.inbox.inbox_file import Arrival, InboxWriter, inbox_path, lock_path
-from resources.inbox.progress import ProgressFile
+from resources.inbox import Inbox
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY, NOW, SmallHome
-from tests.resources.inbox.deliveries import delivery, event
+from tests.resources.inbox.deliveries import delivery, event, store
 from warehouse.files.locks import hold_lock
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
-PUSH_KINDS = {"push", "dead_letters", "inbox"}
+PUSH_KINDS = {"push", "inbox"}
 
 
 @pytest.fixture
@@ -56,17 +54,9 @@ def warned(small: SmallHome, kind: str, now: datetime = NOW) -> HealthWarning:
     return found
 
 
-def receive(
-    home: Home, at: datetime, *bodies: bytes, refused: dict[str, int] | None = None
-) -> None:
-    with InboxWriter.open(home, lambda: at) as writer:
-        writer.store([Arrival(body) for body in bodies])
-        writer.count_refusals(refused or {})
-
-
 @contextmanager
 def receiver_runs(home: Home) -> Iterator[None]:
-    with hold_lock(lock_path(home), "to receive"):
+    with hold_lock(home.receiver_lock, "to receive"):
         yield
 
 
@@ -84,7 +74,7 @@ def missed_text(small: SmallHome, now: datetime) -> str:
 
 
 def land(home: Home, at: datetime) -> None:
-    land_deliveries(home, lambda: at)
+    Inbox(home).land(lambda: at)
 
 
 class TestSilence:
@@ -104,8 +94,8 @@ class TestSilence:
     def test_a_receiver_that_is_started_again_at_once_is_not_warned_of(
         self, small: SmallHome
     ) -> None:
-        now = datetime.now(UTC)
-        receive(small.home, now, delivery(1, at=now))
+        now = datetime.now(UTC).replace(microsecond=0)
+        store(small.home, now, delivery(1, at=now))
         land(small.home, now)
         assert kinds(small, now + 15 * MINUTE) == []
         found = warned(small, "push", now + 16 * MINUTE)
@@ -117,7 +107,7 @@ class TestSilence:
     ) -> None:
         now = datetime.now(UTC) + HOUR
         small = SmallHome(tmp_path / "home")
-        receive(small.home, now - 6 * DAY, delivery(1, at=now))
+        store(small.home, now - 6 * DAY, delivery(1, at=now))
         land(small.home, now - 6 * DAY)
         assert kinds(small, now) == ["push"]
         assert kinds(small, now + 2 * DAY) == []
@@ -125,7 +115,7 @@ class TestSilence:
     def test_a_sender_is_silent_after_the_limit_until_a_delivery_is_received(
         self, small: SmallHome
     ) -> None:
-        receive(small.home, NOW, delivery(1, at=NOW))
+        store(small.home, NOW, delivery(1, at=NOW))
         land(small.home, NOW)
         with receiver_runs(small.home):
             assert kinds(small, NOW + DAY) == []
@@ -137,62 +127,17 @@ class TestSilence:
         with receiver_runs(small.home):
             assert kinds(small, NOW + DAY + MINUTE) == []
             assert kinds(small, NOW + 2 * DAY + MINUTE) == ["push"]
-        receive(small.home, NOW + 2 * DAY, delivery(2, at=NOW + 2 * DAY))
+        store(small.home, NOW + 2 * DAY, delivery(2, at=NOW + 2 * DAY))
         land(small.home, NOW + 2 * DAY)
         with receiver_runs(small.home):
             assert kinds(small, NOW + 2 * DAY + MINUTE) == []
 
     def test_a_plan_without_push_is_named_as_the_reason(self, small: SmallHome) -> None:
-        receive(small.home, NOW, delivery(1, at=NOW))
+        store(small.home, NOW, delivery(1, at=NOW))
         land(small.home, NOW)
         small.land(plan="pro", at=NOW + 2 * DAY)
         with receiver_runs(small.home):
             assert "the plan pro has no push" in warned(small, "push", NOW + 2 * DAY).text
-
-    @pytest.mark.parametrize(
-        ("reason", "advice"),
-        [
-            ("mismatch", "compare ALMANAC_WEBHOOK_SECRETS with the endpoint's"),
-            ("not_allowed", "ALMANAC_SIGNATURE_FORMS"),
-            ("stale", "almanac doctor"),
-        ],
-    )
-    def test_a_receiver_that_refuses_everything_names_the_reason_until_one_is_accepted(
-        self, small: SmallHome, reason: str, advice: str
-    ) -> None:
-        receive(small.home, NOW, delivery(1, at=NOW))
-        land(small.home, NOW)
-        later = NOW + 3 * HOUR
-        receive(small.home, later, refused={reason: 7, "not found": 90, "missing": 80})
-        with receiver_runs(small.home):
-            found = warned(small, "push", later)
-            assert f"refuses deliveries: {reason}, 7 requests in all" in found.text
-            assert "none was accepted since 2026-03-02 12:00 UTC" in found.text
-            assert advice in found.text
-        receive(small.home, later + MINUTE, delivery(2, at=later))
-        land(small.home, later)
-        with receiver_runs(small.home):
-            assert kinds(small, later + 2 * MINUTE) == []
-            assert kinds(small, later + 3 * HOUR) == []
-
-    def test_a_wrong_secret_shows_at_once_where_nothing_was_ever_accepted(
-        self, small: SmallHome
-    ) -> None:
-        receive(small.home, NOW, refused={"mismatch": 1})
-        with receiver_runs(small.home):
-            text = warned(small, "push").text
-        assert "1 request in all" in text and "none was accepted yet" in text
-
-    def test_requests_that_anybody_may_send_mean_nothing_until_push_is_silent(
-        self, small: SmallHome
-    ) -> None:
-        receive(small.home, NOW, delivery(1, at=NOW))
-        land(small.home, NOW)
-        receive(small.home, NOW + 20 * HOUR, refused={"missing": 3})
-        with receiver_runs(small.home):
-            assert kinds(small, NOW + 20 * HOUR) == []
-            text = warned(small, "push", NOW + 25 * HOUR).text
-        assert "it has no header ALMANAC_SIGNATURE_HEADER" in text
 
 
 class TestMissed:
@@ -209,7 +154,7 @@ class TestMissed:
         """A home that knows one event, which was pulled at NOW; push began an hour later."""
         small = SmallHome(tmp_path_factory.mktemp("watched") / "home", coins=())
         cls.pulled(small, NOW, event(1, at=NOW - DAY))
-        receive(small.home, NOW + HOUR, delivery(99, at=NOW + HOUR))
+        store(small.home, NOW + HOUR, delivery(99, at=NOW + HOUR))
         return small.home.root
 
     @pytest.fixture
@@ -224,7 +169,7 @@ class TestMissed:
         first = event(1, at=changed, **moved)
         self.pulled(watched, found, first, event(2, at=changed))
         # A delivery of the event that is older than the change is no delivery of the change.
-        receive(watched.home, changed - 30 * MINUTE, delivery(1, at=changed - 30 * MINUTE))
+        store(watched.home, changed - 30 * MINUTE, delivery(1, at=changed - 30 * MINUTE))
         assert missed(watched, found + HOUR - MINUTE) is None, "a retry may bring it"
         now = found + HOUR
         warning = missed(watched, now)
@@ -235,16 +180,16 @@ class TestMissed:
         push = health_at(watched, now).push
         assert push is not None and {change.feed for change in push.missed} == {"events"}
         # A retry brings one of them.
-        receive(watched.home, now, delivery(2, at=changed))
+        store(watched.home, now, delivery(2, at=changed))
         text = missed_text(watched, now)
         assert "Push missed 1 change" in text and "evt_1" in text
-        receive(watched.home, now, delivery(3, kind="updated", at=changed, id="evt_1", **moved))
+        store(watched.home, now, delivery(3, kind="updated", at=changed, id="evt_1", **moved))
         assert missed(watched, now) is None
 
     def test_a_missed_change_is_forgotten_after_the_last_retry(self, watched: SmallHome) -> None:
         self.pulled(watched, NOW + 4 * HOUR, event(1, at=NOW - DAY), event(2, at=NOW + 2 * HOUR))
         for day in range(1, 5):
-            receive(watched.home, NOW + day * DAY, delivery(100 + day, at=NOW + day * DAY))
+            store(watched.home, NOW + day * DAY, delivery(100 + day, at=NOW + day * DAY))
         assert missed(watched, NOW + 3 * DAY)
         assert missed(watched, NOW + 4 * DAY + 5 * HOUR) is None
 
@@ -262,7 +207,7 @@ class TestMissed:
             *(event(1, at=NOW - DAY), event(2, at=before), event(3, at=in_pause)),
         )
         assert missed(watched, in_pause + 3 * HOUR) is None, "push is silent"
-        receive(watched.home, back, delivery(4, at=back))
+        store(watched.home, back, delivery(4, at=back))
         assert missed(watched, back + HOUR) is None
 
     def test_what_push_does_not_report_is_not_missed(self, watched: SmallHome) -> None:
@@ -282,7 +227,7 @@ class TestMissed:
         self.cancelled(watched, NOW + 2 * HOUR)
         text = missed_text(watched, NOW + 4 * HOUR)
         assert "evt_1 (cancelled, 2026-03-02 14:00 UTC)" in text
-        receive(watched.home, NOW + 4 * HOUR, delivery(1, kind="cancelled", at=NOW))
+        store(watched.home, NOW + 4 * HOUR, delivery(1, kind="cancelled", at=NOW))
         assert missed(watched, NOW + 4 * HOUR) is None
 
     def test_an_event_that_is_back_is_not_missed(self, watched: SmallHome) -> None:
@@ -293,57 +238,30 @@ class TestMissed:
 
 
 class TestInbox:
-    def test_dead_letters_wait_until_a_person_settled_them(self, small: SmallHome) -> None:
-        receive(small.home, NOW, b"[]", b"no json", delivery(1, at=NOW))
+    def test_rejected_deliveries_wait_until_a_person_settled_them(self, small: SmallHome) -> None:
+        store(small.home, NOW, b"[]", b"no json", delivery(1, at=NOW))
         land(small.home, NOW)
+        names = Inbox(small.home).names("rejected")
         with receiver_runs(small.home):
-            found = warned(small, "dead_letters")
+            found = warned(small, "inbox")
             assert found.since == NOW
-            assert "2 deliveries in the inbox can't be applied; the newest is sha256:" in found.text
-        with ProgressFile.open(small.home) as progress:
-            progress.settle([1], "dismissed")
-            progress.settle([2], "replayed")
-        with receiver_runs(small.home):
+            assert f"2 deliveries in the inbox can't be applied; the newest is {names[-1]}" in (
+                found.text
+            )
+            Inbox(small.home).dismiss(names)
             assert kinds(small) == []
-
-    def test_an_id_of_a_sender_stays_one_line_of_visible_text(self, small: SmallHome) -> None:
-        receive(small.home, NOW, b'{"id": "one\\ntwo\\u001b[31m", "data": {}}')
-        text = warned(small, "dead_letters").text
-        assert "the newest is one two" in text
-        assert text.isprintable()
 
     def test_deliveries_that_nobody_lands_are_warned_of_after_an_hour(
         self, small: SmallHome
     ) -> None:
-        receive(small.home, NOW, delivery(1, at=NOW))
-        receive(small.home, NOW + MINUTE, delivery(2, at=NOW))
+        store(small.home, NOW, delivery(1, at=NOW))
+        store(small.home, NOW + MINUTE, delivery(2, at=NOW))
         with receiver_runs(small.home):
             assert kinds(small, NOW + HOUR) == []
             found = warned(small, "inbox", NOW + HOUR + MINUTE)
             assert "2 deliveries wait in the inbox since 2026-03-02 12:00 UTC" in found.text
             land(small.home, NOW + HOUR)
             assert kinds(small, NOW + HOUR + MINUTE) == []
-
-    def test_failed_attempts_to_land_are_warned_of_until_one_succeeds(
-        self, small: SmallHome
-    ) -> None:
-        receive(small.home, NOW, delivery(1, at=NOW))
-        with ProgressFile.open(small.home) as progress:
-            for _ in range(3):
-                progress.set_failure("No space left: /home/someone/landing/x.json", NOW + MINUTE)
-        with receiver_runs(small.home):
-            text = warned(small, "inbox", NOW + 2 * MINUTE).text
-            assert "landing failed 3 times, the last at 2026-03-02 12:01 UTC" in text
-            assert "No space left: " in text and "someone" not in text
-            land(small.home, NOW)
-            assert kinds(small, NOW + 2 * MINUTE) == []
-
-    def test_an_inbox_that_cannot_be_read_is_one_warning(self, small: SmallHome) -> None:
-        receive(small.home, NOW, delivery(1, at=NOW))
-        inbox_path(small.home).write_bytes(b"no database, but long enough to be looked at")
-        (kind,) = kinds(small)
-        assert kind == "inbox"
-        assert str(small.home.root) not in warned(small, "inbox").text
 
 
 class TestShown:
@@ -352,18 +270,16 @@ class TestShown:
     ) -> None:
         now = datetime.now(UTC)
         home = SmallHome(tmp_path / "data").home
-        receive(home, now, delivery(1, at=now), b"[]", refused={"mismatch": 2, "not found": 4})
+        store(home, now, delivery(1, at=now), b"[]")
         with receiver_runs(home):
             shown = " ".join(almanac("status").stdout.split())
             found = json.loads(almanac("status", "--json").stdout)["push"]
         assert f"last delivery (UTC) {now:%Y-%m-%d %H:%M}; the receiver has run since " in shown
-        assert "2 wait to be landed; 1 dead letter" in shown
-        assert f"4 not found, last {now:%Y-%m-%d %H:%M}; 2 mismatch, last " in shown
-        assert (found["is_running"], found["waiting"], len(found["dead_letters"])) == (True, 2, 1)
-        assert [refused["reason"] for refused in found["refused"]] == ["not found", "mismatch"]
+        assert "2 wait to be landed; 0 rejected" in shown
+        assert (found["is_running"], found["waiting"], found["rejected"]) == (True, 2, [])
         land(home, now)
         shown = " ".join(almanac("status").stdout.split())
-        assert "the receiver does not run" in shown and "0 wait to be landed" in shown
+        assert "the receiver does not run" in shown and "0 wait to be landed; 1 rejected" in shown
 
     def test_a_home_without_push_has_no_line_about_it(
         self, almanac: Almanac, tmp_path: Path
@@ -373,10 +289,11 @@ class TestShown:
         assert json.loads(almanac("status", "--json").stdout)["push"] is None
 
     def test_the_warnings_are_a_check_on_dagsters_pages(self, small: SmallHome) -> None:
-        receive(small.home, NOW, b"[]")
+        store(small.home, NOW, b"[]")
+        land(small.home, NOW)
         check = health_checks(Layout(), small.settings, small.home, lambda: NOW)
         found = dg.Definitions(asset_checks=[check]).resolve_implicit_global_asset_job_def()
         result = found.execute_in_process(run_config=QUIET)
         shown = {each.check_name: each for each in result.get_asset_check_evaluations()}["push"]
         text = str(shown.metadata["what to do"].value)
-        assert not shown.passed and "dead_letters: 1 delivery in the inbox" in text
+        assert not shown.passed and "inbox: 1 delivery in the inbox" in text

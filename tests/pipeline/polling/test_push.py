@@ -8,11 +8,10 @@ import pytest
 
 from pipeline.polling.facts import PollFacts
 from pipeline.polling.planner import PlannerInputs
-from resources.inbox.deliveries import land_deliveries
-from resources.inbox.inbox_file import Arrival, InboxWriter, inbox_path
+from resources.inbox import Inbox
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.small_home import NOW, SmallHome
-from tests.resources.inbox.deliveries import delivery
+from tests.resources.inbox.deliveries import delivery, store
 from warehouse.home import Home
 
 HOUR = timedelta(hours=1)
@@ -28,8 +27,7 @@ def small(tmp_path: Path) -> SmallHome:
 
 
 def receive(home: Home, at: datetime, number: int = 1) -> None:
-    with InboxWriter.open(home, lambda: at) as writer:
-        writer.store([Arrival(delivery(number, at=at))])
+    store(home, at, delivery(number, at=at))
 
 
 def inputs(small: SmallHome, now: datetime = NOW) -> PlannerInputs:
@@ -52,16 +50,9 @@ def test_push_is_on_from_the_first_delivery_until_the_silence_limit(small: Small
 
 def test_push_is_on_while_its_deliveries_are_in_landing_alone(small: SmallHome) -> None:
     receive(small.home, NOW)
-    land_deliveries(small.home, lambda: NOW)
-    inbox_path(small.home).write_bytes(b"no database")
+    Inbox(small.home).land(lambda: NOW)
     assert inputs(small).push_is_on
     assert inputs(small, NOW + 7 * HOUR).push_is_silent
-
-
-def test_a_damaged_inbox_leaves_the_ordinary_schedule(small: SmallHome) -> None:
-    receive(small.home, NOW)
-    inbox_path(small.home).write_bytes(b"no database")
-    assert inputs(small).push is None
 
 
 def test_the_budget_shows_whether_push_is_on(almanac: Almanac, tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from typing import Any
 from catalog.contract.constants import ACCEPTED_FORMS, SIGNATURE_HEADER, SignatureForm
 from catalog.contract.signatures import Verifier, sign
 from catalog.server.hosting import HostedApp
-from pipeline.receiver.app import ReceiverApp
-from resources.inbox.inbox_file import InboxDelivery, InboxReader, InboxWriter
+from pipeline.receiver import Receiver
+from resources.inbox import Inbox
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.receiver.programs import SECRET
-from tests.resources.inbox.deliveries import Clock
+from tests.resources.inbox.deliveries import Clock, bodies_in
 from warehouse.home import Home
 
 PATH = "/webhooks"
@@ -53,9 +53,9 @@ class Served:
     def verifier(self) -> Verifier:
         return Verifier(self.secrets, forms=ACCEPTED_FORMS)
 
-    def stored(self) -> list[InboxDelivery]:
-        """Return what the inbox holds, the newest first."""
-        return InboxReader(self.home).newest(1_000_000)
+    def stored(self) -> list[bytes]:
+        """Return the bodies in the inbox, in order of receipt."""
+        return bodies_in(self.home)
 
     def post(self, body: bytes, *, headers: Headers | None = None, **signed: Any) -> Answer:
         """Send one delivery, signed unless other headers are given."""
@@ -63,9 +63,8 @@ class Served:
         return self.send(request(body, given))
 
     def count(self) -> int:
-        """Return how many deliveries were stored in all."""
-        last = InboxReader(self.home).last()
-        return 0 if last is None else last[0]
+        """Return the number of files in the inbox."""
+        return len(Inbox(self.home).names())
 
     def send(self, *pieces: bytes, then: str = "read") -> Answer:
         """Send raw bytes, and return the answer.
@@ -91,11 +90,10 @@ class Served:
 def served(home: Home, clock: Clock, **options: Any) -> Iterator[Served]:
     """Serve a home; `options` are the application's."""
     serving = Served(home, clock)
-    with InboxWriter.open(home, clock.now) as writer:
-        app = ReceiverApp(serving.verifier, writer, clock.now, path=PATH, **options)
-        with HostedApp(app) as hosted:
-            serving.port = hosted.port
-            yield serving
+    receiver = Receiver(serving.verifier, Inbox(home), clock.now, path=PATH, **options)
+    with HostedApp(receiver.app) as hosted:
+        serving.port = hosted.port
+        yield serving
 
 
 def signature(

@@ -2,17 +2,19 @@
 
 import itertools
 import json
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
 from catalog.contract.constants import SIGNATURE_HEADER
-from catalog.contract.signatures import sign
-from pipeline.receiver.app import BODY_MAX
-from tests.pipeline.receiver.programs import SECRET
-from tests.pipeline.receiver.served import Answer, Headers, Served, request, signature
-from tests.resources.inbox.deliveries import START, delivery
+from pipeline.receiver import BODY_MAX
+from resources.inbox import Inbox
+from tests.pipeline.receiver.served import Answer, Headers, Served, request, served, signature
+from tests.resources.inbox.deliveries import START, Clock, delivery
+from warehouse.home import Home
 
 NEW = "whsec_that-replaces-it-0123456789"
 numbers = itertools.count(1)
@@ -37,19 +39,7 @@ def test_a_signed_delivery_is_stored_as_sent_and_answered_204(
 ) -> None:
     answer = receiver.post(body)
     assert (answer.status, answer.body) == (204, b"")
-    found = receiver.stored()[0]
-    assert (found.delivery_id, found.received_at) == (json.loads(body)["id"], START)
-
-
-@pytest.mark.parametrize("later", [timedelta(0), timedelta(days=366)])
-def test_a_replay_is_answered_204_and_changes_nothing(
-    receiver: Served, body: bytes, later: timedelta
-) -> None:
-    receiver.post(body)
-    before = receiver.stored()
-    receiver.clock.instant += later
-    assert receiver.post(body).status == 204
-    assert receiver.stored() == before
+    assert body in receiver.stored()
 
 
 @pytest.mark.parametrize(
@@ -65,14 +55,6 @@ def test_a_stamped_signature_is_accepted_within_300_s_of_the_service_s_time(
     assert receiver.count() - before == (status == 204)
     if status == 401:
         assert reason(answer) == (401, "stale")
-
-
-def test_milliseconds_in_place_of_seconds_are_stale(receiver: Served, body: bytes) -> None:
-    stamp = f"{START.timestamp() * 1_000:.0f}"
-    # Signed with the secret, as a sender does that has the wrong unit.
-    digest = sign(f"{stamp}.".encode() + body, secrets=[SECRET], at=START)
-    answer = receiver.send(request(body, [(SIGNATURE_HEADER, f"t={stamp},v1={digest}")]))
-    assert reason(answer) == (401, "stale")
 
 
 @pytest.mark.parametrize(
@@ -102,17 +84,6 @@ def test_no_signature_is_401_and_so_are_two_headers_with_the_right_signature(
     assert reason(receiver.post(body, headers=())) == (401, "missing")
     assert reason(receiver.post(body, headers=[*signed(body), *signed(body)])) == (401, "several")
     assert receiver.count() == before
-
-
-def test_a_secret_is_rotated_without_a_refused_delivery(receiver: Served) -> None:
-    def status(*secrets: str) -> int:
-        return receiver.post(delivery(next(numbers)), secrets=secrets).status
-
-    assert (status(SECRET), status(NEW)) == (204, 401)
-    receiver.secrets = (SECRET, NEW)
-    assert (status(SECRET), status(SECRET, NEW), status(NEW)) == (204, 204, 204)
-    receiver.secrets = (NEW,)
-    assert (status(SECRET), status(SECRET, NEW), status(NEW)) == (401, 204, 204)
 
 
 @pytest.mark.parametrize("chunks", [None, [1_000, 60_000]])
@@ -171,7 +142,7 @@ def test_of_a_length_and_chunks_the_chunks_are_the_body(receiver: Served) -> Non
         body = delivery(next(numbers))
         given = [*signed(body), ("Content-Length", str(len(body) + wrong))]
         assert receiver.send(request(body, given, chunks=[10])).status == 204
-        assert receiver.stored()[0].delivery_id == json.loads(body)["id"]
+        assert body in receiver.stored()
 
 
 @pytest.mark.parametrize("chunks", [None, [100, 200]])
@@ -202,32 +173,24 @@ def test_other_methods_are_405_and_say_which_is_allowed(
 ) -> None:
     before = receiver.count()
     answer = receiver.send(request(body, signed(body), method=method))
-    assert (answer.status, answer.headers["allow"]) == (405, "POST, GET, HEAD")
+    assert answer.status == 405
+    assert set(answer.headers["allow"].split(", ")) == {"POST", "GET", "HEAD"}
     assert receiver.count() == before
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/webhooks//", "/Webhooks", "//webhooks", "/webhooks%0a", "/healthz", "*"]
+    "path", ["/", "/webhooks//", "/Webhooks", "//webhooks", "/webhooks%20", "/healthz", "*"]
 )
 def test_other_paths_are_404(receiver: Served, body: bytes, path: str) -> None:
     before = receiver.count()
-    assert reason(receiver.send(request(body, signed(body), path=path))) == (404, "not found")
+    status = 405 if path == "/healthz" else 404
+    assert receiver.send(request(body, signed(body), path=path)).status == status
     assert receiver.count() == before
 
 
 @pytest.mark.parametrize("sent", [b"hello\r\n\r\n", bytes.fromhex("1603010200010001fc0303")])
 def test_what_is_not_http_is_400(receiver: Served, sent: bytes) -> None:
     assert receiver.send(sent).status == 400
-
-
-@pytest.mark.parametrize("odd", [b"", b"\xff\x00", b"[]", b'{"id": "odd", "type": "events.sung"}'])
-def test_what_is_signed_but_unreadable_or_of_an_unknown_kind_is_204_and_listed(
-    receiver: Served, odd: bytes
-) -> None:
-    before = receiver.count()
-    assert receiver.post(odd).status == 204
-    assert receiver.count() == before + 1
-    assert (receiver.stored()[0].trouble is None) == odd.startswith(b"{")
 
 
 def test_two_requests_sent_at_once_on_a_connection_are_answered_each(receiver: Served) -> None:
@@ -252,53 +215,26 @@ def test_a_delivery_and_a_registration_probe_may_end_the_path_with_a_slash(
     assert receiver.count() == before + 1
 
 
-@pytest.mark.parametrize(
-    ("method", "query", "sent", "is_signed"),
-    [
-        ("GET", "?challenge=abc-123_x.y~z", b"", False),
-        ("GET", "?hub.mode=subscribe&hub.challenge=abc-123_x.y~z", b"", False),
-        ("POST", "?challenge=abc-123_x.y~z", b"", False),
-        ("POST", "", b'{"challenge": "abc-123_x.y~z"}', False),
-        ("POST", "", b'{"token": "t", "challenge": "abc-123_x.y~z", "type": "verify"}', False),
-        ("POST", "", b'{"challenge": "abc-123_x.y~z"}', True),
-    ],
-)
-def test_a_challenge_is_sent_back_as_plain_text_and_nothing_is_stored(
-    receiver: Served, method: str, query: str, sent: bytes, is_signed: bool
+@pytest.mark.parametrize("name", ["challenge", "hub.challenge"])
+def test_the_challenge_of_a_registration_is_sent_back_as_plain_text(
+    receiver: Served, name: str
 ) -> None:
-    before = receiver.count()
-    headers = signed(sent) if is_signed else ()
-    answer = receiver.send(request(sent, headers, method=method, path=f"/webhooks{query}"))
+    target = f"/webhooks?hub.mode=subscribe&{name}=abc-123_x.y~z"
+    answer = receiver.send(request(b"", method="GET", path=target))
     assert (answer.status, answer.body) == (200, b"abc-123_x.y~z")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert receiver.count() == before
 
 
 @pytest.mark.parametrize(
-    "challenge",
-    [
-        "<script>alert(1)</script>",
-        "a b",
-        "a\r\nX: y",
-        "",
-        "é",
-        "x" * 257,
-        7,
-        None,
-        ["a"],
-        {"a": "b"},
-    ],
+    "challenge", ["<script>alert(1)</script>", "a b", "a\r\nX: y", "", "é", "x" * 257]
 )
 def test_a_challenge_that_is_no_plain_token_is_never_sent_back(
-    receiver: Served, challenge: object
+    receiver: Served, challenge: str
 ) -> None:
-    if isinstance(challenge, str):
-        query = urlencode({"challenge": challenge})
-        asked = receiver.send(request(b"", method="GET", path=f"/webhooks?{query}"))
-        assert json.loads(asked.body) == {"status": "receiving"}
-    sent = json.dumps({"challenge": challenge}).encode()
-    assert reason(receiver.send(request(sent))) == (401, "missing")
+    query = urlencode({"challenge": challenge})
+    asked = receiver.send(request(b"", method="GET", path=f"/webhooks?{query}"))
+    assert json.loads(asked.body) == {"status": "receiving"}
 
 
 def test_a_body_without_a_signature_is_refused_before_it_arrives(receiver: Served) -> None:
@@ -307,8 +243,58 @@ def test_a_body_without_a_signature_is_refused_before_it_arrives(receiver: Serve
         assert receiver.send(head).status == 401
 
 
-def test_a_delivery_that_has_a_challenge_is_stored(receiver: Served, body: bytes) -> None:
-    before = receiver.count()
-    sent = json.dumps(json.loads(body) | {"challenge": "abc"}).encode()
-    assert receiver.post(sent).status == 204
-    assert receiver.count() == before + 1
+def test_a_body_that_is_too_large_is_refused_before_it_arrives(receiver: Served) -> None:
+    head = request(b"", [(SIGNATURE_HEADER, "0" * 64)], length=[str(BODY_MAX + 1)])
+    assert reason(receiver.send(head)) == (413, "too large")
+
+
+def test_a_delivery_that_cannot_be_stored_is_503_until_it_can(
+    receiver: Served, body: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def health() -> int:
+        return receiver.send(request(b"", method="GET", path="/healthz")).status
+
+    with monkeypatch.context() as patched:
+        full = OSError(28, "No space left on device")
+        patched.setattr("warehouse.files.storage.sync", raising(full))
+        patched.setattr("resources.inbox.sync", raising(full))
+        answer = receiver.post(body)
+        assert (*reason(answer), answer.headers["retry-after"]) == (503, "not stored", "5")
+        assert health() == 503
+    assert health() == 200
+    with monkeypatch.context() as patched:
+        patched.setattr(Inbox, "store", raising(RuntimeError("unforeseen")))
+        assert receiver.post(body).status == 503
+    assert "No space left on device" in caplog.text
+    assert "RuntimeError: unforeseen" in caplog.text
+    assert body not in receiver.stored()
+    assert receiver.post(body).status == 204
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def fail(*given: object, **named: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_a_secret_that_cannot_be_read_refuses_nothing_for_good(
+    receiver: Served, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(receiver, "secrets", ())
+        assert receiver.post(body).status == 503
+    assert receiver.post(body).status == 204
+
+
+def test_refused_requests_are_logged_once_a_minute_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("pipeline.receiver.monotonic", lambda: now[0])
+    with served(Home(tmp_path), Clock()) as receiver:
+        for seconds in (0.0, 30.0, 59.0, 60.0):
+            now[0] = seconds
+            receiver.post(b"{}", headers=())
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert lines == ["Refused requests: 1 missing.", "Refused requests: 3 missing."]

@@ -1,8 +1,11 @@
-"""Deliveries as a service sends them, made by hand."""
+"""Deliveries as a service sends them, made by hand; the bodies in an inbox and in landing."""
 
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from resources.inbox import Inbox, State
+from warehouse.home import Home
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -43,3 +46,25 @@ def delivery(number: int, *, kind: str = "created", at: datetime = START, **chan
         "data": event(number, at=at, **changed),
     }
     return json.dumps(body).encode()
+
+
+def store(home: Home, at: datetime, *bodies: bytes) -> None:
+    """Store deliveries, each received a microsecond after the one before."""
+    for number, body in enumerate(bodies):
+        Inbox(home).store(body, at + number * timedelta(microseconds=1))
+
+
+def bodies_in(home: Home, state: State = "waiting") -> list[bytes]:
+    """Return the bodies in an inbox, in order of receipt."""
+    inbox = Inbox(home)
+    return [inbox.read(name, state).body for name in inbox.names(state)]
+
+
+def landed_bodies(home: Home) -> dict[str, list[bytes]]:
+    """Return the bodies of each batch of deliveries, by its id."""
+    landing = home.landing
+    return {
+        batch_id: [body for _, body in landing.pages(landing.manifest(batch_id))]
+        for batch_id in landing.batch_ids()
+        if "-deliveries-" in batch_id
+    }

@@ -1,23 +1,33 @@
-"""The inbox: durable, in order of receipt, each id once, landed once."""
+"""The inbox: durable files, each delivery in one landed batch, whatever is killed."""
 
+import json
 import os
-import shutil
-import sqlite3
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from resources.inbox.deliveries import land_deliveries, waiting_deliveries
-from resources.inbox.inbox_file import ID_REUSED, Arrival, InboxReader, InboxWriter, inbox_path
-from resources.inbox.progress import ProgressFile, read_progress, using
-from tests.resources.inbox.deliveries import Clock, delivery
-from warehouse.errors import InboxUnusable, LockHeld
+from resources import inbox as inboxes
+from resources.inbox import ID_REUSED, Inbox, list_receipts
+from tests.resources.inbox.deliveries import (
+    START,
+    Clock,
+    bodies_in,
+    delivery,
+    landed_bodies,
+    store,
+)
+from warehouse.errors import HomeRefused, LockHeld
+from warehouse.files.locks import hold_lock
 from warehouse.home import Home
+from warehouse.landing.landing import Landing
+
+HOUR = timedelta(hours=1)
+WITHOUT_ID = b'{"type": "events.created", "data": {"id": "evt_1"}}'
 
 
 @pytest.fixture
@@ -32,305 +42,222 @@ def clock() -> Clock:
     return Clock()
 
 
-def store(home: Home, clock: Clock, *bodies: bytes) -> list[str]:
-    with InboxWriter.open(home, clock.now) as writer:
-        return list(writer.store([Arrival(body) for body in bodies]))
+def land(home: Home) -> int:
+    """Land what waits; return the number of landed deliveries."""
+    return sum(len(manifest.pages) for manifest in Inbox(home).land(lambda: START))
 
 
-def landed(home: Home) -> list[tuple[str, list[bytes]]]:
-    """Return the landed batches: their day, and their bodies."""
-    found = []
-    for batch_id in home.landing.batch_ids():
-        manifest = home.landing.manifest(batch_id)
-        bodies = [body for _, body in home.landing.pages(manifest)]
-        found.append((manifest.observed_at.date().isoformat(), bodies))
-    return found
+def landed(home: Home) -> list[bytes]:
+    return [body for bodies in landed_bodies(home).values() for body in bodies]
 
 
-def test_an_inbox_that_was_never_written_is_empty(home: Home, clock: Clock) -> None:
-    assert InboxReader(home).last() is None
-    assert waiting_deliveries(home).count == 0
-    assert land_deliveries(home, clock.now).manifests == ()
-    assert not inbox_path(home).exists()
+def test_an_inbox_that_was_never_written_is_empty(home: Home) -> None:
+    assert Inbox(home).names() == []
+    assert land(home) == 0
+    assert not home.inbox.exists()
 
 
-def test_a_delivery_that_came_again_is_stored_once(home: Home, clock: Clock) -> None:
-    assert store(home, clock, delivery(1), delivery(2)) == ["stored", "stored"]
-    clock.advance(days=400)
-    assert store(home, clock, delivery(2), delivery(1)) == ["duplicate", "duplicate"]
-    assert [found.delivery_id for found in InboxReader(home).newest(9)] == [
-        "evt_dlv_2",
-        "evt_dlv_1",
+def test_a_delivery_is_a_file_of_its_bytes_named_by_receipt_and_hash(home: Home) -> None:
+    store(home, START, body := delivery(1))
+    ((name,), (file,)) = Inbox(home).names(), home.inbox.iterdir()
+    assert (file.name, file.read_bytes()) == (name, body)
+    assert re.fullmatch(r"20260301T120000\.000000Z-[0-9a-f]{32}\.json", name)
+    assert Inbox(home).read(name, "waiting").received_at == START
+
+
+def test_a_stored_delivery_waited_for_the_disk(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("warehouse.files.storage.sync", synced.append)
+    store(home, START, delivery(1))
+    assert home.inbox in synced, "the name of the file"
+    assert any(path.parent == home.inbox for path in synced), "its content"
+
+
+@pytest.mark.parametrize("pause", [timedelta(0), HOUR, timedelta(days=3)])
+@pytest.mark.parametrize("body", [delivery(1), WITHOUT_ID], ids=["with id", "without id"])
+def test_a_delivery_that_is_sent_again_is_landed_once(
+    home: Home, body: bytes, pause: timedelta
+) -> None:
+    store(home, START, body, body)
+    assert land(home) == 1
+    store(home, START + pause, body)
+    assert land(home) == 0
+    assert landed(home) == [body]
+    assert Inbox(home).names() == []
+
+
+def test_another_body_under_a_known_id_is_rejected_until_a_person_lands_it(home: Home) -> None:
+    other = delivery(1, title="Other")
+    for _ in range(2):
+        store(home, START, delivery(1), other, other)
+        land(home)
+    assert landed(home) == [delivery(1)]
+    assert bodies_in(home, "rejected") == [other]
+    (name,) = Inbox(home).names("rejected")
+    assert Inbox(home).reason(name, "rejected") == ID_REUSED
+    Inbox(home).retry([name], lambda: START)
+    assert landed(home) == [delivery(1), other]
+    assert Inbox(home).names("rejected") == []
+    assert list((home.inbox / "rejected").iterdir()) == []
+    store(home, START, other)
+    assert land(home) == 0
+
+
+def test_signed_bytes_that_are_no_delivery_are_rejected_and_stay_when_tried_again(
+    home: Home,
+) -> None:
+    store(home, START, b"\xff\x00", b"[]", delivery(1), b"[]")
+    assert land(home) == 1
+    assert landed(home) == [delivery(1)]
+    assert bodies_in(home, "rejected") == [b"\xff\x00", b"[]"]
+    first, second = Inbox(home).names("rejected")
+    assert "expected an object" in str(Inbox(home).reason(second, "rejected"))
+    assert Inbox(home).retry([first, second], lambda: START) == []
+    Inbox(home).dismiss([first])
+    assert bodies_in(home, "rejected") == [b"[]"]
+    assert bodies_in(home, "dismissed") == [b"\xff\x00"]
+    assert Inbox(home).reason(first, "dismissed") is not None
+    store(home, START + HOUR, b"\xff\x00", b"[]")
+    assert land(home) == 0
+    assert len(Inbox(home).names("rejected")) == 1, "known ones are not rejected twice"
+
+
+def test_an_id_whose_body_was_rejected_is_landed_with_a_body_that_can_be_read(home: Home) -> None:
+    store(home, START, b'{"id": "evt_dlv_1", "type": "events.created", "data": {}}')
+    assert land(home) == 0
+    store(home, START + HOUR, delivery(1))
+    assert land(home) == 1
+
+
+def test_deliveries_are_landed_by_day_of_receipt_with_their_own_times(home: Home) -> None:
+    store(home, START, delivery(1), delivery(2))
+    store(home, START + 13 * HOUR, delivery(3))
+    manifests = Inbox(home).land(lambda: START + 99 * HOUR)
+    assert [[body for _, body in home.landing.pages(found)] for found in manifests] == [
+        [delivery(1), delivery(2)],
+        [delivery(3)],
     ]
+    microsecond = timedelta(microseconds=1)
+    assert [page.received_at for page in manifests[0].pages] == [START, START + microsecond]
+    assert [found.observed_at for found in manifests] == [START + microsecond, START + 13 * HOUR]
+    assert manifests[0].plan == "elite"
+    assert list_receipts(home, START)[-1] == START + 13 * HOUR
 
 
-def test_two_of_one_group_with_one_id_are_stored_once(home: Home, clock: Clock) -> None:
-    assert store(home, clock, delivery(1), delivery(1)) == ["stored", "duplicate"]
-
-
-def test_without_an_id_the_body_identifies_a_delivery(home: Home, clock: Clock) -> None:
-    body = b'{"type": "events.created", "data": {"id": "evt_1"}}'
-    assert store(home, clock, body, body, body + b" ") == ["stored", "duplicate", "stored"]
-
-
-def test_an_id_that_comes_with_another_body_is_a_dead_letter(home: Home, clock: Clock) -> None:
-    assert store(home, clock, delivery(1), delivery(1, title="Other")) == ["stored", "set aside"]
-    (letter,) = InboxReader(home).in_trouble(9)
-    assert letter.trouble == ID_REUSED
-    assert land_deliveries(home, clock.now).deliveries == 1
-
-
-def test_signed_bytes_that_are_no_delivery_are_dead_letters_and_never_landed(
-    home: Home, clock: Clock
+def test_a_long_backlog_is_landed_in_batches_of_bounded_size(
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert store(home, clock, b"\xff\x00", b"[]", delivery(1)) == ["set aside"] * 2 + ["stored"]
-    assert land_deliveries(home, clock.now).deliveries == 1
-    assert landed(home) == [("2026-03-01", [delivery(1)])]
-    assert waiting_deliveries(home).count == 0
+    monkeypatch.setattr(inboxes, "AT_ONCE", 3)
+    store(home, START, *(delivery(number) for number in range(7)))
+    land(home)
+    assert sorted(map(len, landed_bodies(home).values())) == [1, 3, 3]
 
 
-def test_deliveries_are_landed_by_day_of_receipt_and_once(home: Home, clock: Clock) -> None:
-    store(home, clock, delivery(1), delivery(2))
-    clock.advance(hours=13)
-    store(home, clock, delivery(3))
-    assert waiting_deliveries(home).count == 3
-    assert land_deliveries(home, clock.now).deliveries == 3
-    assert land_deliveries(home, clock.now).deliveries == 0
-    assert landed(home) == [
-        ("2026-03-01", [delivery(1), delivery(2)]),
-        ("2026-03-02", [delivery(3)]),
-    ]
+class Killed(BaseException):
+    pass
 
 
-def test_a_range_that_a_crash_left_is_landed_as_the_same_batches(
-    home: Home, clock: Clock, monkeypatch: pytest.MonkeyPatch
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_a_killed_landing_lands_each_delivery_once(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    store(home, clock, delivery(1), delivery(2))
+    """It is killed before any change of a file, up to three times; some arrive in between."""
+    home = Home(tmp_path_factory.mktemp("killed") / "home", wait_s=0)
+    home.claim("sandbox:1")
+    numbers = iter(range(100))
+    sent: list[bytes] = []
+    for _ in range(data.draw(st.integers(1, 3), label="kills")):
+        new = [delivery(next(numbers)) for _ in range(data.draw(st.integers(0, 4), label="new"))]
+        sent += new
+        store(home, START + len(sent) * HOUR, *new, *data.draw(st.permutations(sent)), b"[]")
+        left = data.draw(st.integers(0, 25), label="changes before the kill")
+        with pytest.MonkeyPatch.context() as patched:
+            for module, name in ((os, "unlink"), (os, "replace")):
+                patched.setattr(module, name, _killing(getattr(module, name), left))
+            with suppress(Killed):
+                land(home)
+    land(home)
+    assert sorted(landed(home)) == sorted(sent)
+    assert bodies_in(home, "rejected") == [b"[]"]
+    assert Inbox(home).names() == []
 
-    def killed(self: ProgressFile, landed_to: int) -> None:
-        raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(ProgressFile, "set_landed", killed)
-        land_deliveries(home, clock.now)
-    before = landed(home)
-    clock.advance(seconds=1)
-    store(home, clock, delivery(3))
-    land_deliveries(home, clock.now)
-    assert landed(home)[: len(before)] == before
-    assert [bodies for _, bodies in landed(home)] == [[delivery(1), delivery(2)], [delivery(3)]]
+def _killing(real, left: int):  # type: ignore[no-untyped-def]
+    counts = iter(range(left))
+
+    def call(*args, **named):  # type: ignore[no-untyped-def]
+        if next(counts, None) is None:
+            raise Killed
+        return real(*args, **named)
+
+    return call
 
 
-def test_a_long_backlog_is_landed_in_ranges_of_bounded_size(
-    home: Home, clock: Clock, monkeypatch: pytest.MonkeyPatch
+def test_a_landing_that_fails_leaves_all_that_waits(
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bodies = [delivery(number) for number in range(7)]
-    store(home, clock, *bodies)
-    monkeypatch.setattr("resources.inbox.deliveries.BYTES_AT_ONCE", 2 * len(bodies[0]) + 1)
-    land_deliveries(home, clock.now)
-    assert sorted(len(found) for _, found in landed(home)) == [1, 2, 2, 2]
-    assert sorted(body for _, found in landed(home) for body in found) == sorted(bodies)
+    store(home, START, delivery(1))
 
+    def fail(*given: object, **named: object) -> None:
+        raise OSError(28, "No space left on device")
 
-def test_a_failed_attempt_is_recorded_and_the_next_success_forgets_it(
-    home: Home, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store(home, clock, delivery(1))
     with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
-        full = OSError(28, "No space left on device")
-        patched.setattr("warehouse.landing.landing.Landing.land", _raising(full))
-        land_deliveries(home, clock.now)
-    assert read_progress(home).failures == 1
-    assert land_deliveries(home, clock.now).deliveries == 1
-    assert read_progress(home).failures == 0
+        patched.setattr(Landing, "land", fail)
+        land(home)
+    assert bodies_in(home) == [delivery(1)]
+    assert land(home) == 1
 
 
-def test_a_dead_letter_that_a_person_replays_is_landed(home: Home, clock: Clock) -> None:
-    store(home, clock, delivery(1))
-    clock.advance(seconds=1)
-    store(home, clock, delivery(1, title="Other"))
-    land_deliveries(home, clock.now)
-    (letter,) = InboxReader(home).in_trouble(9)
-    with ProgressFile.open(home) as file:
-        file.settle([letter.seq], "replayed")
-    assert land_deliveries(home, clock.now).deliveries == 1
-    assert land_deliveries(home, clock.now).deliveries == 0
-    assert landed(home)[-1] == ("2026-03-01", [delivery(1, title="Other")])
-
-
-def test_bodies_of_landed_deliveries_are_cleared_and_still_known(home: Home, clock: Clock) -> None:
-    store(home, clock, delivery(1), b"unreadable")
-    land_deliveries(home, clock.now)
-    clock.advance(days=31)
-    with InboxWriter.open(home, clock.now) as writer:
-        writer.store([Arrival(delivery(2))])
-        progress = read_progress(home)
-        assert writer.clear_bodies(before=clock.now(), landed_to=progress.landed_to) == 1
-        assert writer.clear_bodies(before=clock.now(), landed_to=progress.landed_to) == 0
-        assert writer.store([Arrival(delivery(1))]) == ["duplicate"]
-    bodies = [InboxReader(home).by_seq(seq).body for seq in (1, 2, 3)]  # type: ignore[union-attr]
-    assert bodies == [None, b"unreadable", delivery(2)]
-
-
-def test_a_second_writer_is_refused_and_readers_are_not(home: Home, clock: Clock) -> None:
-    with InboxWriter.open(home, clock.now) as writer:
-        writer.store([Arrival(delivery(1))])
-        with pytest.raises(LockHeld), InboxWriter.open(home, clock.now):
-            pass
-        assert InboxReader(home).last() == (1, clock.now())
-
-
-def test_a_file_of_another_program_is_refused_and_unchanged(home: Home, clock: Clock) -> None:
-    inbox_path(home).parent.mkdir(parents=True)
-    with sqlite3.connect(inbox_path(home)) as connection:
-        connection.execute("CREATE TABLE theirs (a)")
-    connection.close()
-    before = inbox_path(home).read_bytes()
-    with pytest.raises(InboxUnusable, match="another program"), InboxWriter.open(home, clock.now):
-        pass
-    inbox_path(home).write_bytes(b"not SQLite at all" * 100)
-    with pytest.raises(InboxUnusable), InboxWriter.open(home, clock.now):
-        pass
-    with pytest.raises(InboxUnusable):
-        InboxReader(home).last()
-    assert len(before) > 0
-
-
-def _raising(error: Exception) -> object:
-    def fail(*args: object, **kwargs: object) -> None:
-        raise error
-
-    return fail
-
-
-def test_an_older_file_of_deliveries_beside_the_progress_is_refused(
-    home: Home, clock: Clock
+def test_landing_needs_the_stamp_and_the_lock_and_a_home_with_deliveries_keeps_its_source(
+    home: Home,
 ) -> None:
-    store(home, clock, delivery(1))
-    older = inbox_path(home).read_bytes()
-    store(home, clock, delivery(2))
-    land_deliveries(home, clock.now)
-    for restored in (older, None):
-        inbox_path(home).unlink()
-        if restored is not None:
-            inbox_path(home).write_bytes(restored)
-        for used in (waiting_deliveries, lambda home: land_deliveries(home, clock.now)):
-            with pytest.raises(InboxUnusable, match=r"do not belong together: .* 2 are landed"):
-                used(home)
+    store(home, START, delivery(1))
+    with pytest.raises(HomeRefused, match="holds data of sandbox:1"):
+        home.check("sandbox:2")
+    with (
+        hold_lock(home.state / "inbox.lock", "to test", wait_s=0),
+        pytest.raises(LockHeld, match="is using this home"),
+    ):
+        land(home)
+    (home.root / "home.json").unlink()
+    with pytest.raises(HomeRefused, match=r"no home\.json"):
+        land(home)
+    assert bodies_in(home) == [delivery(1)]
 
 
-def test_a_file_whose_maker_was_killed_is_an_empty_inbox(home: Home, clock: Clock) -> None:
-    inbox_path(home).parent.mkdir(parents=True)
-    inbox_path(home).touch()
-    assert waiting_deliveries(home).count == 0
-    assert InboxReader(home).last_receipts(["evt_1"]) == {}
-    assert InboxReader(home).received_since(clock.now(), gap=timedelta(days=1)) is None
-    assert store(home, clock, delivery(1)) == ["stored"]
+def test_other_files_in_the_folder_are_left_alone(home: Home) -> None:
+    store(home, START, delivery(1))
+    others = [home.inbox / name for name in ("notes.json", ".unfinished-1-abc", "README")]
+    for other in others:
+        other.write_bytes(b"{}")
+    assert len(Inbox(home).names()) == land(home) == 1
+    assert all(other.exists() for other in others)
 
 
-def test_the_inbox_of_a_stopped_receiver_can_be_read_without_leave_to_write(
-    home: Home, clock: Clock
+def test_bodies_with_one_id_that_arrive_in_one_microsecond_are_both_kept(home: Home) -> None:
+    for body in (delivery(1), delivery(1, title="Other")):
+        Inbox(home).store(body, START)
+    assert len(Inbox(home).names()) == 2
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["id", "type", "data"]) | st.text(), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.binary(max_size=40) | JSON.map(lambda value: json.dumps(value).encode())))
+def test_signed_bytes_of_any_kind_are_landed_or_rejected_as_they_are(
+    tmp_path_factory: pytest.TempPathFactory, bodies: list[bytes]
 ) -> None:
-    store(home, clock, delivery(1))
-    with _reading_only(home):
-        assert InboxReader(home).last() == (1, clock.now())
-        assert waiting_deliveries(home).count == 1
-    assert sorted(path.name for path in inbox_path(home).parent.iterdir()) == [
-        "deliveries.sqlite",
-        "receiver.lock",
-    ]
-
-
-def test_the_log_of_a_receiver_that_runs_is_read_without_leave_to_write(
-    home: Home, clock: Clock
-) -> None:
-    store(home, clock, delivery(1))
-    inbox_path(home).chmod(0o644)  # The log gets the same mode.
-    with InboxWriter.open(home, clock.now) as writer:
-        writer.store([Arrival(delivery(2))])
-        with _reading_only(home):
-            assert InboxReader(home).last() == (2, clock.now())
-
-
-def test_only_a_damaged_inbox_is_to_be_moved_away(home: Home, clock: Clock) -> None:
-    store(home, clock, delivery(1))
-    inbox_path(home).chmod(0o000)
-    with _as_another_user(home), pytest.raises(InboxUnusable, match="permissions") as refused:
-        InboxReader(home).last()
-    inbox_path(home).chmod(0o600)
-    full = sqlite3.connect(inbox_path(home))
-    full.execute("PRAGMA max_page_count = 1")
-    with pytest.raises(InboxUnusable, match="Free space") as filled, using(inbox_path(home)):
-        full.execute("CREATE TABLE more AS SELECT * FROM deliveries")
-    full.close()
-    assert "move" not in f"{refused.value} {filled.value}"
-    inbox_path(home).write_bytes(b"not SQLite at all" * 100)
-    with pytest.raises(InboxUnusable, match="move the folder away"):
-        InboxReader(home).last()
-
-
-@contextmanager
-def _reading_only(home: Home) -> Iterator[None]:
-    """Be a user who may read the inbox and not write there, as a member of the group may."""
-    inbox_path(home).chmod(0o644)
-    with _as_another_user(home):
-        yield
-
-
-@contextmanager
-def _as_another_user(home: Home) -> Iterator[None]:
-    """Be a user who may enter the folders of the inbox, and not write there."""
-    folders, user = inbox_path(home).parents, os.geteuid()
-    modes = {folder: stat.S_IMODE(folder.stat().st_mode) for folder in folders}
-    closed = {folder: mode for folder, mode in modes.items() if mode & 0o005 != 0o005}
-    for folder, mode in closed.items():
-        folder.chmod(mode | 0o055)
-    folders[0].chmod(0o555)
-    try:
-        if user == 0:  # Who may write everywhere.
-            os.seteuid(65_534)
-        yield
-    finally:
-        os.seteuid(user)
-        for folder, mode in {**closed, folders[0]: modes[folders[0]]}.items():
-            folder.chmod(mode)
-
-
-def test_a_delivery_without_an_id_that_comes_later_again_is_a_duplicate(
-    home: Home, clock: Clock
-) -> None:
-    body = b'{"type": "events.created", "data": {"id": "evt_1"}}'
-    assert store(home, clock, body) == ["stored"]
-    clock.advance(days=400)
-    assert store(home, clock, body) == ["duplicate"]
-
-
-def test_every_commit_waits_for_the_disk(
-    home: Home, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    connections: list[sqlite3.Connection] = []
-    connect = sqlite3.connect
-
-    def recorded(*given: Any, **options: Any) -> sqlite3.Connection:
-        connections.append(connect(*given, **options))
-        return connections[-1]
-
-    monkeypatch.setattr(sqlite3, "connect", recorded)
-    with InboxWriter.open(home, clock.now), ProgressFile.open(home):
-        levels = [opened.execute("PRAGMA synchronous").fetchone()[0] for opened in connections]
-    assert len(levels) == 2
-    assert min(levels) >= 2, "FULL: in WAL mode NORMAL does not sync a commit"
-
-
-def test_a_reader_leaves_the_log_of_the_writer_as_it_is(
-    home: Home, clock: Clock, tmp_path: Path
-) -> None:
-    killed = Home(tmp_path / "killed")
-    with InboxWriter.open(home, clock.now) as writer:
-        writer.store([Arrival(delivery(1))])
-        # As a killed writer leaves it: the delivery is in the log alone.
-        shutil.copytree(inbox_path(home).parent, inbox_path(killed).parent)
-    log = inbox_path(killed).with_name(f"{inbox_path(killed).name}-wal")
-    before = log.read_bytes()
-    assert len(InboxReader(killed).newest(9)) == 1
-    assert log.read_bytes() == before
+    home = Home(tmp_path_factory.mktemp("odd") / "home", wait_s=0)
+    home.claim("sandbox:1")
+    store(home, START, *bodies)
+    land(home)
+    assert {*landed(home), *bodies_in(home, "rejected")} == set(bodies)

@@ -1,1 +1,0 @@
-"""The receiver of webhooks, measured from outside: acknowledgements, bursts, time to the row."""

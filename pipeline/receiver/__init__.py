@@ -1,1 +1,0 @@
-"""The receiver of webhooks: verified, stored in the inbox, acknowledged; `almanac receive`."""

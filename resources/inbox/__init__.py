@@ -1,1 +1,0 @@
-"""The inbox of webhook deliveries, from the disk of the receiver to a landed batch."""
