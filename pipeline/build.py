@@ -21,7 +21,7 @@ from assets.layout import Layout, without_beta_warnings
 from assets.polled import polled_assets
 from assets.published import published_tables
 from pipeline.automation.dead_runs import dead_runs_sensor, process_tags
-from pipeline.automation.health import health_checks, health_sensor, posting_sensors
+from pipeline.automation.health import health_checks, health_sensor
 from pipeline.automation.jobs import DAILY, asset_jobs, daily_schedule
 from pipeline.automation.merges import deliveries, unmerged_batches
 from pipeline.automation.prune import prune_schedule
@@ -72,7 +72,6 @@ def build_definitions(
         polls(layout, PollFacts(settings, home), clock),
         quota(layout, jobs, home, clock, service_now),
         dead_runs_sensor(layout),
-        *posting_sensors(layout, settings, home, clock),
     ]
     reports, report_jobs = [], []
     if settings.report_dir is not None or settings.digests:
@@ -90,7 +89,7 @@ def build_definitions(
         exports.append(iceberg_tables(layout, settings.iceberg))
         sensors.append(iceberg_sensor(layout))
     names = {schedule.name for schedule in schedules} | {sensor.name for sensor in sensors}
-    sensors.append(health_sensor(layout, settings, home, clock, names))
+    sensors.append(health_sensor(layout, settings, home, clock))
     _check_automation(settings, {*names, sensors[-1].name})
     with without_beta_warnings():
         assets = dg.with_source_code_references(

@@ -23,8 +23,8 @@ from almanac.database import Database, open_database
 from almanac.digest import LISTED, Digest, as_json, as_slack, digest_of, last_known, period, summary
 from almanac.events import category_names, check_observed, impact_values, known_at
 from almanac.reader import Reader
-from pipeline.health.checks import read_health
 from pipeline.health.notices import is_slack, post_json
+from pipeline.health.warnings import read_health
 from pipeline.secrecy import shareable
 from pipeline.settings import Settings, SettingsError
 from pipeline.web.changes_page import show_changes

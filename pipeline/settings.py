@@ -75,8 +75,8 @@ class Settings(
     )
     alert_url: Hook | None = Field(
         default=None,
-        description="The address to which warnings are posted as JSON: when they begin, every day "
-        "while they last, and when they end. Default: not posted.",
+        description="The address to which warnings are posted as JSON, once when they begin and "
+        "once when they end. Default: not posted.",
     )
     alert_url_file: Place | None = Field(
         default=None,

@@ -15,7 +15,7 @@ from assets.landed import LANDED, asset_of
 from assets.layout import Layout
 from assets.polled import POLLED
 from assets.published import PUBLISHED
-from pipeline.health.checks import TOPICS
+from pipeline.health.warnings import WARNINGS
 from pipeline.instance import owner_tags
 from warehouse.schema.tables import EVENTS
 
@@ -32,7 +32,7 @@ def asset_jobs(layout: Layout) -> dict[str, Any]:
     """Return the jobs over assets by their names without prefix. A run of each is one process."""
     tables = layout.keys(table.name for table in PUBLISHED)
     # The sensor `health` reports the warnings: in a run, its own work would count as failed.
-    warnings = (dg.AssetCheckKey(layout.key(EVENTS.name), topic) for topic in TOPICS)
+    warnings = (dg.AssetCheckKey(layout.key(EVENTS.name), kind) for kind in WARNINGS)
     checks = dg.AssetSelection.checks_for_assets(*tables) - dg.AssetSelection.checks(*warnings)
     published = dg.AssetSelection.assets(*tables).without_checks() | checks
     # With the changes between them, the tables are recorded after what was landed.

@@ -41,11 +41,6 @@ COMMANDS: Final = {
         *("status", "status"),
         "Show freshness by feed, waiting and missing work, disk and quota. Sends no request.",
     ),
-    "metrics": _place(
-        "status",
-        "metrics",
-        "Serve the facts and warnings of `almanac status` to Prometheus, at /metrics.",
-    ),
     "report": _place(
         *("report", "report"),
         "Report what is coming, what changed and data quality; or post what changed.",

@@ -20,10 +20,8 @@ import typer
 from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people, show_steps
 from almanac.reading.attached_file import set_aside_foreign_wal
 from almanac.reading.temporary import own_folder
-from pipeline.cli.serve import DEFAULT_PORT
 from pipeline.console import print_json, quota_left
-from pipeline.health.checks import LEAST_FREE_BYTES
-from pipeline.health.mirror import check_mirror
+from pipeline.health.warnings import LEAST_FREE_BYTES
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
 from pipeline.session import OpenedSession, open_service
@@ -113,9 +111,6 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
         yield _bucket(home.bucket, fix=fix)
     if home.warehouse.exists():
         yield _checked("warehouse", lambda: _warehouse(home))
-    if settings.mirror_dir.exists():
-        for run in check_mirror(home, settings.mirror_dir, DEFAULT_PORT):
-            yield Checked(run.what, run.holds, run.found)
     with TemporaryDirectory(prefix="doctor-", dir=own_folder()) as apart:
         # Not in the home, where the reading would look like one of the data that is there.
         yield from _service(settings, Path(apart))

@@ -93,8 +93,8 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
                 )
             # Imported here, so that other commands do not wait for Dagster.
             from pipeline.automation.dead_runs import fail_dead_runs
+            from pipeline.automation.health import write_run_note
             from pipeline.daily_run import RunFailed, plan_run_times, run_days
-            from pipeline.health.runs import write_run_note
             from pipeline.instance import instance_of
             from pipeline.session import open_service
 

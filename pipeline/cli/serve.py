@@ -71,7 +71,7 @@ def serve(
     from catalog.server.hosting import HostingError
     from catalog.server.state_dir import ServiceDirError
     from catalog.server.webhooks.outbox import OutboxUnreadable
-    from pipeline.health.checks import read_health
+    from pipeline.health.warnings import read_health
     from pipeline.mirror.mirror import Mirror
     from pipeline.mirror.replay_clock import SPEED_MAX
     from pipeline.mirror.replay_server import ReplayServer

@@ -1,391 +1,329 @@
-"""The facts of a home's health, as `almanac status --json` prints them.
+"""The facts of a home's health: freshness, gaps, waiting and deferred work, quota, push, runs.
 
-Read only from files of this machine (landing, published file, inbox, notes), so that they can be
-reported while a merge runs. No request is sent. `pipeline.health.checks` decides which facts are a
-warning.
+`almanac status --json` prints them, and `pipeline.health.warnings` judges them. They are read from
+files of this machine without a lock, also while a merge runs. No request is sent. Times of feeds
+and deliveries are by the service's clock; those of quota, landing, publication and runs are by the
+machine's.
 """
 
-import os
 import shutil
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
 
 import duckdb
+import msgspec
 
-from pipeline.health.batches import (
-    BatchFacts,
-    Coverage,
-    FeedHealth,
-    RecentBatches,
-    find_coverage,
-    list_feeds,
-    read_batches,
-)
-from pipeline.health.push import PushHealth, read_push
+from almanac.reading.attached_file import attach_published
+from almanac.reading.connections import open_memory
+from catalog.contract.constants import CANCELLATIONS_SINCE_DAYS as LISTED_DAYS
+from catalog.contract.plans import PLANS
 from pipeline.health.quota import QuotaHealth, read_quota
-from pipeline.health.runs import RunNote, read_run_note
 from pipeline.secrecy import cautions_of, open_home
 from pipeline.settings import Settings
-from resources.backfill.state import BackfillState, BackfillStates
-from resources.limits.ledger import Work
-from resources.request_log import DeferredPulls, RefusedFeeds, ReportedUsage, last_usage
-from resources.service_clock import NOTABLE, ServiceClock, read_deprecation, read_http_date
+from resources.inbox import Inbox, list_receipts, receipt_of
+from resources.request_log import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds, last_usage
+from resources.service_clock import ServiceClock, read_deprecation, read_http_date
+from resources.session import plan_lacks
+from warehouse.files.documents import read_note
 from warehouse.files.locks import holder, is_held
-from warehouse.history.warehouse_file import (
-    SEPARATOR_FACT,
-    PublishedFile,
-    read_published,
-)
+from warehouse.history.partitions import CHANGES, partition_name, read_record
+from warehouse.history.warehouse_file import PublishedFile, read_published, set_search_path
 from warehouse.home import Home
+from warehouse.landing.batches import FEEDS, Feed
+from warehouse.sql import Statements
 
 HISTORY_DAYS: Final = 100
-"""The days of history that are read: cancellations are listed for 90 days and then lost."""
-RECENT: Final = timedelta(days=2)
-"""Problems that can't be repaired are warned of for this long, and then only counted."""
-STUCK_AFTER: Final = timedelta(hours=1)
-"""Merges are requested within a minute and take seconds."""
+"""The days of batches that are read: cancellations are listed for 90 days and then lost."""
+DAILY_FEEDS: Final = frozenset[Feed]({"export", "events", "cancellations", "coins", "categories"})
+"""The feeds that are pulled every day. Deliveries and look-ups are not."""
+STALE_AFTER: Final = timedelta(days=2)
+FORGOTTEN_AFTER: Final = timedelta(days=7)
+"""Nobody expects a daemon, push, or a repetition of a failed run that is older than this."""
+RUN_NOTE: Final = "runs.json"
+_LOOKED_BACK: Final = timedelta(days=30)
+"""A delivery before that does not count as the last one."""
+_DAY: Final = timedelta(days=1)
+_SQL: Final = Statements(__package__)
+_Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedHealth:
+    """The last pulls of a feed.
+
+    `complete_at` is the last complete pull, which for event feeds includes today's dates;
+    `interval_s` is None if no pull is expected, as for a feed that is not in the plan. `refused` is
+    the reason why the service refused the feed to this plan.
+    """
+
+    feed: Feed
+    batches: int
+    observed_at: datetime | None
+    complete_at: datetime | None
+    age_s: float | None
+    interval_s: int | None
+    in_plan: bool
+    stale_since: datetime | None
+    refused: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Successive days, both ends inclusive."""
+
+    first: date
+    last: date
+
+    @property
+    def days(self) -> int:
+        return (self.last - self.first).days + 1
+
+    def __str__(self) -> str:
+        return f"{self.first}" if self.first == self.last else f"{self.first} to {self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The gaps since the first complete pull of events; `since` None means that there is none."""
+
+    since: date | None = None
+    days_unseen: int = 0
+    unseen: list[Gap] = field(default_factory=list)
+    cancellations_lost: list[Gap] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SuspectBatch:
+    """A merged or quarantined batch with a problem; `rows` are those that it concerns."""
+
+    problem: Literal["quarantined", "rejected", "undated", "key_repeated", "incomplete"]
+    batch_id: str
+    observed_at: datetime
+    why: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class PulledHistory:
+    """The merged pulls of the hundred days before a time."""
+
+    plan: str | None = None
+    feeds: list[FeedHealth] = field(default_factory=list)
+    coverage: Coverage = field(default_factory=Coverage)
+    problems: list[SuspectBatch] = field(default_factory=list)
+
+
+def read_pulls(
+    warehouse: Path,
+    at: datetime,
+    refused: Mapping[Feed, RefusedFeed] = MappingProxyType({}),
+    dismissed: Iterable[str] = (),
+) -> PulledHistory:
+    """Return the merged pulls of a published file before a time of the service's clock.
+
+    A feed that the plan lacks or refuses is never stale. Problems leave out `dismissed` batches.
+
+    Raises:
+        duckdb.Error: the file can't be read.
+    """
+    given = {"since": at - HISTORY_DAYS * _DAY, "at": at}
+    with closing(open_memory()) as connection:
+        attach_published(connection, warehouse, "warehouse")
+        set_search_path(connection)
+
+        def rows(name: str, **values: object) -> list[tuple[Any, ...]]:
+            return connection.execute(_SQL[name], {**given, **values}).fetchall()
+
+        ((first_day, plan),) = rows("find_start")
+        pulled = {feed: found for feed, *found in rows("list_feeds")}
+        spans = [(k, Gap(*days)) for k, *days in rows("list_gaps", listed_days=LISTED_DAYS)]
+        problems = [SuspectBatch(*row) for row in rows("list_problems", dismissed=[*dismissed])]
+    begun = datetime.combine(first_day or at.date(), time(tzinfo=UTC))
+    feeds = []
+    for feed in FEEDS:
+        count, observed_at, complete_at = pulled.get(feed, (0, None, None))
+        in_plan = plan not in PLANS or not plan_lacks(PLANS[plan], feed)
+        note = refused.get(feed)
+        why = note.why if note is not None and plan in (None, note.plan) else ""
+        is_daily = plan in PLANS and in_plan and not why and feed in DAILY_FEEDS
+        # Before its first pull, the interval starts on the day on which the home was first used.
+        stale_at = (complete_at or begun) + STALE_AFTER
+        stale_since = stale_at if is_daily and stale_at < at else None
+        age_s = None if observed_at is None else max(0.0, (at - observed_at).total_seconds())
+        interval_s = round(_DAY.total_seconds()) if is_daily else None
+        times = (observed_at, complete_at, age_s, interval_s)
+        feeds.append(FeedHealth(feed, count, *times, in_plan, stale_since, why))
+    seen, unseen, lost = ([g for k, g in spans if k == kind] for kind in ("seen", "unseen", "lost"))
+    since = seen[0].first if seen else None
+    coverage = Coverage(since, sum(gap.days for gap in unseen), unseen, lost)
+    return PulledHistory(plan, feeds, coverage, problems)
+
+
+@dataclass(slots=True)
+class PushHealth:
+    """The receipt by push. `started_at` is when the receiver was last started.
+
+    `is_expected` says that secrets are set. `rejected` are the names of deliveries that
+    can't be applied, the oldest first.
+    """
+
+    is_expected: bool
+    is_running: bool
+    silent_after: timedelta
+    started_at: datetime | None = None
+    last_at: datetime | None = None
+    waiting: int = 0
+    waiting_since: datetime | None = None
+    rejected: list[str] = field(default_factory=list)
+
+
+def read_push(settings: Settings, home: Home, at: datetime) -> PushHealth | None:
+    """Return what is received by push, None if it was never set up nor received.
+
+    `at` is by the service's clock, as receipts are.
+    """
+    is_running, started = is_held(home.receiver_lock), holder(home.receiver_lock)
+    if not (settings.push or is_running or home.inbox.exists()):
+        return None
+    push = PushHealth(settings.push, is_running, timedelta(hours=settings.push_silence_h))
+    push.started_at = None if started is None else started.since
+    inbox, receipts = Inbox(home), list_receipts(home, at - _LOOKED_BACK)
+    waiting, push.rejected = inbox.names(), inbox.names("rejected")
+    push.last_at, push.waiting = max(receipts, default=None), len(waiting)
+    push.waiting_since = min(map(receipt_of, waiting), default=None)
+    return push
+
+
+class FailedWork(msgspec.Struct, frozen=True):
+    """A job, with its partition or the first of its range, whose newest run failed."""
+
+    job: str
+    part: str
+    run_id: str
+    at: _Time
+
+
+class RunNote(msgspec.Struct, frozen=True):
+    """Dagster's records `at` a time, which the sensor `health` notes in `state/runs.json`.
+
+    `daemon_at` is when Dagster's daemon last reported itself.
+    """
+
+    at: _Time
+    failed: tuple[FailedWork, ...] = ()
+    daemon_at: _Time | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HealthWarning:
-    """A warning that a person should act on. `kind` is a stable name for programs.
-
-    `since` is when it began, None if that is not known.
-    """
+    """A warning that a person should act on. `kind` is a stable name for programs."""
 
     kind: str
     text: str
-    since: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeferredWork:
-    """A deferred pull or backfill. `resume_at` None is a running or interrupted backfill.
-
-    `stopped_at` is when an interrupted backfill was last begun or continued.
-    """
-
-    work: Work
-    what: str
-    since: datetime
-    resume_at: datetime | None
-    why: str
-    stopped_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Problems:
-    """Batches with a problem. `since` is when the first of them was observed.
-
-    `why` is the reason of the newest, empty if the kind of problem is enough.
-    """
-
-    batches: list[str] = field(default_factory=list)
-    rows: int = 0
-    since: datetime | None = None
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Unpublished:
-    """Batches that have waited too long for a merge.
-
-    `merging` names the process that merges now. `why` is the reason why the published file can't be
-    read."""
-
-    batches: list[str] = field(default_factory=list)
-    since: datetime | None = None
-    merging: str = ""
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Deprecation:
-    """The deprecation and end of the interface, as reported; None if there is no date."""
-
-    since: datetime | None
-    ends_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class ClockHealth:
-    """The seconds by which the service is ahead of this machine, and when that was recorded."""
-
-    ahead_s: float
-    heard_at: datetime | None
-
-    @property
-    def is_notable(self) -> bool:
-        return abs(self.ahead_s) > NOTABLE.total_seconds()
-
-    def __str__(self) -> str:
-        size = timedelta(seconds=round(abs(self.ahead_s)))
-        way = "ahead of" if self.ahead_s > 0 else "behind"
-        return f"{size} {way} this machine's; days and times follow the service's clock"
 
 
 @dataclass(slots=True)
 class Health:
-    """The health of a home. Counts are of the last hundred days.
+    """The health of a home; `source` is None before the first pull.
 
-    `source` is None before the first pull. `damaged` are batches whose files in landing have
-    changed; `cautions` say how a secret could leak. `mirror` is whether a mirror runs on the home's
-    folder of it, None if there is no such folder.
+    `at` is the machine's time, `service_at` the service's, `ahead_s` their difference if known.
+    `pending` batches wait for a merge, the first since `waiting_since`. The files of `damaged`
+    batches have changed, `outdated` ones lack the last publication. `unreadable` is why the
+    published file can't be read. `mirror` is whether a mirror runs, None without its folder.
     """
 
-    source: str | None
+    at: datetime
+    service_at: datetime
+    ahead_s: float | None = None
+    source: str | None = None
     plan: str | None = None
     feeds: list[FeedHealth] = field(default_factory=list)
-    days: int = 0
-    pending: int = 0
-    quarantined: list[str] = field(default_factory=list)
-    quarantined_since: datetime | None = None
-    damaged: list[str] = field(default_factory=list)
-    flagged: list[str] = field(default_factory=list)
-    partial_lately: Problems = field(default_factory=Problems)
-    key_repeated: Problems = field(default_factory=Problems)
-    cautions: list[str] = field(default_factory=list)
-    undated_lately: Problems = field(default_factory=Problems)
-    rejected: int = 0
-    rejected_lately: Problems = field(default_factory=Problems)
-    bytes: dict[str, int] = field(default_factory=dict)
-    free_bytes: int = 0
-    published_at: datetime | None = None
-    quota: QuotaHealth | None = None
-    deprecated: Deprecation | None = None
-    clock: ClockHealth | None = None
-    push: PushHealth | None = None
-    deferred: list[DeferredWork] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
+    problems: list[SuspectBatch] = field(default_factory=list)
+    pending: int = 0
+    waiting_since: datetime | None = None
+    damaged: list[str] = field(default_factory=list)
+    unreadable: str = ""
+    outdated: list[str] = field(default_factory=list)
+    published_at: datetime | None = None
+    deferred: list[DeferredPull] = field(default_factory=list)
     runs: RunNote | None = None
+    quota: QuotaHealth | None = None
+    push: PushHealth | None = None
     mirror: bool | None = None
-    unpublished: Unpublished | None = None
-    list_separator: str | None = None
-    """The separator of lists in exports; None: none was set, and no export showed it yet."""
+    is_deprecated: bool = False
+    deprecated_since: datetime | None = None
+    ends_at: datetime | None = None
+    cautions: list[str] = field(default_factory=list)
+    free_bytes: int | None = None
     warnings: list[HealthWarning] = field(default_factory=list)
 
 
 def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
-    """Return the facts of a home over the last hundred days; `bytes` and `warnings` are empty.
-
-    `now` is by the machine's clock, as requests, quota, runs and the times of landing and
-    publication are; all else is by the service's.
+    """Return the facts of a home, without warnings. `now` is by the machine's clock.
 
     Raises:
         WarehouseError: the stamp can't be read.
     """
     home.refuse_lost_stamp()
-    stamp, runs = home.stamp(), read_run_note(home)
+    state, stamp, landing = home.state_storage, home.stamp(), home.landing
+    clock = ServiceClock(lambda: now, state=state)
+    health = Health(at=now, service_at=clock.now(), runs=read_note(state, RUN_NOTE, RunNote))
     if stamp is None:
-        return Health(source=None, runs=runs)
-    state = home.state_storage
-    service_clock = ServiceClock(lambda: now, state=state)
-    service_now = service_clock.now()
-    published, why_unreadable = _read_publication(home)
-    recent = read_batches(
-        home,
-        (service_now - timedelta(days=HISTORY_DAYS)).date(),
-        is_readable=not why_unreadable,
-    )
-    usage = last_usage(home.state)
-    plan = recent.plan or settings.plan or (None if usage is None else usage.plan)
-    since = service_now - RECENT
-    left_out = home.landing.dismissed()
-    quarantined = [
-        batch
-        for batch in recent.batches
-        if batch.status == "quarantined" and batch.batch_id not in left_out
-    ]
-    mirror_dir = settings.mirror_dir
-    return Health(
-        source=stamp.source,
-        plan=plan,
-        mirror=is_held(mirror_dir / "server.lock") if mirror_dir.exists() else None,
-        feeds=list_feeds(recent, plan, service_now, RefusedFeeds(state).all()),
-        days=recent.days,
-        pending=recent.pending,
-        quarantined=[batch.batch_id for batch in quarantined],
-        quarantined_since=_find_first(quarantined),
-        damaged=sorted({*home.landing.damaged(), *recent.damaged}),
-        flagged=[batch.batch_id for batch in recent.batches if batch.flagged is not None],
-        partial_lately=_find_partial(recent, since),
-        key_repeated=_find_problems(recent.batches, lambda batch: "repeated" * batch.redacted),
-        cautions=[caution for caution in (*cautions_of(settings), open_home(settings)) if caution],
-        undated_lately=_find_problems(recent.batches, lambda batch: batch.date_doubt, since),
-        rejected=sum(batch.rejected for batch in recent.batches),
-        rejected_lately=_find_problems(
-            recent.batches, lambda batch: "rejected" if batch.rejected else None, since
-        ),
-        free_bytes=shutil.disk_usage(home.root).free,
-        published_at=None if published is None else published.at,
-        quota=read_quota(settings, home, stamp.source, plan, now, service_now - now),
-        deprecated=_read_deprecation(usage),
-        clock=_read_clock(service_clock),
-        push=read_push(settings, home, service_now),
-        deferred=list_deferred_work(home, now),
-        coverage=find_coverage(recent, service_now),
-        runs=runs,
-        unpublished=_find_unpublished(home, published, why_unreadable, now),
-        list_separator=home.list_separator
-        or (None if published is None else published.facts.get(SEPARATOR_FACT)),
-    )
-
-
-def read_sizes(home: Home) -> dict[str, int]:
-    """Return the bytes of each part of a home; for years of batches this takes seconds."""
-    sizes = {part: _add_sizes(home.root / part) for part in ("landing", "parquet", "dagster")}
-    with suppress(FileNotFoundError):
-        sizes[home.warehouse.name] = home.warehouse.stat().st_size
-    sizes["checkpoints"] = sum(
-        path.stat().st_size
-        for path in home.checkpoints.root.glob("*.duckdb")
-        if path.stat().st_nlink == 1
-    )
-    return sizes
-
-
-def _add_sizes(folder: Path) -> int:
-    size = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            # A running merge may delete files.
-            with suppress(FileNotFoundError):
-                size += (Path(parent) / name).stat().st_size
-    return size
-
-
-def list_deferred_work(home: Home, now: datetime) -> list[DeferredWork]:
-    """Return the deferred work, pulls first; unreadable notes are ignored."""
-    pulls = [
-        DeferredWork(pull.work, pull.feed, pull.noted_at, pull.resume_at, pull.why)
-        for pull in DeferredPulls(home.state_storage).all()
-    ]
-    states = BackfillStates(home.state_storage, home.landing)
-    return pulls + [_describe_backfill(states, backfill) for backfill in states.open(now)]
-
-
-def _describe_backfill(states: BackfillStates, backfill: BackfillState) -> DeferredWork:
-    is_stopped = backfill.resume_at is None and not states.is_running()
-    return DeferredWork(
-        "backfill",
-        f"events of {backfill.scope.lower:%Y-%m-%d} to {backfill.scope.upper:%Y-%m-%d}",
-        backfill.started_at,
-        backfill.resume_at,
-        backfill.why,
-        stopped_at=(backfill.resumed_at or backfill.started_at) if is_stopped else None,
-    )
-
-
-def _read_deprecation(usage: ReportedUsage | None) -> Deprecation | None:
-    if usage is None or not (usage.deprecation or usage.sunset):
-        return None
-    return Deprecation(read_deprecation(usage.deprecation), read_http_date(usage.sunset))
-
-
-def _read_clock(clock: ServiceClock) -> ClockHealth | None:
-    if clock.heard is None:
-        return None
-    return ClockHealth(round(clock.heard.ahead_s, 1), clock.heard.heard_at)
-
-
-def _find_partial(recent: RecentBatches, since: datetime) -> Problems:
-    """Return the incomplete batches that no later complete pull supersedes.
-
-    Quarantined batches are a problem of their own.
-    """
-
-    def explain(batch: BatchFacts) -> str | None:
-        if batch.status == "quarantined" or not (batch.why_incomplete or batch.flagged):
-            return None
-        if any(later.supersedes(batch) for later in recent.batches):
-            return None
-        return batch.why_incomplete or batch.flagged
-
-    return _find_problems(recent.batches, explain, since)
-
-
-def _find_problems(
-    batches: Iterable[BatchFacts],
-    explain: Callable[[BatchFacts], str | None],
-    since: datetime | None = None,
-) -> Problems:
-    """Return the batches since a time with a problem; `explain` returns its reason, if any."""
-    found = [
-        batch
-        for batch in batches
-        if (since is None or batch.observed_at > since) and explain(batch)
-    ]
-    return Problems(
-        batches=[batch.batch_id for batch in found],
-        rows=sum(batch.rejected for batch in found),
-        since=_find_first(found),
-        why=(explain(found[-1]) or "") if found else "",
-    )
-
-
-def _find_first(batches: Iterable[BatchFacts]) -> datetime | None:
-    return min((batch.observed_at for batch in batches), default=None)
-
-
-def _read_publication(home: Home) -> tuple[PublishedFile | None, str]:
-    """Return the published file's metadata, and why it can't be read or an empty text."""
+        return health
+    published, pulls = None, PulledHistory()
     try:
-        return read_published(home.warehouse), ""
+        published = read_published(home.warehouse)
+        if published is not None:
+            notes, dismissed = RefusedFeeds(state).all(), landing.dismissed()
+            pulls = read_pulls(home.warehouse, health.service_at, notes, dismissed)
     except (duckdb.Error, OSError) as error:
-        # Not its text: it names folders of this machine.
-        return None, type(error).__name__
+        health.unreadable = type(error).__name__  # Not its text: it names folders.
+    usage, merged = last_usage(home.state), {} if published is None else published.batches
+    waiting, unread = landing.readable(set(landing.batch_ids()) - merged.keys())
+    health.source, health.feeds, health.coverage = stamp.source, pulls.feeds, pulls.coverage
+    health.plan = pulls.plan or settings.plan or (None if usage is None else usage.plan)
+    health.problems, health.pending = pulls.problems, len(waiting)
+    health.waiting_since = min((batch.landed_at for batch in waiting), default=None)
+    health.damaged = sorted({*landing.damaged(), *unread})
+    if published is not None:
+        health.published_at = published.at
+        health.outdated = find_outdated(home, settings.mirror_dir, published)
+    health.deferred = DeferredPulls(state).all()
+    health.quota = read_quota(settings, home, stamp.source, health.plan, now, clock.ahead)
+    health.push = read_push(settings, home, health.service_at)
+    if settings.mirror_dir.exists():
+        health.mirror = is_held(settings.mirror_dir / "server.lock")
+    if clock.heard is not None:
+        health.ahead_s = round(clock.heard.ahead_s, 1)
+    if usage is not None:
+        health.is_deprecated = bool(usage.deprecation or usage.sunset)
+        health.deprecated_since = read_deprecation(usage.deprecation)
+        health.ends_at = read_http_date(usage.sunset)
+    health.cautions = [text for text in (*cautions_of(settings), open_home(settings)) if text]
+    health.free_bytes = shutil.disk_usage(home.root).free
+    return health
 
 
-def _find_unpublished(
-    home: Home, published: PublishedFile | None, why: str, now: datetime
-) -> Unpublished | None:
-    """Return what has waited for too long to be merged, None if nothing has.
-
-    It takes no lock. `now` is by the machine's clock, as the times of landing are.
-    """
-    if why:
-        return Unpublished(why=why)
-    lock = home.state / "merge.lock"
-    merging = holder(lock) if is_held(lock) else None
-    late = _find_late_batches(home, published, now)
-    if late:
-        return Unpublished(
-            batches=sorted(late),
-            since=min(late.values()),
-            merging="" if merging is None else str(merging),
-        )
-    return None
-
-
-def _find_late_batches(
-    home: Home, published: PublishedFile | None, now: datetime
-) -> dict[str, datetime]:
-    """Return the batches that have waited too long for a merge, and since when.
-
-    Those whose manifest can't be read are left out: they have the warning `damaged`. A batch that
-    was merged and released again waits since then; after a killed merge, the marker of a merged
-    batch may be left, and does not count.
-    """
-    landing, merged = home.landing, {} if published is None else published.batches
-    released = {*landing.released()}
-    again = [
-        batch_id
-        for batch_id in landing.pending()
-        if batch_id in merged and merged[batch_id].released != (batch_id in released)
-    ]
-    waiting: dict[str, datetime] = {}
-    for batch in landing.readable([*(set(landing.batch_ids()) - merged.keys()), *again])[0]:
-        since = batch.landed_at
-        if batch.batch_id in merged:
-            marker = landing.storage.path(f"pending/{batch.batch_id}.json")
-            try:
-                since = datetime.fromtimestamp(marker.stat().st_mtime, UTC)
-            except FileNotFoundError:
-                continue  # A merge has just folded it.
-        if now - since > STUCK_AFTER:
-            waiting[batch.batch_id] = since
-    return waiting
+def find_outdated(home: Home, mirror: Path, published: PublishedFile) -> list[str]:
+    """Return which Parquet files, and whether a running mirror, lack the last publication."""
+    record, found = read_record(home.parquet).get(CHANGES, {}), []
+    for day, content in published.days.items():
+        name, written = partition_name(CHANGES, f"{day}"), record.get(f"{day}")
+        is_written = written is not None and written.content == content
+        if not content.startswith("0-") and not (is_written and home.parquet.exists(name)):
+            found.append(f"parquet/{name}")
+    if is_held(mirror / "server.lock"):
+        address = f"{(mirror / 'changes.sqlite').absolute().as_uri()}?mode=ro"
+        recorded = None
+        with suppress(sqlite3.Error), closing(sqlite3.connect(address, uri=True)) as feed:
+            recorded = feed.execute(_SQL["find_recorded_publication"]).fetchone()
+        if recorded is None or datetime.fromisoformat(recorded[0]) < published.at:
+            found.append("the mirror's change feed")
+    return found

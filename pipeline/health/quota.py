@@ -1,9 +1,9 @@
 """The month's quota as this machine knows it: from the ledger, else as the service last reported.
 
-The requests of a home are counted in its own log (resources/request_log.py). No request is sent,
-and nothing is written.
+No request is sent. Times are by the machine's clock.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil
@@ -12,12 +12,11 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from catalog.contract.plans import PLANS, Plan
-from pipeline.session import ledger_of, reserve_of
+from pipeline.session import ledger_of
 from pipeline.settings import Settings, SettingsError
 from resources.errors import LedgerUnusable
-from resources.limits.ledger import UNLIMITED, Allowance, next_reset
-from resources.request_log import ReportedUsage, last_usage
+from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset
+from resources.request_log import last_usage
 from warehouse.home import Home
 
 PACE_OVER: Final = timedelta(days=7)
@@ -25,60 +24,9 @@ _RATE_LIMITED: Final = 429
 _DAY: Final = timedelta(days=1)
 
 
-class _Line(msgspec.Struct, frozen=True):
-    at: Annotated[datetime, msgspec.Meta(tz=True)]
-    status: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SentRequests:
-    """The times of the last days' attempts that the service counts, and the period's length."""
-
-    at: tuple[datetime, ...]
-    over: timedelta
-
-    @property
-    def a_day(self) -> float:
-        return len(self.at) / (self.over / _DAY)
-
-    def since(self, instant: datetime) -> int:
-        return sum(at > instant for at in self.at)
-
-
-def read_sent_requests(state: Path, now: datetime) -> SentRequests:
-    """Return the attempts of the last seven days, or since the first attempt, at least a day.
-
-    The service does not count an answer 429. Unreadable lines are skipped.
-    """
-    since = now - PACE_OVER
-    files = sorted(path for path in (state / "requests").glob("*.jsonl") if path.is_file())
-    lately = [file for file in files if file.stem >= since.date().isoformat()]
-    at = tuple(line.at for file in lately for line in _lines(file) if since < line.at <= now)
-    over = PACE_OVER if len(lately) < len(files) else now - min(at, default=since)
-    return SentRequests(at, max(_DAY, over))
-
-
-def _lines(file: Path) -> list[_Line]:
-    found: list[_Line] = []
-    decoder = msgspec.json.Decoder(_Line)
-    with file.open("rb") as lines:
-        for line in lines:
-            try:
-                request = decoder.decode(line)
-            except (ValueError, RecursionError):
-                continue
-            if request.status != _RATE_LIMITED:
-                found.append(request)
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class QuotaHealth:
-    """The quota used in the month, and the use projected to its reset by this home's pace.
-
-    `quota` is the user's own limit if that is lower (ALMANAC_MONTHLY_QUOTA). Only the ledger has
-    `own`, what this machine sent. `projected` is None if the report is of a month that is over.
-    """
+    """`quota` is the user's own limit if that is lower; `projected` is the use at the reset."""
 
     at: datetime
     counted_by: Literal["ledger", "service"]
@@ -87,12 +35,9 @@ class QuotaHealth:
     used: int | None
     remaining: int | None
     is_unlimited: bool
-    reset_at: datetime | None
-    reserve: int | None
-    own: int | None = None
-    held_until: datetime | None = None
-    pace_per_day: float = 0.0
-    projected: int | None = None
+    reset_at: datetime
+    pace_per_day: float
+    projected: int | None
 
     @property
     def runs_out(self) -> bool:
@@ -105,103 +50,75 @@ class QuotaHealth:
 def read_quota(
     settings: Settings,
     home: Home,
-    source: str | None,
-    plan_name: str | None,
+    source: str,
+    plan: str | None,
     now: datetime,
     ahead: timedelta,
 ) -> QuotaHealth | None:
-    """Return the quota of the month, None if nothing is known. `source` is the home's.
+    """Return the month's quota, None if nothing is known. `source` is the home's.
 
     `now` is by the machine's clock, as the log; the reset is by the service's, which is `ahead`.
     """
-    sent = read_sent_requests(home.state, now)
-    plan = PLANS.get(plan_name or "")
-    counted = _ledger(settings, source, now + ahead)
-    if counted is not None:
-        return _by_ledger(settings, plan, *counted, sent, now, ahead)
-    usage = last_usage(home.state)
-    return None if usage is None else _as_reported(settings, plan, usage, sent, now)
-
-
-def _ledger(
-    settings: Settings, source: str | None, now: datetime
-) -> tuple[Allowance, timedelta] | None:
-    """Return the ledger's allowance of this month, and for how long requests are held back."""
-    try:
-        if settings.source != source:
-            return None
-        ledger = ledger_of(settings)
-        if ledger is None:
-            return None
-        state = ledger.peek()
-    except (SettingsError, LedgerUnusable):
+    used: int | None
+    ledger, usage = _read_ledger(settings, source, now + ahead), last_usage(home.state)
+    if ledger is not None:
+        at, allowed, used, remaining = now, ledger.allowed, ledger.used, None
+        mine, reset_at = ledger.own, datetime.fromtimestamp(ledger.resets_at, UTC)
+    elif usage is not None:
+        at, allowed, used, remaining = usage.at, usage.allowed, usage.used, usage.remaining
+        if used is None and usage.quota is not None and remaining is not None:
+            used = usage.quota - remaining
+        plan, mine, reset_at = usage.plan, used or 0, usage.reset_at or next_reset(usage.at)
+    else:
         return None
-    if state.is_unknown(now.timestamp()):
-        return None
-    held = timedelta(microseconds=(state.held_until_ns - ledger.now_ns()) / 1_000)
-    return state, held
-
-
-def _by_ledger(
-    settings: Settings,
-    plan: Plan | None,
-    state: Allowance,
-    held: timedelta,
-    sent: SentRequests,
-    now: datetime,
-    ahead: timedelta,
-) -> QuotaHealth:
-    quota = None if state.allowed == UNLIMITED else state.allowed
-    used, own = state.used, settings.monthly_quota
-    if own is not None and (quota is None or own - state.own < quota - used):
-        quota, used = own, state.own
-    resets_at = datetime.fromtimestamp(state.resets_at, UTC)
-    return QuotaHealth(
-        at=now,
-        counted_by="ledger",
-        plan=None if plan is None else plan.name,
-        quota=quota,
-        used=used,
-        remaining=state.left(own),
-        is_unlimited=quota is None,
-        reset_at=resets_at,
-        reserve=None if plan is None else reserve_of(settings, plan, state.allowed),
-        own=state.own,
-        held_until=now + held if held > timedelta() else None,
-        pace_per_day=sent.a_day,
-        projected=_projected(used, sent, resets_at - now - ahead),
-    )
-
-
-def _as_reported(
-    settings: Settings, plan: Plan | None, usage: ReportedUsage, sent: SentRequests, now: datetime
-) -> QuotaHealth:
-    """Return the last usage that the service reported, projected by the requests of this home."""
-    used, quota = usage.used, usage.quota
-    if used is None and quota is not None and usage.remaining is not None:
-        used = quota - usage.remaining
-    own = settings.monthly_quota
-    remaining = usage.remaining
-    if own is not None and used is not None and (quota is None or own < quota):
-        quota, remaining = own, max(0, own - used)
-    resets_at = usage.reset_at or next_reset(usage.at)
+    quota, own = (None if allowed in (UNKNOWN, UNLIMITED) else allowed), settings.monthly_quota
+    if own is not None and used is not None and (quota is None or own - mine < quota - used):
+        quota, used = own, mine
+    sent, pace = read_sent_requests(home.state, now)
     projected = None
-    if used is not None and now < resets_at:
-        projected = _projected(used + sent.since(usage.at), sent, resets_at - now)
+    if used is not None and (left := reset_at - now - ahead) > timedelta(0):
+        projected = used + sum(each > at for each in sent) + ceil(pace * (left / _DAY))
     return QuotaHealth(
-        at=usage.at,
-        counted_by="service",
-        plan=usage.plan,
+        at=at,
+        counted_by="service" if ledger is None else "ledger",
+        plan=plan,
         quota=quota,
         used=used,
-        remaining=remaining,
-        is_unlimited=usage.is_unlimited and own is None,
-        reset_at=resets_at if usage.reset_at is not None or projected is not None else None,
-        reserve=None if plan is None else reserve_of(settings, plan, usage.allowed),
-        pace_per_day=sent.a_day,
+        remaining=remaining if quota is None or used is None else max(0, quota - used),
+        is_unlimited=allowed == UNLIMITED and quota is None,
+        reset_at=reset_at,
+        pace_per_day=pace,
         projected=projected,
     )
 
 
-def _projected(used: int, sent: SentRequests, left: timedelta) -> int:
-    return used + ceil(sent.a_day * (left / _DAY))
+def _read_ledger(settings: Settings, source: str, now: datetime) -> Allowance | None:
+    """Return the ledger's state of this month; `now` is by the service's clock."""
+    with suppress(SettingsError, LedgerUnusable):
+        ledger = ledger_of(settings) if settings.source == source else None
+        state = None if ledger is None else ledger.peek()
+        if state is not None and not state.is_unknown(now.timestamp()):
+            return state
+    return None
+
+
+class _Line(msgspec.Struct, frozen=True):
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
+    status: int | None = None
+
+
+def read_sent_requests(state: Path, now: datetime) -> tuple[list[datetime], float]:
+    """Return the times of the last seven days' attempts, and their average number a day.
+
+    The service does not count a response 429. Lines that can't be read are skipped.
+    """
+    since, sent = now - PACE_OVER, list[datetime]()
+    files = sorted(path for path in (state / "requests").glob("*.jsonl") if path.is_file())
+    lately = [file for file in files if file.stem >= since.date().isoformat()]
+    for text in (text for file in lately for text in file.read_bytes().splitlines()):
+        with suppress(ValueError, RecursionError):
+            line = msgspec.json.decode(text, type=_Line)
+            if since < line.at <= now and line.status != _RATE_LIMITED:
+                sent.append(line.at)
+    over = now - (since if len(lately) < len(files) else min(sent, default=since))
+    return sent, len(sent) / (max(_DAY, over) / _DAY)

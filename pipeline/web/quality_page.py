@@ -14,8 +14,7 @@ from almanac.charts import BarChart, BarSeries
 from almanac.errors import AlmanacError, QueryRefused
 from almanac.events import check_observed
 from almanac.reading.named_sql import NamedStatements
-from pipeline.health.batches import DAILY_FEEDS, STALE_AFTER, FeedHealth, Gap
-from pipeline.health.facts import Health
+from pipeline.health.facts import DAILY_FEEDS, STALE_AFTER, FeedHealth, Gap, Health
 from pipeline.web.pages import PageFunction, SiteRequest, render
 
 _SQL = NamedStatements("pipeline.web")

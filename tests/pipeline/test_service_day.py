@@ -15,7 +15,7 @@ from catalog.sandbox.sandbox import Sandbox
 from pipeline import build
 from pipeline.automation.jobs import daily_schedule
 from pipeline.build import layout_of
-from pipeline.health.checks import read_health
+from pipeline.health.warnings import read_health
 from pipeline.instance import instance_of
 from resources.ingest.scopes import month_key
 from resources.session import LazySession
@@ -51,7 +51,7 @@ def test_a_run_is_of_the_services_day_and_the_offset_is_shown(
     home = Home(tmp_path / "home")
     assert home.landing.days() == [today]
     health = read_health(settings_of(home.root), home, datetime.now(UTC))
-    assert {warning.kind for warning in health.warnings} <= {"disk", "secrets"}
+    assert {warning.kind for warning in health.warnings} <= {"disk", "secrets", "stale"}
     assert [feed.age_s < 600 for feed in health.feeds if feed.age_s is not None] == [True] * 5
     way = "ahead of" if shifted.clock.now() > datetime.now(UTC) else "behind"
     assert f"{way} this machine's" in almanac("status", **given).output
@@ -59,7 +59,7 @@ def test_a_run_is_of_the_services_day_and_the_offset_is_shown(
     assert f"{way} this machine's" in almanac("doctor", "--json", code=1, **given).stdout
     found = json.loads(almanac("status", "--json", **given).stdout)
     offset = shifted.clock.now() - datetime.now(UTC)
-    assert found["clock"]["ahead_s"] == pytest.approx(offset.total_seconds(), abs=300)
+    assert found["ahead_s"] == pytest.approx(offset.total_seconds(), abs=300)
     second = json.loads(almanac("run", "--json", **given).stdout)
     assert second["days"] == [today.isoformat()]
 
@@ -87,7 +87,7 @@ def test_a_service_with_an_implausible_date_is_pulled_and_reported(
     assert summary["days"] == [today.isoformat()]
     assert {problem["kind"] for problem in summary["problems"]} >= {"undated"}
     found = json.loads(almanac("status", "--json", **given).stdout)
-    assert "clock" in {warning["kind"] for warning in found["warnings"]}
+    assert "batches" in {warning["kind"] for warning in found["warnings"]}
     batch_id = Home(tmp_path / "home").landing.batch_ids()[0]
     assert "is ignored" in almanac("batches", "list", batch_id, **given).output
     assert "sent no plausible Date" in almanac("doctor", code=1, **given).output

@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 import almanac
-from pipeline.health.checks import read_health
 from pipeline.health.facts import Health, HealthWarning
+from pipeline.health.warnings import read_health
 from pipeline.settings import read_settings
 from pipeline.web.quality_page import HomeWatch
 from pipeline.web.site import WebSite
@@ -98,13 +98,13 @@ def test_health_is_read_at_most_once_in_15_seconds_and_errors_name_no_folder() -
 
 
 def test_warnings_are_shown_as_text(filled_home: Home, tmp_path: Path) -> None:
-    warning = HealthWarning("stale:events", "<b>No pull</b>: almanac run", NOW)
+    warning = HealthWarning("stale", "<b>No pull</b>: almanac run")
 
     def site(place: object) -> WebSite:
-        health = Health(source="sandbox", warnings=[warning])
+        health = Health(NOW, NOW, source="sandbox", warnings=[warning])
         return WebSite(place, read_health=lambda: health)  # type: ignore[arg-type]
 
     with mirroring(filled_home, tmp_path, site=site) as (_, client):
         answer: httpx.Response = client.get("/quality")
     assert "&lt;b&gt;No pull&lt;/b&gt;: almanac run" in answer.text
-    assert "stale:events" in answer.text
+    assert "<strong>stale</strong>" in answer.text

@@ -3,23 +3,15 @@
 import json
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.health.checks import read_health
-from pipeline.health.facts import Health
 from pipeline.instance import instance_of
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import TODAY, metadata_of, opened_session, run_assets, settings_of
-from tests.pipeline.small_home import DAY, SmallHome
-from tests.pipeline.small_home import NOW as SMALL_NOW
-from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.landing.batches import Scope
 
 SHIFTED = "shift_rows~/v2/coins"
 CUT = "truncate=0.6~/v2/events/export"
@@ -99,53 +91,3 @@ def test_a_materialisation_shows_a_partial_batch_in_its_log_and_metadata(tmp_pat
         entries = [str(entry) for entry in instance.all_logs(result.run_id)]
     assert "partial" in metadata["problems"]
     assert any("Partial: " in entry and "-export-" in entry for entry in entries)
-
-
-def warnings_of(health: Health, kind: str) -> list[Any]:
-    return [warning for warning in health.warnings if warning.kind == kind]
-
-
-class TestStatus:
-    @pytest.fixture
-    def small(self, tmp_path: Path) -> SmallHome:
-        return SmallHome(tmp_path / "home")
-
-    def health(self, small: SmallHome, later: timedelta = DAY) -> Health:
-        return read_health(small.settings, small.home, SMALL_NOW + later)
-
-    def test_a_partial_batch_is_warned_of_with_its_reason_until_a_complete_pull(
-        self, small: SmallHome
-    ) -> None:
-        small.land()
-        (partial,) = small.land("coins", at=SMALL_NOW + DAY / 2, why_incomplete="page 2 broke")
-        (warning,) = warnings_of(self.health(small), "partial")
-        assert partial.batch_id in warning.text
-        assert "page 2 broke" in warning.text
-        assert warning.since == partial.observed_at
-        merge(small.home)
-        assert warnings_of(self.health(small), "partial") == [warning]
-        small.land("coins", at=SMALL_NOW + DAY)
-        assert warnings_of(self.health(small), "partial") == []
-
-    def test_a_complete_pull_of_fewer_dates_does_not_supersede_a_partial_one(
-        self, small: SmallHome
-    ) -> None:
-        year = Scope(lower=SMALL_NOW - 300 * DAY, upper=SMALL_NOW + 65 * DAY)
-        week = Scope(lower=SMALL_NOW - DAY, upper=SMALL_NOW + 6 * DAY)
-        small.land("export", scope=year, why_incomplete="cut")
-        small.land("events", scope=week, at=SMALL_NOW + DAY / 2)
-        assert len(warnings_of(self.health(small), "partial")) == 1
-        small.land("events", scope=year, at=SMALL_NOW + DAY)
-        assert warnings_of(self.health(small), "partial") == []
-
-    def test_a_partial_batch_is_warned_of_for_two_days(self, small: SmallHome) -> None:
-        small.land("coins", why_incomplete="cut")
-        assert len(warnings_of(self.health(small), "partial")) == 1
-        assert warnings_of(self.health(small, 3 * DAY), "partial") == []
-
-    def test_a_quarantined_batch_is_warned_of_once(self, small: SmallHome) -> None:
-        small.land("coins", body=b"<html>", why_incomplete="HTML in place of data")
-        merge(small.home)
-        health = self.health(small)
-        assert len(warnings_of(health, "quarantined")) == 1
-        assert warnings_of(health, "partial") == []

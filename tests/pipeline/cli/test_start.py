@@ -111,7 +111,7 @@ def test_every_command_of_a_module_is_listed() -> None:
 
 
 SIGNALLED = (
-    *(("status", "pipeline.health.checks"), ("status", "pydantic"), ("sql", "duckdb")),
+    *(("status", "pipeline.health.warnings"), ("status", "pydantic"), ("sql", "duckdb")),
     *(("run", "dagster"), ("doctor", "httpx"), ("sandbox", "granian")),
 )
 

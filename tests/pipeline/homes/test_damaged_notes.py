@@ -12,14 +12,13 @@ import pytest
 from dagster import build_sensor_context
 
 from pipeline.build import build_definitions
-from pipeline.health.checks import read_health
-from pipeline.health.notices import PostedWarning, read_posted_warnings
 from pipeline.health.quota import read_sent_requests
+from pipeline.health.warnings import read_health
 from resources.backfill.state import BackfillState, BackfillStates
 from resources.request_log import DeferredPull, DeferredPulls, last_usage
-from resources.service_clock import FILE, read_saved_clock
+from resources.service_clock import FILE, SavedClock, read_saved_clock
 from tests.pipeline.small_home import DAY, NOW, SmallHome
-from warehouse.files.documents import put_note
+from warehouse.files.documents import put_note, read_note
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Scope
 
@@ -44,7 +43,7 @@ def noted(small: SmallHome) -> None:
             scope=scope, plan="elite", source="s", started_at=DUE, resume_at=DUE, why="quota"
         )
     )
-    put_note(state, "alerts.json", {"disk": PostedWarning(since=DUE, at=DUE)})
+    put_note(state, "alerts.json", {"disk": DUE})
 
 
 def read(small: SmallHome) -> list[Any]:
@@ -52,7 +51,7 @@ def read(small: SmallHome) -> list[Any]:
     return [
         *DeferredPulls(state).all(),
         *BackfillStates(state, small.home.landing).open(NOW),
-        *read_posted_warnings(small.home),
+        *(read_note(state, "alerts.json", dict[str, datetime]) or ()),
     ]
 
 
@@ -226,14 +225,14 @@ def test_unreadable_lines_of_logs_are_skipped(small: SmallHome, line: bytes) -> 
     usage = last_usage(state)
     assert usage is not None
     assert usage.used == 5
-    assert len(read_sent_requests(state, NOW).at) == 1
+    assert len(read_sent_requests(state, NOW)[0]) == 1
     (state / FILE).write_bytes(line)
-    assert read_saved_clock(small.home.state_storage) is None
+    assert read_saved_clock(small.home.state_storage) == SavedClock()
 
 
 def test_folders_in_place_of_logs_are_no_logs(small: SmallHome) -> None:
     for name in ("usage.jsonl", "requests/2026-03-02.jsonl", FILE):
         (small.home.state / name).mkdir(parents=True)
     assert last_usage(small.home.state) is None
-    assert read_sent_requests(small.home.state, NOW).at == ()
-    assert read_saved_clock(small.home.state_storage) is None
+    assert read_sent_requests(small.home.state, NOW)[0] == []
+    assert read_saved_clock(small.home.state_storage) == SavedClock()

@@ -1,6 +1,6 @@
 """Key and alert address are in memory only: in no page, config, log or file.
 
-Posting to that address is tested in test_alerts.py.
+Posting to that address is tested in test_notices.py.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from assets.layout import Layout
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.build import build_definitions, build_resources
-from pipeline.health.checks import read_health
+from pipeline.health.warnings import read_health
 from pipeline.instance import instance_of
 from tests.pipeline.homes_in_days import NOW, address_of, run_assets, run_sandbox_days, settings_of
 from tests.pipeline.small_home import NOW as THEN
@@ -72,10 +72,8 @@ def test_the_failure_for_a_refused_key_does_not_show_the_key(
 
 def test_status_warns_of_a_key_that_the_service_repeated(tmp_path: Path) -> None:
     small = SmallHome(tmp_path)
-    (waiting,) = small.land("coins", body=b'{"data": [{"slug": "a", "name": "[API key removed]"}]}')
-    for _ in ("waiting", "merged"):
-        health = read_health(small.settings, small.home, THEN)
-        (warned,) = [warning for warning in health.warnings if warning.kind == "secrets"]
-        assert "1 batch" in warned.text
-        assert warned.since == waiting.observed_at
-        merge(small.home)
+    small.land("coins", body=b'{"data": [{"slug": "a", "name": "[API key removed]"}]}')
+    merge(small.home)
+    health = read_health(small.settings, small.home, THEN)
+    (warned,) = [warning for warning in health.warnings if warning.kind == "secrets"]
+    assert "The service repeated the API key in 1 batch" in warned.text

@@ -1,0 +1,321 @@
+"""The ten warnings: when each begins, the command that helps, and when it ends."""
+
+import re
+import resource
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from resources.inbox.deliveries import land_deliveries
+from resources.inbox.inbox_file import Arrival, InboxWriter, lock_path
+
+from pipeline.health.facts import (
+    RUN_NOTE,
+    Coverage,
+    FailedWork,
+    FeedHealth,
+    Gap,
+    Health,
+    PushHealth,
+    RunNote,
+    SuspectBatch,
+)
+from pipeline.health.quota import QuotaHealth
+from pipeline.health.warnings import WARNINGS, find_warnings, read_health
+from resources.request_log import DeferredPull, DeferredPulls
+from tests.pipeline.homes.run_records import exit_code, forked
+from tests.pipeline.small_home import DAY, NOW, SmallHome
+from tests.resources.inbox.deliveries import delivery
+from warehouse.files.documents import put_note
+from warehouse.files.locks import hold_lock
+from warehouse.history.merge import merge, replay
+from warehouse.home import Home
+
+ROOT = Path(__file__).parents[3]
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+PULLED = Health(NOW, NOW, source="sandbox:1", coverage=Coverage(since=NOW.date()))
+"""A home without a cause for a warning."""
+
+
+def problem(kind: str, *, days_ago: float = 1) -> SuspectBatch:
+    return SuspectBatch(kind, "a-batch", NOW - days_ago * DAY, "page 2 broke", 7)  # type: ignore[arg-type]
+
+
+def feed(stale_since: datetime | None) -> FeedHealth:
+    return FeedHealth("coins", 1, NOW, NOW, 0.0, 86_400, True, stale_since, "")
+
+
+def quota(remaining: int, projected: int) -> QuotaHealth:
+    counts = (100, 100 - remaining, remaining)
+    return QuotaHealth(NOW, "ledger", "pro", *counts, False, NOW + 9 * DAY, 5.0, projected)
+
+
+def failed(job: str = "daily", *, days_ago: float = 1) -> RunNote:
+    return RunNote(NOW, (FailedWork(job, "2026-03-01", "0123456789", NOW - days_ago * DAY),))
+
+
+def push(**given: object) -> PushHealth:
+    return PushHealth(
+        **{"is_expected": True, "is_running": True, "silent_after": DAY, "last_at": NOW, **given}  # type: ignore[arg-type]
+    )
+
+
+def deferred(hours_ago: float) -> list[DeferredPull]:
+    at = NOW - hours_ago * HOUR
+    return [DeferredPull(work="daily", feed="export", noted_at=at, resume_at=at, why="the quota")]
+
+
+CAUSES: tuple[tuple[str, dict[str, object], str], ...] = (
+    ("stale", {"coverage": Coverage()}, "No complete pull of events yet: almanac run"),
+    (
+        "stale",
+        {"feeds": [feed(NOW - DAY)]},
+        "two days: coins (last 2026-03-02 12:00 UTC). almanac run",
+    ),
+    (
+        "stale",
+        {"coverage": Coverage(NOW.date(), 1, [Gap((NOW - DAY).date(), (NOW - DAY).date())])},
+        "No complete pull of events on 2026-03-01: events that were announced and removed",
+    ),
+    ("stale", {"ends_at": NOW + 89 * DAY}, "retires this version of its interface on 2026-05-30"),
+    (
+        "work",
+        {"deferred": deferred(25)},
+        "daily export should have resumed at 2026-03-01 11:00 UTC",
+    ),
+    (
+        "work",
+        {"runs": failed()},
+        "Run 01234567 of daily of 2026-03-01 failed at 2026-03-01 12:00 UTC: almanac run",
+    ),
+    ("work", {"runs": failed("my_merge")}, "almanac merge, or re-execute it"),
+    ("batches", {"pending": 2, "waiting_since": NOW - 61 * MINUTE}, "2 batches wait to be merged"),
+    ("batches", {"problems": [problem("incomplete")]}, "a-batch (page 2 broke): almanac run"),
+    ("batches", {"problems": [problem("quarantined", days_ago=99)]}, "almanac batches list"),
+    ("batches", {"problems": [problem("undated")]}, "almanac doctor"),
+    (
+        "rejected",
+        {"problems": [problem("rejected")]},
+        "7 rows of the last 2 days could not be read",
+    ),
+    (
+        "quota",
+        {"quota": quota(0, 100)},
+        "of 100 is used up until 2026-03-11 12:00 UTC: almanac budget",
+    ),
+    ("quota", {"quota": quota(9, 101)}, "will run out: 101 by 2026-03-11 12:00 UTC, at 5 a day"),
+    (
+        "push",
+        {"push": push(last_at=NOW - DAY - MINUTE)},
+        "runs, and no delivery was received since",
+    ),
+    ("push", {"push": push(is_running=False, last_at=None)}, "does not run, and no delivery"),
+    (
+        "push",
+        {"push": push(is_running=False, is_expected=False, last_at=NOW - 6 * DAY)},
+        "since 2026-02-24 12:00 UTC: start it",
+    ),
+    ("push", {"push": push(waiting=2, waiting_since=NOW - 61 * MINUTE)}, "2 deliveries wait"),
+    ("push", {"push": push(rejected=["one\ntwo\x1b[31m"])}, "the newest one two"),
+    ("daemon", {"runs": RunNote(at=NOW, daemon_at=NOW - 16 * MINUTE)}, "Start almanac daemon"),
+    ("disk", {"free_bytes": 1_500_000_000}, "The disk has 1.5 GB free: almanac prune"),
+    ("damaged", {"unreadable": "IOException"}, "almanac replay makes it again"),
+    ("damaged", {"damaged": ["a", "b"]}, "2 batches damaged in landing and left out, the newest b"),
+    (
+        "damaged",
+        {"outdated": ["parquet/x"], "published_at": NOW - 61 * MINUTE},
+        "Without the last publication: 1 file, the first parquet/x",
+    ),
+    ("secrets", {"cautions": ["others can read the key file"]}, "others can read the key file"),
+    ("secrets", {"problems": [problem("key_repeated", days_ago=99)]}, "repeated the API key in 1"),
+)
+
+
+@pytest.mark.parametrize(("kind", "facts", "text"), CAUSES)
+def test_each_cause_turns_one_warning_on(kind: str, facts: dict[str, object], text: str) -> None:
+    health = replace(PULLED, **facts)  # type: ignore[arg-type]
+    found = {name: sentence for name, find in WARNINGS.items() if (sentence := find(health))}
+    assert found.keys() == {kind}
+    assert text in found[kind]
+    assert found[kind].isprintable()
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"source": None, "coverage": Coverage()},
+        {"deferred": deferred(23)},
+        {"runs": failed(days_ago=8)},
+        {"runs": failed("merge"), "published_at": NOW},
+        {"runs": RunNote(at=NOW, daemon_at=NOW - 8 * DAY)},
+        {"pending": 2, "waiting_since": NOW - 59 * MINUTE},
+        {"problems": [problem("incomplete", days_ago=3), problem("rejected", days_ago=3)]},
+        {"quota": quota(9, 99)},
+        {"push": push(last_at=NOW - DAY)},
+        {"push": push(last_at=NOW - 9 * DAY, started_at=NOW - HOUR)},
+        {"push": push(is_running=False, last_at=NOW - 14 * MINUTE)},
+        {"push": push(is_running=False, is_expected=False, last_at=NOW - 8 * DAY)},
+        {"push": push(waiting=2, waiting_since=NOW - 59 * MINUTE)},
+        {"free_bytes": 2_000_000_000},
+        {"outdated": ["parquet/x"], "published_at": NOW - 59 * MINUTE},
+        {"ends_at": NOW + 91 * DAY},
+    ],
+)
+def test_no_warning_is_on_without_a_cause_or_too_early(facts: dict[str, object]) -> None:
+    health = replace(PULLED, **facts)  # type: ignore[arg-type]
+    assert [find(health) for find in WARNINGS.values()] == [None] * len(WARNINGS)
+
+
+def test_every_warning_has_a_cause_here_and_a_row_in_the_docs() -> None:
+    rows = [
+        row.split(" | ")
+        for row in (ROOT / "docs/warnings.md").read_text().splitlines()
+        if row.startswith("| `")
+    ]
+    assert all(len(row) == 4 and all(row) for row in rows)
+    documented = [re.findall("`([a-z_]+)", row[0])[0] for row in rows]
+    assert documented == list(WARNINGS) and len(WARNINGS) <= 10
+    assert {kind for kind, _, _ in CAUSES} == WARNINGS.keys()
+    assert all(find.__doc__ for find in WARNINGS.values())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with two merged days."""
+    small = SmallHome(tmp_path_factory.mktemp("warned") / "home")
+    small.land(at=datetime.now(UTC) - DAY)
+    small.land(at=datetime.now(UTC), body=b'{"data": [ ]}')
+    merge(small.home)
+    small.home.root.chmod(0o700)
+    return small.home.root
+
+
+@pytest.fixture
+def small(made: Path, tmp_path: Path) -> SmallHome:
+    shutil.copytree(made, tmp_path / "home")
+    return SmallHome(tmp_path / "home")
+
+
+def kinds(small: SmallHome, later: timedelta = 2 * HOUR) -> list[str]:
+    found = find_warnings(small.settings, small.home, datetime.now(UTC) + later)
+    assert str(small.home.root) not in str(found)
+    return [kind for kind, text in found.items() if text]
+
+
+def delete_published(home: Home) -> None:
+    home.warehouse.unlink()
+
+
+def damage_published(home: Home) -> None:
+    home.warehouse.unlink()
+    home.warehouse.write_bytes(b"no database")
+
+
+@pytest.mark.parametrize(
+    ("harm", "kind", "repair"),
+    [(delete_published, "batches", merge), (damage_published, "damaged", replay)],
+)
+def test_harm_is_warned_of_until_the_command_in_the_warning_was_run(
+    small: SmallHome,
+    harm: Callable[[Home], None],
+    kind: str,
+    repair: Callable[[Home], object],
+) -> None:
+    assert kinds(small) == []
+    harm(small.home)
+    assert kind in kinds(small)
+    repair(small.home)
+    assert kinds(small) == []
+
+
+def test_a_merge_that_cannot_write_leaves_a_warning_until_one_can(small: SmallHome) -> None:
+    small.land("events", at=datetime.now(UTC))
+
+    def merge_without_room() -> None:
+        # As on a full disk.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+        merge(small.home)
+
+    assert exit_code(forked(merge_without_room)) == 1
+    assert kinds(small) == ["batches"]
+    merge(small.home)
+    assert kinds(small) == []
+
+
+def test_a_damaged_manifest_is_warned_of(small: SmallHome) -> None:
+    (batch,) = small.land("coins", at=datetime.now(UTC))
+    path = small.home.landing.storage.path(
+        f"batches/{batch.observed_at.date()}/{batch.batch_id}.json"
+    )
+    path.write_bytes(b"{")
+    assert kinds(small) == ["damaged"]
+
+
+def test_parquet_files_and_a_mirror_without_the_last_publication_are_warned_of(
+    small: SmallHome,
+) -> None:
+    small.home.parquet.put("partitions.json", b"{}")
+    mirror = small.settings.mirror_dir
+    mirror.mkdir()
+    with closing(sqlite3.connect(mirror / "changes.sqlite")) as feed:
+        feed.execute("CREATE TABLE position AS SELECT '2026-01-01T00:00:00+00:00' AS published_at")
+        feed.commit()
+    now = datetime.now(UTC)
+    assert read_health(small.settings, small.home, now).mirror is False
+    with hold_lock(mirror / "server.lock", "to serve"):
+        health = read_health(small.settings, small.home, now)
+    assert health.mirror is True
+    assert health.outdated[-1] == "the mirror's change feed"
+
+
+def test_a_full_disk_is_seen(small: SmallHome) -> None:
+    free = read_health(small.settings, small.home, NOW).free_bytes
+    assert free is not None and abs(free - shutil.disk_usage(small.home.root).free) < 2e9
+
+
+def test_deferred_pulls_and_failed_runs_are_read(small: SmallHome) -> None:
+    now = datetime.now(UTC)
+    DeferredPulls(small.home.state_storage).note(replace_times(deferred(0)[0], now))
+    put_note(small.home.state_storage, RUN_NOTE, failed())
+    health = read_health(small.settings, small.home, now)
+    assert [pull.feed for pull in health.deferred] == ["export"]
+    assert health.runs == failed()
+    assert kinds(small, timedelta(hours=25)) == ["work"]
+
+
+def replace_times(pull: DeferredPull, at: datetime) -> DeferredPull:
+    return DeferredPull(work=pull.work, feed=pull.feed, noted_at=at, resume_at=at, why=pull.why)
+
+
+def test_push_is_read_from_the_inbox(small: SmallHome) -> None:
+    assert read_health(small.settings, small.home, NOW).push is None
+    now = datetime.now(UTC)
+    with InboxWriter.open(small.home, lambda: now) as writer:
+        writer.store([Arrival(body) for body in (delivery(1, at=now), b"[]")])
+    found = read_health(small.settings, small.home, now).push
+    assert found is not None and found.last_at is not None
+    assert (found.is_expected, found.is_running, found.waiting) == (False, False, 2)
+    assert len(found.rejected) == 1 and found.waiting_since is not None
+    land_deliveries(small.home, lambda: now)
+    with hold_lock(lock_path(small.home), "to receive"):
+        found = read_health(small.settings, small.home, now).push
+    assert found is not None and (found.is_running, found.waiting) == (True, 0)
+    secret = SecretStr("a-secret-of-the-endpoint")
+    expecting = SmallHome(small.home.root, webhook_secrets=secret)
+    assert read_health(expecting.settings, small.home, now).push.is_expected  # type: ignore[union-attr]
+
+
+def test_a_home_that_cannot_be_read_is_warned_of_and_nothing_else_is_judged(
+    small: SmallHome,
+) -> None:
+    (small.home.root / "home.json").write_text("{")
+    found = find_warnings(small.settings, small.home, NOW)
+    assert found.keys() == {"damaged"} and "(HomeRefused)" in str(found["damaged"])
