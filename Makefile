@@ -78,7 +78,6 @@ bench-analyst: tools
 
 bench-limits: tools
 	$(BIN)/python -m bench.limits
-	$(BIN)/python -m bench.polling
 
 bench-push: tools
 	$(BIN)/python -m bench.push

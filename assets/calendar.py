@@ -4,7 +4,7 @@ It is for backfills: on a plan without the export, or to pull events again. The 
 one backfill. Each is recorded as soon as it is complete, so a run that dies loses none.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Final
 
@@ -17,8 +17,7 @@ from assets.layout import CATALOG_POOL, Layout, step_failure, without_beta_warni
 from assets.metadata import SQL, Metadata, backfill_metadata, log_problems
 from assets.table_columns import LANDED_COLUMNS, column_schema
 from catalog.contract.plans import next_month
-from resources.backfill.backfill import Backfill, choose_price
-from resources.backfill.state import BackfillStates
+from resources.backfill import Backfill, Source
 from resources.errors import CatalogError, Defer
 from resources.ingest.scopes import first_instant, month_key
 from resources.session import LazySession
@@ -50,8 +49,7 @@ class CalendarConfig(dg.Config):
     source: str = Field(
         default="list",
         pattern="^(auto|list|export)$",
-        description="Page the list or stream the export; auto takes the faster one, or the one "
-        "with fewer requests if the other takes much of the quota.",
+        description="Page the list or stream the export; auto takes the one with fewer requests.",
     )
     begin: str = Field(
         default="", description="First event date, if not the first day of the first month."
@@ -119,42 +117,44 @@ def backfill_months(
         CatalogError, WarehouseError: the backfill failed; months recorded before it stay recorded.
         dg.Failure: it would take more requests than `max_requests`.
     """
-    states = BackfillStates(home.state_storage, home.landing)
-    work = Backfill(session.service(), states, *config.span(months), partly=True)
+    work = Backfill(session.service(), home.state_storage, *config.span(months))
     try:
-        price = choose_price(work.prices(), config.source)
+        prices = work.prices()
     except Defer as error:
-        work.record_deferral(error)
+        work.defer(error)
         _log_deferral(context, error)
         return
-    if price is None:
+    by = choose_source(prices, config.source)
+    if by is None:
         raise dg.Failure("The plan has no export: set source to list.", allow_retries=False)
-    context.log.info(
-        "%s requests by the %s, about %.0f s; %s left this month",
-        *(price.requests, price.by, price.seconds, price.left),
-    )
-    if price.requests > config.max_requests:
+    context.log.info("%s requests by the %s", prices[by], by)
+    if prices[by] > config.max_requests:
         raise dg.Failure(
-            f"It takes {price.requests:,} requests by the {price.by}, and max_requests allows "
-            f"{config.max_requests:,}. {work.requests} were spent on counting; nothing was "
-            "landed. Raise max_requests in the run's config, or choose fewer months.",
+            f"It takes {prices[by]:,} requests by the {by}, and max_requests allows "
+            f"{config.max_requests:,}. Nothing was landed. Raise max_requests in the run's config, "
+            "or choose fewer months.",
             allow_retries=False,
         )
-    for whole in work.run(price.by):
+    for landed in work.run(by):
         metadata = backfill_metadata(work)
-        for month in whole:
+        for month in landed:
             context.log_event(
                 dg.AssetMaterialization(
                     context.asset_key, partition=month_key(month), metadata=metadata
                 )
             )
-        landed = {*read_backfilled(home), *map(month_key, whole)}
-        put_note(home.state_storage, _BACKFILLED, sorted(landed))
+        noted = {*read_backfilled(home), *map(month_key, landed)}
+        put_note(home.state_storage, _BACKFILLED, sorted(noted))
     for note in work.notes:
         context.log.warning("%s", note)
-    log_problems(context.log, list_landed_problems(work.manifests))
+    log_problems(context.log, list_landed_problems(batch.manifest for batch in work.landed))
     if work.deferred is not None:
         _log_deferral(context, work.deferred)
+
+
+def choose_source(prices: Mapping[Source, int], wanted: str) -> Source | None:
+    """Return the list or the export, for `auto` the cheaper; None if the plan lacks it."""
+    return next((by for by in prices if wanted in ("auto", by)), None)
 
 
 def read_backfilled(home: Home) -> list[str]:

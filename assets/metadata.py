@@ -21,7 +21,7 @@ from almanac.events import KINDS
 from almanac.forms import plain_line
 from assets.feed_day import FeedDay, feed_day_of
 from catalog.contract.bodies import delivery_body, list_body, single_body
-from resources.backfill.backfill import Backfill
+from resources.backfill import Backfill
 from resources.session import FeedPull
 from warehouse import bounds
 from warehouse.batch_problems import BatchProblem, list_landed_problems, list_record_problems
@@ -190,9 +190,9 @@ def backfill_metadata(backfill: Backfill) -> Metadata:
 
     Without numbers: they would be totals of the run, which Dagster plots as a series of the months.
     """
-    if not backfill.manifests:
+    if not backfill.landed:
         return {"batch": "landed before"}
-    newest = backfill.manifests[-1]
+    newest = backfill.landed[-1].manifest
     metadata: Metadata = {
         "batch": newest.batch_id,
         "observed at": dg.MetadataValue.timestamp(newest.observed_at),

@@ -2,12 +2,11 @@
 
     runs/        Dagster's records of runs, and which have a process
     ui/          the programs of `almanac ui` and `almanac daemon`
-    polling/     the planner of polls: windows and intervals within the budget
     health/      freshness, gaps, deferred work, quota; alerts
     automation/  Dagster's jobs, schedule and sensors
     cli/         a module for each command, or for commands of one subject
 
 Beside them: settings.py, the only module that reads the environment; session.py opens the service
-that the settings name; build.py builds all definitions; daily_run.py runs the daily job in this
-process.
+that the settings name; polls.py decides which polls are due; build.py builds all definitions;
+daily_run.py runs the daily job in this process.
 """

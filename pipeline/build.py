@@ -28,7 +28,6 @@ from pipeline.automation.prune import prune_schedule
 from pipeline.automation.pulls import first_pull, polls, quota, was_day_pulled
 from pipeline.configuration import EVERYTHING_ON, NOTHING_ON
 from pipeline.home_location import locate_home
-from pipeline.polling.facts import PollFacts
 from pipeline.session import open_service
 from pipeline.settings import Settings, SettingsError
 from resources.limits.ledger import Work
@@ -69,7 +68,7 @@ def build_definitions(
         first_pull(layout, home, clock, service_now),
         unmerged_batches(layout, home, clock),
         deliveries(layout, home, clock, service_now),
-        polls(layout, PollFacts(settings, home), clock),
+        polls(layout, settings, home, clock),
         quota(layout, jobs, home, clock, service_now),
         dead_runs_sensor(layout),
     ]

@@ -11,7 +11,7 @@
         │   └── PlanLacksAccess    skip it: the plan does not include it
         ├── RequestRejected    400, 404 of a list, 405, 410, 422, a redirect and the like
         │   └── NotModified    skip it: what was received before is still valid
-        ├── LedgerUnusable, BackfillInProgress    of this machine
+        ├── LedgerUnusable     of this machine
         └── ContractBroken     the response breaks the contract of the interface
             ├── TruncatedBody  it ended early (retried before it is raised)
             ├── NotData        HTML, a JSON error, nothing or a header without rows instead of data
@@ -142,12 +142,6 @@ class LedgerUnusable(Stop):
     """The ledger of a key can't be read or written: nothing is sent."""
 
     next_step = "Set ALMANAC_STATE to a folder on a local disk that this user can write to"
-
-
-class BackfillInProgress(Stop):
-    """Another process runs a backfill of the same home."""
-
-    next_step = "Wait until it ends, then run this again to continue with the rest"
 
 
 class ContractBroken(Stop):

@@ -9,7 +9,7 @@
 
 A line is one write, so several processes may log to one file. The key is never logged:
 `key_fingerprint` is the beginning of its SHA-256. A note is removed when the same pull succeeds;
-backfills have notes of their own (backfill/state.py).
+a backfill has a note of its own (backfill.py).
 """
 
 import hashlib

@@ -99,7 +99,7 @@ FLOORS = {
         "instance settings",
         "home_location",
         "secrecy session",
-        "polling receiver",
+        "polls receiver",
         "health probe",
         "web",
         "report",

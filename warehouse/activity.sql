@@ -1,17 +1,11 @@
 -- How much changes, and when: the figures that the poll planner uses. Each only reads.
 
 -- name: count_feeds
--- Numbers of coins and cancellations that the daily pulls page through, and the first observation.
+-- Numbers of coins and cancellations that the daily pulls page through.
 -- Grain: one row. Parameters: $since, as far back as cancellations are listed.
 SELECT
     (SELECT count(*) FROM coins WHERE missing_since IS NULL) AS coins,
-    (SELECT count(*) FROM cancellations WHERE cancelled_at >= $since) AS cancellations,
-    -- From a table that every version publishes: an older file is planned for as well.
-    (
-        SELECT min(observed_at)
-        FROM batches
-        WHERE status = 'merged' AND feed IN ('export', 'events', 'event', 'deliveries')
-    ) AS first_observed;
+    (SELECT count(*) FROM cancellations WHERE cancelled_at >= $since) AS cancellations;
 
 -- name: count_spans
 -- Number of events for each pair of dates, as known now. Grain: first and last date.
@@ -20,24 +14,6 @@ SELECT CAST(date AS DATE) AS first, CAST(date_end AS DATE) AS last, count(*) AS 
 FROM events
 WHERE status = 'scheduled' AND missing_since IS NULL
   AND CAST(greatest(date, coalesce(date_end, date)) AS DATE) >= $since
-GROUP BY ALL
-ORDER BY ALL;
-
--- name: count_changes
--- Changes since an instant, by how far ahead the event was when the change became known. Grain: kind
--- and distance in days. Parameters: $since. First sightings of events that are not new are left out:
--- they only show that our pulls reached further.
-SELECT
-    CASE
-        WHEN list_contains(change_kinds, 'cancelled') THEN 'cancelled'
-        WHEN list_contains(change_kinds, 'created') THEN 'announced'
-        ELSE 'edited'
-    END AS kind,
-    date_diff('day', CAST(known_from AS DATE), CAST(date AS DATE)) AS distance,
-    count(*) AS changes
-FROM event_versions
-WHERE known_from > $since
-  AND NOT list_contains(change_kinds, 'revealed')
 GROUP BY ALL
 ORDER BY ALL;
 

@@ -20,8 +20,6 @@ __all__ = ["QueryAnswer", "QueryRefused", "connect", "connected", "run_sql"]
 
 _SQL = Statements(__package__)
 
-CHANGES_COUNTED_FOR: Final = timedelta(days=28)
-"""How far back changes are counted: long enough for many changes, short enough to be current."""
 _PAST: Final = timedelta(days=31)
 _LISTED: Final = timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
 """Why the delivery at a position of its batch was rejected; at None, why all of the batch is left
@@ -30,19 +28,12 @@ out."""
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The known dates and changes of a catalog.
-
-    `spans` has first date, last date and the number of events with both. `changes` has the kind
-    (announced, edited, cancelled), the distance in days and the number, counted since
-    `watched_since`; it is None if nothing was observed.
-    """
+    """The known dates of a catalog: `spans` has first date, last date and the number of events."""
 
     spans: tuple[tuple[date, date | None, int], ...] = ()
-    changes: tuple[tuple[str, int, int], ...] = ()
     missing: tuple[str, ...] = ()
     coins: int = 0
     cancellations: int = 0
-    watched_since: datetime | None = None
 
 
 NO_ACTIVITY: Final = Activity()
@@ -68,19 +59,13 @@ def read_activity(warehouse: Path, now: datetime) -> Activity:
 def _read(warehouse: Path, now: datetime) -> Activity:
     with connected(warehouse) as connection:
         counts = connection.execute(_SQL["count_feeds"], {"since": now - _LISTED})
-        ((coins, cancellations, first_observed),) = counts.fetchall()
-        if first_observed is None:
-            return Activity(coins=coins, cancellations=cancellations)
-        since = max(first_observed, now - CHANGES_COUNTED_FOR)
+        ((coins, cancellations),) = counts.fetchall()
         spans = connection.execute(_SQL["count_spans"], {"since": (now - _PAST).date()})
         found = spans.fetchall()
-        changes = connection.execute(_SQL["count_changes"], {"since": since}).fetchall()
         missing = connection.execute(_SQL["list_missing"], {"now": now}).fetchall()
     return Activity(
         spans=tuple(found),
-        changes=tuple(changes),
         missing=tuple(event_id for (event_id,) in missing),
         coins=coins,
         cancellations=cancellations,
-        watched_since=since,
     )

@@ -16,7 +16,7 @@ from assets.calendar import EVENT_MONTHS
 from assets.calendar import NAME as LANDED_CALENDAR
 from assets.layout import Layout
 from assets.polled import POLLED, PollConfig, poll_run_config
-from catalog.contract.plans import PLANS, month_start
+from catalog.contract.plans import PLANS
 from pipeline.automation.jobs import CALENDAR, DAILY, EXPORT_IS_OUT_AT, POLL
 from pipeline.automation.run_decisions import (
     Decision,
@@ -28,14 +28,14 @@ from pipeline.automation.run_decisions import (
     has_run,
     read_job_history,
 )
-from pipeline.polling.facts import PollFacts
-from pipeline.polling.planner import CancellationsPull, EventsPull, PlannerInputs, Pull, plan_polls
-from resources.backfill.state import BackfillState, BackfillStates
+from pipeline.polls import PollInputs, plan_polls, read_poll_inputs
+from pipeline.settings import Settings
+from resources.backfill import OpenBackfill, read_open_backfill
 from resources.ingest.scopes import month_key
 from resources.request_log import DeferredPull, DeferredPulls
+from resources.session import Poll
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
-from warehouse.landing.batches import Feed
 
 Clock = Callable[[], datetime]
 
@@ -47,7 +47,7 @@ _LONGEST_WAIT: Final = timedelta(hours=6)
 _LONGEST_DAILY_WAIT: Final = timedelta(hours=1)
 
 
-def polls(layout: Layout, facts: PollFacts, clock: Clock) -> dg.SensorDefinition:
+def polls(layout: Layout, settings: Settings, home: Home, clock: Clock) -> dg.SensorDefinition:
     """Return the sensor that requests a run of the job `poll` when pulls are due."""
 
     @dg.sensor(
@@ -61,10 +61,10 @@ def polls(layout: Layout, facts: PollFacts, clock: Clock) -> dg.SensorDefinition
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         now = clock()
         try:
-            inputs = facts.inputs(now)
+            inputs = read_poll_inputs(settings, home, now)
         except WarehouseError as error:
             return Decision(str(error)).result(context)
-        deferred = DeferredPulls(facts.home.state_storage).all()
+        deferred = DeferredPulls(home.state_storage).all()
         return decide_poll(
             layout,
             inputs,
@@ -79,7 +79,7 @@ def polls(layout: Layout, facts: PollFacts, clock: Clock) -> dg.SensorDefinition
 
 def decide_poll(
     layout: Layout,
-    inputs: PlannerInputs | None,
+    inputs: PollInputs | None,
     last: JobHistory,
     *,
     now: datetime,
@@ -100,9 +100,9 @@ def decide_poll(
     if running is not None:
         return Decision(f"Run {running[:8]} is pulling. Next decision after that run.")
     plan = plan_polls(inputs)
-    if not plan.due:
+    if not plan.requests:
         at = f"{plan.next_at:%Y-%m-%d %H:%M:%S} UTC"
-        return Decision(f"Nothing is due. The next pull is due at {at}.")
+        return Decision(f"Nothing is due. The next poll is due at {at}.")
     if last.newest_at is not None:
         wait = inputs.least_interval
         if last.failures:
@@ -115,34 +115,24 @@ def decide_poll(
                 f"{failed if last.failures else ''}the next poll starts at {next_at:%H:%M:%S} UTC "
                 "at the earliest."
             )
-    requests = sum(pull.requests for pull in plan.due)
     return Decision(
-        f"{len(plan.due)} pulls are due, {requests} requests.",
+        f"A poll of {plan.requests} requests is due.",
         request_poll(layout, plan.due, run_key=_run_key(POLL, now)),
     )
 
 
-def request_poll(layout: Layout, due: Sequence[Pull], *, run_key: str) -> dg.RunRequest:
+def request_poll(layout: Layout, due: Poll, *, run_key: str) -> dg.RunRequest:
     """Return the run of the due pulls. A killed one is not retried: the next plan has its pulls."""
-    windows: list[list[str]] = []
-    event_ids: list[str] = []
-    since = ""
-    feeds = set[Feed]()
-    for pull in due:
-        if isinstance(pull, EventsPull):
-            feeds.add("events")
-            windows.append(pull.window.texts())
-        elif isinstance(pull, CancellationsPull):
-            feeds.add("cancellations")
-            since = "" if pull.since is None else pull.since.isoformat()
-        else:
-            feeds.add("event")
-            event_ids += pull.event_ids
-    config = PollConfig(windows=windows, since=since, event_ids=event_ids)
+    config = PollConfig(
+        windows=[window.texts() for window in due.windows],
+        since="" if due.since is None else due.since.isoformat(),
+        event_ids=list(due.event_ids),
+    )
+    is_due = {"events": due.windows, "cancellations": due.cancellations, "event": due.event_ids}
     return dg.RunRequest(
         run_key=run_key,
         run_config=poll_run_config(layout, config),
-        asset_selection=layout.keys(POLLED[feed] for feed in sorted(feeds)),
+        asset_selection=layout.keys(name for feed, name in POLLED.items() if is_due[feed]),
         tags={"dagster/max_retries": "0"},
     )
 
@@ -164,7 +154,7 @@ def quota(
         return decide_resume(
             layout,
             DeferredPulls(home.state_storage).all(),
-            BackfillStates(home.state_storage, home.landing).open(at_service),
+            read_open_backfill(home.state_storage, at_service),
             at_service,
             now=clock(),
             running=find_run_in_progress(find_instance(context), layout.names(DAILY, CALENDAR)),
@@ -177,7 +167,7 @@ def quota(
 def decide_resume(
     layout: Layout,
     deferrals: Sequence[DeferredPull],
-    backfills: Sequence[BackfillState],
+    backfill: OpenBackfill | None,
     at_service: datetime,
     *,
     now: datetime,
@@ -191,12 +181,12 @@ def decide_resume(
     """
     oldest = at_service - ABANDONED_AFTER
     daily = [pull for pull in deferrals if pull.work == "daily" and pull.resume_at > oldest]
-    waiting = [
-        (backfill.resume_at, backfill)
-        for backfill in backfills
-        if backfill.resume_at is not None and backfill.resume_at > oldest
-    ]
-    if not daily and not waiting:
+    times = [pull.resume_at for pull in daily]
+    if backfill is not None and backfill.resume_at is not None and backfill.resume_at > oldest:
+        times.append(backfill.resume_at)
+    else:
+        backfill = None
+    if not times:
         return Decision("Nothing is deferred.")
     if running is not None:
         return Decision(f"Run {running[:8]} is in progress. Next decision after that run.")
@@ -209,27 +199,23 @@ def decide_resume(
             )
             why = f"the pull of {pull.feed} was deferred: {pull.why}"
             return _unless_too_early(request, why, last(layout.name(DAILY)), now)
-    for resume_at, backfill in waiting:
-        if resume_at <= at_service:
-            request = _request_backfill(layout, backfill, _run_key(CALENDAR, now))
-            why = f"a backfill was deferred: {backfill.why}"
-            return _unless_too_early(request, why, last(layout.name(CALENDAR)), now)
-    times = [pull.resume_at for pull in daily] + [resume_at for resume_at, _ in waiting]
+    if backfill is not None and times[-1] <= at_service:
+        request = _request_backfill(layout, backfill, _run_key(CALENDAR, now))
+        why = f"a backfill was deferred: {backfill.why}"
+        return _unless_too_early(request, why, last(layout.name(CALENDAR)), now)
     return Decision(f"{len(times)} deferred; the first resumes at {min(times):%Y-%m-%d %H:%M} UTC.")
 
 
-def _request_backfill(layout: Layout, backfill: BackfillState, run_key: str) -> dg.RunRequest:
-    """Return the run that resumes a backfill."""
-    lower, upper = backfill.scope.lower, backfill.scope.upper
-    assert lower is not None and upper is not None
+def _request_backfill(layout: Layout, backfill: OpenBackfill, run_key: str) -> dg.RunRequest:
+    """Return the run that continues a backfill."""
     months = EVENT_MONTHS.get_partition_keys()
     # `begin` and `end` may be beyond the partitions; a run needs some partition all the same.
     first, last = (
-        min(max(month_key(month_start(at)), months[0]), months[-1]) for at in (lower, upper)
+        min(max(month_key(day), months[0]), months[-1]) for day in (backfill.first, backfill.last)
     )
     config: dict[str, Any] = {
-        "begin": lower.date().isoformat(),
-        "end": upper.date().isoformat(),
+        "begin": backfill.first.isoformat(),
+        "end": backfill.last.isoformat(),
         "source": backfill.by,
         "max_requests": 1_000_000,
     }

@@ -30,8 +30,8 @@ COMMANDS: Final = {
         "run", "run", "Pull today's catalog, merge it into history, publish, and print a summary."
     ),
     "budget": _place(
-        *("backfill", "budget"),
-        "Show the poll plan, its cost until the quota resets, and the price of a backfill.",
+        *("budget", "budget"),
+        "Show how often Almanac polls, the cost until the quota resets, and the reset.",
     ),
     "backfill": _place(
         *("backfill", "backfill"),

@@ -26,6 +26,7 @@ from catalog.contract.plans import PLANS
 from pipeline.health.quota import QuotaHealth, read_quota
 from pipeline.secrecy import cautions_of, open_home
 from pipeline.settings import Settings
+from resources.backfill import read_open_backfill
 from resources.inbox import Inbox, list_receipts, receipt_of
 from resources.request_log import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds, last_usage
 from resources.service_clock import ServiceClock, read_deprecation, read_http_date
@@ -296,6 +297,17 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
         health.published_at = published.at
         health.outdated = find_outdated(home, settings.mirror_dir, published)
     health.deferred = DeferredPulls(state).all()
+    backfill = read_open_backfill(state, health.service_at)
+    if backfill is not None and backfill.resume_at is not None:
+        health.deferred.append(
+            DeferredPull(
+                work="backfill",
+                feed="events",
+                noted_at=backfill.started_at,
+                resume_at=backfill.resume_at,
+                why=backfill.why,
+            )
+        )
     health.quota = read_quota(settings, home, stamp.source, health.plan, now, clock.ahead)
     health.push = read_push(settings, home, health.service_at)
     if settings.mirror_dir.exists():

@@ -139,9 +139,8 @@ class LandedBatch:
     """A landed pull, whole or in part (`manifest.complete`).
 
     `requests` counts the requests of this process, and the pages of an earlier one. `rows` includes
-    duplicates. `resumed_pages` were in the journal. `left_over` is the rest to pull as a new batch;
-    None if the pull reached its end. `deferred` says when the service will respond again.
-    `unchanged` is a look that the service answered with 304.
+    duplicates. `resumed_pages` were in the journal. `deferred` says when the service will respond
+    again. `unchanged` is a look that the service answered with 304.
     """
 
     manifest: Manifest
@@ -149,7 +148,6 @@ class LandedBatch:
     rows: int
     resumed_pages: int = 0
     deferred: Defer | None = None
-    left_over: Scope | None = None
     warnings: tuple[str, ...] = ()
     unchanged: bool = False
 

@@ -49,7 +49,6 @@ from resources.ingest.context import (
 )
 from resources.ingest.paged_pull import PAGED, PagedPull
 from resources.ingest.scopes import (
-    covering,
     covers,
     definite_scope,
     first_instant,
@@ -98,8 +97,7 @@ class ExportLanding:
                 if isinstance(error, TooSlow) and self._split(export_requests):
                     continue
                 if isinstance(error, Defer) and landed:
-                    rest = covering([part.scope for part in export_requests])
-                    landed[-1] = replace(landed[-1], deferred=error, left_over=rest)
+                    landed[-1] = replace(landed[-1], deferred=error)
                     break
                 error.left = _landed_before(landed) or error.left
                 raise
@@ -361,7 +359,7 @@ class Puller:
         Raises:
             ValueError: as `events`.
             CatalogError: any of the tree; `left` names the parts that are landed. A Defer after
-                the first part is in the last Landed, with what is left over.
+                the first part is in the last LandedBatch.
         """
         usual = plan_window(self._plan, self._service.now())
         scope = definite_scope(lower, upper, usual=usual, coins=coins, categories=categories)
@@ -389,9 +387,8 @@ class Puller:
         """Finish or close the pulls that an earlier process left in the journal, oldest first.
 
         A pull is resumed if its last page is at most 15 minutes old and it is of this source and
-        plan. Else, or if the service stops it again, it is landed as it is, with the rest left
-        over for a new batch: no error of the tree is raised. Pulls of a process that is alive are
-        not touched.
+        plan. Else, or if the service stops it again, it is landed as it is, and no error of the
+        tree is raised. Pulls of a process that is alive are not touched.
         """
         landed: list[LandedBatch] = []
         journal = self._landing.journal
@@ -428,7 +425,7 @@ class Puller:
         why = self._why_apart(found)
         if not why and not pull.can_resume:
             why = "its pages do not show what is left of it"
-        return [pull.close(why) if why else pull.run_or_close()]
+        return [pull.close(why) if why else pull.run(is_resumed=True)]
 
     def _why_apart(self, found: OpenPull) -> str:
         """Return why an open pull is none of now, empty if it is."""

@@ -5,7 +5,7 @@ requests: whole days are requested as days, anything else as times. Times are aw
 months begin on the first at 00:00.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import product
@@ -20,8 +20,6 @@ from catalog.contract.plans import (
     Plan,
     Window,
     day_end,
-    month_start,
-    next_month,
 )
 from resources.errors import PlanLacksAccess
 from resources.http.paginator import (
@@ -34,6 +32,7 @@ from resources.http.paginator import (
 )
 from warehouse.landing.batches import Feed, Scope
 
+_FILTERS: Final = ("coins", "categories", "event_id")
 _YEAR: Final = timedelta(days=365)
 _OPEN_END_YEARS: Final = 10
 """How far from today a range without an end is split before the export is too slow for good."""
@@ -86,13 +85,8 @@ def definite_scope(
 
 def covers(scope: Scope, wanted: Scope) -> bool:
     """Whether a scope has all of another one, of the same coins, categories and event."""
-    alike = (scope.coins, scope.categories, scope.event_id) == (
-        wanted.coins,
-        wanted.categories,
-        wanted.event_id,
-    )
     return (
-        alike
+        all(getattr(scope, name) == getattr(wanted, name) for name in _FILTERS)
         and _is_from(scope.lower, wanted.lower)
         and _is_from(scope.since, wanted.since)
         and (scope.upper is None or (wanted.upper is not None and scope.upper >= wanted.upper))
@@ -171,55 +165,6 @@ def halves(scope: Scope, today: datetime) -> tuple[Scope, Scope] | None:
     return msgspec.structs.replace(first_half, upper=second_half.lower - INSTANT_STEP), second_half
 
 
-def left_over(
-    feed: Feed, scope: Scope, remaining: Iterable[ListPart], last_row: datetime | None
-) -> Scope:
-    """Return the scope of the parts that are not paged to their end.
-
-    `last_row` is the date of the last row (its `cancelledAt`) of the part in progress, the first;
-    None if it is not known, or that part has not begun.
-    """
-    if feed == "cancellations":
-        return scope if last_row is None else Scope(since=last_row)
-    if feed != "events":
-        return scope
-    rests = [_with_span(_filtered(scope, part), part.span) for part in remaining]
-    if rests and last_row is not None and _holds(rests[0], last_row):
-        rests[0] = msgspec.structs.replace(rests[0], lower=last_row)
-    return covering(rests)
-
-
-def covering(scopes: Sequence[Scope]) -> Scope:
-    """Return one scope of events that covers several."""
-    lowers = [scope.lower for scope in scopes]
-    uppers = [scope.upper for scope in scopes]
-    return Scope(
-        lower=None if None in lowers else min(bound for bound in lowers if bound is not None),
-        upper=None if None in uppers else max(bound for bound in uppers if bound is not None),
-        coins=_union(scope.coins for scope in scopes),
-        categories=_union(scope.categories for scope in scopes),
-    )
-
-
-def paged_fully(scope: Scope, rest: Scope) -> Scope:
-    """Return the scope without its rest: lists are sorted by date, so what is before it is paged.
-
-    If that is not known, because nothing before it is whole or the filter took several lists, it
-    is the scope as requested.
-    """
-    if rest.lower is None or (rest.coins, rest.categories) != (scope.coins, scope.categories):
-        return scope
-    if len(single_requests(scope)) > 1 or scope.lower is None or rest.lower <= scope.lower:
-        return scope
-    return msgspec.structs.replace(scope, upper=rest.lower - INSTANT_STEP)
-
-
-def _holds(scope: Scope, instant: datetime) -> bool:
-    """Whether a time lies in the range. A row that began before it does not."""
-    after = scope.lower is None or scope.lower <= instant
-    return after and (scope.upper is None or instant <= scope.upper)
-
-
 def _with_span(scope: Scope, span: DateRange) -> Scope:
     return msgspec.structs.replace(
         scope,
@@ -228,43 +173,22 @@ def _with_span(scope: Scope, span: DateRange) -> Scope:
     )
 
 
-def _filtered(scope: Scope, part: ListPart) -> Scope:
-    coins, categories = part.filters.get("coins"), part.filters.get("categories")
-    return Scope(
-        coins=None if coins is None else tuple(coins.split(",")),
-        categories=None if categories is None else tuple(categories.split(",")),
-    )
-
-
-def _union(filters: Iterable[tuple[str, ...] | None]) -> tuple[str, ...] | None:
-    found: set[str] = set()
-    for filter in filters:
-        if filter is None:
-            return None
-        found.update(filter)
-    return tuple(sorted(found))
-
-
 def clip_to_plan(
-    lower: date, upper: date, *, plan: Plan, window: Window, partly: bool
+    lower: date, upper: date, plan: Plan, window: Window
 ) -> tuple[datetime, datetime, list[str]]:
     """Return the bounds of the part of a range that the plan shows, and notes about the rest.
 
     Raises:
-        PlanLacksAccess: the plan shows nothing of it, or not its beginning unless `partly`.
+        PlanLacksAccess: the plan shows nothing of it.
     """
     first_shown = window.lower.date()
-    if upper < first_shown or (lower < first_shown and not partly):
-        raise PlanLacksAccess(
-            f"the plan {plan.name} shows events from {first_shown} on, and the range begins on "
-            f"{lower}",
-            next_step=f"Start on {first_shown} or later, or use a key of a higher plan",
-        )
     horizon = None if window.upper is None else window.upper.date()
-    if horizon is not None and lower > horizon:
+    is_after = horizon is not None and lower > horizon
+    if upper < first_shown or is_after:
+        shown = f"from {first_shown} on" if horizon is None else f"from {first_shown} to {horizon}"
         raise PlanLacksAccess(
-            f"the plan {plan.name} shows events up to {horizon}, and the range begins on {lower}",
-            next_step="Start earlier, or use a key of a higher plan",
+            f"the plan {plan.name} shows events {shown}, and the range is {lower} to {upper}",
+            next_step="Choose dates that it shows, or use a key of a higher plan",
         )
     notes = []
     if lower < first_shown:
@@ -273,15 +197,6 @@ def clip_to_plan(
         notes.append(f"the plan {plan.name} shows nothing after {horizon}")
         upper = horizon
     return first_instant(max(lower, first_shown)), day_end(upper), notes
-
-
-def months_over(lower: datetime, upper: datetime) -> list[datetime]:
-    """Return the beginnings of the months of a range, both bounds inclusive."""
-    found, start = [], month_start(lower.astimezone(UTC))
-    while start <= upper:
-        found.append(start)
-        start = next_month(start)
-    return found
 
 
 def month_key(start: datetime | date) -> str:

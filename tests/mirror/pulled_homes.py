@@ -18,21 +18,15 @@ from catalog.contract.signatures import Verifier
 from catalog.sandbox.sandbox import Sandbox, register
 from catalog.server.hosting import HostedApp
 from catalog.server.state_dir import ServiceDir
+from pipeline.automation.jobs import EXPORT_IS_OUT_AT as DAILY_AT
 from pipeline.mirror.replay_server import ReplayOrder, ReplayServer
-from pipeline.polling.facts import PollFacts
-from pipeline.polling.planner import (
-    DAILY_AT,
-    CancellationsPull,
-    EventsPull,
-    LookUps,
-    plan_polls,
-)
+from pipeline.polls import INTERVALS, plan_polls, read_poll_inputs
 from pipeline.receiver import Receiver
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.inbox import Inbox
 from resources.request_log import DeferredPulls
-from resources.session import Poll, poll_and_note, pull
+from resources.session import poll_and_note, pull
 from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.resources.inbox.deliveries import landed_bodies
 from warehouse.history.merge import merge
@@ -178,23 +172,14 @@ class Daemon:
     def _poll(self) -> bool:
         # The Date of a response sets the clock of the home.
         self.service.request_usage()
-        inputs = PollFacts(self.settings, self.home).inputs(self.service.clock())
+        inputs = read_poll_inputs(self.settings, self.home, self.service.clock())
         assert inputs is not None
-        due = plan_polls(inputs).due
-        cancelled = [what for what in due if isinstance(what, CancellationsPull)]
-        wanted = Poll(
-            windows=tuple(what.window for what in due if isinstance(what, EventsPull)),
-            cancellations=bool(cancelled),
-            since=cancelled[0].since if cancelled else None,
-            event_ids=tuple(
-                event_id for what in due if isinstance(what, LookUps) for event_id in what.event_ids
-            ),
-        )
+        plan = plan_polls(inputs)
         deferrals = DeferredPulls(self.home.state_storage)
-        assert all(not pulled.deferred for pulled in poll_and_note(self.service, wanted, deferrals))
-        if wanted.windows:
+        assert all(not p.deferred for p in poll_and_note(self.service, plan.due, deferrals))
+        if plan.due.windows:
             self.pulled_at.append(self.upstream.now())
-        return bool(due)
+        return bool(plan.requests)
 
 
 def fill_from_sandbox(root: Path, span: Span) -> Home:
@@ -239,14 +224,14 @@ def count_received(home: Home) -> int:
 
 
 def _settings(root: Path, span: Span, **given: Any) -> Settings:
-    poll_s = int(span.step.total_seconds() * 0.8)
+    poll_s = int(span.step.total_seconds() * 0.8)  # Every band is due at every step.
     return Settings(
         home=root / "home",
         state=root / "machine",
         webhook_secrets=SecretStr(SECRET),
         max_clock_skew_days=36_500,
         export_interval_s=0,
-        poll_interval_s=poll_s,
+        poll_interval_s=poll_s // max(INTERVALS.values()),
         push_poll_interval_s=poll_s,
         **given,
     )

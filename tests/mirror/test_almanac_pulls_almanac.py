@@ -30,7 +30,6 @@ import duckdb
 import pytest
 
 from pipeline.mirror.replay_store import ReplayStore
-from pipeline.polling.planner import PAST_DAYS
 from tests.history.stories.disk import without_syncs
 from tests.mirror.pulled_homes import (
     Span,
@@ -46,7 +45,7 @@ WEEK = Span(datetime(2018, 12, 7, 1, tzinfo=UTC), days=7, step=3 * HOUR, lag=20 
 UNPUSHED_DAY = replace(DAY, is_pushed=False)
 SECOND = timedelta(seconds=1)
 _CONTENT = ", ".join(column.name for column in CONTENT)
-_DATE, _STATUS = (list(CONTENT_NAMED).index(name) for name in ("date", "status"))
+_DATE, _END, _STATUS = (list(CONTENT_NAMED).index(name) for name in ("date", "date_end", "status"))
 _KINDS_OF_LATE_KNOWLEDGE = "array_to_string(change_kinds, ' ').replace('revealed', 'created')"
 _CURRENT = ", ".join(
     column.name for column in CONTENT if column.name not in {"last_verified_at", "updated_at"}
@@ -87,15 +86,15 @@ class Pair:
     def pulled_by(self, at: datetime, *content: Any) -> datetime:
         """Return when pulls have shown a version that the source knew from a time on.
 
-        It is the next pull, for a past date the next export, and for a withdrawal that no look-up
-        proves the second export without the event.
+        It is the next pull, for dates before its day the next export, and for a withdrawal that no
+        look-up proves the second export without the event.
         """
         exports = self.exported_at[bisect_left(self.exported_at, at) :]
         if content[_STATUS] == "withdrawn":
             return exports[:2][-1]
-        if content[_DATE] < at - timedelta(days=PAST_DAYS):
-            return exports[0]
-        return self.pulled_at[bisect_left(self.pulled_at, at)]
+        pulled_at = self.pulled_at[bisect_left(self.pulled_at, at)]
+        last = content[_END] or content[_DATE]
+        return exports[0] if last.date() < pulled_at.date() - timedelta(days=1) else pulled_at
 
     def differences(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
         """Return the rows that a query, in which `HOME` is the home, has for only one of both."""

@@ -14,10 +14,9 @@ import pytest
 from pipeline.instance import instance_of
 from pipeline.session import open_service
 from pipeline.settings import Settings
-from resources.backfill.state import BackfillStates
+from resources.backfill import read_open_backfill
 from resources.session import LazySession
 from tests.pipeline.homes_in_days import NOW, failure_of, run_assets, settings_of
-from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.queries import connected
 
@@ -146,7 +145,7 @@ def test_months_outside_the_window_of_the_plan_fail_with_the_reason(
     settings = settings_of(tmp_path, coins=(), plan="standard")
     past = (date(2025, 1, 1), date(2025, 2, 1))
     with run_months(settings, instance, past) as ran:
-        assert "shows events from 2026-03-02 on" in failure_of(ran.result)
+        assert "shows events from 2026-03-02 to 2026-05-31" in failure_of(ran.result)
         assert ran.requests == 0
 
 
@@ -157,8 +156,8 @@ def test_a_used_up_quota_ends_the_run_and_records_when_it_resumes(
     with run_months(settings, instance, faults="quota@0.1~events") as ran:
         assert ran.result.success
         assert set(ran.recorded) < set(MONTHS)
-    (note,) = BackfillStates(Storage(Home(tmp_path).state), Home(tmp_path).landing).open(NOW)
-    assert note.resume_at is not None
+    note = read_open_backfill(Home(tmp_path).state_storage, NOW)
+    assert note is not None and note.resume_at is not None
     assert note.resume_at.date() == date(2026, 4, 1)
     with run_months(settings, instance, faults="quota~events") as ran:
         assert ran.result.success, "also if the quota is used up before it begins"

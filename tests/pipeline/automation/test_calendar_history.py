@@ -1,16 +1,11 @@
-"""A backfill makes no event missing, even if many events share the date at which a page ends."""
+"""A backfill makes no event missing, even if many events share the date at which a month ends."""
 
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
 from pipeline.session import open_service
-from resources.backfill import parallel
-from resources.backfill.backfill import Backfill
-from resources.backfill.state import BackfillStates
+from resources.backfill import Backfill
 from tests.pipeline.homes_in_days import settings_of
-from warehouse.files.storage import Storage
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.queries import connected
@@ -20,14 +15,7 @@ TIED = datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC)
 SPAN = (date(2026, 10, 1), date(2027, 2, 28))
 
 
-@pytest.mark.parametrize(
-    "pages", [2, pytest.param(3, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)]
-)
-def test_events_that_end_a_year_together_are_not_missing_after_a_backfill(
-    pages: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A batch then ends at one of the pages that end on the same instant.
-    monkeypatch.setattr(parallel, "_LEAST_PAGES_TO_LAND", pages)
+def test_events_that_end_a_year_together_are_not_missing_after_a_backfill(tmp_path: Path) -> None:
     home = Home(tmp_path)
     with open_service(settings_of(tmp_path, coins=()), now=NOW) as service:
         sandbox = service.sandbox
@@ -35,7 +23,7 @@ def test_events_that_end_a_year_together_are_not_missing_after_a_backfill(
         # Each page has a later instant, as with a running clock.
         service.on_page = lambda feed, rows, total: sandbox.advance(timedelta(seconds=1))
         service.puller().events(*SPAN)
-        backfill = Backfill(service, BackfillStates(Storage(home.state), home.landing), *SPAN)
+        backfill = Backfill(service, home.state_storage, *SPAN)
         assert len([month for months in backfill.run("list") for month in months]) == 5
     merge(home)
     with connected(home.warehouse) as connection:

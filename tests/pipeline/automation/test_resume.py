@@ -1,7 +1,7 @@
 """Deferred work resumes by itself; cancellations that were not pulled for long are requested."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from pipeline.automation.pulls import decide_resume
 from pipeline.automation.run_decisions import Decision, JobHistory
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
-from resources.backfill.state import BackfillState, BackfillStates
+from resources.backfill import OpenBackfill, read_open_backfill
 from resources.request_log import DeferredPull, DeferredPulls
 from tests.pipeline.homes_in_days import opened_session, run_assets, settings_of
+from warehouse.files.documents import put_note
 from warehouse.files.storage import Storage
 from warehouse.home import Home
-from warehouse.landing.batches import Scope
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)
 RESET = datetime(2026, 4, 1, tzinfo=UTC)
@@ -33,13 +33,21 @@ def deferred_events(work: Any = "daily", until: datetime = RESET) -> DeferredPul
     return DeferredPull(work=work, feed="events", noted_at=NOW, resume_at=until, why="used up")
 
 
-def deferred_backfill(until: datetime | None = RESET) -> BackfillState:
-    scope = Scope(
-        lower=datetime(2024, 1, 15, tzinfo=UTC), upper=datetime(2024, 6, 30, 23, tzinfo=UTC)
+def deferred_backfill(until: datetime | None = RESET) -> OpenBackfill:
+    return OpenBackfill(
+        first=date(2024, 1, 15),
+        last=date(2024, 6, 30),
+        plan="elite",
+        source="s",
+        started_at=NOW,
+        resumed_at=NOW,
+        resume_at=until,
+        why="used up",
     )
-    return BackfillState(
-        scope=scope, plan="elite", source="s", started_at=NOW, resume_at=until, why="used up"
-    )
+
+
+def note_backfill(home: Home, backfill: OpenBackfill) -> None:
+    put_note(home.state_storage, "backfill.json", backfill)
 
 
 @pytest.fixture
@@ -69,46 +77,46 @@ def tick(
 
 def decide(
     deferrals: list[DeferredPull],
-    backfills: list[BackfillState],
+    backfill: OpenBackfill | None,
     now: datetime,
     *,
     running: str | None = None,
 ) -> Decision:
     """Decide with equal clocks of service and machine, and no earlier run."""
     return decide_resume(
-        Layout(), deferrals, backfills, now, now=now, running=running, last=lambda _: JobHistory()
+        Layout(), deferrals, backfill, now, now=now, running=running, last=lambda _: JobHistory()
     )
 
 
 def test_no_run_is_requested_where_nothing_is_deferred() -> None:
-    assert decide([], [], NOW).reason == "Nothing is deferred."
-    assert decide([], [deferred_backfill(None)], NOW).reason == "Nothing is deferred."
+    assert decide([], None, NOW).reason == "Nothing is deferred."
+    assert decide([], deferred_backfill(None), NOW).reason == "Nothing is deferred."
 
 
 def test_a_backfill_that_did_not_resume_for_a_week_is_abandoned() -> None:
-    assert decide([], [deferred_backfill()], RESET + timedelta(days=6)).request is not None
-    assert decide([], [deferred_backfill()], RESET + timedelta(days=8)).request is None
+    assert decide([], deferred_backfill(), RESET + timedelta(days=6)).request is not None
+    assert decide([], deferred_backfill(), RESET + timedelta(days=8)).request is None
 
 
 def test_no_run_is_requested_before_the_deferral_ends() -> None:
-    decision = decide([deferred_events()], [deferred_backfill(RESET + timedelta(days=1))], NOW)
+    decision = decide([deferred_events()], deferred_backfill(RESET + timedelta(days=1)), NOW)
     assert decision.request is None
     assert decision.reason == "2 deferred; the first resumes at 2026-04-01 00:00 UTC."
 
 
 def test_a_daily_pull_resumes_before_a_backfill_and_never_during_a_run() -> None:
-    daily = decide([deferred_events()], [deferred_backfill()], SOON).request
-    rest = decide([], [deferred_backfill()], SOON).request
+    daily = decide([deferred_events()], deferred_backfill(), SOON).request
+    rest = decide([], deferred_backfill(), SOON).request
     assert daily is not None
     assert rest is not None
     assert (daily.job_name, daily.partition_key) == ("daily", "2026-04-01")
     assert rest.job_name == "calendar"
     assert rest.run_config["ops"]["landed_calendar"]["config"]["source"] == deferred_backfill().by
-    assert decide([deferred_events()], [deferred_backfill()], SOON, running="abc").request is None
+    assert decide([deferred_events()], deferred_backfill(), SOON, running="abc").request is None
 
 
 def test_a_deferred_poll_is_left_to_the_poll_plan() -> None:
-    assert decide([deferred_events("polls")], [], SOON).reason == "Nothing is deferred."
+    assert decide([deferred_events("polls")], None, SOON).reason == "Nothing is deferred."
 
 
 def test_a_deferred_daily_pull_is_requested_after_the_reset(
@@ -123,7 +131,7 @@ def test_a_deferred_daily_pull_is_requested_after_the_reset(
 def test_a_deferred_backfill_resumes_with_its_own_dates_and_source(
     home: Home, instance: dg.DagsterInstance
 ) -> None:
-    BackfillStates(Storage(home.state), home.landing).put(deferred_backfill())
+    note_backfill(home, deferred_backfill())
     ((request,), _) = tick(home, instance, "quota", SOON)
     assert request.job_name == "calendar"
     assert request.tags["dagster/asset_partition_range_start"] == "2024-01-01"
@@ -189,9 +197,8 @@ def test_a_due_pull_is_requested_once_and_again_only_after_a_wait(
 def test_a_backfill_of_dates_beyond_the_partitions_resumes(
     home: Home, instance: dg.DagsterInstance
 ) -> None:
-    far = Scope(lower=datetime(2190, 1, 1, tzinfo=UTC), upper=datetime(2190, 5, 1, tzinfo=UTC))
-    note = msgspec.structs.replace(deferred_backfill(), scope=far)
-    BackfillStates(Storage(home.state), home.landing).put(note)
+    far = {"first": date(2190, 1, 1), "last": date(2190, 5, 1)}
+    note_backfill(home, msgspec.structs.replace(deferred_backfill(), **far))
     ((request,), _) = tick(home, instance, "quota", SOON)
     tags = request.tags
     month = tags["dagster/asset_partition_range_start"]
@@ -203,6 +210,6 @@ def test_a_backfill_of_dates_beyond_the_partitions_resumes(
 def test_damaged_notes_count_as_no_notes(home: Home) -> None:
     state = Storage(home.state)
     state.put("deferred/daily-events.json", b"{")
-    state.put("sweeps/x.json", b"[]")
+    state.put("backfill.json", b"[]")
     assert DeferredPulls(state).all() == []
-    assert BackfillStates(state, home.landing).open(NOW) == []
+    assert read_open_backfill(state, NOW) is None

@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,17 +14,16 @@ from dagster import build_sensor_context
 from pipeline.build import build_definitions
 from pipeline.health.quota import read_sent_requests
 from pipeline.health.warnings import read_health
-from resources.backfill.state import BackfillState, BackfillStates
+from resources.backfill import OpenBackfill, read_open_backfill
 from resources.request_log import DeferredPull, DeferredPulls, last_usage
 from resources.service_clock import FILE, SavedClock, read_saved_clock
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.storage import Storage
-from warehouse.landing.batches import Scope
 
 NAMES: Final = (
     "deferred/daily-events.json",
-    "sweeps/20240115_20240630.json",
+    "backfill.json",
     "alerts.json",
 )
 DUE: Final = NOW - DAY
@@ -37,12 +36,10 @@ def noted(small: SmallHome) -> None:
     DeferredPulls(state).note(
         DeferredPull(work="daily", feed="events", noted_at=DUE, resume_at=DUE, why="used up")
     )
-    scope = Scope(lower=datetime(2024, 1, 15, tzinfo=UTC), upper=datetime(2024, 6, 30, tzinfo=UTC))
-    BackfillStates(state, small.home.landing).put(
-        BackfillState(
-            scope=scope, plan="elite", source="s", started_at=DUE, resume_at=DUE, why="quota"
-        )
-    )
+    days = {"first": date(2024, 1, 15), "last": date(2024, 6, 30)}
+    times = {"started_at": DUE, "resumed_at": DUE, "resume_at": DUE}
+    backfill = OpenBackfill(plan="elite", source="s", why="quota", **days, **times)
+    put_note(state, "backfill.json", backfill)
     put_note(state, "alerts.json", {"disk": DUE})
 
 
@@ -50,7 +47,7 @@ def read(small: SmallHome) -> list[Any]:
     state = small.home.state_storage
     return [
         *DeferredPulls(state).all(),
-        *BackfillStates(state, small.home.landing).open(NOW),
+        *(note for note in (read_open_backfill(state, NOW),) if note is not None),
         *(read_note(state, "alerts.json", dict[str, datetime]) or ()),
     ]
 
@@ -141,9 +138,8 @@ def test_a_damaged_note_is_set_aside_named_once_and_counts_as_none(
         (NAMES[0], '"daily"|"backfill"'),
         (NAMES[0], '"daily"|"nightly"'),
         (NAMES[0], '"events"|"export"'),
-        (NAMES[1], '"lower"|"lowest"'),
-        (NAMES[1], "2024-01|2025-01"),
-        (NAMES[1], "2024-01|2024-02"),
+        (NAMES[1], '"first"|"fist"'),
+        (NAMES[1], '"2024-01-15"|"2024-01"'),
     ],
 )
 def test_a_note_with_a_value_outside_its_kind_is_damaged(
@@ -165,8 +161,7 @@ def test_a_folder_in_place_of_a_note_does_not_prevent_a_new_one(small: SmallHome
 
 
 def test_a_file_in_place_of_the_folder_of_notes_is_set_aside(small: SmallHome) -> None:
-    for folder in ("deferred", "sweeps"):
-        Storage(small.home.state).put(folder, b"mine")
+    Storage(small.home.state).put("deferred", b"mine")
     assert read(small) == []
     noted(small)
     assert len(read(small)) == len(NAMES)

@@ -18,20 +18,20 @@ from pipeline.automation.pulls import decide_poll, polls, request_poll
 from pipeline.automation.run_decisions import Decision, JobHistory
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
-from pipeline.polling.facts import PollFacts
-from pipeline.polling.planner import (
-    CancellationsPull,
-    EventsPull,
-    LookUps,
-    PlannerInputs,
+from pipeline.polls import (
+    CANCELLATIONS,
+    INTERVALS,
+    MISSING,
+    PollInputs,
     plan_polls,
+    read_poll_inputs,
 )
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.errors import Defer
 from resources.ingest.scopes import PollWindow
 from resources.request_log import DeferredPulls, deferred_pull, last_usage
-from resources.session import LazySession, pull
+from resources.session import LazySession, Poll
 from tests.pipeline.homes_in_days import QUIET, failure_of, run_sandbox_days, settings_of
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge
@@ -59,8 +59,8 @@ class Polled:
     def home(self) -> Home:
         return Home(self.settings.home)
 
-    def inputs(self, now: datetime) -> PlannerInputs:
-        inputs = PollFacts(self.settings, self.home).inputs(now)
+    def inputs(self, now: datetime) -> PollInputs:
+        inputs = read_poll_inputs(self.settings, self.home, now)
         assert inputs is not None
         return inputs
 
@@ -70,7 +70,7 @@ class Polled:
 
     def tick(self, now: datetime) -> dg.SensorResult:
         """Evaluate the sensor on an instance without runs, whose times are of this machine."""
-        sensor = polls(LAYOUT, PollFacts(self.settings, self.home), lambda: now)
+        sensor = polls(LAYOUT, self.settings, self.home, lambda: now)
         definitions = build_definitions(self.settings, clock=lambda: now)
         with dg.DagsterInstance.ephemeral() as instance:
             result = sensor(build_sensor_context(instance=instance, definitions=definitions))
@@ -129,40 +129,38 @@ def test_a_fresh_home_requests_no_poll_and_names_the_command_to_run(tmp_path: Pa
 
 def test_no_poll_is_due_after_the_daily_pull_until_the_interval_is_over(polled: Polled) -> None:
     result = polled.tick(NOW + timedelta(minutes=5))
-    assert "The next pull is due at 2019-03-02 09:1" in reason_of(result)
+    assert "The next poll is due at 2019-03-02 09:1" in reason_of(result)
     assert not result.run_requests
 
 
 def test_planner_inputs_are_read_from_warehouse_and_landing(polled: Polled) -> None:
     inputs = polled.inputs(LATER)
     assert inputs.plan.name == "pro"
-    assert sum(inputs.calendar.begins.values()) > 500
+    assert sum(count for _, _, count in inputs.spans) > 500
     assert inputs.month.quota == 300_000
     assert inputs.month.reserve == 60_000
     assert 15 < inputs.month.daily_requests < 30
-    assert inputs.last_pulls[date(2019, 3, 20)] <= inputs.now
-    assert inputs.push is None
+    assert set(inputs.last_pulls) == {name for name in INTERVALS if name != MISSING}
+    assert inputs.push_until is None
 
 
 def test_due_pulls_are_a_run_that_sends_what_the_plan_says(polled: Polled) -> None:
     result = polled.tick(LATER)
     (request,) = result.run_requests or ()
-    due = plan_polls(polled.inputs(LATER)).due
+    expected = plan_polls(polled.inputs(LATER)).requests
     with polled.opened(LATER) as service:
         before = service.log.count
         run = polled.run_request(service, request)
         sent = service.log.count - before
     assert run.success
-    assert sent == sum(pull.requests for pull in due)
+    assert sent == expected
     shown = materialised(run)
     assert set(shown) == {"polled_events", "polled_cancellations"}
     assert {"requests", "rows", "quota left"} <= shown["polled_events"].metadata.keys()
     soon = LATER + timedelta(minutes=2)
     assert "Nothing is due" in reason_of(polled.tick(soon)), "what it landed is not pulled again"
     merge(polled.home)
-    pulled_at = polled.inputs(soon).cancellations_pulled_at
-    assert pulled_at is not None
-    assert pulled_at >= LATER - timedelta(seconds=1)
+    assert polled.inputs(soon).last_pulls[CANCELLATIONS] >= LATER - timedelta(seconds=1)
 
 
 def test_a_poll_is_a_materialisation_and_waits_for_a_merge_even_if_nothing_changed(
@@ -221,8 +219,7 @@ def test_a_poll_looks_up_each_missing_event_by_id(polled: Polled) -> None:
         before = service.log.count
         assert polled.run(service, config, "polled_look_ups").success
         assert service.log.count - before == 2
-    inputs = polled.inputs(LATER + timedelta(hours=1))
-    assert inputs.looked_up_today == 2
+    assert polled.inputs(LATER + timedelta(hours=1)).last_pulls[MISSING] >= LATER
     assert DeferredPulls(Storage(polled.home.state)).all() == [], "its time to wait is over"
 
 
@@ -264,12 +261,8 @@ def test_a_window_that_is_no_date_is_an_error() -> None:
 
 def test_a_request_has_the_due_pulls() -> None:
     since = datetime(2019, 3, 1, 4, 30, tzinfo=UTC)
-    windows = [PollWindow(date(2019, 3, 2), date(2019, 3, 9)), PollWindow(date(2019, 3, 20), None)]
-    due = [
-        *(EventsPull(window, 1) for window in windows),
-        CancellationsPull(since),
-        LookUps(("a",)),
-    ]
+    windows = PollWindow(date(2019, 3, 2), date(2019, 3, 9)), PollWindow(date(2019, 3, 20), None)
+    due = Poll(windows, cancellations=True, since=since, event_ids=("a",))
     request = request_poll(LAYOUT, due, run_key="key")
     config = config_of(request)
     assert config.windows == [["2019-03-02", "2019-03-09"], ["2019-03-20"]]
@@ -277,7 +270,7 @@ def test_a_request_has_the_due_pulls() -> None:
     assert config.event_ids == ["a"]
     assert {key.to_user_string() for key in request.asset_selection or ()} == set(POLLED.values())
     assert request.tags["dagster/max_retries"] == "0"
-    (alone,) = request_poll(LAYOUT, due[2:3], run_key="key").asset_selection or ()
+    (alone,) = request_poll(LAYOUT, Poll(cancellations=True), run_key="key").asset_selection or ()
     assert alone.to_user_string() == "polled_cancellations"
 
 
@@ -295,22 +288,6 @@ def test_no_poll_is_requested_before_a_deferred_one_may_resume(polled: Polled) -
     assert decision.request is None
     assert decision.reason == "Deferred by the service until 2019-03-02 23:00:00 UTC."
     assert polled.decide(now, wait_until=now).request
-
-
-def test_free_has_no_polls_beside_the_daily_pull(
-    tmp_path: Path,
-) -> None:
-    settings = settings_of(tmp_path, plan="free", coins=())
-    with open_service(settings, now=datetime(2019, 3, 2, 0, 20, tzinfo=UTC)) as service:
-        for feed in ("coins", "events", "cancellations"):
-            pull(feed, service)
-    merge(Home(tmp_path))
-    facts = PollFacts(settings, Home(tmp_path))
-    for hour in range(1, 24):
-        inputs = facts.inputs(datetime(2019, 3, 2, hour, 30, tzinfo=UTC))
-        assert inputs is not None
-        # The cancellations are fresher than the list: a pull of them may be due.
-        assert [due for due in plan_polls(inputs).due if isinstance(due, EventsPull)] == []
 
 
 def test_the_job_polls_near_events_and_cancellations_by_default(polled: Polled) -> None:

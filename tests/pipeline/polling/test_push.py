@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.polling.facts import PollFacts
-from pipeline.polling.planner import PlannerInputs
+from pipeline.polls import PollInputs, plan_polls, read_poll_inputs
 from resources.inbox import Inbox
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.small_home import NOW, SmallHome
@@ -30,20 +29,24 @@ def receive(home: Home, at: datetime, number: int = 1) -> None:
     store(home, at, delivery(number, at=at))
 
 
-def inputs(small: SmallHome, now: datetime = NOW) -> PlannerInputs:
-    found = PollFacts(small.settings, small.home).inputs(now)
+def inputs(small: SmallHome, now: datetime = NOW) -> PollInputs:
+    found = read_poll_inputs(small.settings, small.home, now)
     assert found is not None
     return found
 
 
+def least_interval(found: PollInputs) -> timedelta:
+    return min(row.interval for row in plan_polls(found).rows)
+
+
 def test_push_is_on_from_the_first_delivery_until_the_silence_limit(small: SmallHome) -> None:
-    assert inputs(small).push is None
+    assert inputs(small).push_until is None
     receive(small.home, NOW)
     assert inputs(small).push_is_on
-    assert inputs(small).least() == 2 * HOUR
+    assert least_interval(inputs(small)) == 2 * HOUR
     assert inputs(small, NOW + 6 * HOUR).push_is_on
     silent = inputs(small, NOW + 7 * HOUR)
-    assert silent.push_is_silent and silent.least() < HOUR
+    assert not silent.push_is_on and least_interval(silent) < HOUR
     receive(small.home, NOW + 8 * HOUR, 2)
     assert inputs(small, NOW + 8 * HOUR).push_is_on
 
@@ -52,19 +55,19 @@ def test_push_is_on_while_its_deliveries_are_in_landing_alone(small: SmallHome) 
     receive(small.home, NOW)
     Inbox(small.home).land(lambda: NOW)
     assert inputs(small).push_is_on
-    assert inputs(small, NOW + 7 * HOUR).push_is_silent
+    assert not inputs(small, NOW + 7 * HOUR).push_is_on
 
 
 def test_the_budget_shows_whether_push_is_on(almanac: Almanac, tmp_path: Path) -> None:
     home = Home(tmp_path / "data")
     home.claim("sandbox:1")
     now = datetime.now(UTC)
-    assert json.loads(almanac("budget", "--json", plan="elite").stdout)["push"] is None
+    assert json.loads(almanac("budget", "--json", plan="elite").stdout)["push_until"] is None
     receive(home, now - 30 * HOUR)
     silent = almanac("budget", plan="elite").stdout
-    assert "silent since" in silent and "push is silent; as often as" in silent
+    assert "Push is silent since" in silent and "15 min" in silent
     receive(home, now - HOUR, 2)
     shown = almanac("budget", plan="elite").stdout
-    assert "polls of the same dates at least 6.0 h apart" in " ".join(shown.split())
-    found = json.loads(almanac("budget", "--json", plan="elite").stdout)["push"]
-    assert (found["is_on"], found["poll_interval_s"]) == (True, 21_600)
+    assert "Push is received: intervals are at least 6.0 h" in shown
+    found = json.loads(almanac("budget", "--json", plan="elite").stdout)
+    assert (found["push_is_on"], found["schedule"][0]["interval_s"]) == (True, 21_600)

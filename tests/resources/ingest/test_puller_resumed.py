@@ -325,7 +325,7 @@ class TestNotResumed:
         assert Landing(root).journal.open_pulls() == []
         return landed
 
-    def test_after_fifteen_minutes_a_pull_is_closed_and_the_rest_is_left_over(
+    def test_after_fifteen_minutes_a_pull_is_closed_as_a_partial_batch(
         self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path
     ) -> None:
         kill("events", "page", page=3)
@@ -335,9 +335,7 @@ class TestNotResumed:
         assert landed.manifest.why_incomplete == (
             "resumed after more than 15 minutes; the rest is a new batch"
         )
-        last = datetime.fromisoformat(rows_of(Landing(root), landed.manifest)[-1]["date"])
-        assert landed.left_over == Scope(lower=last, upper=MARCH_SCOPE.upper)
-        assert landed.manifest.scope == Scope(lower=MARCH_SCOPE.lower, upper=last - STEP)
+        assert landed.manifest.scope == MARCH_SCOPE
         assert (landed.rows, landed.resumed_pages, landed.requests) == (300, 3, 3)
 
     def test_exactly_fifteen_minutes_are_not_too_late(
@@ -378,21 +376,6 @@ class TestNotResumed:
         assert almanac_sandbox.requests == []
         assert word in (landed.manifest.why_incomplete or "")
         assert (landed.manifest.plan, landed.manifest.source) == ("enterprise", SOURCE)
-        assert landed.left_over is not None
-
-    def test_the_rest_of_a_split_list_follows_from_its_parts(
-        self, make_client: MakeClient, kill: Kill, root: Path
-    ) -> None:
-        kill(
-            "events", "page", page=2, lower="2026-03-20", upper="2026-03-22",
-            faults=["error=0.001"] * 6,
-        )  # fmt: skip
-        landed = self.late(make_client, root)
-        assert landed.left_over is not None
-        rest, scope = landed.left_over, landed.manifest.scope
-        assert rest.lower is not None
-        assert rest.upper == datetime(2026, 3, 22, 23, 59, 59, 999_999, tzinfo=UTC)
-        assert (scope.upper == rest.lower - STEP) or scope.upper == rest.upper
 
     def test_pages_that_are_no_sequence_are_never_complete(
         self, almanac_sandbox: Sandbox, make_client: MakeClient, root: Path
@@ -407,7 +390,7 @@ class TestNotResumed:
         almanac_sandbox.forget_requests()
         landed = self.late(make_client, root, clock=lambda: MACHINE_AT)
         assert almanac_sandbox.requests == []
-        assert landed.left_over == landed.manifest.scope == scope
+        assert landed.manifest.scope == scope
         assert landed.manifest.rows_claimed is None
 
     def test_a_page_that_is_no_list_is_landed_once_as_its_own_batch(
@@ -428,7 +411,7 @@ class TestNotResumed:
         assert (landed.rows, landed.requests) == (100, 2)
         assert len(all_manifests(root)) == 2
         bad = next(manifest for manifest in all_manifests(root) if manifest != landed.manifest)
-        assert bad.scope == landed.left_over
+        assert bad.scope == landed.manifest.scope
         assert b"<html>" in b"".join(Landing(root).body(bad))
 
     def test_an_error_after_resuming_is_a_warning(
@@ -440,7 +423,7 @@ class TestNotResumed:
         landed = puller_of(refused, root).resume_open()
         assert [page.rows for page in landed] == [400, 200]
         assert all("403" in landing_.warnings[0] for landing_ in landed)
-        assert all(landing_.left_over is not None for landing_ in landed)
+        assert not any(landing_.manifest.complete for landing_ in landed)
         assert [pull.requests for pull in landed] == [3, 3]
 
     def test_a_quota_used_up_after_resuming_is_returned_with_the_batch(

@@ -44,29 +44,6 @@ class TestStops:
         assert landed.manifest.rows_claimed > 600
         assert no_journal(root)
 
-    def test_the_paged_part_and_the_rest_together_are_the_whole_scope(
-        self, make_client: MakeClient, root: Path
-    ) -> None:
-        puller = puller_of(make_client(transport=FaultScript("", "", "", "quota")), root)
-        first = puller.events(*MARCH)
-        rest, scope = first.left_over, first.manifest.scope
-        assert rest is not None
-        assert rest.lower is not None
-        assert scope == Scope(lower=MARCH_SCOPE.lower, upper=rest.lower - STEP)
-        assert rest.upper == MARCH_SCOPE.upper
-        second = puller.events(rest.lower, rest.upper)
-        assert second.manifest.complete
-        whole = puller.events(*MARCH)
-        landing = Landing(root)
-        ids = {
-            row["id"] for outcome in (first, second) for row in rows_of(landing, outcome.manifest)
-        }
-        assert ids == {row["id"] for row in rows_of(landing, whole.manifest)}
-        fully = puller.events(scope.lower, scope.upper)
-        assert {row["id"] for row in rows_of(landing, fully.manifest)} <= {
-            row["id"] for row in rows_of(landing, first.manifest)
-        }
-
     def test_a_quota_used_up_before_the_first_page_is_an_error_and_nothing_is_landed(
         self, make_client: MakeClient, root: Path
     ) -> None:
@@ -74,39 +51,6 @@ class TestStops:
             puller_of(make_client(transport=FaultScript("quota")), root).events(*MARCH)
         assert all_manifests(root) == []
         assert no_journal(root)
-
-    def test_the_rest_of_cancellations_begins_at_the_last_row(
-        self, make_client: MakeClient, root: Path
-    ) -> None:
-        landed = puller_of(make_client(transport=FaultScript("", "quota")), root).cancellations()
-        last = rows_of(Landing(root), landed.manifest)[-1]["cancelledAt"]
-        assert landed.left_over == Scope(since=datetime.fromisoformat(last))
-        assert landed.manifest.scope == Scope(since=AT - timedelta(days=90))
-
-    def test_the_rest_of_coins_is_the_whole_list(self, make_client: MakeClient, root: Path) -> None:
-        landed = puller_of(make_client(transport=FaultScript("", "quota")), root).coins()
-        assert landed.left_over == landed.manifest.scope == Scope()
-
-    def test_the_rest_of_several_lists_has_their_filters(
-        self, make_client: MakeClient, root: Path
-    ) -> None:
-        coins = [
-            row["slug"]
-            for row in rows_of(Landing(root), puller_of(make_client(), root).coins().manifest)
-        ]
-        some = sorted(coins[:150])
-        landed = puller_of(make_client(transport=FaultScript("", "quota")), root).events(
-            date(2026, 3, 20), date(2026, 3, 31), coins=some
-        )
-        assert landed.deferred is not None
-        assert landed.left_over == Scope(
-            lower=datetime(2026, 3, 20, tzinfo=UTC),
-            upper=MARCH_SCOPE.upper,
-            coins=tuple(some[100:]),
-        )
-        assert landed.manifest.scope.coins == tuple(some)
-        assert landed.manifest.scope.lower == landed.left_over.lower
-        assert not landed.manifest.complete
 
     def test_a_failing_service_lands_the_pages_and_the_error_names_the_batch(
         self, make_client: MakeClient, root: Path
@@ -144,7 +88,7 @@ class TestNoLists:
     ) -> None:
         landed = puller_of(mocked(answering(answer)), root).events(*MARCH)
         assert not landed.manifest.complete
-        assert landed.manifest.scope == landed.left_over == MARCH_SCOPE
+        assert landed.manifest.scope == MARCH_SCOPE
         assert landed.manifest.why_incomplete in landed.warnings
         assert b"".join(Landing(root).body(landed.manifest)) == answer.content
         assert (landed.rows, landed.requests, landed.manifest.rows_claimed) == (0, 1, None)
@@ -161,7 +105,7 @@ class TestNoLists:
         assert len(rows_of(Landing(root), good)) == landed.rows == 200
         assert "page 3 was not a list" in (good.why_incomplete or "")
         assert b"<html>" in b"".join(Landing(root).body(bad))
-        assert bad.scope == landed.left_over
+        assert bad.scope == good.scope == MARCH_SCOPE
         assert not bad.complete
         assert any(bad.batch_id in warning for warning in landed.warnings)
         assert good.requests + bad.requests == landed.requests == 3
@@ -302,7 +246,7 @@ class TestExports:
         landed = puller.export(*MARCH, coins=coins)
         scopes = [outcome.manifest.scope.coins for outcome in landed]
         assert scopes == [tuple(sorted(coins)[:100]), tuple(sorted(coins)[100:])]
-        assert all(page.rows > 50 and page.left_over is None for page in landed)
+        assert all(page.rows > 50 for page in landed)
 
 
 class SlowExports:
@@ -355,15 +299,10 @@ class TestSlowExports:
             None,
         ]
 
-    def test_a_quota_used_up_between_two_parts_is_returned_with_the_rest(self, root: Path) -> None:
+    def test_a_quota_used_up_between_two_parts_is_returned(self, root: Path) -> None:
         landed = puller_of(mocked(SlowExports(10, quota=2)), root).export(*MARCH)
         assert len(landed) == 2
-        last = landed[-1]
-        assert last.deferred is not None
-        assert last.manifest.scope.upper is not None
-        assert last.left_over == Scope(
-            lower=last.manifest.scope.upper + STEP, upper=MARCH_SCOPE.upper
-        )
+        assert landed[-1].deferred is not None
 
     def test_a_service_that_is_always_too_slow_is_an_error(self, root: Path) -> None:
         slow = httpx.Response(500, json={"error": {"code": "timeout"}})

@@ -1,1 +1,0 @@
-"""Compares how old changes are when polls see them, under a quota, with other policies."""

@@ -1,1 +1,0 @@
-"""The poll planner: pure functions, except inputs."""

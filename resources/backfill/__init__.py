@@ -1,1 +1,0 @@
-"""A range of event dates: price, state, segments in parallel."""
