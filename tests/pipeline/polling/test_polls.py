@@ -245,7 +245,7 @@ def test_a_run_of_a_failed_poll_has_the_reason(polled: Polled) -> None:
         service.sandbox.faults.set("repeat_cursor~events")
         result = polled.run(service, config, "polled_events")
     assert not result.success
-    assert "returned a cursor" in failure_of(result)
+    assert "cursor was already used" in failure_of(result)
 
 
 @pytest.mark.parametrize("last", [date(2019, 3, 9), None])
