@@ -157,7 +157,7 @@ def sql(
             parser=_bytes,
             metavar="SIZE",
             help="Most memory for the query, such as 500MB; it may use twice as much disk space.",
-            show_default="ALMANAC_SQL_MEMORY of the application, or 2GB",
+            show_default="2GB",
         ),
     ] = None,
     timeout: Annotated[

@@ -26,10 +26,9 @@ from pipeline.automation.jobs import DAILY, asset_jobs, daily_schedule
 from pipeline.automation.merges import deliveries, unmerged_batches
 from pipeline.automation.prune import prune_schedule
 from pipeline.automation.pulls import first_pull, polls, quota, was_day_pulled
-from pipeline.configuration import EVERYTHING_ON, NOTHING_ON
 from pipeline.home_location import locate_home
 from pipeline.session import open_service
-from pipeline.settings import Settings, SettingsError
+from pipeline.settings import EVERYTHING_ON, NOTHING_ON, Settings, SettingsError
 from resources.limits.ledger import Work
 from resources.service_address import checked_base_url
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, read_saved_clock, service_time
@@ -38,6 +37,8 @@ from warehouse.clock import utc_now
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
+_MERGE_DELIVERIES_EVERY: Final = timedelta(minutes=1)
+"""A merge takes about a second; a run of Dagster takes longer."""
 _EXECUTORS: Final = {
     "in_process": dg.in_process_executor,
     "multiprocess": dg.multiprocess_executor,
@@ -73,7 +74,7 @@ def build_definitions(
         dead_runs_sensor(layout),
     ]
     reports, report_jobs = [], []
-    if settings.report_dir is not None or settings.digests:
+    if settings.report_dir is not None or settings.digest_url is not None:
         # Imported here, since most homes have no reports, and templates take 0.1 s.
         from pipeline.automation.daily_report import daily_report, report_job, report_sensor
 

@@ -19,7 +19,7 @@ from catalog.contract.constants import COINS_LIMIT_MAX, EVENTS_LIMIT_MAX
 from catalog.contract.plans import PLANS, Plan, day_end
 from pipeline.session import ledger_of, reserve_of
 from pipeline.settings import Settings
-from resources.inbox import Inbox, receipt_of
+from resources.inbox import PUSH_SILENCE, Inbox, receipt_of
 from resources.ingest.scopes import PollWindow, first_instant
 from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset
 from resources.request_log import last_usage
@@ -231,7 +231,7 @@ def read_poll_inputs(settings: Settings, home: Home, now: datetime) -> PollInput
     looked_up = {batch.scope.event_id for batch in batches}
     pushed = [batch.observed_at for batch in batches if batch.feed == "deliveries"]
     pushed += map(receipt_of, Inbox(home).names()[-1:])
-    silent_after = timedelta(hours=settings.push_silence_h)
+    silent_after = PUSH_SILENCE
     return PollInputs(
         plan=plan,
         now=now,

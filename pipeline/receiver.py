@@ -26,6 +26,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from catalog.contract.constants import ACCEPTED_FORMS
 from catalog.contract.signatures import SignatureRejected, Verifier
 from pipeline.settings import Settings, SettingsError
 from resources.inbox import Inbox
@@ -66,19 +67,17 @@ def make_verifier(settings: Settings) -> Verifier:
     if not secrets:
         raise SettingsError(
             "no signing secret is set, so no webhook could be verified. Nothing was started; set "
-            "ALMANAC_WEBHOOK_SECRETS_FILE to a file with the secret that the service shows for the "
-            "endpoint."
+            "ALMANAC_WEBHOOK_SECRETS, or the file almanac_webhook_secrets in ALMANAC_SECRETS_DIR, to "
+            "the secret that the service shows for the endpoint."
         )
     try:
         return Verifier(
             [secret.get_secret_value() for secret in secrets],
-            forms=settings.signature_forms,
+            forms=ACCEPTED_FORMS,
             header=settings.signature_header,
         )
     except ValueError as error:
-        raise SettingsError(
-            f"ALMANAC_WEBHOOK_SECRETS or ALMANAC_SIGNATURE_FORMS can't be used: {error}"
-        ) from error
+        raise SettingsError(f"ALMANAC_WEBHOOK_SECRETS can't be used: {error}") from error
 
 
 class Receiver:

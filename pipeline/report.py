@@ -182,7 +182,7 @@ def post_digest(settings: Settings, home: Home, now: datetime) -> str | None:
         WarehouseError: there is no published file, or it can't be read; another process posts.
         NotPosted: the receiver did not accept it.
     """
-    address = settings.digest_address()
+    address = settings.digest_url
     if address is None:
         raise SettingsError("a digest needs ALMANAC_DIGEST_URL, which is not set.")
     with (

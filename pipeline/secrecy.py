@@ -1,7 +1,6 @@
 """Risks to the secrecy of key and data: warnings, and restricting files.
 
-Belongs here: checks of the files of secrets, the base address, and the files of home and state.
-Does not: the settings (settings.py), the meaning of modes (warehouse/files/storage.py).
+The settings are in settings.py, the meaning of modes in warehouse/files/storage.py.
 """
 
 import os
@@ -9,8 +8,8 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -22,6 +21,9 @@ from warehouse.files.storage import (
     open_to_others,
     readable_by_others,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _SHOWN: Final = 3
 _FOLDERS: Final = re.compile(r"(?<![\w:/.])/(?:[^\s/'\":,;()]+/)+")
@@ -38,7 +40,20 @@ def begin_private() -> None:
 
 def cautions_of(settings: Settings) -> list[str]:
     """Return the ways in which a secret could leak, a line each, without secrets and folders."""
-    return [*_files_of_secrets(settings), *_in_the_clear(settings)]
+    found = []
+    for path in settings.files_of_secrets:
+        with suppress(OSError):  # An unreadable file is reported where it is needed.
+            if readable_by_others(path, group_reads=settings.group_reads):
+                found.append(
+                    f"{path.name}: others can read this file; restrict it to your user (chmod 600)"
+                )
+    url = urlsplit((settings.base_url or "").strip())
+    if url.scheme.lower() == "http" and not _is_this_machine(url.hostname or ""):
+        found.append(
+            f"ALMANAC_BASE_URL: http:// to {url.hostname} sends the key unencrypted, so anyone on "
+            "the way can read it: use https://"
+        )
+    return found
 
 
 def short_key(settings: Settings) -> str:
@@ -65,11 +80,8 @@ def open_home(settings: Settings) -> str:
 def files_open_to_others(settings: Settings) -> str:
     """Return which files of home and state others can read, empty for none."""
     found = _open_files(settings)
-    if not found:
-        return ""
-    shown = ", ".join(map(str, found[:_SHOWN]))
-    more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
-    return f"{shown}{more}"
+    more = [f"{len(found) - _SHOWN:,} more"] if len(found) > _SHOWN else []
+    return " and ".join([", ".join(map(str, found[:_SHOWN])), *more])
 
 
 def close_files(settings: Settings) -> int:
@@ -93,19 +105,14 @@ def shareable(settings: Settings, text: str) -> str:
 
 
 def _secrets(settings: Settings) -> Iterator[SecretStr]:
-    for read in (settings.service_address, settings.alert_address, settings.digest_address):
-        # Of a setting that can't be used, nothing was ever given to a library.
-        with suppress(SettingsError):
-            found = read()
-            if found is not None:
-                yield found[1] if isinstance(found, tuple) else found
+    values = (getattr(settings, name) for name in type(settings).model_fields)
+    yield from (value for value in values if isinstance(value, SecretStr))
+    # Of a setting that can't be used, nothing was ever given to a library.
     with suppress(SettingsError):
         yield from settings.signing_secrets()
-    if settings.proxy is not None:
-        yield settings.proxy
 
 
-def _open_files(settings: Settings) -> list[Path]:
+def _open_files(settings: Settings) -> "list[Path]":
     """Return the paths that others can read, of the state and of a home with a stamp."""
     # Imported here, since every command imports this module.
     from warehouse.errors import HomeRefused
@@ -116,32 +123,6 @@ def _open_files(settings: Settings) -> list[Path]:
         if home.stamp() is not None:
             roots.append(home.root)
     return open_to_others(roots, group_reads=settings.group_reads)
-
-
-def _files_of_secrets(settings: Settings) -> Iterator[str]:
-    for name, path in settings.files_of_secrets.items():
-        try:
-            if readable_by_others(path, group_reads=settings.group_reads):
-                yield f"{name}: others can read this file; restrict it to your user (chmod 600)"
-        except OSError:
-            continue  # An unreadable file is reported where it is needed.
-
-
-def _in_the_clear(settings: Settings) -> Iterator[str]:
-    if settings.base_url is None or settings.base_url.strip()[:5].lower() != "http:":
-        return
-    # Imported here, since most addresses are encrypted, and every command checks this.
-    import httpx
-
-    try:
-        url = httpx.URL(settings.base_url.strip())
-    except httpx.InvalidURL:
-        return
-    if not _is_this_machine(url.host):
-        yield (
-            f"ALMANAC_BASE_URL: http:// to {url.host} sends the key unencrypted, so anyone on "
-            "the way can read it: use https://"
-        )
 
 
 def _is_this_machine(host: str) -> bool:

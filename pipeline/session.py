@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
 from pathlib import Path
@@ -36,7 +36,6 @@ from resources.limits.limiter import Limiter, usable_burst
 from resources.request_log import ReportedUsage, RequestLog, last_usage
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
-from resources.waits import RetryPolicy
 from warehouse.clock import utc_now
 from warehouse.files.storage import Storage
 from warehouse.home import Home
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from catalog.sandbox.sandbox import Sandbox
     from catalog.sandbox.world_process import WorldProcess
     from resources.http.client import CatalogClient
-    from resources.http.retry import Timeouts
 
 
 log = logging.getLogger(__name__)
@@ -211,53 +209,6 @@ def open_service(
         yield service
 
 
-@dataclass(frozen=True, slots=True)
-class UnclaimedService:
-    """A service of which nothing is known. `client` sends each request once, without retries.
-
-    `stranger` is a client with a key that does not exist, to see how the service refuses it.
-    """
-
-    client: "CatalogClient"
-    stranger: "CatalogClient"
-    key: SecretStr
-    clock: Callable[[], datetime]
-    limiter: Limiter
-    log: RequestLog
-
-
-NO_KEY: Final = SecretStr("almanac-probe-this-key-does-not-exist")
-_ONCE: Final = RetryPolicy(attempts=1, export_attempts=1)
-
-
-@contextmanager
-def open_unclaimed_service(
-    settings: Settings, *, timeouts: "Timeouts | None" = None
-) -> Iterator[UnclaimedService]:
-    """Open a service without a request. Requests are charged and logged, the home is not claimed.
-
-    Raises:
-        SettingsError: the settings contradict each other.
-    """
-    home = locate_home(settings)
-    with ExitStack() as stack:
-        address = _address(settings, stack, None, None)
-        plan = PLANS[settings.plan or ("free" if address.sandbox is None else SANDBOX_PLAN.name)]
-        log = RequestLog(home.state, address.clock, key=address.key)
-        service_clock = _clock_of(settings, address, home.state)
-        limiter = limiter_for(settings, plan, address, service_clock)
-        limiter.request_account = lambda: limiter.count_here(
-            settings.monthly_quota or plan.monthly_quota
-        )
-        client, stranger = (
-            stack.enter_context(
-                _client(settings, given, log, limiter, service_clock, _ONCE, timeouts)
-            )
-            for given in (address, replace(address, key=NO_KEY))
-        )
-        yield UnclaimedService(client, stranger, address.key, address.clock, limiter, log)
-
-
 def _address(
     settings: Settings, stack: ExitStack, now: datetime | None, world_process: "WorldProcess | None"
 ) -> _Address:
@@ -299,8 +250,6 @@ def _client(
     log: RequestLog,
     limiter: Limiter,
     service_clock: ServiceClock,
-    policy: RetryPolicy | None = None,
-    timeouts: "Timeouts | None" = None,
 ) -> "CatalogClient":
     from resources.http.client import CatalogClient
     from resources.http.network import DIRECT
@@ -312,8 +261,6 @@ def _client(
         observer=log,
         export_path=settings.export_path,
         page_size=settings.page_size,
-        policy=policy,
-        timeouts=timeouts,
         service_clock=service_clock,
         # The embedded sandbox is in this process: no proxy is in between.
         network=settings.network() if address.sandbox is None else DIRECT,

@@ -1,137 +1,273 @@
-"""The settings: the only module that reads the environment (and `.env`, and secret files).
+"""The settings: the only module that reads the environment, `.env` and files of secrets.
 
 A base address is only used with a key from the same place, so that a `.env` in received files can't
-send the user's key elsewhere. `python -m pipeline.settings` prints docs/settings.md. Belongs here:
-the settings and their validation. Does not: their use.
+send the user's key elsewhere. `python -m pipeline.settings` prints docs/settings.md.
 """
 
 import os
+import re
 import sys
-from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
-    ConfigDict,
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
     Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
     PrivateAttr,
     SecretStr,
     ValidationError,
     ValidationInfo,
     field_validator,
 )
+from pydantic_settings import BaseSettings, SettingsConfigDict, sources
 
-from pipeline.configuration import (
-    NO_PROXY,
-    DagsterEnvironment,
-    DeploymentSettings,
-    Hook,
-    MachineSettings,
-    NetworkSettings,
-    Place,
-    PushSettings,
-    RetentionSettings,
-    ServiceSettings,
-    SettingsError,
-    hook_of,
-    secret_of,
-    secrets_in,
-)
+from almanac.user_files import local_path
+from catalog.contract import constants
 from resources.service_address import checked_base_url, checked_key
+from resources.service_clock import MAX_SKEW
+from warehouse.files.locks import WAIT_S
 from warehouse.files.storage import others_may_write
+from warehouse.making_limits import USUAL_LIMITS, MakingLimits, cores, memory_bytes
 
 if TYPE_CHECKING:
     from resources.http.network import Network
 
-__all__ = ["Settings", "SettingsError", "described", "markdown", "read_settings"]
-
 PREFIX: Final = "ALMANAC_"
 ENV_FILE: Final = Path(".env")
-_OF_NETWORK: Final = ("proxy", "ca_file")
+EVERYTHING_ON: Final = "all"
+NOTHING_ON: Final = "none"
+_LEAST_SECRET: Final = 16
+"""Characters of the shortest signing secret; a shorter one could be guessed."""
+_MEMORY_SHARE: Final = 0.4
+"""The part of the memory that DuckDB may use; Dagster's programs and a run need the rest."""
+_PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
+_NAME: Final = "[A-Za-z][A-Za-z0-9_]*"
+_SECRETS: Final = ("api_key", "alert_url", "digest_url", "proxy", "webhook_secrets")
+_REPLACED: Final = {
+    "API_KEY_FILE ALERT_URL_FILE DIGEST_URL_FILE PROXY_FILE WEBHOOK_SECRETS_FILE": "SECRETS_DIR",
+    "KEEP_RUNS KEEP_RUNS_DAYS KEEP_FAILED_RUNS_DAYS": "KEEP_DAYS",
+    "KEEP_REQUEST_LOGS_DAYS KEEP_DELIVERIES_DAYS": "KEEP_DAYS",
+    "DAILY_QUOTA POLLS_QUOTA BACKFILL_QUOTA": "RESERVE",
+    "DUCKDB_THREADS NO_PROXY PUSH_MERGE_INTERVAL_S PUSH_SILENCE_H SIGNATURE_FORMS": "",
+    "KEEP_REPORTS RECEIVE_HOST RECEIVE_PATH RECEIVE_PORT SQL_MEMORY SQL_THREADS": "",
+}
+REMOVED: Final = {old: new for names, new in _REPLACED.items() for old in names.split()}
+"""Settings of earlier versions with their replacement; "" for an option or a constant."""
 
 
-class Settings(
-    PushSettings,
-    RetentionSettings,
-    MachineSettings,
-    DeploymentSettings,
-    NetworkSettings,
-    ServiceSettings,
-):
-    """Every setting, each with the prefix `ALMANAC_`. The groups have most of the fields."""
+class SettingsError(Exception):
+    """A setting can't be used; nothing was done. The text shows no secret."""
 
-    model_config = ConfigDict(
-        defer_build=False, extra="ignore", hide_input_in_errors=True, validate_default=True
-    )
 
-    home: Place = Field(
-        default=Path("data"), description="The home: the folder of landing and warehouse."
-    )
-    state: Place = Field(
-        default=Path("~/.local/state/almanac"),
+def _split(value: Any) -> Any:
+    """Return the parts of a comma list; other values are left to the type."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _key_parts(value: Any) -> Any:
+    return tuple(part.strip() for part in value.split("/")) if isinstance(value, str) else value
+
+
+def _hook(address: SecretStr) -> SecretStr:
+    """Return the address of a hook; errors do not show it."""
+    url = _parse(address.get_secret_value().strip())
+    if url is None or url.scheme not in ("http", "https") or url.username or url.fragment:
+        raise ValueError("expected an address of the form https://host[:port]/path")
+    return SecretStr(url.geturl())
+
+
+def _proxy(address: SecretStr) -> SecretStr:
+    """Return the address of a proxy, with a scheme; `none` as it is. Errors do not show it."""
+    text = address.get_secret_value().strip()
+    if text.lower() == "none":
+        return SecretStr("none")
+    url = _parse(text if "://" in text else f"http://{text}")
+    if url is None or url.scheme not in _PROXY_SCHEMES or url.path.strip("/") or url.query:
+        raise ValueError(
+            "expected the address of a proxy, of the form http://[USER:PASSWORD@]HOST[:PORT]; "
+            f"other schemes are {', '.join(_PROXY_SCHEMES[1:])}"
+        )
+    if url.scheme.startswith("socks") and find_spec("socksio") is None:
+        raise ValueError("a SOCKS proxy needs the package socksio: pip install 'httpx[socks]'")
+    return SecretStr(url.geturl().rstrip("/"))
+
+
+def _parse(text: str) -> SplitResult | None:
+    """Return the parts of an address with a host, None if it has none or a wrong port."""
+    try:
+        url = urlsplit(text)
+        return url if url.hostname and url.port != 0 and text.isprintable() else None
+    except ValueError:
+        return None
+
+
+def _expanded(path: Path) -> Path:
+    """Return a path with `~` expanded, since no shell expands it in a file or a unit."""
+    try:
+        return local_path(path, "the path")
+    except RuntimeError as error:
+        raise ValueError(f"that user has no known home folder: {path}") from error
+
+
+Source = sources.PydanticBaseSettingsSource
+Name = Annotated[str, Field(pattern=rf"^({_NAME})?$")]
+KeyPart = Annotated[str, Field(pattern=rf"^{_NAME}$")]
+Owner = Annotated[str, Field(pattern=r"^(team:[A-Za-z0-9_-]+|[\w.+-]+@[\w-]+(\.[\w-]+)+)$")]
+CommaList = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Place = Annotated[Path, AfterValidator(_expanded)]
+Hook = Annotated[SecretStr, AfterValidator(_hook)]
+
+
+class Settings(BaseSettings):
+    """Every setting, each with the prefix `ALMANAC_`. The docstrings are docs/settings.md."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_file=ENV_FILE,
+        env_ignore_empty=True,
+        enable_decoding=False,
+        extra="ignore",
+        hide_input_in_errors=True,
         validate_default=True,
-        description="The folder for state that all homes of the machine share: the rate and quota "
-        "used by each key. Must be on a local disk.",
+        use_attribute_docstrings=True,
     )
-    alert_url: Hook | None = Field(
-        default=None,
-        description="The address to which warnings are posted as JSON, once when they begin and "
-        "once when they end. Default: not posted.",
-    )
-    alert_url_file: Place | None = Field(
-        default=None,
-        description="A file that contains that address and nothing else, since the address may "
-        "include a token.",
-    )
-    digest_url: Hook | None = Field(
-        default=None,
-        description="The address to which the digest of each day is posted: what became known "
-        "since the last one. Slack's webhooks get a message, others JSON. Default: not posted.",
-    )
-    digest_url_file: Place | None = Field(
-        default=None, description="A file that contains that address and nothing else."
-    )
-    report_dir: Place | None = Field(
-        default=None,
-        description="The folder to which the asset `daily_report` writes a report after each daily "
-        "run, as HTML. Default: there is no such asset.",
-    )
-    list_separator: Literal[";", "|", ","] | None = Field(
-        default=None,
-        description="The separator of the lists in an export (categories, coins): semicolon, bar "
-        "or comma. Default: learnt from the first export that shows it. `almanac replay` applies "
-        "another value to the past.",
-    )
-    iceberg: str | None = Field(
-        default=None,
-        pattern=r"^[^.]+(\.[^.]+)?$",
-        description="The Iceberg catalog to which the asset `iceberg_tables` writes each "
-        "publication, by its name in `.pyiceberg.yaml` or the environment: `CATALOG`, or "
-        "`CATALOG.NAMESPACE` if the namespace is not `almanac`. Needs the packages of "
-        "`crypto-almanac[lake]`. Default: there is no such asset.",
-    )
-    bucket: str | None = Field(
-        default=None,
-        pattern=r"^\w+://[^@]+$",
-        description="The folder of a bucket to which each batch is copied before it counts, as "
-        "`s3://BUCKET/FOLDER` or another address of `pyarrow.fs`; an empty home is rebuilt from "
-        "it. The environment has its credentials (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`). "
-        "Default: the home is the only copy.",
-    )
-    shared: Literal["group"] | None = Field(
-        default=None,
-        description="`group`: the group can read the files of home and state (0640, folders 0750). "
-        "Default: only their owner can (0600 and 0700).",
-    )
-    _from_file: frozenset[str] = PrivateAttr(default=frozenset())
+
+    home: Place = Path("data")
+    """The home: the folder of landing and warehouse."""
+    state: Place = Path("~/.local/state/almanac")
+    """The folder that all homes of the machine share: rate and quota of each key. Local disk."""
+    base_url: str | None = None
+    """Base address of the service, with or without `/v2`. Default: the embedded sandbox."""
+    api_key: SecretStr | None = None
+    """The API key, to be set together with the address."""
+    secrets_dir: Place | None = None
+    """A folder with a file for each secret, such as `/run/secrets`: `almanac_api_key`,
+    `almanac_alert_url`, `almanac_digest_url`, `almanac_proxy`, `almanac_webhook_secrets`. Taken
+    from the environment alone."""
+    plan: Literal["free", "standard", "pro", "elite", "enterprise"] | None = None
+    """The plan of the key: free, standard, pro, elite, enterprise. Default: as the service says."""
+    rate_per_s: PositiveFloat | None = None
+    """Requests per second of this machine. Default: as the service states, else the plan's.
+    Machines that use one key each need a share of its rate, burst and quota."""
+    burst: PositiveInt | None = None
+    """Requests that this machine may send together. Default: as for the rate."""
+    monthly_quota: PositiveInt | None = None
+    """Requests per month of this machine. Default: what the service reports."""
+    reserve: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    """The part of the monthly quota that polls and backfills leave to daily pulls."""
+    poll_interval_s: NonNegativeInt = 900
+    """The shortest time between two polls, in seconds."""
+    push_poll_interval_s: NonNegativeInt = 21_600
+    """The shortest time between two polls of the same dates while push brings the changes, in
+    seconds: push does not report withdrawals."""
+    export_path: str = constants.EXPORT_PATH
+    """Path of the bulk export on the service."""
+    export_interval_s: Annotated[float, Field(ge=0, le=900)] = 60.0
+    """Seconds between two bulk exports of the key. The embedded sandbox has no such limit."""
+    page_size: Annotated[int, Field(ge=1, le=100)] = constants.EVENTS_LIMIT_MAX
+    """The most events or cancellations in one page, for a service that refuses pages of 100."""
+    list_separator: Literal[";", "|", ","] | None = None
+    """The separator of the lists in an export (categories, coins): semicolon, bar or comma.
+    Default: learnt from the first export. `almanac replay` applies another value to the past."""
+    coins: CommaList = ()
+    """Coins to pull (slugs, separated by commas). Default: all."""
+    categories: CommaList = ()
+    """Categories to pull (ids, separated by commas). Default: all."""
+    max_clock_skew_days: Annotated[float, Field(gt=0, le=36_500)] = MAX_SKEW.days
+    """A `Date` of the service further than this from the machine's clock is ignored. Raise it for a
+    service with a set time, such as `almanac sandbox --now`."""
+    sandbox_seed: int = 1
+    """The seed of the embedded sandbox; the same seed gives the same catalog."""
+    proxy: Annotated[SecretStr, AfterValidator(_proxy)] | None = None
+    """The proxy of all requests to other machines: `http://[USER:PASSWORD@]HOST[:PORT]`, or
+    `https`, `socks5` or `socks5h` in place of `http`; `none` for no proxy. Default: `HTTPS_PROXY`,
+    `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` of the environment."""
+    ca_file: Place | None = None
+    """A PEM file with certificates that are trusted in addition to the public ones, for a private
+    authority. `SSL_CERT_FILE` and `SSL_CERT_DIR` of the environment replace the public ones."""
+    webhook_secrets: SecretStr | None = None
+    """The signing secrets of the webhook endpoint, separated by commas or line ends. The file
+    `almanac_webhook_secrets` is read again for each delivery, so that a secret can rotate."""
+    signature_header: Annotated[str, Field(pattern="^[A-Za-z0-9-]+$")] = constants.SIGNATURE_HEADER
+    """The header of a webhook that has the signature."""
+    alert_url: Hook | None = None
+    """The address to which warnings are posted as JSON. Default: not posted."""
+    digest_url: Hook | None = None
+    """The address to which the digest of each day is posted: a message for Slack's webhooks, JSON
+    for others. Default: not posted."""
+    report_dir: Place | None = None
+    """The folder for the daily reports (HTML) of the asset `daily_report`. Default: none."""
+    keep_days: PositiveInt = 60
+    """Days that `almanac prune` and its nightly job keep ended runs of Dagster, request logs, files
+    that were set aside, and landed deliveries. Landing is kept."""
+    iceberg: Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)?$")] | None = None
+    """The Iceberg catalog to which the asset `iceberg_tables` writes: its name in `.pyiceberg.yaml`
+    or the environment, as `CATALOG` or `CATALOG.NAMESPACE`. Needs `crypto-almanac[lake]`."""
+    bucket: Annotated[str, Field(pattern=r"^\w+://[^@]+$")] | None = None
+    """The folder of a bucket to which each batch is copied before it counts, as
+    `s3://BUCKET/FOLDER` or another address of `pyarrow.fs`; an empty home is rebuilt from it. The
+    environment has its credentials. Default: the home is the only copy."""
+    shared: Literal["group"] | None = None
+    """`group`: the group can read the files of home and state (0640, folders 0750). Default: only
+    their owner can (0600 and 0700)."""
+    wait_s: NonNegativeFloat = WAIT_S
+    """Seconds that a command waits for another command that uses the home."""
+    sql_timeout_s: PositiveFloat = 300.0
+    """Seconds after which a query of `almanac sql` is stopped."""
+    duckdb_memory: Annotated[ByteSize, Field(ge=100_000_000)] | None = None
+    """Memory of DuckDB in a merge; beyond it, it spills to disk. Default: 40 % of the memory of the
+    machine or container, at most 1.3 GB."""
+    key_prefix: Annotated[tuple[KeyPart, ...], BeforeValidator(_key_parts)] = ()
+    """A prefix of all asset keys, its parts separated by `/`. Default: none."""
+    group_prefix: Name = ""
+    """A prefix of the names of asset groups. Default: none."""
+    name_prefix: Name = ""
+    """A prefix of the names of jobs, schedules, sensors, ops, pools and resources, such as
+    `almanac_`. Default: none."""
+    executor: Literal["in_process", "multiprocess", "deployment"] = "in_process"
+    """How steps of a run are executed: `in_process`; `multiprocess`, each step in its own process;
+    or `deployment`, as the definitions say with which these are merged."""
+    owners: Annotated[tuple[Owner, ...], BeforeValidator(_split)] = ("team:almanac",)
+    """The owners of all assets, separated by commas: e-mail addresses, or teams (`team:data`)."""
+    automation: CommaList = (EVERYTHING_ON,)
+    """The schedules and sensors that are on at first, by their names without prefix, separated by
+    commas; `all` or `none`. The Dagster UI switches each on and off."""
+
+    _webhook_file: Path | None = PrivateAttr(default=None)
+    _in_env_file: frozenset[str] = PrivateAttr(default=frozenset())
     """The settings with the value of `.env`, also if it was loaded into the environment before."""
 
     @field_validator("*", mode="before")
     @classmethod
     def _default_for_nothing(cls, value: Any, info: ValidationInfo) -> Any:
-        """Return the default for an empty text, which shells and compose files give for an unset
-        variable."""
+        """Return the default for an empty file, which containers have where a secret is unset."""
         return cls.model_fields[info.field_name or ""].default if value == "" else value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: Source,
+        env_settings: Source,
+        dotenv_settings: Source,
+        file_secret_settings: Source,
+    ) -> tuple[Source, ...]:
+        """Read the files of secrets from the folder that the environment names."""
+        folder = {**env_settings(), **init_settings()}.get("secrets_dir") or None
+        if folder is not None and not Path(folder).expanduser().is_dir():
+            raise SettingsError(f"ALMANAC_SECRETS_DIR: {folder} is not a folder.")
+        files = sources.SecretsSettingsSource(settings_cls, folder)
+        return init_settings, env_settings, dotenv_settings, files
 
     @property
     def service_dir(self) -> Path:
@@ -154,44 +290,57 @@ class Settings(
         address = self.service_address()
         return f"sandbox:{self.sandbox_seed}" if address is None else address[0]
 
+    @property
+    def dagster_home(self) -> Path | None:
+        """The Dagster instance to use (`DAGSTER_HOME`), None for the home's own.
+
+        Never from a `.env` of ours: a `dagster.yaml` names code to execute.
+        """
+        text = os.environ.get("DAGSTER_HOME", "")
+        return _expanded(Path(text)).absolute() if text else None
+
+    @property
+    def group_reads(self) -> bool:
+        """Whether the group of a file may read it."""
+        return self.shared == "group"
+
+    @property
+    def making_limits(self) -> MakingLimits:
+        """DuckDB's limits while it makes the warehouse."""
+        share = max(int(memory_bytes() * _MEMORY_SHARE), 200_000_000)
+        usual = min(share, USUAL_LIMITS.memory_bytes)
+        return MakingLimits(self.duckdb_memory or usual, cores())
+
+    def is_on(self, name: str) -> bool:
+        """Whether a schedule or sensor is on until a person switches it."""
+        return EVERYTHING_ON in self.automation or name in self.automation
+
     def service_address(self) -> tuple[str, SecretStr] | None:
         """Return base address and key, None for the embedded sandbox.
 
         Raises:
             SettingsError: only one of them is set, or one can't be used.
         """
-        key = self._key()
-        if self.base_url is None and key is None:
-            return None
-        if self.base_url is None or key is None:
-            given, lacking = ("ALMANAC_BASE_URL", "ALMANAC_API_KEY")
-            if self.base_url is None:
-                given, lacking = lacking, given
+        given = {"ALMANAC_BASE_URL": self.base_url, "ALMANAC_API_KEY": self.api_key}
+        lacking = [name for name, value in given.items() if value is None]
+        if len(lacking) == 1:
+            (name,) = given.keys() - {*lacking}
             raise SettingsError(
-                f"{given} is set, but {lacking} is not. Set both to use a service, or neither to "
+                f"{name} is set, but {lacking[0]} is not. Set both to use a service, or neither to "
                 "use the embedded sandbox."
             )
-        self._check_same_place()
+        if self.base_url is None or self.api_key is None:
+            return None
+        self._check_place_of_key()
+        name = "ALMANAC_BASE_URL"
         try:
-            base_url = checked_base_url(self.base_url)
+            base_url, name = checked_base_url(self.base_url), "ALMANAC_API_KEY"
+            return base_url, checked_key(self.api_key)
         except ValueError as error:
-            raise SettingsError(f"ALMANAC_BASE_URL: {error}") from error
-        try:
-            return base_url, checked_key(key)
-        except ValueError as error:
-            name = "ALMANAC_API_KEY" if self.api_key_file is None else "ALMANAC_API_KEY_FILE"
-            raise SettingsError(f"{name}: {error}") from error
-
-    def mirror_key(self) -> SecretStr | None:
-        """Return the key for a mirror, None if none is set or the key is for a service.
-
-        Raises:
-            SettingsError: it can't be read; the text does not show it.
-        """
-        return self._key() if self.base_url is None else None
+            raise SettingsError(f"{name}: {error}") from None
 
     def network(self) -> "Network":
-        """Return proxies and certificates for the requests to other machines.
+        """Return proxy and certificates for the requests to other machines.
 
         Raises:
             SettingsError: one of them can't be used; the text shows no password.
@@ -201,10 +350,10 @@ class Settings(
 
         from resources.http.network import Network
 
-        self._check_network_place()
-        is_direct = self.proxy is not None and self.proxy.get_secret_value() == NO_PROXY
-        proxy = None if is_direct else self.proxy
-        found = Network(proxy, self.ca_file, is_direct=is_direct)
+        if self.api_key is not None:
+            self._check_place_of_key()
+        is_direct = self.proxy is not None and self.proxy.get_secret_value() == "none"
+        found = Network(None if is_direct else self.proxy, self.ca_file, is_direct=is_direct)
         try:
             found.http_client().close()
         except OSError as error:
@@ -216,112 +365,65 @@ class Settings(
             raise SettingsError(f"HTTPS_PROXY, HTTP_PROXY or ALL_PROXY: {error}.") from None
         return found
 
-    def _check_network_place(self) -> None:
-        """Check that no `.env` sets proxy or certificates for a key from elsewhere.
-
-        Raises:
-            SettingsError: it does: its author could read the requests.
-        """
-        given = [name for name in _OF_NETWORK if name in self._from_file]
-        name = "api_key" if self.api_key is not None else "api_key_file"
-        if given and self._key() is not None and name not in self._from_file:
-            raise SettingsError(
-                f"{ENV_FILE.absolute()} sets {PREFIX}{given[0].upper()}, and the key is not set "
-                "there. The author of that file could read your key. No request was sent; set both "
-                "in the environment, or both in a .env of your own."
-            )
-
-    @property
-    def alerts(self) -> bool:
-        """Whether an alert address is set."""
-        return self.alert_url is not None or self.alert_url_file is not None
-
-    def alert_address(self) -> SecretStr | None:
-        """Return the address to which warnings are posted, None if none is set.
-
-        Raises:
-            SettingsError: the address can't be used; the text does not show it.
-        """
-        return hook_of(PREFIX + "ALERT_URL", self.alert_url, self.alert_url_file)
-
-    @property
-    def digests(self) -> bool:
-        """Whether an address for digests is set."""
-        return self.digest_url is not None or self.digest_url_file is not None
-
-    def digest_address(self) -> SecretStr | None:
-        """Return the address to which digests are posted, None if none is set.
-
-        Raises:
-            SettingsError: the address can't be used; the text does not show it.
-        """
-        return hook_of(PREFIX + "DIGEST_URL", self.digest_url, self.digest_url_file)
-
     @property
     def push(self) -> bool:
         """Whether secrets are set, so that webhooks are to be received."""
-        return self.webhook_secrets is not None or self.webhook_secrets_file is not None
+        return self.webhook_secrets is not None
+
+    def model_post_init(self, context: Any) -> None:
+        """Remember whether the signing secrets are in a file, which may be removed later."""
+        name = f"{PREFIX}webhook_secrets".lower()
+        self._webhook_file = next(
+            (file for file in self.files_of_secrets if file.name == name), None
+        )
 
     def signing_secrets(self) -> tuple[SecretStr, ...]:
         """Return the signing secrets of the webhook endpoint, empty if none is set.
 
         Raises:
-            SettingsError: both settings are set, or they have no secret that can be used.
+            SettingsError: one can't be used; the text does not show it.
         """
-        name = PREFIX + "WEBHOOK_SECRETS"
-        found = secret_of(name, self.webhook_secrets, self.webhook_secrets_file)
-        return secrets_in(name if self.webhook_secrets_file is None else f"{name}_FILE", found)
+        if self.webhook_secrets is None:
+            return ()
+        file, text = self._webhook_file, self.webhook_secrets.get_secret_value()
+        try:
+            text = text if file is None else file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"ALMANAC_WEBHOOK_SECRETS: {file} can't be read") from error
+        secrets = re.split(r"\s*[,\n]\s*", text.strip(", \n"))
+        if min(map(len, secrets)) < _LEAST_SECRET:
+            raise SettingsError(
+                f"ALMANAC_WEBHOOK_SECRETS has a secret of fewer than {_LEAST_SECRET} characters, "
+                "which could be guessed; expected those that the service shows, with commas."
+            )
+        return tuple(map(SecretStr, secrets))
 
     @property
-    def group_reads(self) -> bool:
-        """Whether the group of a file may read it."""
-        return self.shared == "group"
+    def files_of_secrets(self) -> list[Path]:
+        """The files that contain a secret: `.env`, and those of `ALMANAC_SECRETS_DIR`."""
+        secrets = {name for name in _SECRETS if getattr(self, name) is not None}
+        folder = self.secrets_dir or Path("/nowhere")
+        paths = [folder / f"{PREFIX}{name}".lower() for name in sorted(secrets)]
+        own = [ENV_FILE.absolute()] if secrets & self._in_env_file else []
+        return own + [path for path in paths if path.is_file()]
 
-    @property
-    def files_of_secrets(self) -> dict[str, Path]:
-        """Return the files that contain a secret, by setting or name."""
-        found = {"ALMANAC_API_KEY_FILE": self.api_key_file}
-        found["ALMANAC_ALERT_URL_FILE"] = self.alert_url_file
-        found["ALMANAC_DIGEST_URL_FILE"] = self.digest_url_file
-        found["ALMANAC_WEBHOOK_SECRETS_FILE"] = self.webhook_secrets_file
-        if self._from_file & {
-            "api_key",
-            "alert_url",
-            "digest_url",
-            "proxy",
-            "webhook_secrets",
-        }:
-            found[str(ENV_FILE)] = ENV_FILE.absolute()
-        return {name: path for name, path in found.items() if path is not None}
-
-    def _check_same_place(self) -> None:
-        """Check that address and key come from one place.
+    def _check_place_of_key(self) -> None:
+        """Check that the key and where it is sent come from one place: `.env`, or outside it.
 
         Raises:
-            SettingsError: one of them is in `.env`, the other is not.
+            SettingsError: they do not; the author of a `.env` could read the key.
         """
-        name = "api_key" if self.api_key is not None else "api_key_file"
-        in_file = {"base_url", name} & self._from_file
-        places = {setting: "" if setting in in_file else "not " for setting in ("base_url", name)}
-        way_out = (
-            "The author of that file could send your key elsewhere. No request was sent; set "
-            "both in the environment, or both in a .env of your own."
-        )
-        if len(in_file) == 1:
-            message = " and ".join(
-                f"{PREFIX}{setting.upper()} is {place}set in {ENV_FILE.absolute()}"
-                for setting, place in places.items()
-            )
-            raise SettingsError(f"{message}; expected both from the same place. {way_out}")
-        file = self.api_key_file
-        if file is not None and in_file and not _lies_in(file, ENV_FILE.absolute().parent):
+        is_in_file = "api_key" in self._in_env_file
+        wrong = {"base_url", "proxy", "ca_file"} & self._in_env_file
+        if is_in_file:
+            wrong = {"base_url"} - wrong if self.base_url is not None else set()
+        for name in sorted(wrong):
+            here, there = (f"{PREFIX}{name.upper()}", "the key")[:: -1 if is_in_file else 1]
             raise SettingsError(
-                f"{ENV_FILE.absolute()} sets a base address, and a key file outside its folder. "
-                f"{way_out}"
+                f"{here} is set in {ENV_FILE.absolute()}, and {there} is not set there. The author "
+                "of that file could send your key elsewhere. No request was sent; set both in the "
+                "environment, or both in a .env of your own."
             )
-
-    def _key(self) -> SecretStr | None:
-        return secret_of(PREFIX + "API_KEY", self.api_key, self.api_key_file)
 
 
 def read_settings() -> Settings:
@@ -330,103 +432,70 @@ def read_settings() -> Settings:
     Raises:
         SettingsError: a setting can't be used; the text names it and shows no value.
     """
-    environment = _find_settings(os.environ)
-    from_file = {
-        name: value
-        for name, value in _read_env_file().items()
-        if environment.get(name, value) == value
-    }
     try:
-        settings = Settings.model_validate({**from_file, **environment})
-        settings._from_file = frozenset(from_file)
-        settings._dagster_home = DagsterEnvironment.model_validate(dict(os.environ)).folder
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        name = str(first["loc"][0])
-        name = name if name.isupper() else PREFIX + name.upper()
-        message = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(f"{name}: {message}") from None
-    return settings
-
-
-def _find_settings(variables: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the value of each setting that variables have, in capitals or small letters."""
-    found = {
-        name.lower().removeprefix(PREFIX.lower()): value
-        for name, value in variables.items()
-        if value is not None and name.upper().startswith(PREFIX)
-    }
-    return {name: value for name, value in found.items() if name in Settings.model_fields}
-
-
-def _read_env_file() -> dict[str, str]:
-    """Return the values of settings in `.env`.
-
-    Raises:
-        SettingsError: `.env` has settings, and other users may write to it; or it is not UTF-8.
-    """
-    if not ENV_FILE.is_file():
-        return {}
-    # Imported here, since few folders have such a file.
-    from dotenv import dotenv_values
-
-    try:
-        found = _find_settings(dotenv_values(ENV_FILE))
+        file = sources.DotEnvSettingsSource(Settings)
     except UnicodeDecodeError:
-        raise SettingsError(
-            f"{ENV_FILE.absolute()} is not UTF-8. Nothing was read from it; save it as UTF-8, or "
-            "start almanac in another folder."
-        ) from None
-    if found and others_may_write(ENV_FILE.stat()):
+        raise SettingsError(f"{ENV_FILE.absolute()} is not UTF-8. Nothing was read.") from None
+    environment = sources.EnvSettingsSource(Settings)
+    variables = {**file.env_vars, **environment.env_vars}
+    removed = [name for name in REMOVED if f"{PREFIX}{name}".lower() in variables]
+    if removed:
+        texts = (f"{PREFIX}{name} (now {PREFIX}{REMOVED[name]})" for name in removed)
+        text = ", ".join(texts).replace(f" (now {PREFIX})", "")
+        raise SettingsError(f"{text}: removed in this version, see CHANGELOG.md; unset it.")
+    in_file = {name: text for name, text in file().items() if name in Settings.model_fields}
+    if in_file and others_may_write(ENV_FILE.stat()):
         raise SettingsError(
             f"{ENV_FILE.absolute()} contains settings, and other users may write to it. Nothing "
-            "was read from it; take ownership of it (chown, chmod 600), or start almanac in "
-            "another folder."
+            "was read from it; take ownership of it (chown, chmod 600)."
         )
-    return found
-
-
-def _lies_in(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
+    if "secrets_dir" in in_file:
+        raise SettingsError(
+            f"{ENV_FILE.absolute()} sets ALMANAC_SECRETS_DIR, which is taken from the environment "
+            "alone: a .env that you received could send your secrets elsewhere."
+        )
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        message = first["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{PREFIX}{first['loc'][0]}".upper() + f": {message}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"ALMANAC_SECRETS_DIR: {error}") from None
+    given = {**in_file, **environment()}
+    same = {name for name, text in in_file.items() if given[name] == text}
+    settings._in_env_file = frozenset(same)
+    return settings
 
 
 def described() -> list[tuple[str, str, str]]:
     """Return name, default and meaning of every setting, for docs/settings.md."""
     rows: list[tuple[str, str, str]] = []
     for name, field in Settings.model_fields.items():
-        default = field.default
-        text = ",".join(default) if isinstance(default, tuple) else default
-        shown = "" if field.default_factory or text in (None, "") else f"`{text}`"
-        rows.append((PREFIX + name.upper(), shown, field.description or ""))
+        text = ",".join(field.default) if isinstance(field.default, tuple) else field.default
+        shown = "" if text in (None, "") else f"`{text}`"
+        rows.append((PREFIX + name.upper(), shown, " ".join((field.description or "").split())))
     return rows
 
 
 _HEAD = """# Settings
 
-Generated from `pipeline/settings.py` and `pipeline/configuration.py`. To change this page, edit
-them and run `python -m pipeline.settings > docs/settings.md`.
+Generated by `python -m pipeline.settings > docs/settings.md`.
 
-Set each as an environment variable, or in the file `.env` of the folder where you start `almanac`.
+Set each as an environment variable, or in the file `.env` of the folder where you start `almanac`. A secret can also be a file of the
+folder `ALMANAC_SECRETS_DIR`. The environment goes before `.env`, and `.env` before such a file.
 
-Base address and key must come from the same place: both from the environment, or both from `.env`.
-A key file named in `.env` must be in the folder of that `.env`. Otherwise a `.env` in files that
-you received could send your key elsewhere. Almanac refuses a `.env` that others may write to.
+Base address and key must come from the same place: both from the environment and the files of secrets, or both from `.env`. Otherwise
+a `.env` that you received could send your key elsewhere. The same holds for proxy and certificates. Almanac refuses a `.env` that others
+may write to, and stops if a removed setting is still set.
 
-The files that Almanac creates in home and state belong to their owner only, or also to the group
-(`ALMANAC_SHARED`). `almanac doctor` reports files that others can read, and `almanac doctor --fix`
-restricts them. A file that you name (`--output`) gets the permissions of your own umask.
-
-Proxy and certificates must come from the same place as the key, too. `HTTP_PROXY`, `HTTPS_PROXY`,
-`ALL_PROXY` and `NO_PROXY` (also in lower case), `SSL_CERT_FILE` and `SSL_CERT_DIR` are read from
-the environment alone. `almanac doctor` shows what is in use, without the password. Webhooks of
-`almanac sandbox` are sent without a proxy ([push.md](push.md)).
-
-`DAGSTER_HOME` names the folder of the Dagster instance to use, if it is not `dagster` in the home:
-[composing.md](composing.md). It is taken from the environment alone.
+`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR` and `DAGSTER_HOME`
+([composing.md](composing.md)) are read from the environment alone. `almanac doctor` shows the proxy, without its password, and files that
+other users can read; `almanac doctor --fix` restricts those. A file that you name (`--output`) gets the permissions of your umask.
 
 | Setting | Default | Meaning |
 |---|---|---|
-"""
+"""  # noqa: E501
 
 
 def markdown() -> str:

@@ -34,6 +34,9 @@ PUSH_PLAN: Final = "elite"
 """The lowest plan with push; what it shows is what a delivery contains."""
 SENT_AGAIN_WITHIN: Final = timedelta(days=4)
 """The last retry of a delivery is sent after a little more than three days."""
+PUSH_SILENCE: Final = timedelta(days=1)
+"""Push that brought nothing for so long is taken to be off or broken: the service changes many
+events a day."""
 AT_ONCE: Final = 500
 """Deliveries in one batch."""
 ABANDONED_S: Final = 3_600.0

@@ -95,12 +95,11 @@ FLOORS = {
     ),
     "pipeline": (
         "console mirror",
-        "configuration",
         "instance settings",
         "home_location",
         "secrecy session",
         "polls receiver",
-        "health probe",
+        "health",
         "web",
         "report",
         "automation",

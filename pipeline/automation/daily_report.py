@@ -55,7 +55,7 @@ def daily_report(layout: Layout, settings: Settings, clock: Clock) -> dg.AssetsD
                     "until": dg.MetadataValue.timestamp(digest.until),
                     "preview": dg.MetadataValue.md(as_markdown(digest)),
                 }
-            if settings.digests:
+            if settings.digest_url is not None:
                 metadata["posted"] = post_digest(settings, home, clock()) or "nothing new"
         except (AlmanacError, WarehouseError, OSError, NotPosted) as error:
             raise dg.Failure(str(error)) from error

@@ -78,7 +78,7 @@ def health_sensor(
         write_run_note(home, settings, instance, now)
         found = find_warnings(settings, home, now)
         reason = f"Warnings: {' '.join(kind for kind in found if found[kind]) or 'none'}."
-        if settings.alerts:
+        if settings.alert_url:
             try:
                 posted = post_warnings(settings, home, found, now)
                 reason += f" Posted: {' '.join(posted) or 'nothing'}."

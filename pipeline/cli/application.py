@@ -64,10 +64,6 @@ COMMANDS: Final = {
         "Check settings, home, disk, versions, connection, key and plan. Sends one or two "
         "requests.",
     ),
-    "probe": _place(
-        *("probe", "probe"),
-        "Ask a service what its specification leaves open; compare it with what Almanac expects.",
-    ),
     "prune": _place(
         *("maintenance", "prune"),
         "Delete old runs, logs and files that were set aside, and files left by killed processes.",
@@ -136,10 +132,8 @@ def _query_limits() -> "QueryLimits":
 
     settings = read_settings()
     return QueryLimits(
-        memory_bytes=settings.sql_memory,
-        threads=settings.sql_threads,
         timeout_s=settings.sql_timeout_s,
-        memory_name="ALMANAC_SQL_MEMORY",
+        memory_name="--memory",
         timeout_name="ALMANAC_SQL_TIMEOUT_S",
     )
 

@@ -59,6 +59,14 @@ def doctor(
             "the bucket lacks.",
         ),
     ] = False,
+    service: Annotated[
+        bool,
+        typer.Option(
+            "--service",
+            help="Compare each endpoint with what Almanac expects, and show the settings that fit. "
+            "Sends at most 12 requests.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check settings, home, disk, versions, connection, key and plan. Sends one or two requests.
@@ -67,7 +75,7 @@ def doctor(
     """
     found = []
     with show_steps("Checking settings ...") as step:
-        for check in _checks(fix=fix):
+        for check in _checks(fix=fix, endpoints=service):
             found.append(check)
             step(f"Checked: {check.what} ...")
     if as_json:
@@ -85,7 +93,7 @@ def _mark(check: Checked) -> str:
     return ("!" if check.is_caution else "ok") if check.holds else "NO"
 
 
-def _checks(*, fix: bool) -> Iterator[Checked]:
+def _checks(*, fix: bool, endpoints: bool) -> Iterator[Checked]:
     yield Checked("Python", True, platform.python_version())
     for package in PACKAGES:
         yield Checked(package, True, version(package))
@@ -97,7 +105,7 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
         yield Checked("settings", False, str(error))
         return
     yield Checked("source", True, source)
-    if settings.service_address() or settings.alerts or settings.digests:
+    if settings.service_address() or settings.alert_url or settings.digest_url:
         yield _checked("network", lambda: _network(settings))
     yield from _secrecy(settings, fix=fix)
     if settings.push:
@@ -113,7 +121,7 @@ def _checks(*, fix: bool) -> Iterator[Checked]:
         yield _checked("warehouse", lambda: _warehouse(home))
     with TemporaryDirectory(prefix="doctor-", dir=own_folder()) as apart:
         # Not in the home, where the reading would look like one of the data that is there.
-        yield from _service(settings, Path(apart))
+        yield from _service(settings, Path(apart), endpoints=endpoints)
 
 
 def _network(settings: Settings) -> str:
@@ -173,7 +181,7 @@ def _webhooks(settings: Settings) -> str:
     make_verifier(settings)
     count = len(settings.signing_secrets())
     secrets = "1 secret" if count == 1 else f"{count} secrets"
-    return f"{settings.signature_header}, {secrets}, forms {', '.join(settings.signature_forms)}"
+    return f"{settings.signature_header}, {secrets}"
 
 
 def _warehouse(home: Home) -> str:
@@ -209,8 +217,8 @@ def _nearest_existing(root: Path) -> Path:
     return next(path for path in (root.resolve(), *root.resolve().parents) if path.exists())
 
 
-def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
-    """Check address, key and plan by a usage request to the service."""
+def _service(settings: Settings, log_folder: Path, *, endpoints: bool) -> Iterator[Checked]:
+    """Check address, key and plan by a usage request to the service, and its endpoints."""
     try:
         with open_service(settings, probe_state=log_folder) as service:
             yield Checked("reach", True, "the service responds")
@@ -226,6 +234,13 @@ def _service(settings: Settings, log_folder: Path) -> Iterator[Checked]:
             yield _clock(service.client.service_clock, permitted)
             if settings.coins:
                 yield _watchlist(settings, service)
+            if endpoints:
+                # Imported here: few checks need it.
+                from pipeline.health.service_check import check_endpoints
+
+                for check in check_endpoints(service.client, service.plan):
+                    holds = check.is_usable and not check.settings
+                    yield Checked(check.call, holds, str(check), bool(check.differences))
     except (CatalogError, WarehouseError, SettingsError) as error:
         yield Checked("reach, key and plan", False, str(error))
 

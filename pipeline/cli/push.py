@@ -187,8 +187,7 @@ def _announce(settings: Settings, address: str, path: str, *, merge: bool, as_js
     people.print(f"Receiving webhooks on {address}{path}", soft_wrap=True)
     count = len(settings.signing_secrets())
     people.print(
-        f"Accepted: {settings.signature_header} of the forms "
-        f"{', '.join(settings.signature_forms)}, by {count} secret{'' if count == 1 else 's'}.",
+        f"Accepted: {settings.signature_header}, by {count} secret{'' if count == 1 else 's'}.",
         soft_wrap=True,
     )
     if merge:

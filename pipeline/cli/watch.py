@@ -131,7 +131,7 @@ def _open_mirror(address: str, key_file: Path | None) -> "MirrorSource":
 
 def _key(settings: Settings, file: Path | None) -> SecretStr | None:
     if file is None:
-        return settings.mirror_key()
+        return settings.api_key if settings.base_url is None else None
     try:
         return SecretStr(file.read_text("utf-8").strip())
     except (OSError, UnicodeDecodeError) as error:

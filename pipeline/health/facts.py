@@ -27,7 +27,7 @@ from pipeline.health.quota import QuotaHealth, read_quota
 from pipeline.secrecy import cautions_of, open_home
 from pipeline.settings import Settings
 from resources.backfill import read_open_backfill
-from resources.inbox import Inbox, list_receipts, receipt_of
+from resources.inbox import PUSH_SILENCE, Inbox, list_receipts, receipt_of
 from resources.request_log import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds, last_usage
 from resources.service_clock import ServiceClock, read_deprecation, read_http_date
 from resources.session import plan_lacks
@@ -192,7 +192,7 @@ def read_push(settings: Settings, home: Home, at: datetime) -> PushHealth | None
     is_running, started = is_held(home.receiver_lock), holder(home.receiver_lock)
     if not (settings.push or is_running or home.inbox.exists()):
         return None
-    push = PushHealth(settings.push, is_running, timedelta(hours=settings.push_silence_h))
+    push = PushHealth(settings.push, is_running, PUSH_SILENCE)
     push.started_at = None if started is None else started.since
     inbox, receipts = Inbox(home), list_receipts(home, at - _LOOKED_BACK)
     waiting, push.rejected = inbox.names(), inbox.names("rejected")

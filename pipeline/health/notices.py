@@ -41,7 +41,7 @@ def post_warnings(
         SettingsError: no address is set, or it can't be used.
         NotPosted: the receiver did not accept it.
     """
-    address = settings.alert_address()
+    address = settings.alert_url
     if address is None:
         raise SettingsError("ALMANAC_ALERT_URL is not set.")
     posted = read_note(home.state_storage, ALERTS, _Posted) or {}

@@ -177,11 +177,11 @@ def test_the_receivers_of_compose_and_systemd_listen_for_this_machine_alone() ->
     assert receiver["ports"] == [f"127.0.0.1:{DEFAULT_PORT}:{DEFAULT_PORT}"]
     assert f":{DEFAULT_PORT}{HEALTH_PATH}" in receiver["healthcheck"]["test"][-1]
     mounted = {volume.split(":")[1] for volume in receiver["volumes"]}
-    assert receiver["environment"]["ALMANAC_WEBHOOK_SECRETS_FILE"] in mounted
-    assert "/etc/almanac/webhook-secrets" in CONTAINERFILE
+    assert f"{receiver['environment']['ALMANAC_SECRETS_DIR']}/almanac_webhook_secrets" in mounted
+    assert "/etc/almanac/almanac_webhook_secrets" in CONTAINERFILE
     service = unit(DEPLOY / "systemd" / "almanac-receive.service")["Service"]
     assert "--host" not in service["ExecStart"], "loopback, the default"
-    assert service["LoadCredential"].startswith("webhook-secrets:")
+    assert service["LoadCredential"].startswith("almanac_webhook_secrets:")
 
 
 def test_the_mirror_reads_the_home_and_writes_to_a_folder_of_its_own() -> None:

@@ -49,7 +49,6 @@ class Receiver:
         self._environment = {
             **environment(self.home.root),
             "ALMANAC_WEBHOOK_SECRETS": SECRET,
-            "ALMANAC_SIGNATURE_FORMS": "hex",
         }
 
     def start(self) -> None:

@@ -293,10 +293,10 @@ def test_a_run_is_a_job_of_kubernetes_without_any_secret(
 ) -> None:
     pytest.importorskip("dagster_k8s", reason="make lake-tools")
     key = service.new_key("pro")
-    (tmp_path / "api-key").write_text(key)
+    (tmp_path / "almanac_api_key").write_text(key)
     env = {**environment(tmp_path / "home"), "ALMANAC_BASE_URL": service.base_url}
     env["ALMANAC_AUTOMATION"] = "none"
-    file = {"ALMANAC_API_KEY_FILE": str(tmp_path / "api-key")}
+    file = {"ALMANAC_SECRETS_DIR": str(tmp_path)}
     env |= write_instance(tmp_path / "instance", postgres, of="kubernetes/scale/dagster.yaml")
     with (
         running_cluster(tmp_path / "cluster", {**env, **file}) as cluster,

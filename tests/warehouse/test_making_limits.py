@@ -72,19 +72,19 @@ def test_cores_are_those_of_the_container_if_it_has_fewer(
 def test_duckdb_takes_a_part_of_what_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline import configuration
+    from pipeline import settings as module
 
     settings = settings_of(tmp_path)
     for there, expected in ((1000 * MIB, 400 * MIB), (MIB, 200_000_000), (1 << 40, 1_300_000_000)):
-        monkeypatch.setattr(configuration, "memory_bytes", lambda there=there: there)
+        monkeypatch.setattr(module, "memory_bytes", lambda there=there: there)
         assert settings.making_limits.memory_bytes == expected
     assert USUAL_LIMITS.memory_bytes == 1_300_000_000
 
 
 def test_the_settings_decide_and_reach_the_connection(tmp_path: Path) -> None:
-    home = locate_home(settings_of(tmp_path, duckdb_memory="300MiB", duckdb_threads=1))
+    home = locate_home(settings_of(tmp_path, duckdb_memory="300MiB"))
     with home.connect() as connection:
         (row,) = connection.execute(
             "SELECT current_setting('memory_limit'), current_setting('threads')"
         ).fetchall()
-    assert row == ("300.0 MiB", 1)
+    assert row == ("300.0 MiB", cores())

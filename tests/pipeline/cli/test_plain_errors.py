@@ -54,7 +54,7 @@ def test_a_setting_that_cannot_be_used_is_one_line_and_exit_code_2(
     almanac: Almanac, words: tuple[str, ...]
 ) -> None:
     done = almanac(*words, code=2, plan="foo")
-    assert done.stderr.startswith("almanac: ALMANAC_PLAN: there is no plan 'foo'")
+    assert done.stderr.startswith("almanac: ALMANAC_PLAN: Input should be 'free'")
     assert done.stderr.count("\n") == 1
 
 

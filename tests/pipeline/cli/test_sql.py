@@ -127,9 +127,9 @@ def test_a_pipe_that_is_closed_early_ends_the_query_quietly(home: Path, tmp_path
 def test_a_query_that_reads_files_writes_or_exhausts_ends_in_one_line(
     home: Path, tmp_path: Path, sql: str, why: str
 ) -> None:
-    limits = {"ALMANAC_SQL_TIMEOUT_S": "0.5", "ALMANAC_SQL_MEMORY": "200MB"}
+    limits = {"ALMANAC_SQL_TIMEOUT_S": "0.5"}
     done = subprocess.run(
-        [*WITH_LITTLE_GRACE, "sql", sql],
+        [*WITH_LITTLE_GRACE, "sql", "--memory", "200MB", sql],
         cwd=tmp_path,
         env={**environment(home), **limits},
         capture_output=True,

@@ -15,10 +15,7 @@ from tests.pipeline.small_home import SmallHome
 from tests.test_cli import environment
 from warehouse.history.merge import merge
 
-SLOW = (
-    *("dagster", "httpx", "catalog.sandbox", "catalog.server", "pandas", "pyarrow", "granian"),
-    *("asyncio", "pydantic_settings"),
-)
+SLOW = (*("dagster", "httpx", "catalog.sandbox", "catalog.server", "pandas", "pyarrow", "granian"),)
 WITHOUT_THEM = (
     *(("--help",), ("status",), ("sql", "SELECT 1"), ("changes",)),
     *(("batches", "list"), ("run", "--help"), ("backfill", "--help"), ("doctor", "--help")),

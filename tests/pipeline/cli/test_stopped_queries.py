@@ -53,11 +53,11 @@ class Workplace:
 
     @contextmanager
     def running_query(
-        self, sql: str, *form: str, program: list[str] = ALMANAC, **given: str
+        self, sql: str, *form: str, program: list[str] = ALMANAC, memory: str = "2GB", **given: str
     ) -> Iterator[subprocess.Popen[str]]:
         """Yield a process once it runs a query."""
         process = subprocess.Popen(
-            [*program, "sql", sql, *(("--format", *form) if form else ())],
+            [*program, "sql", sql, "--memory", memory, *(("--format", *form) if form else ())],
             cwd=self.work,
             env={**environment(self.home), "TMPDIR": str(self.temporary), **given},
             stdout=subprocess.PIPE,
@@ -147,7 +147,7 @@ def test_a_signal_ends_a_program_whose_connection_does_not_close(workplace: Work
 def test_each_signal_ends_each_query_in_each_form(
     workplace: Workplace, number: signal.Signals, sql: str, form: tuple[str, ...]
 ) -> None:
-    with workplace.running_query(sql, *form, ALMANAC_SQL_MEMORY="100MB") as process:
+    with workplace.running_query(sql, *form, memory="100MB") as process:
         if sql is SPILLING:
             wait_for(lambda: any("spill-" in name for name in workplace.left()))
         assert_ends(workplace, process, number)

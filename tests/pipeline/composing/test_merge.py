@@ -10,9 +10,9 @@ from assets.layout import Layout
 from assets.published import PUBLISHED, published_tables
 from pipeline.automation.dead_runs import PROCESS_TAG
 from pipeline.build import build_definitions, build_resources
-from pipeline.configuration import SettingsError
 from pipeline.daily_run import phase_of
 from pipeline.instance import instance_of
+from pipeline.settings import SettingsError
 from tests.pipeline.homes_in_days import settings_of
 from tests.pipeline.small_home import SmallHome
 from warehouse.clock import utc_now

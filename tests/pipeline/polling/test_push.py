@@ -18,9 +18,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 def small(tmp_path: Path) -> SmallHome:
-    small = SmallHome(
-        tmp_path / "home", plan="elite", push_silence_h=6.0, push_poll_interval_s=7_200
-    )
+    small = SmallHome(tmp_path / "home", plan="elite", push_poll_interval_s=7_200)
     small.land(at=NOW - HOUR)
     return small
 
@@ -44,18 +42,18 @@ def test_push_is_on_from_the_first_delivery_until_the_silence_limit(small: Small
     receive(small.home, NOW)
     assert inputs(small).push_is_on
     assert least_interval(inputs(small)) == 2 * HOUR
-    assert inputs(small, NOW + 6 * HOUR).push_is_on
-    silent = inputs(small, NOW + 7 * HOUR)
+    assert inputs(small, NOW + 24 * HOUR).push_is_on
+    silent = inputs(small, NOW + 25 * HOUR)
     assert not silent.push_is_on and least_interval(silent) < HOUR
-    receive(small.home, NOW + 8 * HOUR, 2)
-    assert inputs(small, NOW + 8 * HOUR).push_is_on
+    receive(small.home, NOW + 26 * HOUR, 2)
+    assert inputs(small, NOW + 26 * HOUR).push_is_on
 
 
 def test_push_is_on_while_its_deliveries_are_in_landing_alone(small: SmallHome) -> None:
     receive(small.home, NOW)
     Inbox(small.home).land(lambda: NOW)
     assert inputs(small).push_is_on
-    assert not inputs(small, NOW + 7 * HOUR).push_is_on
+    assert not inputs(small, NOW + 25 * HOUR).push_is_on
 
 
 def test_the_budget_shows_whether_push_is_on(almanac: Almanac, tmp_path: Path) -> None:

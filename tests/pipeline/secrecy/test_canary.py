@@ -62,24 +62,21 @@ class Owner:
         self.temporary = folder / "tmp"
         self.folder = folder
         self.temporary.mkdir()
-        key_file = folder / "key" / "file"
-        key_file.parent.mkdir()
-        hook_file = folder / "key" / "hook"
-        push_file = folder / "key" / "push"
-        for file, secret in (
-            (key_file, KEY),
-            (hook_file, f"http://127.0.0.1:9/{HOOK}"),
-            (push_file, "\n".join(PUSH_SECRETS)),
+        secrets = folder / "key"
+        secrets.mkdir()
+        for name, secret in (
+            ("api_key", KEY),
+            ("alert_url", f"http://127.0.0.1:9/{HOOK}"),
+            ("digest_url", f"http://127.0.0.1:9/{HOOK}"),
+            ("webhook_secrets", "\n".join(PUSH_SECRETS)),
         ):
+            file = secrets / f"almanac_{name}"
             file.write_text(secret)
             file.chmod(0o600)
         self.env = {
             **environment(self.home),
             "ALMANAC_BASE_URL": service.base_url,
-            "ALMANAC_API_KEY_FILE": str(key_file),
-            "ALMANAC_ALERT_URL_FILE": str(hook_file),
-            "ALMANAC_DIGEST_URL_FILE": str(hook_file),
-            "ALMANAC_WEBHOOK_SECRETS_FILE": str(push_file),
+            "ALMANAC_SECRETS_DIR": str(secrets),
             "ALMANAC_PLAN": "enterprise",
             "ALMANAC_COINS": "bitcoin",
             "TMPDIR": str(self.temporary),

@@ -32,11 +32,11 @@ def signed(body: bytes, secret: str = NEWER) -> dict[str, str]:
 
 @pytest.mark.parametrize("as_file", [False, True], ids=["setting", "file"])
 def test_the_receiver_writes_its_secrets_nowhere(tmp_path: Path, as_file: bool) -> None:
-    file = tmp_path / "key" / "secrets"
+    file = tmp_path / "key" / "almanac_webhook_secrets"
     file.parent.mkdir()
     file.write_text("\n".join(PUSH_SECRETS))
     file.chmod(0o600)
-    given = {"secret": "", "webhook_secrets_file": str(file)} if as_file else {}
+    given = {"secret": "", "secrets_dir": str(file.parent)} if as_file else {}
     program = ReceiveProgram(
         tmp_path / "data", "--merge", **{"secret": ",".join(PUSH_SECRETS), **given}
     )
@@ -75,9 +75,9 @@ class Rotation:
     """The file of the secrets, and the verifier of it at each question."""
 
     def __init__(self, folder: Path) -> None:
-        self.file = folder / "secrets"
+        self.file = folder / "almanac_webhook_secrets"
         self.file.write_text(OLDER)
-        self._settings = settings_of(folder, webhook_secrets_file=self.file)
+        self._settings = settings_of(folder, secrets_dir=folder)
 
     def accepted(self, *secrets: str) -> list[str]:
         """Return those of some secrets whose signature is accepted."""
@@ -115,7 +115,7 @@ def test_a_file_of_secrets_that_cannot_be_used_accepts_nothing_until_it_can(
         rotation.file.unlink()
     else:
         rotation.file.write_text(damage)
-    with pytest.raises(SettingsError, match="ALMANAC_WEBHOOK_SECRETS_FILE") as raised:
+    with pytest.raises(SettingsError, match="ALMANAC_WEBHOOK_SECRETS") as raised:
         rotation.accepted(NEWER, OLDER)
     assert traces_in(str(raised.value).encode()) == []
     rotation.file.write_text(NEWER)
@@ -136,9 +136,8 @@ def test_no_repr_shows_a_secret(tmp_path: Path) -> None:
     [
         {"webhook_secrets": f"{NEWER},short"},
         {"webhook_secrets": ",".join([NEWER] * 50)},
-        {"webhook_secrets": NEWER, "signature_forms": "hex,unknown"},
-        {"webhook_secrets": NEWER, "webhook_secrets_file": "elsewhere"},
-        {"webhook_secrets_file": "missing"},
+        {"webhook_secrets": NEWER, "secrets_dir": "missing"},
+        {"webhook_secrets": NEWER, "signature_header": "a b"},
     ],
     ids=str,
 )
@@ -154,7 +153,7 @@ def test_settings_that_cannot_be_used_are_named_and_not_shown(
 @pytest.fixture
 def checks(almanac: Almanac, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Run the doctor without its request; return the checks by name."""
-    monkeypatch.setattr("pipeline.cli.maintenance._service", lambda settings, folder: iter(()))
+    monkeypatch.setattr("pipeline.cli.maintenance._service", lambda *given, **named: iter(()))
 
     def run(*, code: int = 0, **given: str) -> dict[str, Any]:
         done = almanac("doctor", "--json", code=code, **given)
@@ -169,15 +168,13 @@ def test_doctor_checks_the_settings_of_the_receiver(
 ) -> None:
     assert "webhooks" not in checks()
     found = checks(webhook_secrets=",".join(PUSH_SECRETS))["webhooks"]
-    assert found["found"] == f"{HEADER}, 2 secrets, forms hex, t,v1, base64, standard"
-    found = checks(webhook_secrets=NEWER, signature_forms="hex,unknown", code=1)["settings"]
-    assert (found["holds"], "ALMANAC_SIGNATURE_FORMS" in found["found"]) == (False, True)
-    found = checks(webhook_secrets_file="missing", code=1)["webhooks"]
-    assert (found["holds"], "ALMANAC_WEBHOOK_SECRETS_FILE" in found["found"]) == (False, True)
-    file = tmp_path / "secrets"
+    assert found["found"] == f"{HEADER}, 2 secrets"
+    found = checks(webhook_secrets="short", code=1)["webhooks"]
+    assert (found["holds"], "ALMANAC_WEBHOOK_SECRETS" in found["found"]) == (False, True)
+    file = tmp_path / "almanac_webhook_secrets"
     file.write_text(NEWER)
     file.chmod(0o644)
-    found = checks(webhook_secrets_file=str(file))
+    found = checks(secrets_dir=str(tmp_path))
     assert found["webhooks"]["holds"]
     assert found["secrets"]["is_caution"]
-    assert "ALMANAC_WEBHOOK_SECRETS_FILE: others can read" in found["secrets"]["found"]
+    assert "almanac_webhook_secrets: others can read" in found["secrets"]["found"]

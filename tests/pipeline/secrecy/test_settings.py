@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.home_location import locate_home
 from pipeline.secrecy import cautions_of, open_home, short_key
-from pipeline.settings import Settings, SettingsError, described, read_settings
+from pipeline.settings import REMOVED, Settings, SettingsError, described, read_settings
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import address_of, settings_of
 from tests.pipeline.small_home import SmallHome
@@ -46,16 +46,40 @@ def test_an_address_without_a_key_or_a_key_without_an_address_is_refused(
 
 
 def test_the_key_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("k-123\n")
+    (tmp_path / "almanac_api_key").write_text("k-123\n")
+    (tmp_path / "almanac_alert_url").write_text("")
     monkeypatch.setenv("ALMANAC_BASE_URL", "https://api.example.com/v2/")
-    monkeypatch.setenv("ALMANAC_API_KEY_FILE", str(tmp_path / "key"))
-    found = read_settings().service_address()
+    monkeypatch.setenv("ALMANAC_SECRETS_DIR", str(tmp_path))
+    settings = read_settings()
+    found = settings.service_address()
     assert found is not None
     assert (found[0], found[1].get_secret_value()) == ("https://api.example.com", "k-123")
-    assert "k-123" not in repr(read_settings()) + repr(found)
-    (tmp_path / "key").unlink()
-    with pytest.raises(SettingsError, match="ALMANAC_API_KEY_FILE"):
-        read_settings().service_address()
+    assert settings.alert_url is None
+    assert "k-123" not in repr(settings) + repr(found) + str(settings.model_dump())
+    monkeypatch.setenv("ALMANAC_SECRETS_DIR", str(tmp_path / "almanac_api_key"))
+    with pytest.raises(SettingsError, match="ALMANAC_SECRETS_DIR: "):
+        read_settings()
+
+
+@pytest.mark.parametrize("name", ["API_KEY_FILE", "KEEP_RUNS", "SQL_THREADS", "RECEIVE_PATH"])
+def test_a_removed_setting_that_is_set_is_named_in_one_line(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"ALMANAC_{name}", "")
+    read_settings()
+    monkeypatch.setenv(f"ALMANAC_{name}", "canary-1")
+    with pytest.raises(SettingsError) as caught:
+        read_settings()
+    assert str(caught.value).startswith(f"ALMANAC_{name}")
+    assert REMOVED[name] in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "canary-1" not in str(caught.value)
+
+
+def test_a_removed_setting_is_none_of_today() -> None:
+    names = {name.removeprefix("ALMANAC_") for name, _, _ in described()}
+    assert names.isdisjoint(REMOVED)
+    assert len(names) <= 40
 
 
 def test_comma_lists_and_empty_texts_are_read_as_people_write_them(
@@ -71,27 +95,12 @@ def test_comma_lists_and_empty_texts_are_read_as_people_write_them(
 
 
 @pytest.mark.parametrize(
-    ("value", "forms"),
-    [
-        ("", ("hex", "t,v1", "base64", "standard")),
-        ("t,v1", ("t,v1",)),
-        ("standard , t,v1,hex,", ("standard", "t,v1", "hex")),
-    ],
-)
-def test_the_form_with_a_comma_in_its_name_is_one_form(
-    monkeypatch: pytest.MonkeyPatch, value: str, forms: tuple[str, ...]
-) -> None:
-    monkeypatch.setenv("ALMANAC_SIGNATURE_FORMS", value)
-    assert read_settings().signature_forms == forms
-
-
-@pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("ALMANAC_PLAN", "gold", "there is no plan 'gold'"),
+        ("ALMANAC_PLAN", "gold", "Input should be 'free', 'standard', 'pro', 'elite'"),
         ("ALMANAC_RATE_PER_S", "0", "greater than 0"),
-        ("ALMANAC_SIGNATURE_FORMS", "hex,v1", "there is no form 'v1'; expected some of hex, t,v1"),
-        ("ALMANAC_SIGNATURE_FORMS", ",", "no form is allowed"),
+        ("ALMANAC_KEY_PREFIX", "a/b-c", "should match pattern"),
+        ("ALMANAC_OWNERS", "somebody", "should match pattern"),
         ("ALMANAC_BURST", "many", "valid integer"),
         ("ALMANAC_HOME", "s3://bucket/home", "is an address (s3://…); expected a path"),
         ("ALMANAC_HOME", "file:///var/lib/almanac", "expected the path alone: /var/lib/almanac"),
@@ -141,47 +150,36 @@ def test_an_empty_value_means_the_default_of_a_setting(
 def test_a_tilde_is_the_home_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ALMANAC_HOME", "~/almanac")
-    monkeypatch.setenv("ALMANAC_API_KEY_FILE", "~/key")
+    monkeypatch.setenv("ALMANAC_CA_FILE", "~/key")
     assert read_settings().home == tmp_path / "almanac"
-    assert read_settings().api_key_file == tmp_path / "key"
+    assert read_settings().ca_file == tmp_path / "key"
     monkeypatch.setenv("ALMANAC_HOME", "~nobody-of-this-name/almanac")
     with pytest.raises(SettingsError, match="ALMANAC_HOME"):
         read_settings()
 
 
 KEY = "canary-9b1f77c2aa10"
-PLACED = {
-    "ALMANAC_BASE_URL": "https://api.example.com",
-    "ALMANAC_API_KEY": KEY,
-    "ALMANAC_API_KEY_FILE": "KEY_FILE",
-}
+URL, GIVEN, SECRETS = "ALMANAC_BASE_URL", "ALMANAC_API_KEY", "ALMANAC_SECRETS_DIR"
 
 
 def place(
     monkeypatch: pytest.MonkeyPatch, folder: Path, *, in_file: tuple[str, ...], outside: tuple[str]
 ) -> None:
-    key_file = folder / "elsewhere" / "key"
-    key_file.parent.mkdir(exist_ok=True)
+    key_file = folder / "secrets" / "almanac_api_key"
+    key_file.parent.mkdir()
     key_file.write_text(KEY)
     key_file.chmod(0o600)
-    values = {**PLACED, "ALMANAC_API_KEY_FILE": str(key_file)}
-    work = folder / "work"
-    work.mkdir(exist_ok=True)
-    (work / ".env").write_text("".join(f"{name}={values[name]}\n" for name in in_file))
-    (work / ".env").chmod(0o600)
-    monkeypatch.chdir(work)
+    values = {URL: "https://api.example.com", GIVEN: KEY, SECRETS: str(key_file.parent)}
+    Path(".env").write_text("".join(f"{name}={values[name]}\n" for name in in_file))
+    Path(".env").chmod(0o600)
     for name in outside:
         monkeypatch.setenv(name, values[name])
 
 
-URL, GIVEN, FILE = PLACED
-
-
 @pytest.mark.parametrize(
     ("in_file", "outside"),
-    [((URL,), (GIVEN,)), ((URL,), (FILE,)), ((GIVEN,), (URL,)), ((FILE,), (URL,)),
-     ((URL, FILE), ()), ((URL,), (URL, GIVEN))],
-)  # fmt: skip
+    [((URL,), (GIVEN,)), ((URL,), (SECRETS,)), ((GIVEN,), (URL,)), ((URL,), (URL, GIVEN))],
+)
 def test_a_env_file_gives_no_address_to_a_key_from_elsewhere(
     in_file: tuple[str, ...], outside: tuple[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -193,7 +191,7 @@ def test_a_env_file_gives_no_address_to_a_key_from_elsewhere(
 
 
 @pytest.mark.parametrize(
-    ("in_file", "outside"), [((URL, GIVEN), ()), ((), (URL, GIVEN)), ((), (URL, FILE))]
+    ("in_file", "outside"), [((URL, GIVEN), ()), ((), (URL, GIVEN)), ((), (URL, SECRETS))]
 )
 def test_address_and_key_of_one_place_are_used(
     in_file: tuple[str, ...], outside: tuple[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -202,14 +200,14 @@ def test_address_and_key_of_one_place_are_used(
     assert read_settings().service_address() is not None
 
 
-def test_a_key_file_beside_a_env_file_is_of_the_same_place(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("outside", [(), (SECRETS,)])
+def test_a_env_file_names_no_folder_of_secrets(
+    outside: tuple[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    place(monkeypatch, tmp_path, in_file=(URL,), outside=())
-    Path("key").write_text(KEY)
-    with Path(".env").open("a") as file:
-        file.write("ALMANAC_API_KEY_FILE=key\n")
-    assert read_settings().service_address() is not None
+    """Also if a program loaded the file into the environment before."""
+    place(monkeypatch, tmp_path, in_file=(URL, SECRETS), outside=outside)
+    with pytest.raises(SettingsError, match="from the environment alone"):
+        read_settings()
 
 
 def test_a_env_file_in_another_encoding_is_refused(
@@ -280,25 +278,27 @@ def test_an_address_in_the_clear_and_a_key_file_for_all_are_warned_of(
     url: str, warned: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ALMANAC_BASE_URL", url)
-    key_file = tmp_path / "key"
+    key_file = tmp_path / "almanac_api_key"
     key_file.write_text(KEY)
-    monkeypatch.setenv("ALMANAC_API_KEY_FILE", str(key_file))
+    monkeypatch.setenv("ALMANAC_SECRETS_DIR", str(tmp_path))
     key_file.chmod(0o600)
     assert any("unencrypted" in caution for caution in cautions_of(read_settings())) == warned
     key_file.chmod(0o644)
-    assert any("_FILE: others can read" in caution for caution in cautions_of(read_settings()))
+    assert any("api_key: others can read" in caution for caution in cautions_of(read_settings()))
 
 
 def test_each_warning_of_secrets_is_printed_once_a_command(
     almanac: Almanac, tmp_path: Path
 ) -> None:
-    key_file = tmp_path / "key"
+    key_file = tmp_path / "secrets" / "almanac_api_key"
+    key_file.parent.mkdir()
     key_file.write_text("short")
     key_file.chmod(0o640)
-    given = {"base_url": "http://10.255.255.1", "api_key_file": str(key_file), "plan": "elite"}
+    given = {"base_url": "http://10.255.255.1", "plan": "elite"}
+    given["secrets_dir"] = str(key_file.parent)
     SmallHome(tmp_path / "data", source="http://10.255.255.1")
     done = almanac("batches", "list", **given)
-    assert done.stderr.count("warning: ALMANAC_API_KEY_FILE: others can read") == 1
+    assert done.stderr.count("warning: almanac_api_key: others can read") == 1
     assert done.stderr.count("warning: ALMANAC_BASE_URL: http://") == 1
     shown = json.loads(almanac("status", "--json", **given).stdout)
     assert "secrets" in [warning["kind"] for warning in shown["warnings"]]

@@ -1,1 +1,0 @@
-"""The probe: asks a service what the specification leaves open."""
