@@ -67,8 +67,8 @@ def make_verifier(settings: Settings) -> Verifier:
     if not secrets:
         raise SettingsError(
             "no signing secret is set, so no webhook could be verified. Nothing was started; set "
-            "ALMANAC_WEBHOOK_SECRETS, or the file almanac_webhook_secrets in ALMANAC_SECRETS_DIR, to "
-            "the secret that the service shows for the endpoint."
+            "ALMANAC_WEBHOOK_SECRETS, or the file almanac_webhook_secrets in ALMANAC_SECRETS_DIR, "
+            "to the secret that the service shows for the endpoint."
         )
     try:
         return Verifier(

@@ -2,16 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import duckdb
 import pytest
-from resources.limits.allowance import ReportedLimits, reconcile
 
 from almanac.console import people
-from catalog.contract.plans import PLANS
 from pipeline.cli.status import show, write_metrics
 from pipeline.health.facts import FeedHealth, Health, read_pulls
 from pipeline.health.warnings import WARNINGS, read_health
@@ -185,13 +182,12 @@ def served(tmp_path: Path) -> SmallHome:
 @pytest.fixture
 def ledger(served: SmallHome) -> Iterator[Ledger]:
     """Its ledger: the service reported 1,000 of 3,000 used."""
-    found = ledger_of(served.settings, PLANS["pro"])
+    found = ledger_of(served.settings)
     assert found is not None
-    with found.locked() as entry:
-        account = ReportedLimits(3_000, 1_000, datetime(2026, 4, 1, tzinfo=UTC))
-        entry.state = replace(reconcile(entry.state, account), spent=(300, 90, 10))
+    with found.locked() as state:
+        state.allowed, state.used, state.own = 3_000, 1_000, 400
+        state.resets_at = int(datetime(2026, 4, 1, tzinfo=UTC).timestamp())
     yield found
-    found.close()
 
 
 def log(small: SmallHome, at: datetime, *, status: int | None = 200, count: int = 1) -> None:

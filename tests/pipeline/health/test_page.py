@@ -6,7 +6,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._daemon.types import DaemonHeartbeat
-from pipeline.retention import OWNER_TAG
 from pydantic import SecretStr
 
 from assets.layout import Layout
@@ -15,7 +14,7 @@ from pipeline.automation.health import health_checks, health_sensor, write_run_n
 from pipeline.build import build_definitions
 from pipeline.health.facts import RUN_NOTE, RunNote
 from pipeline.health.warnings import WARNINGS, read_health
-from pipeline.instance import instance_of
+from pipeline.instance import OWNER_TAG, instance_of
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.health.receiving import receiving
 from tests.pipeline.homes.run_records import dies_with, run_of, status_of

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from resources.inbox.deliveries import land_deliveries
-from resources.inbox.inbox_file import Arrival, InboxWriter, lock_path
 
 from pipeline.health.facts import (
     RUN_NOTE,
@@ -31,7 +29,7 @@ from pipeline.health.warnings import WARNINGS, find_warnings, read_health
 from resources.request_log import DeferredPull, DeferredPulls
 from tests.pipeline.homes.run_records import exit_code, forked
 from tests.pipeline.small_home import DAY, NOW, SmallHome
-from tests.resources.inbox.deliveries import delivery
+from tests.resources.inbox.deliveries import delivery, store
 from warehouse.files.documents import put_note
 from warehouse.files.locks import hold_lock
 from warehouse.history.merge import merge, replay
@@ -298,16 +296,15 @@ def replace_times(pull: DeferredPull, at: datetime) -> DeferredPull:
 def test_push_is_read_from_the_inbox(small: SmallHome) -> None:
     assert read_health(small.settings, small.home, NOW).push is None
     now = datetime.now(UTC)
-    with InboxWriter.open(small.home, lambda: now) as writer:
-        writer.store([Arrival(body) for body in (delivery(1, at=now), b"[]")])
+    store(small.home, now - timedelta(minutes=1), delivery(1, at=now), b"[]")
     found = read_health(small.settings, small.home, now).push
-    assert found is not None and found.last_at is not None
+    assert found is not None and found.waiting_since is not None
     assert (found.is_expected, found.is_running, found.waiting) == (False, False, 2)
-    assert len(found.rejected) == 1 and found.waiting_since is not None
-    land_deliveries(small.home, lambda: now)
-    with hold_lock(lock_path(small.home), "to receive"):
+    Inbox(small.home).land(lambda: now)
+    with hold_lock(small.home.receiver_lock, "to receive"):
         found = read_health(small.settings, small.home, now).push
     assert found is not None and (found.is_running, found.waiting) == (True, 0)
+    assert len(found.rejected) == 1 and found.last_at is not None
     secret = SecretStr("a-secret-of-the-endpoint")
     expecting = SmallHome(small.home.root, webhook_secrets=secret)
     assert read_health(expecting.settings, small.home, now).push.is_expected  # type: ignore[union-attr]
