@@ -26,6 +26,7 @@ from pipeline.health.facts import (
 )
 from pipeline.health.quota import QuotaHealth
 from pipeline.health.warnings import WARNINGS, find_warnings, read_health
+from resources.inbox import Inbox
 from resources.request_log import DeferredPull, DeferredPulls
 from tests.pipeline.homes.run_records import exit_code, forked
 from tests.pipeline.small_home import DAY, NOW, SmallHome
