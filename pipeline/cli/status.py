@@ -41,6 +41,7 @@ def show(home: Home, health: Health) -> None:
 def _facts(health: Health) -> Iterator[tuple[str, str]]:
     yield "Published (UTC)", _when(health.published_at)
     yield "Batches to merge", f"{health.pending:,}"
+    yield "List separator", health.list_separator or "not known until an export shows it"
     for problem, count in Counter(batch.problem for batch in health.problems).items():
         yield f"Batches {problem.replace('_', ' ')}", f"{count:,} in 100 days"
     coverage = health.coverage

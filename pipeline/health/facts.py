@@ -34,7 +34,12 @@ from resources.session import plan_lacks
 from warehouse.files.documents import read_note
 from warehouse.files.locks import holder, is_held
 from warehouse.history.partitions import CHANGES, partition_name, read_record
-from warehouse.history.warehouse_file import PublishedFile, read_published, set_search_path
+from warehouse.history.warehouse_file import (
+    SEPARATOR_FACT,
+    PublishedFile,
+    read_published,
+    set_search_path,
+)
 from warehouse.home import Home
 from warehouse.landing.batches import FEEDS, Feed
 from warehouse.sql import Statements
@@ -253,6 +258,7 @@ class Health:
     unreadable: str = ""
     outdated: list[str] = field(default_factory=list)
     published_at: datetime | None = None
+    list_separator: str | None = None
     deferred: list[DeferredPull] = field(default_factory=list)
     runs: RunNote | None = None
     quota: QuotaHealth | None = None
@@ -295,6 +301,7 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
     health.damaged = sorted({*landing.damaged(), *unread})
     if published is not None:
         health.published_at = published.at
+        health.list_separator = published.facts.get(SEPARATOR_FACT)
         health.outdated = find_outdated(home, settings.mirror_dir, published)
     health.deferred = DeferredPulls(state).all()
     backfill = read_open_backfill(state, health.service_at)
