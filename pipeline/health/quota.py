@@ -57,7 +57,7 @@ def read_quota(
 ) -> QuotaHealth | None:
     """Return the month's quota, None if nothing is known. `source` is the home's.
 
-    `now` is by the machine's clock, as the log; the reset is by the service's, which is `ahead`.
+    The service's clock is `ahead` of the machine's.
     """
     used: int | None
     ledger, usage = _read_ledger(settings, source, now + ahead), last_usage(home.state)
@@ -76,7 +76,8 @@ def read_quota(
         quota, used = own, mine
     sent, pace = read_sent_requests(home.state, now)
     projected = None
-    if used is not None and (left := reset_at - now - ahead) > timedelta(0):
+    reset_at -= ahead
+    if used is not None and (left := reset_at - now) > timedelta(0):
         projected = used + sum(each > at for each in sent) + ceil(pace * (left / _DAY))
     return QuotaHealth(
         at=at,

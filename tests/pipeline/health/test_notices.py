@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from pipeline.health.notices import ALERTS, NotPosted, post_json, post_warnings
-from pipeline.settings import Settings, SettingsError, read_settings
+from pipeline.settings import SettingsError, read_settings
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.health.receiving import Receiver, receiving
 from tests.pipeline.small_home import DAY, NOW, SmallHome
@@ -168,21 +168,3 @@ class TestSetting:
         with pytest.raises(SettingsError, match="ALMANAC_ALERT_URL") as caught:
             read_settings()
         assert CANARY not in str(caught.value)
-
-    def test_the_alert_address_may_be_in_a_file(self, tmp_path: Path) -> None:
-        file = tmp_path / "hook"
-        file.write_text(f"https://example.com/{CANARY}\n")
-        address = of_file(file).alert_address()
-        assert address is not None
-        assert address.get_secret_value() == f"https://example.com/{CANARY}"
-        file.write_text(CANARY)
-        with pytest.raises(SettingsError, match="ALMANAC_ALERT_URL_FILE") as caught:
-            of_file(file).alert_address()
-        assert CANARY not in str(caught.value)
-        assert Settings().alert_address() is None
-
-
-def of_file(file: Path) -> Settings:
-    settings = Settings(alert_url_file=file)
-    assert settings.alerts
-    return settings

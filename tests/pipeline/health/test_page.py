@@ -17,7 +17,6 @@ from pipeline.health.warnings import WARNINGS, read_health
 from pipeline.instance import OWNER_TAG, instance_of
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.health.receiving import receiving
-from tests.pipeline.homes.run_records import dies_with, run_of, status_of
 from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY, PULLED, SmallHome
 from warehouse.files.documents import read_note
@@ -110,14 +109,6 @@ def test_the_checks_can_be_run_by_a_person(small: SmallHome) -> None:
     shown = {each.check_name: each for each in result.get_asset_check_evaluations()}
     assert [name for name, each in shown.items() if not each.passed] == ["batches"]
     assert "almanac merge" in str(shown["batches"].description)
-
-
-def test_the_sensor_marks_a_run_as_failed_whose_process_was_killed(small: SmallHome) -> None:
-    run_id = run_of(small.home)
-    dies_with(small.home, run_id)
-    with instance_of(small.home) as instance:
-        tick(small, instance)
-    assert status_of(small.home, run_id) == "FAILURE"
 
 
 def test_the_sensor_posts_what_changed_and_posts_again_what_was_refused(small: SmallHome) -> None:

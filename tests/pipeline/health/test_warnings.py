@@ -1,5 +1,6 @@
 """The ten warnings: when each begins, the command that helps, and when it ends."""
 
+import os
 import re
 import resource
 import shutil
@@ -28,7 +29,7 @@ from pipeline.health.quota import QuotaHealth
 from pipeline.health.warnings import WARNINGS, find_warnings, read_health
 from resources.inbox import Inbox
 from resources.request_log import DeferredPull, DeferredPulls
-from tests.pipeline.homes.run_records import exit_code, forked
+from tests.pipeline.run_records import forked
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from tests.resources.inbox.deliveries import delivery, store
 from warehouse.files.documents import put_note
@@ -243,7 +244,8 @@ def test_a_merge_that_cannot_write_leaves_a_warning_until_one_can(small: SmallHo
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
         merge(small.home)
 
-    assert exit_code(forked(merge_without_room)) == 1
+    _, status = os.waitpid(forked(merge_without_room), 0)
+    assert os.waitstatus_to_exitcode(status) == 1
     assert kinds(small) == ["batches"]
     merge(small.home)
     assert kinds(small) == []

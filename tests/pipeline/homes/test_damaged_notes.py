@@ -16,7 +16,7 @@ from pipeline.health.quota import read_sent_requests
 from pipeline.health.warnings import read_health
 from resources.backfill import OpenBackfill, read_open_backfill
 from resources.request_log import DeferredPull, DeferredPulls, last_usage
-from resources.service_clock import FILE, SavedClock, read_saved_clock
+from resources.service_clock import FILE, read_saved_clock
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.storage import Storage
@@ -222,7 +222,7 @@ def test_unreadable_lines_of_logs_are_skipped(small: SmallHome, line: bytes) -> 
     assert usage.used == 5
     assert len(read_sent_requests(state, NOW)[0]) == 1
     (state / FILE).write_bytes(line)
-    assert read_saved_clock(small.home.state_storage) == SavedClock()
+    assert read_saved_clock(small.home.state_storage) is None
 
 
 def test_folders_in_place_of_logs_are_no_logs(small: SmallHome) -> None:
@@ -230,4 +230,4 @@ def test_folders_in_place_of_logs_are_no_logs(small: SmallHome) -> None:
         (small.home.state / name).mkdir(parents=True)
     assert last_usage(small.home.state) is None
     assert read_sent_requests(small.home.state, NOW)[0] == []
-    assert read_saved_clock(small.home.state_storage) == SavedClock()
+    assert read_saved_clock(small.home.state_storage) is None
