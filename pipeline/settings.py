@@ -208,8 +208,8 @@ class Settings(BaseSettings):
     report_dir: Place | None = None
     """The folder for the daily reports (HTML) of the asset `daily_report`. Default: none."""
     keep_days: PositiveInt = 60
-    """Days that `almanac prune` and its nightly job keep ended runs of Dagster, request logs, files
-    that were set aside, and landed deliveries. Landing is kept."""
+    """Days that request logs, files that were set aside and ended runs of Dagster are kept.
+    `almanac run` deletes older files, the nightly job `prune` also runs. Landing is kept."""
     iceberg: Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)?$")] | None = None
     """The Iceberg catalog to which the asset `iceberg_tables` writes: its name in `.pyiceberg.yaml`
     or the environment, as `CATALOG` or `CATALOG.NAMESPACE`. Needs `crypto-almanac[lake]`."""

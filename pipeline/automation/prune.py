@@ -1,7 +1,8 @@
-"""`almanac prune` and the job `prune`: delete old runs of Dagster, logs and left files.
+"""The job `prune`: deletes old runs of Dagster, old logs and left files.
 
-Landing and history are never deleted. Each step can be repeated: after a kill, the next prune
-continues. Ticks are deleted by Dagster (`retention` in dagster.yaml).
+`almanac run` deletes the files, too. Landing and history are never deleted. Each step can be
+repeated: after a kill, the next prune continues. Ticks are deleted by Dagster (`retention` in
+dagster.yaml).
 """
 
 import shutil
@@ -31,37 +32,21 @@ RUNS_OF_A_JOB: Final = 100
 _PAGE: Final = 1000
 
 
-def prune_home(
-    home: Home,
-    settings: Settings,
-    now: datetime,
-    *,
-    instance: dg.DagsterInstance | None = None,
-    days: int | None = None,
-    dry_run: bool = False,
-) -> dict[str, int]:
-    """Delete old files of a home, and its old runs in an instance.
-
-    Returns the number of deleted items of each kind. `days` replaces the lengths of the settings.
-
-    Raises:
-        WarehouseError: another process merges.
-    """
-    before = now - timedelta(days=days or settings.keep_days)
-    counts = _prune_files(home, before, dry_run)
-    if instance is not None:
-        tags = {} if is_own(home) else owner_tags(settings.key_prefix, settings.name_prefix)
-        old = find_old_runs(instance, before, tags)
-        counts["Dagster runs"] = len(old)
-        for run_id in () if dry_run else old:
-            instance.delete_run(run_id)
-            # Dagster leaves the database of a run in SQLite.
-            for path in (home.dagster / "history/runs").glob(f"{run_id}.db*"):
-                path.unlink()
-    return counts
+def prune_runs(
+    home: Home, settings: Settings, before: datetime, instance: dg.DagsterInstance
+) -> int:
+    """Delete the runs of a home that ended before a time or are too many; return their number."""
+    tags = {} if is_own(home) else owner_tags(settings.key_prefix, settings.name_prefix)
+    old = _find_old_runs(instance, before, tags)
+    for run_id in old:
+        instance.delete_run(run_id)
+        # Dagster leaves the database of a run in SQLite.
+        for path in (home.dagster / "history/runs").glob(f"{run_id}.db*"):
+            path.unlink()
+    return len(old)
 
 
-def find_old_runs(
+def _find_old_runs(
     instance: dg.DagsterInstance, before: datetime, tags: dict[str, str]
 ) -> list[str]:
     """Return the runs with the tags that ended before a time or are too many, the oldest first.
@@ -92,11 +77,14 @@ def _find_latest_runs(instance: dg.DagsterInstance) -> set[str]:
     return set(found.values())
 
 
-def _prune_files(home: Home, before: datetime, dry_run: bool) -> dict[str, int]:
-    """Delete old logs, and files left by processes that were killed.
+def prune_files(home: Home, before: datetime) -> dict[str, int]:
+    """Delete old logs, and files left by processes that were killed; return how many of each kind.
 
     The merge lock excludes living writers. Pulls write to landing without it, so only old files are
     deleted there.
+
+    Raises:
+        WarehouseError: another process merges.
     """
     with home.merge_lock():
         kinds: dict[str, Iterable[Path]] = {
@@ -123,7 +111,7 @@ def _prune_files(home: Home, before: datetime, dry_run: bool) -> dict[str, int]:
             "temporary folders": leftovers(),
         }
         found = {what: list(paths) for what, paths in kinds.items()}
-        for path in () if dry_run else (path for paths in found.values() for path in paths):
+        for path in (path for paths in found.values() for path in paths):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     return {what: len(paths) for what, paths in found.items()}
 
@@ -131,7 +119,7 @@ def _prune_files(home: Home, before: datetime, dry_run: bool) -> dict[str, int]:
 def prune_schedule(
     layout: Layout, settings: Settings, clock: Callable[[], datetime]
 ) -> dg.ScheduleDefinition:
-    """Return the schedule of the job that does the same as `almanac prune`, once a night."""
+    """Return the schedule of the job, once a night."""
 
     @dg.op(
         name=layout.name("delete_old_records"),
@@ -139,9 +127,13 @@ def prune_schedule(
         required_resource_keys=layout.names("home"),
     )
     def delete(context: dg.OpExecutionContext) -> None:
-        home = layout.resource(context, "home")
+        home, before = (
+            layout.resource(context, "home"),
+            clock() - timedelta(days=settings.keep_days),
+        )
         try:
-            counts = prune_home(home, settings, clock(), instance=context.instance)
+            counts = prune_files(home, before)
+            counts["Dagster runs"] = prune_runs(home, settings, before, context.instance)
         except WarehouseError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
         found = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)

@@ -64,10 +64,6 @@ COMMANDS: Final = {
         "Check settings, home, disk, versions, connection, key and plan. Sends one or two "
         "requests.",
     ),
-    "prune": _place(
-        *("maintenance", "prune"),
-        "Delete old runs, logs and files that were set aside, and files left by killed processes.",
-    ),
     "ui": _place("ui", "ui", "Start Dagster on the home: UI, schedules and sensors."),
     "daemon": _place(
         *("ui", "daemon"),

@@ -1,13 +1,9 @@
-"""`almanac doctor`, `verify` and `prune`.
-
-They diagnose problems, check all data, and delete old files (never landing or history).
-"""
+"""`almanac doctor` and `verify`: they diagnose problems, and check all data."""
 
 import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from importlib.metadata import version
@@ -28,7 +24,6 @@ from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock
-from warehouse.clock import utc_now
 from warehouse.errors import BucketUnusable, HomeRefused, WarehouseError
 from warehouse.history.verify import Finding
 from warehouse.history.verify import verify as verify_home
@@ -279,43 +274,6 @@ def _checked(what: str, check: Callable[[], str]) -> Checked:
         return Checked(what, True, check())
     except (WarehouseError, SettingsError) as error:
         return Checked(what, False, str(error))
-
-
-def prune(
-    days: Annotated[
-        int | None,
-        typer.Option(min=1, help="Keep this many days of each kind, instead of the settings."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list what would be deleted.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Delete old runs, logs and files that were set aside, and files left by killed processes.
-
-    The latest materialisation of each partition stays. With `almanac ui`, it runs every night.
-    """
-    # Imported here, since importing Dagster takes longer than most commands.
-    from pipeline.automation.prune import prune_home
-    from pipeline.instance import instance_of
-
-    home, settings = locate_existing_home(), read_settings()
-    with show_steps("Deleting old runs and files ..."), ExitStack() as opened:
-        instance = None
-        if home.instance_folder.exists():
-            instance = opened.enter_context(instance_of(home))
-        counts = prune_home(
-            home, settings, utc_now(), instance=instance, days=days, dry_run=dry_run
-        )
-    if as_json:
-        print_json([{"what": what, "count": count} for what, count in counts.items()])
-        return
-    table = Table("What", "Count")
-    for what, count in counts.items():
-        table.add_row(what, f"{count:,}")
-    people.print(table)
-    if dry_run:
-        people.print("Nothing was deleted.")
 
 
 def verify(

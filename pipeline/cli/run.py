@@ -1,5 +1,7 @@
 """`almanac run`: run the daily job now, with the sandbox for the last days, and publish.
 
+After that, it deletes old logs and files that killed processes left.
+
 Exit codes: 0 also when the quota is used up or the service asks to wait (received rows are landed,
 and the reason is printed); 1 for an error; 2 for unusable settings; 130 after Ctrl-C.
 """
@@ -9,6 +11,7 @@ import shutil
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -94,6 +97,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
             # Imported here, so that other commands do not wait for Dagster.
             from pipeline.automation.dead_runs import fail_dead_runs
             from pipeline.automation.health import write_run_note
+            from pipeline.automation.prune import prune_files
             from pipeline.daily_run import RunFailed, plan_run_times, run_days
             from pipeline.instance import instance_of
             from pipeline.session import open_service
@@ -125,6 +129,10 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
         except RunFailed as error:
             show_problems(error.problems, on=warnings)
             fail(str(error))
+        try:
+            prune_files(home, utc_now() - timedelta(days=settings.keep_days))
+        except (OSError, WarehouseError) as error:
+            warnings.print(f"Old files could not be deleted: {error}", markup=False)
     run_summary.seconds = {
         "import": imported - began,
         "open": opened - imported,

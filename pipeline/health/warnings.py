@@ -214,7 +214,7 @@ def disk(health: Health) -> str | None:
     free = health.free_bytes
     if free is None or free >= LEAST_FREE_BYTES:
         return None
-    return f"The disk has {free / 1e9:.1f} GB free: almanac prune"
+    return f"The disk has {free / 1e9:.1f} GB free: free space on it"
 
 
 @_warning

@@ -232,8 +232,7 @@ def test_two_daemons_with_kills_and_a_restart_leave_the_history_of_one_process(
         assert count_differences(home, alone) == (0, 0)
         assert spent <= QUOTA
         assert {request.status for request in service.requests} <= {200, 304}
-        for command in ("status", "prune"):
-            almanac(env, command)
+        almanac(env, "status")
 
 
 def test_a_lost_machine_is_replaced_by_an_empty_one_with_the_bucket(

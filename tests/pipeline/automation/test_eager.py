@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from assets.published import PUBLISHED
-from pipeline.automation.prune import prune_home
+from pipeline.automation.prune import prune_runs
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
 from tests.pipeline.homes_in_days import QUIET
@@ -115,7 +115,7 @@ def test_it_does_not_run_after_old_runs_are_deleted(tmp_path: Path) -> None:
         followed.pull("Listing", NOW)
         assert followed.fired() == 1
         followed.pull("Listing", NOW + HOUR)
-        prune_home(small.home, small.settings, next_year, instance=instance, days=1)
+        prune_runs(small.home, small.settings, next_year - DAY, instance)
         unchanged = followed.pull("Listing", NOW + 2 * HOUR)
         assert unchanged == {"event_changes", "batches", "coverage"}
         assert followed.fired() == 0

@@ -1,14 +1,17 @@
 """What a prune deletes of an instance, and what the UI shows of assets before and after."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import time
 from typing import Any
 
 import dagster as dg
 import pytest
 
+from almanac.reading.attached_file import set_aside_foreign_wal
 from pipeline.automation import prune
-from pipeline.automation.prune import prune_home
+from pipeline.automation.prune import prune_files, prune_runs
 from pipeline.build import build_definitions
 from pipeline.instance import OWNER_TAG, instance_of
 from tests.pipeline.homes_in_days import QUIET, settings_of
@@ -58,12 +61,12 @@ def home(tmp_path: Path) -> Home:
     return home
 
 
-def pruned(home: Home, after: timedelta, **given: Any) -> int:
+def pruned(home: Home, after: timedelta) -> int:
     """Prune at a time after now, and return the number of deleted runs."""
     settings = settings_of(home.root, keep_days=10)
     with instance_of(home) as instance:
-        at = datetime.now(UTC) + after
-        return prune_home(home, settings, at, instance=instance, **given)["Dagster runs"]
+        before = datetime.now(UTC) + after - timedelta(days=settings.keep_days)
+        return prune_runs(home, settings, before, instance)
 
 
 def shown(home: Home) -> dict[str, Any]:
@@ -85,7 +88,6 @@ def shown(home: Home) -> dict[str, Any]:
 def test_runs_with_the_latest_materialisations_stay_and_older_ones_go(home: Home) -> None:
     before = shown(home)
     assert pruned(home, timedelta(days=9)) == 0
-    assert pruned(home, MUCH_LATER, dry_run=True) == 4
     assert pruned(home, MUCH_LATER) == 4
     assert shown(home) == before
     databases = {path.stem for path in (home.dagster / "history/runs").glob("*-*.db")}
@@ -135,3 +137,53 @@ def test_the_job_prunes_the_instance_in_which_it_runs(home: Home) -> None:
     with instance_of(home) as instance:
         assert job.execute_in_process(instance=instance, run_config=QUIET).success
         assert len(instance.get_run_records(dg.RunsFilter(job_name="land"))) == 3
+
+
+def test_prune_removes_what_killed_processes_left_and_nothing_that_may_be_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    home = Home(tmp_path / "data")
+    home.claim("sandbox:1")
+    old, young, verify, spill = (
+        home.root / "landing" / ".unfinished-1-a",
+        home.root / "landing" / ".unfinished-2-b",
+        home.state / "almanac-verify-x",
+        home.state / "spill",
+    )
+    for folder in (home.root / "landing", verify, spill):
+        folder.mkdir(parents=True)
+    for file in (old, young, verify / "warehouse.duckdb"):
+        file.write_bytes(b"12345")
+    two_hours_ago = time() - 7200
+    os.utime(old, (two_hours_ago, two_hours_ago))
+    assert prune_files(home, datetime.now(UTC))["unfinished files"] == 2
+    assert [path.exists() for path in (old, young, verify)] == [False, True, False]
+    (spill / "123").mkdir()
+    (spill / "123" / "block").write_bytes(b"123")
+    assert prune_files(home, datetime.now(UTC))["unfinished files"] == 1
+    assert prune_files(home, datetime.now(UTC))["unfinished files"] == 0
+
+
+def test_prune_removes_what_was_set_aside_long_ago_and_folders_of_dead_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    home = Home(tmp_path / "data")
+    home.claim("sandbox:1")
+    written = datetime.now(UTC) - timedelta(days=91)
+    wal = home.warehouse.with_name("warehouse.duckdb.wal")
+    wal.write_bytes(b"12345")
+    os.utime(wal, (written.timestamp(), written.timestamp()))
+    foreign = set_aside_foreign_wal(home.warehouse)
+    assert foreign is not None
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    young = wal.with_name(f"{wal.name}.foreign-{yesterday:%Y%m%dT%H%M%S}000000Z")
+    young.write_bytes(b"1")
+    dead = tmp_path / "almanac-process-dead"
+    dead.mkdir()
+    (dead / "answer").write_bytes(b"1234567")
+    counts = prune_files(home, datetime.now(UTC) - timedelta(days=60))
+    assert counts["foreign .wal files"] == counts["temporary folders"] == 1
+    assert foreign.exists() is dead.exists() is False
+    assert young.exists()

@@ -44,7 +44,6 @@ RUNS = [
     *([name] for name in ("verify", "budget", "merge", "replay")),
     *(["accounts", name, "list"] for name in ("keys", "endpoints")),
     ["inbox", "list"],
-    ["prune", "--dry-run"],
     ["accounts", "keys", "create", TEXT],
     ["import", f"{TEXT}.csv"],
     ["doctor", "--offline"],

@@ -1,16 +1,13 @@
-"""Commands on a home: import, prune, batches, merge and status."""
+"""Commands on a home: import, batches, merge and status."""
 
 import gzip
 import json
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import time
 
 import pytest
 
-from almanac.reading.attached_file import set_aside_foreign_wal
 from catalog.sandbox.sandbox import Sandbox
 from catalog.server.app import ServerOptions
 from tests.pipeline.conftest import Almanac
@@ -194,61 +191,3 @@ def test_a_deprecated_interface_is_shown_and_warned_of_before_its_end(
     assert f"since {since}, ends " in shown
     assert len(warned) == (ends is not None)
     assert ends is None or f"on {ends}" in warned[0]
-
-
-def test_prune_removes_what_killed_processes_left_and_nothing_that_may_be_in_use(
-    almanac: Almanac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    home = Home(tmp_path / "data")
-    home.claim("sandbox:1")
-    old, young, verify, spill = (
-        home.root / "landing" / ".unfinished-1-a",
-        home.root / "landing" / ".unfinished-2-b",
-        home.state / "almanac-verify-x",
-        home.state / "spill",
-    )
-    for folder in (home.root / "landing", verify, spill):
-        folder.mkdir(parents=True)
-    for file in (old, young, verify / "warehouse.duckdb"):
-        file.write_bytes(b"12345")
-    two_hours_ago = time() - 7200
-    os.utime(old, (two_hours_ago, two_hours_ago))
-    planned = json.loads(almanac("prune", "--dry-run", "--json").stdout)
-    done = json.loads(almanac("prune", "--json").stdout)
-    assert done == planned
-    assert done[1] == {"what": "unfinished files", "count": 2}
-    assert [path.exists() for path in (old, young, verify)] == [False, True, False]
-    (spill / "123").mkdir()
-    (spill / "123" / "block").write_bytes(b"123")
-    done = json.loads(almanac("prune", "--json").stdout)
-    assert done[1]["count"] == 1
-    assert json.loads(almanac("prune", "--json").stdout)[1]["count"] == 0
-
-
-def test_prune_removes_what_was_set_aside_long_ago_and_folders_of_dead_processes(
-    almanac: Almanac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    home = Home(tmp_path / "data")
-    home.claim("sandbox:1")
-    written = datetime.now(UTC) - timedelta(days=91)
-    wal = home.warehouse.with_name("warehouse.duckdb.wal")
-    wal.write_bytes(b"12345")
-    os.utime(wal, (written.timestamp(), written.timestamp()))
-    foreign = set_aside_foreign_wal(home.warehouse)
-    assert foreign is not None
-    yesterday = datetime.now(UTC) - timedelta(days=1)
-    young = wal.with_name(f"{wal.name}.foreign-{yesterday:%Y%m%dT%H%M%S}000000Z")
-    young.write_bytes(b"1")
-    dead = tmp_path / "almanac-process-dead"
-    dead.mkdir()
-    (dead / "answer").write_bytes(b"1234567")
-    for words, is_left in ((["--dry-run"], True), ([], False)):
-        counts = json.loads(almanac("prune", "--json", *words).stdout)[2:4]
-        assert counts == [
-            {"what": "foreign .wal files", "count": 1},
-            {"what": "temporary folders", "count": 1},
-        ]
-        assert foreign.exists() is dead.exists() is is_left
-    assert young.exists()

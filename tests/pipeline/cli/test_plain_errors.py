@@ -24,7 +24,6 @@ EVERY = [
         ("merge",),
         ("replay",),
         ("verify",),
-        ("prune",),
     ),
     *(("batches", "list"), ("batches", "list", "x"), ("batches", "release", "x")),
     ("batches", "dismiss", "x"),
@@ -40,7 +39,7 @@ EVERY = [
     *(("watch", "--once"), ("report",)),
 ]
 ON_A_HOME = [
-    *(("sql", "SELECT 1"), ("changes",), ("merge",), ("replay",), ("verify",), ("prune",)),
+    *(("sql", "SELECT 1"), ("changes",), ("merge",), ("replay",), ("verify",)),
     *(("batches", "list"), ("batches", "list", "x"), ("batches", "release", "x")),
     *(("batches", "dismiss", "x"), ("audit", "x.csv"), ("watch", "--once")),
     ("report",),

@@ -67,7 +67,6 @@ COMMANDS = {
     "status": ("status",),
     "verify": ("verify",),
     "budget": ("budget",),
-    "prune": ("prune", "--dry-run"),
     "keys": ("accounts", "keys", "list"),
     "titles": ("sql", "SELECT title, description, displayed_date, extra FROM events"),
     "columns": ("sql", f'SELECT 1 AS "{ANY.replace(chr(34), chr(39))}"'),

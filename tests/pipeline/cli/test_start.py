@@ -19,7 +19,7 @@ SLOW = (*("dagster", "httpx", "catalog.sandbox", "catalog.server", "pandas", "py
 WITHOUT_THEM = (
     *(("--help",), ("status",), ("sql", "SELECT 1"), ("changes",)),
     *(("batches", "list"), ("run", "--help"), ("backfill", "--help"), ("doctor", "--help")),
-    *(("prune", "--help"), ("inbox", "list"), ("receive", "--help")),
+    *(("inbox", "list"), ("receive", "--help")),
 )
 KEY = {
     "ALMANAC_BASE_URL": "https://api.example.com/v2",

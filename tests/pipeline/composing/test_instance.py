@@ -98,6 +98,6 @@ def test_a_command_reports_a_damaged_database_in_one_line(tmp_path: Path, almana
     home.claim("sandbox:1")
     (home.dagster / "history").mkdir(parents=True)
     (home.dagster / "history/runs.db").write_bytes(b"no database" * 1000)
-    done = almanac("prune", home=str(home.root), code=1)
+    done = almanac("run", "--days", "1", home=str(home.root), code=1)
     assert len(done.stderr.strip().splitlines()) == 1
     assert "Dagster's records of runs can't be used" in done.stderr

@@ -19,7 +19,7 @@ from warehouse.history.merge import merge
 
 CANARY = "canary-hook-81c5"
 QUIET: dict[str, str | None] = {"stale": None, "disk": None, "damaged": None}
-DISK = {**QUIET, "disk": "The disk has 1.5 GB free: almanac prune"}
+DISK = {**QUIET, "disk": "The disk has 1.5 GB free: free space on it"}
 BOTH = {**DISK, "stale": "coins are stale: almanac run"}
 
 

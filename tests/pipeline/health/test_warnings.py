@@ -125,7 +125,7 @@ CAUSES: tuple[tuple[str, dict[str, object], str], ...] = (
     ("push", {"push": push(waiting=2, waiting_since=NOW - 61 * MINUTE)}, "2 deliveries wait"),
     ("push", {"push": push(rejected=["one\ntwo\x1b[31m"])}, "the newest one two"),
     ("daemon", {"runs": RunNote(at=NOW, daemon_at=NOW - 16 * MINUTE)}, "Start almanac daemon"),
-    ("disk", {"free_bytes": 1_500_000_000}, "The disk has 1.5 GB free: almanac prune"),
+    ("disk", {"free_bytes": 1_500_000_000}, "The disk has 1.5 GB free: free space on it"),
     ("damaged", {"unreadable": "IOException"}, "almanac replay makes it again"),
     ("damaged", {"damaged": ["a", "b"]}, "2 batches damaged in landing and left out, the newest b"),
     (

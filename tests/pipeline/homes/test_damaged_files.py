@@ -16,7 +16,7 @@ from warehouse.history.merge import merge
 
 COMMANDS = (
     *(("status",), ("budget",), ("batches", "list"), ("sql", "FROM events"), ("merge",)),
-    *(("verify",), ("prune",)),
+    ("verify",),
 )
 HARMS: tuple[Callable[[bytes], bytes | None], ...] = (
     lambda held: held[: len(held) // 2],

@@ -12,7 +12,7 @@ from tests.pipeline.homes.conftest import CopyTo
 from warehouse.home import Home
 
 COMMANDS = (
-    *(("run",), ("merge",), ("replay",), ("status",), ("verify",), ("prune",), ("batches", "list")),
+    *(("run",), ("merge",), ("replay",), ("status",), ("verify",), ("batches", "list")),
     *(("backfill", "--from", "2026-01-01"), ("sql", "SELECT 1"), ("ui",), ("budget",)),
 )
 

@@ -34,7 +34,7 @@ def test_every_command_works_in_a_home_of_an_odd_name(
     every_kind(tmp_path / name.replace("*", "xx").replace("[a]", "a")) if "*" in name else None
     for words in (
         *(("merge",), ("sql", "FROM coin_snapshots"), ("verify", "--deep"), ("batches", "list")),
-        *(("replay",), ("status",), ("prune",), ("verify", "--deep"), ("merge", "--json")),
+        *(("replay",), ("status",), ("verify", "--deep"), ("merge", "--json")),
     ):
         almanac(*words, home=str(root))
     answer = almanac("sql", "SELECT count(*) FROM batches", "--format", "csv", home=str(root))
@@ -48,7 +48,7 @@ def test_a_run_with_dagster_works_in_a_home_of_an_odd_name(
     name: str, tmp_path: Path, almanac: Almanac
 ) -> None:
     home = str(tmp_path / name)
-    for words in (("run", "--days", "1"), ("verify", "--deep"), ("doctor",), ("prune",)):
+    for words in (("run", "--days", "1"), ("verify", "--deep"), ("doctor",)):
         almanac(*words, home=home)
 
 

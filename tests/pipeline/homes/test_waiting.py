@@ -39,7 +39,7 @@ def holding(home: Home) -> Iterator[int]:
     os.waitpid(child, 0)
 
 
-@pytest.mark.parametrize("words", [("run",), ("merge",), ("replay",), ("verify",), ("prune",)])
+@pytest.mark.parametrize("words", [("run",), ("merge",), ("replay",), ("verify",)])
 def test_a_wait_for_a_lock_times_out_and_names_the_holder(
     almanac: Almanac, holding: int, words: tuple[str, ...]
 ) -> None:

@@ -46,7 +46,7 @@ FEEDS = ("usage", "coins", "events", "export")
 """The paths that get a bad answer in the long test, one after the other."""
 QUICK_COMMANDS = (
     *(("status", "--alert"), ("status", "--json"), ("doctor",), ("batches", "list")),
-    *(("sql", "SELECT * FROM batches"), ("report", "--post"), ("prune", "--dry-run")),
+    *(("sql", "SELECT * FROM batches"), ("report", "--post")),
 )
 LONG_COMMANDS = (
     *QUICK_COMMANDS,
