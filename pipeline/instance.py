@@ -12,7 +12,7 @@ from typing import Final
 import dagster as dg
 from sqlalchemy.exc import DBAPIError
 
-from warehouse.errors import RunRecordsUnusable
+from warehouse.errors import WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
@@ -48,12 +48,12 @@ def instance_of(home: Home) -> Iterator[dg.DagsterInstance]:
 
     Raises:
         OSError: its folder can't be written.
-        RunRecordsUnusable: it can't be opened, or its database fails later in the block.
+        WarehouseError: it can't be opened, or its database fails later in the block.
     """
     write_config(home)
     folder = home.instance_folder.resolve()
     if not folder.is_dir():
-        raise RunRecordsUnusable(
+        raise WarehouseError(
             f"DAGSTER_HOME names {folder}, which is not a folder. Nothing was changed; name the "
             "folder of an existing instance, or unset it to use the home's own."
         )
@@ -69,11 +69,11 @@ def instance_of(home: Home) -> Iterator[dg.DagsterInstance]:
             raise _unusable(folder, error) from error
 
 
-def _unusable(folder: Path, error: BaseException) -> RunRecordsUnusable:
+def _unusable(folder: Path, error: BaseException) -> WarehouseError:
     while error.__cause__ is not None:
         error = error.__cause__
     what = " ".join(str(error).split())
-    return RunRecordsUnusable(
+    return WarehouseError(
         f"{folder}: Dagster's records of runs can't be used: {what}. They hold no data of the "
         f"warehouse, and finished work is kept. Check {CONFIG}, the database and the disk. If the "
         "records are damaged, move this folder away, and the next command makes a new one."

@@ -88,7 +88,7 @@ def next_report(home: Home, reader: Reader, name: str, now: datetime) -> Iterato
     Without a new pull it has the period of the last report, so that a failed step can be repeated.
 
     Raises:
-        LockHeld: another report of this home takes too long.
+        WarehouseError: another report of this home takes too long.
         QueryRefused: nothing was pulled yet.
     """
     with hold_lock(home.state / "report.lock", "to write a report", wait_s=_LOCK_WAIT_S):

@@ -2,23 +2,22 @@
 
     CatalogError
     ├── RetryLater             no response, or 408, 425, 500, 502 to 504: repeat the call later
-    │   ├── RateHeld           429 for rate or burst, on every attempt
     │   ├── QuotaUnknown       the service has not reported the rest of the month
     │   └── TooSlow            a 500 after a long wait: request less, then retry
     ├── Defer                  quota used up, or a long wait requested: resume at `resume_at`
-    └── Stop                   the same call would fail again
-        ├── AccessDenied       401, 402, 403
-        │   └── PlanLacksAccess    skip it: the plan does not include it
-        ├── RequestRejected    400, 404 of a list, 405, 410, 422, a redirect and the like
-        │   └── NotModified    skip it: what was received before is still valid
-        ├── LedgerUnusable     of this machine
-        └── ContractBroken     the response breaks the contract of the interface
-            ├── TruncatedBody  it ended early (retried before it is raised)
-            ├── NotData        HTML, a JSON error, nothing or a header without rows instead of data
-            └── TooLarge       over our limits of size or ratio
+    ├── AccessDenied           401, 402, 403
+    │   └── PlanLacksAccess    skip it: the plan does not include it
+    ├── RequestRejected        400, 404 of a list, 405, 410, 422, a redirect and the like
+    │   └── NotModified        skip it: what was received before is still valid
+    └── ContractBroken         the response breaks the contract of the interface
+        ├── TruncatedBody      it ended early (retried before it is raised)
+        ├── NotData            HTML, a JSON error, nothing or a header without rows instead of data
+        └── TooLarge           over our limits of size or ratio
 
-404 and 410 of a look-up are answers, not errors. No error shows the key, in its text or in the
-objects that it refers to.
+After AccessDenied and the two below it, the same call would fail again until somebody changes
+something; so it would after a plain CatalogError, which is of this machine: proxy, certificate or
+ledger. 404 and 410 of a look-up are answers, not errors. No error shows the key, in its text or in
+the objects that it refers to.
 """
 
 from datetime import datetime, timedelta
@@ -63,15 +62,9 @@ class RetryLater(CatalogError):
     transient = True
     next_step = "Run it again later to resume"
 
-    def __init__(self, happened: str, *, wait_s: float = 0.0) -> None:
-        super().__init__(happened)
+    def __init__(self, happened: str, *, wait_s: float = 0.0, next_step: str = "") -> None:
+        super().__init__(happened, next_step=next_step)
         self.wait_s = wait_s
-
-
-class RateHeld(RetryLater):
-    """429 for rate or burst, on every attempt."""
-
-    next_step = "If it recurs, lower the rate or burst setting: something else uses the key"
 
 
 class QuotaUnknown(RetryLater):
@@ -112,11 +105,7 @@ class Defer(CatalogError):
         self.period: Period = period
 
 
-class Stop(CatalogError):
-    """The same call would fail again until somebody changes something."""
-
-
-class AccessDenied(Stop):
+class AccessDenied(CatalogError):
     """401, 402 or 403: the key is missing, unknown, revoked or of another version."""
 
     next_step = "Check the API key and the base address; a V1 key is not valid for V2"
@@ -128,7 +117,7 @@ class PlanLacksAccess(AccessDenied):
     next_step = "Omit it, or use a key of a higher plan"
 
 
-class RequestRejected(Stop):
+class RequestRejected(CatalogError):
     """The service understood the request and rejected it."""
 
     next_step = "Check the parameters, the base address and the export path"
@@ -138,13 +127,7 @@ class NotModified(RequestRejected):
     """The service answered 304: what the request named is still valid."""
 
 
-class LedgerUnusable(Stop):
-    """The ledger of a key can't be read or written: nothing is sent."""
-
-    next_step = "Set ALMANAC_STATE to a folder on a local disk that this user can write to"
-
-
-class ContractBroken(Stop):
+class ContractBroken(CatalogError):
     """The response breaks the contract of the interface."""
 
     next_step = "If it recurs, the service or a proxy is at fault: report it"

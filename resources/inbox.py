@@ -119,7 +119,7 @@ class Inbox:
         `clock` is the machine's. Each delivery is in one batch, also if a process is killed.
 
         Raises:
-            LockHeld: another process lands them for longer than the home's wait.
+            WarehouseError: another process lands them for longer than the home's wait.
             HomeRefused: the home has no stamp.
             OSError: landing can't be written; what was landed stays, and the rest waits.
         """

@@ -9,7 +9,7 @@ QUERY_INTERRUPTED: Final = "Query interrupted"
 
 
 class LandingError(WarehouseError):
-    """A batch that can't be landed or read; nothing else is affected."""
+    """A batch that does not exist, or can't be landed or read; nothing else is affected."""
 
 
 class DamagedBatch(LandingError):
@@ -29,21 +29,5 @@ class OwnFault(WarehouseError):
     """An error in Almanac, independent of the data: nothing was quarantined or lost."""
 
 
-class UnknownBatch(WarehouseError):
-    """No batch has this id."""
-
-
 class HomeRefused(WarehouseError):
     """The folder belongs to another source or a newer Almanac; it was not changed."""
-
-
-class RunRecordsUnusable(WarehouseError):
-    """A Dagster database can't be used; it holds no warehouse data."""
-
-
-class LockHeld(WarehouseError):
-    """Another process held the lock for the whole wait; nothing was done."""
-
-
-class BucketUnusable(WarehouseError):
-    """The bucket can't be reached or written; a later try may succeed."""

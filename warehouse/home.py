@@ -92,7 +92,7 @@ class Home:
         """Fetch landing and stamp of an empty home from its bucket; return whether there are some.
 
         Raises:
-            BucketUnusable: the next call continues.
+            WarehouseError: the next call continues.
         """
         return self.bucket is not None and self.stamp() is None and self.bucket.synchronise()
 
@@ -241,7 +241,7 @@ class Home:
         """Hold the lock of merge and publish; yields whether it waited.
 
         Raises:
-            LockHeld: another process still holds it after the home's `wait_s`.
+            WarehouseError: another process still holds it after the home's `wait_s`.
         """
         return self._hold_lock("merge.lock", "to merge")
 
@@ -249,7 +249,7 @@ class Home:
         """Hold the lock of `almanac run`: two simultaneous runs would land the same days twice.
 
         Raises:
-            LockHeld: as `merge_lock`.
+            WarehouseError: as `merge_lock`.
         """
         return self._hold_lock("run.lock", "to run")
 
@@ -257,7 +257,7 @@ class Home:
         """Hold the lock of `almanac ui`, without a wait: a home has at most one.
 
         Raises:
-            LockHeld: another process holds it.
+            WarehouseError: another process holds it.
         """
         return hold_lock(self.state / "ui.lock", "to serve Dagster", wait_s=_UI_WAIT_S)
 

@@ -24,7 +24,7 @@ from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.errors import CatalogError
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock
-from warehouse.errors import BucketUnusable, HomeRefused, WarehouseError
+from warehouse.errors import WarehouseError
 from warehouse.history.verify import Finding
 from warehouse.history.verify import verify as verify_home
 from warehouse.home import Home
@@ -163,7 +163,7 @@ def _bucket(bucket: Bucket, *, fix: bool) -> Checked:
         if fix:
             bucket.synchronise()
         lacking = bucket.list_lacking()
-    except (BucketUnusable, HomeRefused) as error:
+    except WarehouseError as error:
         return Checked("bucket", False, str(error))
     found = f"lacks {len(lacking):,} files of landing: almanac doctor --fix"
     return Checked("bucket", not lacking, f"{bucket.address} {found if lacking else 'has all'}")

@@ -14,7 +14,7 @@ import msgspec
 
 from pipeline.session import ledger_of
 from pipeline.settings import Settings, SettingsError
-from resources.errors import LedgerUnusable
+from resources.errors import CatalogError
 from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset
 from resources.request_log import last_usage
 from warehouse.home import Home
@@ -95,7 +95,7 @@ def read_quota(
 
 def _read_ledger(settings: Settings, source: str, now: datetime) -> Allowance | None:
     """Return the ledger's state of this month; `now` is by the service's clock."""
-    with suppress(SettingsError, LedgerUnusable):
+    with suppress(SettingsError, CatalogError):
         ledger = ledger_of(settings) if settings.source == source else None
         state = None if ledger is None else ledger.peek()
         if state is not None and not state.is_unknown(now.timestamp()):

@@ -17,7 +17,7 @@ from urllib.request import getproxies
 import httpx
 from pydantic import SecretStr
 
-from resources.errors import RetryLater, Stop
+from resources.errors import CatalogError, RetryLater
 from warehouse.landing.batches import KEY_MARK
 
 LEAST_CHARS: Final = 12
@@ -91,7 +91,7 @@ def _trust(ca_file: Path | None) -> ssl.SSLContext:
     return context
 
 
-def connection_error(error: Exception, call: str, text: str) -> Stop | RetryLater:
+def connection_error(error: Exception, call: str, text: str) -> CatalogError:
     """Return the error for a call without a response. `text` is that of `error`, without secrets.
 
     It is not chained: the traceback would keep the request with its key alive.
@@ -99,18 +99,19 @@ def connection_error(error: Exception, call: str, text: str) -> Stop | RetryLate
     if isinstance(error, httpx.ProxyError) and text.partition(": ")[2].startswith("4"):
         return proxy_refused(call, text)
     if isinstance(error, httpx.ConnectError) and any(fault in text for fault in _NO_TLS):
-        return Stop(
+        return CatalogError(
             f"{call}: the certificate can't be verified ({text})",
             next_step="Check the address; set ALMANAC_CA_FILE to a PEM file if the certificate of "
             "the service or the proxy is of your own authority",
         )
     if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL | httpx.LocalProtocolError):
-        return Stop(f"{call} could not be sent ({text})", next_step="Check the base address")
+        unsent = f"{call} could not be sent ({text})"
+        return CatalogError(unsent, next_step="Check the base address")
     return RetryLater(f"{call} got no complete response ({text})")
 
 
-def proxy_refused(call: str, text: str) -> Stop:
-    return Stop(
+def proxy_refused(call: str, text: str) -> CatalogError:
+    return CatalogError(
         f"{call}: the proxy refused it ({text})",
         next_step="Check user, password and address in ALMANAC_PROXY or HTTPS_PROXY",
     )

@@ -29,7 +29,6 @@ from resources.errors import (
     NotModified,
     Period,
     PlanLacksAccess,
-    RateHeld,
     RequestRejected,
     RetryLater,
     TooSlow,
@@ -266,7 +265,12 @@ class Caller:
                 f"{text}, and requested a wait", resume_at=resume_at, reason="asked_to_wait"
             )
         if answer.status == 429:
-            return RateHeld(text, wait_s=RATE_LIMITED_WAIT_S if wait_s is None else wait_s)
+            return RetryLater(
+                text,
+                wait_s=RATE_LIMITED_WAIT_S if wait_s is None else wait_s,
+                next_step="If it recurs, lower the rate or burst setting: something else uses the "
+                "key",
+            )
         says_timeout = body.code == "timeout" or _TIMEOUT_MESSAGE.search(body.message) is not None
         if answer.status in _SLOW and (seconds >= policy.slow_after_s or says_timeout):
             return TooSlow(f"{text} within {seconds:.1f} s")
@@ -277,7 +281,7 @@ class Caller:
     ) -> None:
         """Tell the limiter of a refusal. The export may have a limit of its own."""
         limiter = self.limiter
-        if isinstance(failure, RateHeld):
+        if answer.status == 429 and isinstance(failure, RetryLater):
             wait_s = failure.wait_s if "retry-after" in answer.headers else None
             limiter.on_rate_limited(wait_s, for_export=call.for_export)
         if not isinstance(failure, Defer):

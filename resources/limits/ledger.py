@@ -22,7 +22,7 @@ from pydantic import SecretStr
 
 from almanac.reading.named_sql import NamedStatements
 from catalog.contract.plans import month_start, next_month
-from resources.errors import LedgerUnusable
+from resources.errors import CatalogError
 
 Work = Literal["daily", "polls", "backfill"]
 UNKNOWN: Final = -2
@@ -156,7 +156,7 @@ class Ledger:
         """Yield the row to read and change; no other process reads or changes it meanwhile.
 
         Raises:
-            LedgerUnusable: the file can't be read or written.
+            CatalogError: the file can't be read or written.
         """
         try:
             connection, row = self._open()
@@ -167,15 +167,13 @@ class Ledger:
                     connection.execute(_SQL["write_allowance"], changed)
                 connection.execute("COMMIT")
         except (sqlite3.Error, OSError) as error:
-            raise LedgerUnusable(
-                f"the limits of the key can't be written in {self.path.parent}: {error}"
-            ) from error
+            raise self._unusable("written", error) from error
 
     def peek(self) -> Allowance:
         """Return the row as it is; nothing is created or written.
 
         Raises:
-            LedgerUnusable: the file can't be read.
+            CatalogError: the file can't be read.
         """
         if not self.path.exists():
             return Allowance()
@@ -189,9 +187,13 @@ class Ledger:
                     return state
             if _code(error) in _DAMAGED:
                 return Allowance()
-            raise LedgerUnusable(
-                f"the limits of the key can't be read in {self.path.parent}: {error}"
-            ) from error
+            raise self._unusable("read", error) from error
+
+    def _unusable(self, done: str, error: Exception) -> CatalogError:
+        return CatalogError(
+            f"the limits of the key can't be {done} in {self.path.parent}: {error}",
+            next_step="Set ALMANAC_STATE to a folder on a local disk that this user can write to",
+        )
 
     def _open(self) -> tuple[sqlite3.Connection, _Row]:
         """Begin a transaction and read the row; a damaged file is replaced by an empty one."""

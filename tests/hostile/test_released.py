@@ -9,7 +9,7 @@ from tests.crashes.tables import published
 from tests.hostile.conftest import BESIDE, Seen, catalog
 from tests.hostile.good_days import Good, at_case, page, partial, pull_of
 from warehouse import queries
-from warehouse.errors import UnknownBatch
+from warehouse.errors import LandingError
 from warehouse.history.merge import merge, replay
 from warehouse.history.verify import verify
 from warehouse.home import Home
@@ -76,7 +76,7 @@ def test_a_released_batch_counts_as_if_it_had_never_been_quarantined(
 
 def test_the_release_of_an_unknown_batch_is_an_error(seen: Seen) -> None:
     for name in ("20260101T000000Z-export-0123456789ab", "../../etc/passwd", ""):
-        with pytest.raises(UnknownBatch):
+        with pytest.raises(LandingError):
             seen.home.landing.release(name)
 
 

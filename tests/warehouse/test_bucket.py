@@ -15,7 +15,7 @@ import pytest
 
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.landed_days import history, land
-from warehouse.errors import BucketUnusable, HomeRefused, LockHeld, UnknownBatch
+from warehouse.errors import HomeRefused, LandingError, WarehouseError
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.bucket import HELD_FOR, Bucket
@@ -179,7 +179,7 @@ def test_a_second_writer_stops_and_takes_over_later(tmp_path: Path, address: str
     land(first, 0)
     second = open_home(tmp_path / "second", address, clock)
     assert second.fetch_landing()
-    with pytest.raises(LockHeld, match="a bucket has one writer") as held:
+    with pytest.raises(WarehouseError, match="a bucket has one writer") as held:
         land(second, 1)
     assert "\n" not in str(held.value)
     assert counted(second) == counted(first)
@@ -188,7 +188,7 @@ def test_a_second_writer_stops_and_takes_over_later(tmp_path: Path, address: str
     taken = land(second, 2)
     assert counted(second) == {*counted(first), taken.batch_id}, "it fetched what was landed since"
     clock.now += timedelta(minutes=2)
-    with pytest.raises(LockHeld):
+    with pytest.raises(WarehouseError):
         land(first, 3)
     merge(second)
     assert history(rebuild(tmp_path / "again", address)) == history(second)
@@ -215,7 +215,7 @@ def test_a_bucket_of_another_source_is_not_mixed(tmp_path: Path, address: str) -
     other = Home(tmp_path / "other")
     other.claim("another")
     other = open_home(other.root, address)
-    with pytest.raises((HomeRefused, LockHeld)):
+    with pytest.raises(WarehouseError):
         land(other, 0)
     clock = Clock()
     clock.now = datetime.now(UTC) + HELD_FOR
@@ -233,11 +233,11 @@ def test_without_its_bucket_no_batch_counts(tmp_path: Path, address: str) -> Non
     landed = land(home, 0)
     cut_off = open_home(home.root, "s3://almanac/x?endpoint_override=127.0.0.1:1&scheme=http")
     assert cut_off.bucket is not None
-    with pytest.raises(BucketUnusable, match=r"\(ALMANAC_BUCKET\) can't be used") as error:
+    with pytest.raises(WarehouseError, match=r"\(ALMANAC_BUCKET\) can't be used") as error:
         land(cut_off, 1)
     assert "\n" not in str(error.value)
     assert counted(home) == {landed.batch_id}
-    with pytest.raises(UnknownBatch):
+    with pytest.raises(LandingError):
         home.landing.manifest("20260330T060000Z-events-000000000000")
     land(home, 1)
     merge(home)

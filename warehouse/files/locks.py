@@ -21,7 +21,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from warehouse.clock import utc_now
-from warehouse.errors import LockHeld
+from warehouse.errors import WarehouseError
 
 WAIT_S: Final = 1800.0
 _POLL_S: Final = 0.05
@@ -62,7 +62,7 @@ def hold_lock(
     gives `wait_s`, if there is one.
 
     Raises:
-        LockHeld: another process still holds it after `wait_s` seconds; 0 hardly waits.
+        WarehouseError: another process still holds it after `wait_s` seconds; 0 hardly waits.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():  # Made by hand or by a disk repair; nobody holds it.
@@ -79,7 +79,7 @@ def _acquire(lock: IO[bytes], path: Path, what: str, wait_s: float, wait_setting
         waited, so_far = True, monotonic() - began
         if so_far >= max(wait_s, _TEST_HELD_S):
             hint = f"; {wait_setting} sets how long to wait" if wait_setting else ""
-            raise LockHeld(
+            raise WarehouseError(
                 f"{holder_text(path)} is using this home, and still held the lock {what} after "
                 f"{wait_s:g} s. Nothing was done. Run the command again when it has ended{hint}."
             )

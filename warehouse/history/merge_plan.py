@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
-from warehouse.errors import DamagedBatch, UnknownBatch
+from warehouse.errors import DamagedBatch, LandingError
 from warehouse.history import checkpoints, local_logs
 from warehouse.history.observations import first_key
 from warehouse.history.warehouse_file import (
@@ -159,8 +159,8 @@ def _read_manifests(home: Home, plan: MergePlan, batch_ids: Iterable[str]) -> li
     for batch_id in batch_ids:
         try:
             found.append(home.landing.manifest(batch_id))
-        except UnknownBatch:
-            continue
         except DamagedBatch as error:
             plan.set_aside(home, batch_id, error)
+        except LandingError:
+            continue
     return found

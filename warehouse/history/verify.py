@@ -19,8 +19,6 @@ from almanac.reading.temporary import own_folder
 from warehouse.errors import (
     DamagedBatch,
     LandingError,
-    LockHeld,
-    UnknownBatch,
     WarehouseError,
 )
 from warehouse.files.documents import hash_file
@@ -81,7 +79,7 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
 
     Raises:
         WarehouseError: the disk or memory is too small for a check.
-        LockHeld: a merge runs for longer than the home's wait.
+        WarehouseError: a merge runs for longer than the home's wait.
     """
     with _no_merge(home):
         manifests, unreadable = _read_manifests(home)
@@ -155,7 +153,9 @@ def _no_merge(home: Home) -> Iterator[None]:
     else:
         with path.open("rb") as lock:
             if not try_lock(lock, shared=True):
-                raise LockHeld(f"{holder_text(path)} is merging. Run the command after it ended.")
+                raise WarehouseError(
+                    f"{holder_text(path)} is merging. Run the command after it ended."
+                )
             yield
 
 
@@ -350,7 +350,7 @@ def _check_released(home: Home, published: PublishedFile | None) -> Finding:
 def _is_known(home: Home, batch_id: str) -> bool:
     try:
         home.landing.readable([batch_id])
-    except UnknownBatch:
+    except LandingError:
         return False
     return True
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 import msgspec
 
 from warehouse.clock import utc_now
-from warehouse.errors import BucketUnusable, HomeRefused, LockHeld
+from warehouse.errors import HomeRefused, WarehouseError
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.locks import host
 from warehouse.files.storage import Storage
@@ -71,7 +71,7 @@ class Bucket:
             yield self._opened
         except (OSError, ValueError, NotImplementedError) as error:
             text = str(error).partition("\n")[0].rstrip(".")
-            raise BucketUnusable(
+            raise WarehouseError(
                 f"the bucket {self.address} (ALMANAC_BUCKET) can't be used: {text}. A batch that "
                 "was being landed does not count yet. Run the command again when the bucket can "
                 "be used."
@@ -110,8 +110,7 @@ class Bucket:
         A home that was not the last writer is synchronised first.
 
         Raises:
-            LockHeld: another home wrote in the last minutes.
-            HomeRefused, BucketUnusable: as `synchronise`.
+            WarehouseError: another home wrote in the last minutes.
         """
         now = self._clock()
         if self._held_at is not None and now - self._held_at < _RENEWED_AFTER:
@@ -121,7 +120,7 @@ class Bucket:
         home = uuid4().hex if note is None or note.address != self.address else note.home
         last = None if found is None else msgspec.json.decode(found, type=_Writer)
         if last is not None and last.home != home and now - last.at < HELD_FOR:
-            raise LockHeld(
+            raise WarehouseError(
                 f"the home on {last.host} wrote to {self.address} at {last.at:%Y-%m-%d %H:%M:%S} "
                 "UTC, and a bucket has one writer. Nothing was done. Stop that one; this one may "
                 f"write {HELD_FOR.seconds // 60} minutes after its last batch."
@@ -140,7 +139,7 @@ class Bucket:
 
         Raises:
             HomeRefused: the bucket has the data of another source.
-            BucketUnusable: the next call continues.
+            WarehouseError: the next call continues.
         """
         path, theirs = self._root / _STAMP, self.read(_STAMP)
         ours = path.read_bytes() if path.is_file() else None

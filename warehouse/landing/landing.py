@@ -29,7 +29,7 @@ import zstandard
 
 from catalog.contract.plans import day_end, day_start
 from warehouse.codecs import OversizedBody
-from warehouse.errors import DamagedBatch, LandingError, UnknownBatch
+from warehouse.errors import DamagedBatch, LandingError
 from warehouse.files.documents import BrokenSeal, format_document, hash_file, is_sealed, seal
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import (
@@ -111,12 +111,12 @@ class Landing:
         """Return the manifest of a batch.
 
         Raises:
-            UnknownBatch: there is none.
+            LandingError: there is none.
             DamagedBatch: it can't be read, or changed after it was written.
         """
         name = _manifest_name(batch_id)
         if not self.storage.exists(name):
-            raise UnknownBatch(
+            raise LandingError(
                 f"no such batch: {batch_id}; `almanac batches list` lists the batches"
             )
         try:
@@ -139,7 +139,7 @@ class Landing:
         """Return the readable manifests of some batches, and the errors of the others, by id.
 
         Raises:
-            UnknownBatch: an id belongs to no batch.
+            LandingError: an id belongs to no batch.
         """
         found: list[Manifest] = []
         damaged: dict[str, str] = {}
@@ -192,7 +192,7 @@ class Landing:
         """Trust a batch: the next merge and every replay fold it.
 
         Raises:
-            UnknownBatch: there is none with that id.
+            LandingError: there is none with that id.
         """
         self.manifest(batch_id)
         self.storage.remove(f"dismissed/{batch_id}.json")
@@ -203,7 +203,7 @@ class Landing:
         """No longer trust a released batch: the next merge folds its day again without the release.
 
         Raises:
-            UnknownBatch: there is none with that id.
+            LandingError: there is none with that id.
         """
         self.manifest(batch_id)
         # In this order: a batch that waits and was merged as released was taken back.
@@ -218,7 +218,7 @@ class Landing:
         """Stop warnings about a quarantined batch, or resume them. Its rows stay out of history.
 
         Raises:
-            UnknownBatch: there is none with that id.
+            LandingError: there is none with that id.
         """
         self.manifest(batch_id)
         name = f"dismissed/{batch_id}.json"
@@ -390,7 +390,7 @@ def _body_name(sha256: str) -> str:
 def _manifest_name(batch_id: str) -> str:
     """Return the name of a manifest: in the folder of the day that its id begins with."""
     if not _BATCH_ID.fullmatch(batch_id):
-        raise UnknownBatch(f"no such batch: {batch_id!r}; `almanac batches list` lists the batches")
+        raise LandingError(f"no such batch: {batch_id!r}; `almanac batches list` lists the batches")
     return f"batches/{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}/{batch_id}.json"
 
 
@@ -477,7 +477,7 @@ def repair_landing(landing: Landing, released: Iterable[str]) -> None:
 def restore_whole(landing: Landing) -> None:
     """Use batches again that were set aside and are intact now, for example after a restore."""
     for batch_id in landing.damaged():
-        with suppress(DamagedBatch, UnknownBatch):
+        with suppress(LandingError):
             landing.check(landing.manifest(batch_id))
             landing.storage.remove(f"damaged/{batch_id}.json")
 

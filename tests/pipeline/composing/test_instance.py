@@ -10,7 +10,7 @@ from pipeline.instance import instance_of
 from pipeline.settings import read_settings
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.run_records import start_run
-from warehouse.errors import RunRecordsUnusable
+from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
 
@@ -36,7 +36,7 @@ def test_it_gets_the_records_and_no_config_of_almanac(tmp_path: Path) -> None:
 
 def test_a_missing_folder_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
     home = Home(tmp_path / "home", dagster_home=tmp_path / "nowhere")
-    with pytest.raises(RunRecordsUnusable, match=r"DAGSTER_HOME.*nowhere"), instance_of(home):
+    with pytest.raises(WarehouseError, match=r"DAGSTER_HOME.*nowhere"), instance_of(home):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -54,7 +54,7 @@ def test_a_config_that_cannot_be_used_is_one_message_with_its_path(
     tmp_path: Path, text: str, what: str
 ) -> None:
     home = elsewhere(tmp_path, text)
-    with pytest.raises(RunRecordsUnusable, match=what) as caught, instance_of(home):
+    with pytest.raises(WarehouseError, match=what) as caught, instance_of(home):
         pass
     assert str(home.instance_folder) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -67,7 +67,7 @@ def test_a_damaged_database_is_one_message_and_moved_away_it_is_made_again(
     home = Home(tmp_path / "home")
     start_run(home, "")
     (home.dagster / name).write_bytes(b"no database" * 1000)
-    with pytest.raises(RunRecordsUnusable, match=r"move this folder away"):  # noqa: SIM117
+    with pytest.raises(WarehouseError, match=r"move this folder away"):  # noqa: SIM117
         with instance_of(home) as instance:
             instance.get_asset_keys()
     home.dagster.rename(tmp_path / "aside")

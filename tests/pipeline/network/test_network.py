@@ -14,7 +14,7 @@ from pipeline.health.notices import NotPosted, post_json
 from pipeline.secrecy import shareable
 from pipeline.session import open_service
 from pipeline.settings import SettingsError, described, read_settings
-from resources.errors import CatalogError, RetryLater, Stop
+from resources.errors import CatalogError, RetryLater
 from resources.http.client import CatalogClient
 from resources.http.network import DIRECT, Network
 from resources.session import pull
@@ -150,7 +150,7 @@ def test_a_private_authority_is_trusted_by_setting_and_the_proxy_sees_no_key(
 ) -> None:
     address, through = f"https://{HOST}:{secured.port}", address_of_proxy(proxy.port)
     error = failure_of(address, Network(through))
-    assert isinstance(error, Stop)
+    assert isinstance(error, CatalogError)
     assert "certificate can't be verified" in str(error)
     assert "set ALMANAC_CA_FILE" in str(error)
     assert len(secured.seen) == 1, "it is tried once"
@@ -162,7 +162,7 @@ def test_a_private_authority_is_trusted_by_setting_and_the_proxy_sees_no_key(
 
 def test_https_at_a_port_without_tls_is_reported_once(almanac_sandbox: Sandbox) -> None:
     error = failure_of(f"https://127.0.0.1:{almanac_sandbox.port}", DIRECT)
-    assert isinstance(error, Stop)
+    assert isinstance(error, CatalogError)
     assert "Check the address" in str(error)
 
 
@@ -175,7 +175,7 @@ def test_a_proxy_that_is_down_is_tried_again() -> None:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_refusal_of_the_proxy_is_reported_once(proxy: Relay, scheme: str) -> None:
     error = failure_of(f"{scheme}://a.test", Network(address_of_proxy(proxy.port, "wrong")))
-    assert isinstance(error, Stop)
+    assert isinstance(error, CatalogError)
     assert len(proxy.seen) == 1
     assert "Check user, password and address in ALMANAC_PROXY" in str(error)
     assert "Basic" not in str(error)

@@ -14,7 +14,6 @@ from resources.errors import (
     ContractBroken,
     Defer,
     NotData,
-    RateHeld,
     RequestRejected,
     RetryLater,
     TooLarge,
@@ -176,7 +175,7 @@ PAGE = b"<html><body>Too many requests</body></html>"
     ("status", "wait", "error"),
     [
         ("200 OK", "", NotData),
-        ("429 Busy", "Retry-After: 2", RateHeld),
+        ("429 Busy", "Retry-After: 2", RetryLater),
         ("429 Busy", "Retry-After: Fri, 31 Dec 2100 23:59:59 GMT", Defer),
         ("429 Busy", "Retry-After: 7200", Defer),
         ("503 Down", "", RetryLater),

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from resources.errors import (
     CatalogError,
     Defer,
-    RateHeld,
     RetryLater,
     TooSlow,
 )
@@ -142,7 +141,7 @@ class TestRetrying:
         self, make_client: MakeClient
     ) -> None:
         client = make_client(extra_headers={"Sandbox-Faults": "storm=1"})
-        with pytest.raises(RateHeld, match=r"Too Many Requests.*6 attempts.*lower the rate"):
+        with pytest.raises(RetryLater, match=r"Too Many Requests.*6 attempts.*lower the rate"):
             client.usage()
 
 

@@ -21,7 +21,7 @@ from tests.resources.inbox.deliveries import (
     landed_bodies,
     store,
 )
-from warehouse.errors import HomeRefused, LockHeld
+from warehouse.errors import HomeRefused, WarehouseError
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
 from warehouse.landing.landing import Landing
@@ -217,7 +217,7 @@ def test_landing_needs_the_stamp_and_the_lock_and_a_home_with_deliveries_keeps_i
         home.check("sandbox:2")
     with (
         hold_lock(home.state / "inbox.lock", "to test", wait_s=0),
-        pytest.raises(LockHeld, match="is using this home"),
+        pytest.raises(WarehouseError, match="is using this home"),
     ):
         land(home)
     (home.root / "home.json").unlink()

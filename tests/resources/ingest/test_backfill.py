@@ -30,7 +30,7 @@ from resources.session import CatalogSession
 from tests.resources.conftest import MakeClient
 from tests.resources.pulls import AT, SOURCE, puller_of
 from tests.unlimited import Unlimited
-from warehouse.errors import LockHeld
+from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note
 from warehouse.files.storage import Storage
 from warehouse.landing.landing import Landing
@@ -212,7 +212,7 @@ def test_the_second_of_two_backfills_at_once_is_refused_and_sends_nothing(
     next(running)
     almanac_sandbox.forget_requests()
     assert is_backfill_running(months.state)
-    with pytest.raises(LockHeld):
+    with pytest.raises(WarehouseError):
         next(second.run("list"))
     assert almanac_sandbox.requests == []
     running.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from resources.errors import LedgerUnusable, QuotaUnknown
+from resources.errors import CatalogError, QuotaUnknown
 from resources.limits.ledger import UNKNOWN, Allowance, Ledger, Pace, ReportedLimits, ledger_name
 from resources.limits.limiter import Limiter
 from tests.resources.limits.moved_clock import RESET, Machine, with_usage
@@ -69,7 +69,7 @@ def test_a_reader_creates_and_writes_nothing(path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_an_error_with_a_next_step(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(LedgerUnusable, match="ALMANAC_STATE"):
+    with pytest.raises(CatalogError, match="ALMANAC_STATE"):
         Machine().limiter(tmp_path / "file" / "key.sqlite", PACE).acquire()
 
 
