@@ -36,21 +36,18 @@ class Coin:
         return self.slug
 
 
-def resolve_coin(reader: Reader, wanted: str | Coin, *, by_name: bool = True) -> Coin:
+def resolve_coin(reader: Reader, wanted: str | Coin) -> Coin:
     """Return the one coin that a slug, a ticker or a name stands for, in any case.
 
     White space around it, invisible characters and the width of letters do not count.
     `slug:bitcoin`, `symbol:BTC` and `name:Bitcoin` say what the text is; with `coins_are="slug"` in
     `almanac.open` every text without such a mark is a slug.
-
-    Args:
-        by_name: whether names count, too.
     """
     if isinstance(wanted, Coin):
         return wanted
     if not isinstance(wanted, str):
         raise InvalidArgument(f"coin {wanted!r}: expected a text, a slug, ticker or name")
-    if found := resolve_coins(reader, [wanted], by_name=by_name):
+    if found := resolve_coins(reader, [wanted]):
         return found[wanted]
     similar = _similar(reader, wanted)
     hint = f" Similar: {_listed(similar)}." if similar else ""
@@ -198,10 +195,8 @@ def tickers_of_pair(text: str) -> list[str]:
     return _divided(base) if marks[0].isdigit() else []
 
 
-def resolve_pair(reader: Reader, text: str, coins: LabelledCoins | None = None) -> Coin:
-    """Return the coin of a pair, a ticker or a slug. `coins` goes first: what the caller names."""
-    if coins and (label := named_label(text, coins)) is not None:
-        return resolve_coin(reader, coins[label])
+def resolve_pair(reader: Reader, text: str) -> Coin:
+    """Return the coin of a pair, a ticker or a slug."""
     if found := _only(_found(reader, [text], by_name=False)):
         return found[text]
     ticker = (tickers_of_pair(text) or [text])[0]
@@ -221,12 +216,10 @@ def resolve_pairs(
     return _only(find_pairs(reader, wanted, coins))
 
 
-def resolve_each_pair(
-    reader: Reader, wanted: Iterable[str | Coin], coins: LabelledCoins | None = None
-) -> list[Coin]:
+def resolve_each_pair(reader: Reader, wanted: Iterable[str | Coin]) -> list[Coin]:
     """Return the coin of each, as `resolve_pairs`."""
     each = list(wanted)
-    found = resolve_pairs(reader, [coin for coin in each if isinstance(coin, str)], coins)
+    found = resolve_pairs(reader, [coin for coin in each if isinstance(coin, str)])
     listed = []
     for coin in each:
         if not isinstance(coin, str):

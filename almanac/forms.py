@@ -1,7 +1,4 @@
-"""Text from outside, made safe for a terminal, a log and a page.
-
-Belongs here: escaping characters, tables of plain text. Does not: query results as files.
-"""
+"""Text from outside, made safe for a terminal, a log and a page."""
 
 import codecs
 import io

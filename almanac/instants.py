@@ -114,9 +114,7 @@ def instant(
         raise InvalidArgument(f"{name}={given!r} is not within the years 1 to 9999") from error
 
 
-def calendar_time(
-    given: Instant, name: str, tz: tzinfo, *, now: datetime | None = None
-) -> datetime:
+def calendar_time(given: Instant, name: str, tz: tzinfo) -> datetime:
     """Return a timestamp to compare with dates of the calendar, which have no zone: UTC days.
 
     One without a zone, such as a date, is what the calendar shows, whatever `tz`. One with a zone
@@ -125,8 +123,8 @@ def calendar_time(
     Raises:
         InvalidArgument: as `instant`.
     """
-    at = instant(given, name, tz, now=now)
-    moment = _read(given, name, tz, now)
+    at = instant(given, name, tz)
+    moment = _read(given, name, tz, None)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else at
 
 

@@ -199,7 +199,6 @@ _FEEDS: Final[dict[Feed, tuple[str, str]]] = {
     ),
 }
 """The kind and the description of the asset of each feed."""
-FEEDS_LANDED: Final[tuple[Feed, ...]] = tuple(_FEEDS)
 LANDED: Final = tuple(f"landed_{feed}" for feed in _FEEDS)
 
 

@@ -1,7 +1,4 @@
-"""The columns of each asset as Dagster shows them, and the columns they come from.
-
-Belongs here: schemas and lineage, from the columns that `warehouse/schema` declares.
-"""
+"""The columns of each asset as Dagster shows them, and the columns they come from."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

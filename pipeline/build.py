@@ -37,8 +37,6 @@ from warehouse.clock import utc_now
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 
-_MERGE_DELIVERIES_EVERY: Final = timedelta(minutes=1)
-"""A merge takes about a second; a run of Dagster takes longer."""
 _EXECUTORS: Final = {
     "in_process": dg.in_process_executor,
     "multiprocess": dg.multiprocess_executor,

@@ -7,8 +7,7 @@
 
 The signature is of the raw bytes, so nothing decodes a body before it is verified, and a body whose
 headers have no signature of an allowed form is not read. With `--merge`, a thread lands and merges
-what arrives. Belongs here: one request, and when a merge starts. Does not: the forms of signatures
-(catalog.contract.signatures), the files of the inbox (resources/inbox.py).
+what arrives.
 """
 
 import asyncio

@@ -7,7 +7,6 @@
 RECEIPT is the time of receipt by the service's clock, in UTC; HASH is of the bytes. A batch is
 written before its files are removed. A delivery whose id is in landing already is a duplicate: it
 was sent again, or a killed process did not remove its file.
-Belongs here: the files, and the way into landing. Does not: HTTP (pipeline/receiver.py), the merge.
 """
 
 import hashlib

@@ -7,7 +7,7 @@
 A file is one step and has its statements in the order in which they run; its header shows the flow.
 Values are bound by name; only identifiers of declared tables are put into the text. `{each …}`
 stands for a list of columns (docs/decisions/0003-named-statements-in-a-file-a-step.md gives the
-rule); a word in braces, which the header must name, is replaced by the module.
+rule); a word in braces, which the header names, is replaced by the module.
 
 Also here: connections of the programs that make the warehouse, with limited memory.
 """
@@ -30,10 +30,6 @@ __all__ = ["Groups", "Statements", "expand", "literal", "parse", "statements_in"
 _COMMENT_OR_EACH: Final = re.compile(r"--[^\n]*|\{each\b[^{}]*\}?")
 _EACH: Final = re.compile(r"\{each (\w+)(?: (before|after|except) (\w+(?:, \w+)*))?:\s+([^{}]+)\}")
 _MARK: Final = re.compile(r"@\w*")
-_QUOTED_OR_COMMENT: Final = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
-_BRACE: Final = re.compile(r"\{(?!''|\s+''|\w+: )(?:(\w+)\})?")
-"""A brace that does not open a DuckDB literal, and the word of a placeholder."""
-_PLACEHOLDERS: Final = re.compile(r"^-- Placeholders: (\w+(?:, \w+)*)\.$", re.MULTILINE)
 _LINE_CHARS: Final = 100
 _SHORT_CHARS: Final = 30
 
@@ -54,7 +50,6 @@ class Statements(NamedStatements):
         self._groups = groups
 
     def _prepared(self, text: str) -> str:
-        """Raises ValueError if it has braces without a meaning."""
         return expand(text, self._groups)
 
 
@@ -62,8 +57,7 @@ def expand(text: str, groups: Groups) -> str:
     """Return a statement with each `{each GROUP: TEMPLATE}` replaced by its columns.
 
     Raises:
-        ValueError: a group, a column or a mark is unknown, an expansion is empty or misspelt, or
-            the text has other braces than a placeholder that the header names.
+        ValueError: a group, a column or a mark is unknown, or an expansion is empty or misspelt.
     """
 
     def replaced(found: re.Match[str]) -> str:
@@ -74,9 +68,7 @@ def expand(text: str, groups: Groups) -> str:
         comma = "" if template.startswith("WHEN ") else ","
         return _laid_out(items, comma, line)
 
-    whole = _COMMENT_OR_EACH.sub(replaced, text)
-    _check_braces(whole)
-    return whole
+    return _COMMENT_OR_EACH.sub(replaced, text)
 
 
 def _items(expansion: str, groups: Groups) -> tuple[str, list[str]]:
@@ -131,26 +123,6 @@ def _laid_out(items: list[str], comma: str, line: str) -> str:
                 text, width = f"{text}\n{indent}", len(indent)
         text, width = text + item, width + len(item) + len(comma)
     return text
-
-
-def _check_braces(text: str) -> None:
-    """Refuse braces outside of strings, except those of literals and of named placeholders."""
-    stated = _PLACEHOLDERS.search(text)
-    named = set(stated[1].split(", ")) if stated else set()
-    code = _QUOTED_OR_COMMENT.sub(lambda found: "" if found[0][:2] == "--" else "''", text)
-    if (mark := _MARK.search(code)) is not None:
-        raise ValueError(f"{mark[0]} is outside an expansion")
-    met = set()
-    for brace in _BRACE.finditer(code):
-        if brace[1] is None:
-            text = code[brace.start() :][:40]
-            raise ValueError(f"{text!r} is neither an expansion nor a placeholder")
-        met.add(brace[1])
-    if met != named:
-        raise ValueError(
-            f"its header names the placeholders {sorted(named)}, and it has {sorted(met)}; "
-            "write a line `-- Placeholders: name, name.`"
-        )
 
 
 @cache

@@ -328,13 +328,12 @@ def _column(given: str) -> tuple[str, str | None]:
 class _SlowLines:
     """Lines for a log: none in the first seconds, then one in that time."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._last = monotonic()
+    def __init__(self) -> None:
+        self._last = time.monotonic()
 
     def show(self, step: str) -> None:
-        if self._monotonic() - self._last >= _LINE_S:
-            self._last = self._monotonic()
+        if time.monotonic() - self._last >= _LINE_S:
+            self._last = time.monotonic()
             sys.stderr.write(f"almanac: {step}\n")
             sys.stderr.flush()
 

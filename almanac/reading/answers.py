@@ -1,8 +1,4 @@
-"""The rows of one reading statement as bytes: CSV, TSV, JSON or Parquet.
-
-Belongs here: writing an answer to a file or a stream, and what changes a value, or its text, for
-one form.
-"""
+"""The rows of one reading statement as bytes: CSV, TSV, JSON or Parquet."""
 
 import os
 import re

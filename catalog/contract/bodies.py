@@ -1,9 +1,7 @@
 """The forms of a JSON body that a client accepts (decisions, what the client also accepts).
 
 The only reader of the `data` wrapper, for lists, single records and deliveries, for pages as they
-arrive and for pages in landing. Belongs here: where a decoded body has its rows, its meta and its
-event, and by which names a usage has its fields. Does not: how bytes become values, how many rows
-there may be, what a row has.
+arrive and for pages in landing.
 """
 
 from collections.abc import Iterable, Mapping

@@ -17,7 +17,7 @@
     │   └── RequestTimeout            500     internal_error
     └── ServiceUnavailable            503     service_unavailable
 
-All have the same body. Belongs here: what is sent. Does not: what a client does next.
+All have the same body.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The list parameters with their types and bounds (interface section 4, decisions).
 
 The query string is read strictly: a known parameter of the wrong form is an error, an unknown
-parameter is ignored. Belongs here: form. Does not: what a plan may request (plans, windows).
+parameter is ignored.
 """
 
 import re

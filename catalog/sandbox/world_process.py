@@ -1,7 +1,6 @@
 """Generates the lives of a world in a separate process, the oldest months first.
 
-It only saves time: the caller generates a month that has not arrived. Belongs here: the process
-and what goes through its pipe. Does not: how lives are made (lifecycle.py).
+It only saves time: the caller generates a month that has not arrived.
 """
 
 import marshal

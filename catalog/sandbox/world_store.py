@@ -1,8 +1,7 @@
 """The server's store over the synthetic world: a view for any time, the recent ones cached.
 
-A view of a time near a cached one is made by editing that one, so a clock that runs or
-advances costs only the changes. Belongs here: the world's records as the server's. Does not:
-plans, HTTP, clocks.
+A view of a time near a cached one is made by editing that one, so a clock that runs or advances
+costs only the changes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from threading import Lock
 from typing import Final
 
 from catalog.contract.constants import IMPACT_MAJOR, WEBHOOK_MATERIAL
+from catalog.contract.plans import day_start
 from catalog.sandbox.world.lifecycle import collector_paused
 from catalog.sandbox.world.truth import Change, TrueEvent
 from catalog.sandbox.world.world import World
@@ -43,7 +43,7 @@ def new_view(world: World, instant: datetime) -> tuple[MemoryView, dict[str, dat
     cancelled = {event_id: at for at, event_id in world.cancellations_at(instant)}
     view = MemoryView(
         EventIndex.of(map(stored_event, events)),
-        coins=_book(world, _midnight(instant)),
+        coins=_book(world, day_start(instant)),
         categories=tuple(
             StoredCategory(category.id, category.name) for category in world.categories
         ),
@@ -85,7 +85,7 @@ class Views:
             view, cancelled = new_view(self._world, instant)
         else:
             view, cancelled = self._edited(near, instant)
-        tomorrow = _midnight(instant) + _DAY
+        tomorrow = day_start(instant) + _DAY
         following = self._world.changes(instant, tomorrow)
         return _CachedView(instant, following[0].at if following else tomorrow, view, cancelled)
 
@@ -106,7 +106,7 @@ class Views:
                 if cancelled_at is not None:
                     cancelled[event_id] = cancelled_at
         view = near.view.edited(
-            edits, coins=_book(self._world, _midnight(instant)), cancelled=cancelled
+            edits, coins=_book(self._world, day_start(instant)), cancelled=cancelled
         )
         return view, cancelled
 
@@ -184,7 +184,3 @@ _read_fields = attrgetter(*TrueEvent.__dataclass_fields__)
 def stored_event(event: TrueEvent) -> StoredEvent:
     """Return an event of the world as the server stores it: the fields have the same names."""
     return StoredEvent(*_read_fields(event))
-
-
-def _midnight(instant: datetime) -> datetime:
-    return instant.replace(hour=0, minute=0, second=0, microsecond=0)

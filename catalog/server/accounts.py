@@ -253,11 +253,9 @@ class KeyBook:
         path: Path,
         *,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-        new_key: Callable[[], str] = random_key,
     ) -> None:
         self.file = JsonFile(path, Accounts)
         self._wall = wall
-        self._new_key = new_key
         self._plans: tuple[object, Mapping[str, Plan]] = (None, {})
 
     def read(self) -> Accounts:
@@ -347,7 +345,7 @@ class KeyBook:
         return fresh, stored
 
     def _fresh(self) -> tuple[str, StoredKey]:
-        key = self._new_key()
+        key = random_key()
         digest = key_digest(key)
         return key, StoredKey(id="key_" + digest[:12], sha256=digest, created_at=self._wall())
 

@@ -1,11 +1,9 @@
 """A control path: orders as JSON, from programs on this machine only.
 
-It answers loopback under a loopback name, so that a web page can't use it. Belongs here: who may
-send an order, its body and the form of the answer. Does not: the orders.
+It answers loopback under a loopback name, so that a web page can't use it.
 """
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -15,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from catalog.contract import errors
 from catalog.server.exchange import error_answer
-from catalog.server.request_guard import RequestRules
+from catalog.server.request_guard import RequestRules, is_loopback
 
 _BODY_BYTES_MAX: Final = 65_536
 _BODY_WITHIN_S: Final = 5.0
@@ -76,14 +74,6 @@ def _refuse_others(scope: Scope) -> None:
     if client is None or not is_loopback(client[0]) or refusal is not None or forwarded:
         why = "" if refusal is None else f": {refusal.message}"
         raise errors.Forbidden(f"The control path accepts requests from this machine only{why}")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host, as an address or `localhost`, is this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 async def _read_body(receive: Receive) -> bytes:

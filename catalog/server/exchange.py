@@ -1,8 +1,4 @@
-"""The state of one request in all layers, and the form of its response.
-
-Belongs here: the key and time of a request and its name in the metrics; JSON with an ETag; the
-form of errors. Does not: the content of a response (routes).
-"""
+"""The state of one request in all layers, and the form of its response."""
 
 import hashlib
 import secrets

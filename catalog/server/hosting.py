@@ -1,7 +1,7 @@
 """Serves an application on loopback or another address, in its own thread.
 
 Granian, because it closes idle, half-header and half-body connections automatically within
-`HEADER_TIMEOUT_S` (measured; see the README). The calling thread stays free, so Ctrl-C and
+`HEADER_TIMEOUT_S` (measured). The calling thread stays free, so Ctrl-C and
 tests work as usual.
 """
 
@@ -16,6 +16,7 @@ from granian.server.embed import Server
 from starlette.types import ASGIApp
 
 HEADER_TIMEOUT_S = 5.0
+START_TIMEOUT_S = 30.0
 _BUFFER_BYTES = 64 * 1024
 _BACKLOG = 4_096
 """Connections that wait to be accepted; one more would be tried again after seconds."""
@@ -28,18 +29,10 @@ class HostingError(Exception):
 class HostedApp:
     """An application that listens on `host:port` from `start` to `stop`."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        start_timeout_s: float = 30.0,
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._app = app
         self._host = host
         self._port = port
-        self._start_timeout_s = start_timeout_s
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -64,8 +57,8 @@ class HostedApp:
         self._port = free_port(self._host, self._port)
         self._thread = threading.Thread(target=self._run, name="almanac-server", daemon=True)
         self._thread.start()
-        if not self._ready.wait(self._start_timeout_s):
-            raise HostingError(f"the server did not start within {self._start_timeout_s:g} s")
+        if not self._ready.wait(START_TIMEOUT_S):
+            raise HostingError(f"the server did not start within {START_TIMEOUT_S:g} s")
         if self._failure is not None:
             raise HostingError(f"the server did not start: {self._failure}") from self._failure
         return self
@@ -75,7 +68,7 @@ class HostedApp:
         if self._loop is not None and self._server is not None and self._loop.is_running():
             self._loop.call_soon_threadsafe(self._server.stop)
         if self._thread is not None:
-            self._thread.join(timeout=self._start_timeout_s)
+            self._thread.join(timeout=START_TIMEOUT_S)
 
     def __enter__(self) -> "HostedApp":
         return self.start()

@@ -2,8 +2,7 @@
 
 Any web page can make a browser send requests to loopback, and can give loopback a name of its own.
 So a request is refused unless it has one known Host and, if the browser states its origin, comes
-from the server's own pages. Plain ASGI: it works before any application. Belongs here: rules on a
-request's head. Does not: keys (gateway).
+from the server's own pages. Plain ASGI: it works before any application.
 """
 
 import ipaddress
@@ -18,8 +17,6 @@ _ORIGIN: Final = re.compile(rb"(https?)://([^/]+)")
 _PORTS: Final = {b"http": "80", b"https": "443"}
 _OWN_SITES: Final = frozenset({b"same-origin", b"none"})
 _READING: Final = frozenset({"GET", "HEAD"})
-# A router's pattern that ends with `$` also matches a path with a final line feed.
-_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Refusal(NamedTuple):
@@ -40,22 +37,18 @@ class RequestRules:
     """Which requests are refused, by their head alone.
 
     The names of loopback are known, with any port. Pages of `origins`, such as
-    `https://app.example`, may send requests, too. A path with control characters is refused unless
-    the application reads `any_path`.
+    `https://app.example`, may send requests, too.
     """
 
-    def __init__(self, *, any_path: bool = False, origins: Iterable[str] = ()) -> None:
-        self._any_path = any_path
+    def __init__(self, *, origins: Iterable[str] = ()) -> None:
         self._origins = frozenset(origin.encode() for origin in origins)
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Return why a request is refused, or None if it may pass."""
-        if not self._any_path and _CONTROLS.search(scope["path"]):
-            return Refusal(400, "Control characters in the path are refused.")
         hosts = _values(scope, b"host")
         if len(hosts) != 1 or (host := _authority(hosts[0])) is None:
             return Refusal(400, "Send one Host header, of the form name or name:port.")
-        if not _is_loopback(host.name):
+        if not is_loopback(host.name):
             return Refusal(421, f"This server is not known as {host.name}.")
         origins = _values(scope, b"origin")
         if len(origins) == 1 and origins[0] in self._origins:
@@ -78,9 +71,6 @@ class RequestGuard:
         refusal = None if scope["type"] == "lifespan" else self.rules.refusal(scope)
         if refusal is None:
             await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            # Closed before it is accepted, which the client sees as a 403.
-            await send({"type": "websocket.close", "code": 1008, "reason": refusal.message})
         else:
             body = f"{refusal.message}\n".encode()
             headers = [
@@ -107,7 +97,8 @@ def _authority(value: bytes) -> Authority | None:
     return Authority(name.decode().strip("[]").lower(), (port or b"").decode())
 
 
-def _is_loopback(name: str) -> bool:
+def is_loopback(name: str) -> bool:
+    """Return whether a host, as an address or `localhost`, is this machine."""
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
@@ -129,8 +120,7 @@ def _is_from_own_site(scope: Scope) -> bool:
     if all(site in _OWN_SITES for site in sites):
         return True
     return (
-        scope["type"] == "http"
-        and scope["method"] in _READING
+        scope["method"] in _READING
         and _values(scope, b"sec-fetch-mode") == [b"navigate"]
         and _values(scope, b"sec-fetch-dest") == [b"document"]
     )

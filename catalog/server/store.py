@@ -1,8 +1,7 @@
 """The protocol of a store: a view of the catalog at a time.
 
-The sandbox implements it over its synthetic world. A view never changes once made, so an export
-or a page reads one state. Belongs here: the protocol and
-the queries. Does not: plans, HTTP.
+The sandbox implements it over its synthetic world. A view never changes once made, so an export or
+a page reads one state.
 """
 
 from collections.abc import Iterator, Sequence

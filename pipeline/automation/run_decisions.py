@@ -129,15 +129,6 @@ def has_run(
     return bool(instance.get_runs(filters=filters, limit=1))
 
 
-def find_last_end(instance: dg.DagsterInstance, job_name: str) -> datetime | None:
-    """Return the end of the newest ended run of a job, whatever its outcome."""
-    filters = dg.RunsFilter(job_name=job_name, statuses=list(ENDED_STATUSES))
-    for record in instance.get_run_records(filters=filters, limit=1):
-        if record.end_time is not None:
-            return datetime.fromtimestamp(record.end_time, UTC)
-    return None
-
-
 def double_wait(first: timedelta, times: int, *, longest: timedelta) -> timedelta:
     """Return a wait doubled a number of times, at most the longest."""
     wait: timedelta = first * 2 ** min(max(times, 0), _DOUBLED_MAX)

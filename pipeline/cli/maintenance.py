@@ -243,7 +243,7 @@ def _service(settings: Settings, log_folder: Path, *, endpoints: bool) -> Iterat
 def _watchlist(settings: Settings, service: OpenedSession) -> Checked:
     """Check that the service has the watched coins, and that the plan covers them."""
     # The client is imported where a command sends requests.
-    from pipeline.health.doctor import KNOWN, describe_coins, look_up_coins
+    from pipeline.health.service_check import KNOWN, describe_coins, look_up_coins
 
     watched = look_up_coins(settings.coins, service.client, Home(settings.home).warehouse)
     holds = "unknown" not in watched

@@ -147,7 +147,7 @@ def serve(
 
 
 def _announce(server: "HistoryServer", warehouse: Path, host: str) -> None:
-    from catalog.server.control_path import is_loopback
+    from catalog.server.request_guard import is_loopback
     from pipeline.mirror.replay_server import CONTROL_PATH, ReplayServer
 
     if isinstance(server, ReplayServer):

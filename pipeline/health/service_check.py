@@ -1,16 +1,18 @@
-"""The check of `almanac doctor --service`: a request to each endpoint, decoded strictly.
+"""The checks of `almanac doctor` that send requests: of watched coins, and of each endpoint.
 
-A difference is a response that the records of `catalog/contract` do not describe: another status,
-or a field that is unknown, missing or of another type. Pulls accept most of them; the rest need a
-setting, which is named.
+With `--service`, each endpoint gets a request, and its response is decoded strictly. A difference
+is a response that the records of `catalog/contract` do not describe: another status, or a field
+that is unknown, missing or of another type. Pulls accept most of them; the rest need a setting,
+which is named.
 """
 
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 from urllib.parse import quote
 
@@ -30,6 +32,8 @@ from catalog.contract.records import (
     instant_text,
 )
 from warehouse.codecs import UnreadableBody, decode_json
+from warehouse.queries import connected
+from warehouse.sql import Statements
 
 if TYPE_CHECKING:
     from resources.http.client import CatalogClient, InspectedAnswer
@@ -38,6 +42,17 @@ _RATE_HEADERS: Final = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLim
 _SIGNATURE: Final = re.compile(r"\b([A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*-Signature)\b")
 _MOST_BYTES: Final = 4 << 20  # More of an export is not needed.
 _SHOWN: Final = 8
+_SQL: Final = Statements(__package__)
+LOOK_UPS_MAX: Final = 20
+"""More coins are not looked up: each look-up counts against the quota."""
+KNOWN: Final = frozenset({"listed", "found"})
+"""The statuses of watched coins that need no attention."""
+_MEANINGS: Final = {
+    "unknown": "no coin has the slug {slugs}: correct ALMANAC_COINS",
+    "not_covered": "the plan {plan} does not cover {slugs}: it shows none of their events",
+    "untracked": "{slugs} are not tracked: no new events are added for them",
+    "not_asked": "{slugs} are not in a published list and were not looked up",
+}
 
 
 @dataclass(slots=True)
@@ -217,3 +232,38 @@ def _check_export(
         check.differences.append(f"lists are joined with {mark}")
         check.settings["ALMANAC_LIST_SEPARATOR"] = f"'{mark}'"
     return check
+
+
+def look_up_coins(
+    slugs: Sequence[str], client: "CatalogClient", warehouse: Path
+) -> dict[str, list[str]]:
+    """Return the watched coins by status: a key of `_MEANINGS`, or of `KNOWN`.
+
+    Raises:
+        CatalogError: a look-up failed.
+    """
+    listed: set[str] = set()
+    if warehouse.exists():
+        with connected(warehouse) as connection:
+            rows = connection.execute(_SQL["list_tracked_coins"], {"slugs": list(slugs)})
+            listed = {slug for (slug,) in rows.fetchall()}
+    found: dict[str, list[str]] = {}
+    others = [slug for slug in slugs if slug not in listed]
+    for slug in slugs:
+        status = "listed"
+        if slug in others[:LOOK_UPS_MAX]:
+            status = client.coin(slug)
+        elif slug in others:
+            status = "not_asked"
+        found.setdefault(status, []).append(slug)
+    return found
+
+
+def describe_coins(watched: Mapping[str, Sequence[str]], plan: str) -> str:
+    """Return what a person should know of the watched coins, in one line."""
+    texts = [
+        text.format(slugs=", ".join(watched[status]), plan=plan)
+        for status, text in _MEANINGS.items()
+        if status in watched
+    ]
+    return "; ".join(texts) or f"{sum(map(len, watched.values()))} coins, all known to the service"

@@ -25,10 +25,9 @@ from starlette.types import ASGIApp, Scope
 from catalog.contract.plans import ENTERPRISE, Plan
 from catalog.server.accounts import Grant, KeyRing, UsageBook
 from catalog.server.app import Background, ServerOptions, ServerParts, build_app
-from catalog.server.control_path import is_loopback
 from catalog.server.exchange import Exchange, Handler
 from catalog.server.hosting import HostedApp, HostingError, free_port
-from catalog.server.request_guard import RequestGuard, RequestRules
+from catalog.server.request_guard import RequestGuard, RequestRules, is_loopback
 from catalog.server.routes import CursorSigner
 from catalog.server.state_dir import ServiceDir
 from catalog.server.store import CatalogStore
@@ -228,7 +227,7 @@ class HistoryServer(ABC):
         """Refuse requests of other sites on loopback, where no key is needed."""
         if not is_loopback(self._host):
             return app
-        return RequestGuard(app, RequestRules(any_path=True, origins=self._options.cors_origins))
+        return RequestGuard(app, RequestRules(origins=self._options.cors_origins))
 
     def _keys(self, folder: ServiceDir) -> KeyRing:
         book, others = folder.key_book(), None

@@ -1,9 +1,8 @@
 """The virtual clock of a replay: it runs from a start to an end, at a multiple of real time."""
 
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from threading import Lock
+from time import monotonic
 from typing import Final
 
 SPEED_MAX: Final = 1e9
@@ -23,13 +22,11 @@ class ReplayClock:
         *,
         speed: float = 1.0,
         paused: bool = False,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         if start >= until:
             raise ValueError(f"the replay would end at {until:%FT%TZ}, before it starts")
         self.start = start.astimezone(UTC)
         self.until = until.astimezone(UTC)
-        self._monotonic = monotonic
         self._lock = Lock()
         self._at = self.start
         self._since: float | None = None
@@ -59,7 +56,7 @@ class ReplayClock:
         with self._lock:
             self._at = min(max(instant.astimezone(UTC), self.start), self.until)
             if self._since is not None:
-                self._since = self._monotonic()
+                self._since = monotonic()
             return self._at
 
     def set_speed(self, speed: float) -> None:
@@ -77,16 +74,16 @@ class ReplayClock:
     def run(self) -> None:
         with self._lock:
             self._rebase()
-            self._since = self._monotonic()
+            self._since = monotonic()
 
     def _rebase(self) -> None:
         self._at = self._now()
         if self._since is not None:
-            self._since = self._monotonic()
+            self._since = monotonic()
 
     def _now(self) -> datetime:
         if self._since is None:
             return self._at
-        passed_s = (self._monotonic() - self._since) * self._speed
+        passed_s = (monotonic() - self._since) * self._speed
         left_s = (self.until - self._at).total_seconds()
         return self.until if passed_s >= left_s else self._at + timedelta(seconds=passed_s)

@@ -100,15 +100,13 @@ class HomeSource:
         WarehouseError: there is no published file, or it or the feed can't be read.
     """
 
-    def __init__(
-        self, warehouse: Path, state_dir: Path, *, wall: Callable[[], datetime] = utc_now
-    ) -> None:
+    def __init__(self, warehouse: Path, state_dir: Path) -> None:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         with ExitStack() as undo:
             feed = VersionFeed(state_dir / version_feed.FILE_NAME)
             undo.callback(feed.close)
-            self._store = MirrorStore(warehouse, feed, wall, events_in_memory=0)
-            self._clock = ServedClock(self._store, wall)
+            self._store = MirrorStore(warehouse, feed, utc_now, events_in_memory=0)
+            self._clock = ServedClock(self._store, utc_now)
             self._reader = ChangeReader(self._store, CursorSigner(cursor_secret(state_dir)))
             self._undo = undo.pop_all()
 

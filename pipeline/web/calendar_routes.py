@@ -47,7 +47,7 @@ from almanac.errors import (
 from almanac.events import known_at
 from catalog.server.accounts import Grant
 from catalog.server.app import GzipWhereAccepted
-from catalog.server.control_path import is_loopback
+from catalog.server.request_guard import is_loopback
 from pipeline.mirror.mirror import SitePlace
 from pipeline.web.pages import Pages, SiteRequest, render
 

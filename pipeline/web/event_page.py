@@ -1,7 +1,4 @@
-"""The page of one event: its fields, and its history as a timeline.
-
-Belongs here: the versions of one event in words. Does not: lists of events.
-"""
+"""The page of one event: its fields, and its history as a timeline."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

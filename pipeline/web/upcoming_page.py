@@ -1,7 +1,7 @@
 """The first page: the events to come, by day, with filters.
 
 An estimated event is never under a day: it is listed apart, under its month, quarter, year or
-deadline. Belongs here: filters of the page, and the rows of a list of events. Does not: one event.
+deadline.
 """
 
 from collections.abc import Iterable, Mapping

@@ -274,7 +274,6 @@ class CatalogClient:
         params: Mapping[str, str],
         *,
         most_bytes: int,
-        for_usage: bool = False,
         for_export: bool = False,
     ) -> InspectedAnswer:
         """Return the response of any status but 429, with at most so many bytes of its body.
@@ -296,7 +295,7 @@ class CatalogClient:
                 *head.fields(), found[:most_bytes], is_cut=len(found) > most_bytes, fault=fault
             )
 
-        call = Call(path, params, _INSPECTED, for_usage=for_usage, for_export=for_export)
+        call = Call(path, params, _INSPECTED, for_export=for_export)
         return self._caller.stream(call, read)
 
     def events_total(

@@ -151,7 +151,6 @@ def replay(
     home: Home,
     *,
     step: Step = lambda _: None,
-    clock: Callable[[], float] = monotonic,
     with_repair: bool = True,
 ) -> MergeReport:
     """Rebuild the warehouse from landing alone, without a request.
@@ -159,10 +158,10 @@ def replay(
     Readers see the old file until the end. Batches that are damaged in landing are set aside and
     listed in the report. `with_repair` also rewrites the markers and intact bodies of landing.
     """
-    began = clock()
+    began = monotonic()
     with home.merge_lock() as waited:
         report = _merge(home, step, is_replay=True, with_repair=with_repair)
-    report.waited, report.seconds = waited, clock() - began
+    report.waited, report.seconds = waited, monotonic() - began
     return report
 
 

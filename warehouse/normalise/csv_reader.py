@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from almanac.reading.csv_file import CsvFault, CsvSource, RecordReader
+from catalog.contract.bodies import fold
 from catalog.contract.records import EVENT_FIELDS, LIST_SEPARATOR
 from warehouse import bounds
 from warehouse.codecs import storable_text
-from warehouse.normalise.rows import BadRow, fold_name, match_columns, shows
+from warehouse.normalise.rows import BadRow, match_columns, shows
 from warehouse.normalise.staging import BatchCounts, EventTables
 from warehouse.schema.columns import BIT, GROUPS, NAMES
 from warehouse.sql import Statements, parse
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 SEPARATORS: Final = (LIST_SEPARATOR, "|", ",")
 """The possible separators of lists. Of those with equal evidence the first is chosen."""
 _LISTS: Final = ("categories", "coins")
-_WIRE_FOLDED: Final = {fold_name(name): place for place, name in enumerate(EVENT_FIELDS)}
+_WIRE_FOLDED: Final = {fold(name): place for place, name in enumerate(EVENT_FIELDS)}
 _SQL = Statements(__package__, GROUPS)
 _NAMES_MAX: Final = 200
 _NAME_CHARS: Final = 200
@@ -68,8 +69,8 @@ class Columns:
     @property
     def duplicates(self) -> list[str]:
         """Return names that occur twice, even in another spelling."""
-        times = Counter(fold_name(name) or name for name in self.names)
-        return [name for name in self.names if times[fold_name(name) or name] > 1]
+        times = Counter(fold(name) or name for name in self.names)
+        return [name for name in self.names if times[fold(name) or name] > 1]
 
     @property
     def too_many(self) -> bool:
@@ -77,13 +78,11 @@ class Columns:
 
     def notes(self) -> Iterator[str]:
         """Yield how these columns differ from the contract's."""
-        ours = [name for name in self.names if fold_name(name) in _WIRE_FOLDED]
-        order = [_WIRE_FOLDED[fold_name(name)] for name in ours]
+        ours = [name for name in self.names if fold(name) in _WIRE_FOLDED]
+        order = [_WIRE_FOLDED[fold(name)] for name in ours]
         if order != sorted(order):
             yield "columns in another order"
-        missing = [
-            name for name in EVENT_FIELDS if fold_name(name) not in set(map(fold_name, ours))
-        ]
+        missing = [name for name in EVENT_FIELDS if fold(name) not in set(map(fold, ours))]
         if missing:
             yield f"missing columns: {', '.join(missing)}"
         if self.extras:

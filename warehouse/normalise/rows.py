@@ -13,6 +13,8 @@ from typing import Any, Final
 import duckdb
 import msgspec
 
+from almanac.reading.named_sql import quoted_text
+from catalog.contract.bodies import fold
 from catalog.contract.constants import IMPACT_BANDS
 from catalog.contract.plans import Plan
 from warehouse import bounds
@@ -139,9 +141,9 @@ def define_macros(connection: duckdb.DuckDBPyConnection) -> None:
 def band_of_macro(bands: Sequence[tuple[float, str]]) -> str:
     """Return the macro of one score, NULL for NULL, from the exclusive upper edges."""
     cases = [
-        f"WHEN score IS NOT NULL THEN {_literal(name)}"
+        f"WHEN score IS NOT NULL THEN {quoted_text(name)}"
         if math.isinf(edge)
-        else f"WHEN score < {float(edge)!r} THEN {_literal(name)}"
+        else f"WHEN score < {float(edge)!r} THEN {quoted_text(name)}"
         for edge, name in bands
     ]
     return _macro("almanac_band_of(score)", "CASE", cases)
@@ -149,7 +151,7 @@ def band_of_macro(bands: Sequence[tuple[float, str]]) -> str:
 
 def band_named_macro(bands: Sequence[tuple[float, str]]) -> str:
     """Return the macro of one text, which gives a band in its own spelling, or NULL."""
-    cases = [f"WHEN {_literal(name.lower())} THEN {_literal(name)}" for _, name in bands]
+    cases = [f"WHEN {quoted_text(name.lower())} THEN {quoted_text(name)}" for _, name in bands]
     return _macro("almanac_band_named(given)", "CASE lower(given)", cases)
 
 
@@ -158,17 +160,8 @@ def _macro(signature: str, head: str, cases: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def fold_name(name: str) -> str:
-    """Return a name in lower case without `_` and `-`: `displayedDate` equals `displayed_date`."""
-    return "".join(filter(str.isalnum, name)).lower()
-
-
 COLUMN_OF: Final = {
-    **{fold_name(wire): column for column, wire in WIRE.items()},
+    **{fold(wire): column for column, wire in WIRE.items()},
     **dict.fromkeys(("id", "eventid"), "event_id"),
 }
 
@@ -268,7 +261,7 @@ def match_columns(keys: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
     places: dict[str, str] = {}
     extras: list[str] = []
     for key in keys:
-        column = COLUMN_OF.get(fold_name(key))
+        column = COLUMN_OF.get(fold(key))
         if column is None:
             extras.append(key)
         elif column not in places:

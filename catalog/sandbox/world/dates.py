@@ -1,8 +1,6 @@
 """The time units of the synthetic catalog, and the date of an event with its displayed words.
 
-Belongs here: whole seconds since 1970 (UTC), days, numbered months, the date fields of an event.
-Does not: when something happens to an event (lifecycle.py). Month 0 is October 2016, the first in
-which events are announced.
+Month 0 is October 2016, the first in which events are announced.
 """
 
 from datetime import UTC, date, datetime, timedelta

@@ -1,7 +1,6 @@
 """The records of the synthetic catalog, and its closed list of editorial categories.
 
-Belongs here: what a coin, a category, an event, a change and a version are. Does not: how they are
-made, and the titles of a category (wording). Times are aware, UTC, whole seconds.
+Times are aware, UTC, whole seconds.
 """
 
 from dataclasses import dataclass

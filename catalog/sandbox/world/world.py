@@ -1,8 +1,6 @@
 """The truth of the synthetic catalog at any time.
 
-Belongs here: the queries, and the cache of what was generated. Does not: how coins, events and
-their lives are made (roster.py, announcements.py, lifecycle.py); plans, paging, HTTP. A world is a
-pure function of seed and pace: a result never depends on earlier calls. Times are UTC.
+A world is a pure function of seed and pace: a result never depends on earlier calls. Times are UTC.
 """
 
 from collections.abc import Callable, Iterable

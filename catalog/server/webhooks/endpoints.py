@@ -36,14 +36,6 @@ class EndpointError(Exception):
     """An operation on the book that was refused; the book is unchanged."""
 
 
-class UnknownEndpoint(EndpointError):
-    """The book has no endpoint with that id."""
-
-
-class AccountWithoutPush(EndpointError):
-    """The account is unknown, or its plan does not include push."""
-
-
 class Secret(msgspec.Struct, frozen=True):
     """A signing secret. Without `expires_at` it does not expire. No repr shows its value."""
 
@@ -133,7 +125,7 @@ class EndpointBook:
         return self._read[1]
 
     def get(self, endpoint_id: str) -> Endpoint:
-        """Return one endpoint, or raise UnknownEndpoint."""
+        """Return one endpoint, or raise EndpointError."""
         return _find(self.endpoints(), endpoint_id)
 
     def add(
@@ -150,15 +142,15 @@ class EndpointBook:
         The secret is made here unless it is given.
 
         Raises:
-            EndpointError: the secret that was given can't be one.
-            AccountWithoutPush: by the key book its plan has no push (interface section 6).
+            EndpointError: the secret that was given can't be one, or by the key book the plan of
+                the account has no push (interface section 6).
             TargetRefused: webhooks are not sent to this URL.
             JsonFileError: one of the two files can't be read.
         """
         check_url(url, allow_private=allow_private)
         reason = why_no_push(account, self._accounts.plans().get(account))
         if reason is not None:
-            raise AccountWithoutPush(f"{reason}; no endpoint was added")
+            raise EndpointError(f"{reason}; no endpoint was added")
         now = self._wall()
         new = self._new_secret(now, secret)
         endpoint = Endpoint(
@@ -259,7 +251,7 @@ def _find(endpoints: tuple[Endpoint, ...], endpoint_id: str) -> Endpoint:
     for endpoint in endpoints:
         if endpoint.id == endpoint_id:
             return endpoint
-    raise UnknownEndpoint(
+    raise EndpointError(
         f"no such endpoint: {endpoint_id!r}; `almanac accounts endpoints list` lists the endpoints"
     )
 
@@ -353,7 +345,7 @@ class Receivers:
         """Disable an endpoint in the book; if that fails, it is served again after a restart."""
         try:
             self._book.disable(endpoint_id, reason=reason)
-        except (UnknownEndpoint, JsonFileError) as error:
+        except (EndpointError, JsonFileError) as error:
             log.warning("webhook endpoint not disabled: endpoint=%s error=%s", endpoint_id, error)
 
     def _refusal(self, endpoint: Endpoint, plans: Mapping[str, Plan]) -> str | None:

@@ -1,9 +1,8 @@
 """The deliveries still to be made, in SQLite: they survive a restart, a crash, a power cut.
 
-Every delivery's id is derived from its change, so none is enqueued twice, and the
-watermark moves in the transaction that enqueues. Only the outcome of an attempt may be lost, by a
-power cut: the delivery is then made again. Belongs here: the file. Does not: HTTP, or which change
-goes to whom (change_feed). The statements are in `outbox.sql`.
+Every delivery's id is derived from its change, so none is enqueued twice, and the watermark moves
+in the transaction that enqueues. Only the outcome of an attempt may be lost, by a power cut: the
+delivery is then made again. The statements are in `outbox.sql`.
 """
 
 import hashlib

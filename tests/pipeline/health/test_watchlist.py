@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.health.doctor import LOOK_UPS_MAX, describe_coins, look_up_coins
+from pipeline.health.service_check import LOOK_UPS_MAX, describe_coins, look_up_coins
 from resources.errors import AccessDenied
 from resources.http.client import CatalogClient
 from tests.pipeline.cli.test_plain_errors import checks

@@ -16,7 +16,7 @@ from catalog.sandbox.world.world import World
 from catalog.sandbox.world_store import SandboxStore
 from catalog.server.accounts import Accounts
 from catalog.server.store import CatalogChange
-from catalog.server.webhooks.endpoints import AccountWithoutPush, EndpointError
+from catalog.server.webhooks.endpoints import EndpointError
 from catalog.server.webhooks.outbox import OutboxDelivery
 from catalog.server.webhooks.sender import SenderOptions
 from tests.hangs import HANGS_AFTER_S, wait_for
@@ -61,7 +61,7 @@ def test_an_account_below_elite_is_refused_and_gets_push_once_it_is_on_elite(
     sandbox: Sandbox, receiver: Receiver, plan: str
 ) -> None:
     sandbox.new_key(plan, account="acme")
-    with pytest.raises(AccountWithoutPush, match=plan):
+    with pytest.raises(EndpointError, match=plan):
         sandbox.subscribe(receiver.url, account="acme")
     sandbox.advance_by_deliveries(1)
     move(sandbox, "acme", "elite")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.warehouse.schema.braces import wrong_braces
 from warehouse.schema.columns import GROUPS, NAMES
 from warehouse.sql import Groups, Statements, expand
 
@@ -31,6 +32,7 @@ SMALL: Groups = {
 )
 def test_an_expansion_repeats_its_template_for_each_column(text: str, whole: str) -> None:
     assert expand(text, SMALL) == whole
+    assert not wrong_braces(whole)
 
 
 def test_whens_are_joined_without_a_comma() -> None:
@@ -56,25 +58,46 @@ def test_long_items_have_a_line_each_and_short_ones_fill_lines() -> None:
         ("{each: @name}", "is not an expansion"),
         ("{each all: @name", "is not an expansion"),
         ("{each all: f({@name})}", "is not an expansion"),
-        ("{every all: @name}", "@name is outside an expansion"),
-        ("{every all}", "is neither an expansion nor a placeholder"),
-        ("{}", "is neither an expansion nor a placeholder"),
         ("{each all before d: @name}", "all has no d"),
         ("{each all before a, b: @name}", "`before` takes one column"),
         ("{each all after c: @name}", "has no column"),
         ("{each all except a, b, c: @name}", "has no column"),
         ("{each all: @nome}", "a has no @nome"),
         ("{each all: @wire}", "a has no @wire"),
+    ],
+)
+def test_an_unknown_expansion_is_an_error(text: str, why: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        expand(text, SMALL)
+    assert why in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{every all: @name}", "@name is outside an expansion"),
+        ("{every all}", "is neither an expansion nor a placeholder"),
+        ("{}", "is neither an expansion nor a placeholder"),
         ("SELECT @name, {each all: @name}", "@name is outside an expansion"),
         ("FROM {rows}", "its header names the placeholders [], and it has ['rows']"),
         ("-- Placeholders: rows.\nFROM {row}", "and it has ['row']"),
         ("-- Placeholders: rows, cells.\nFROM {rows}", "names the placeholders ['cells', 'rows']"),
     ],
 )
-def test_unknown_braces_are_an_error(text: str, why: str) -> None:
-    with pytest.raises(ValueError) as refused:
-        expand(text, SMALL)
-    assert why in str(refused.value)
+def test_unknown_braces_are_found(text: str, why: str) -> None:
+    assert why in wrong_braces(text)
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        *("warehouse", "warehouse.history", "warehouse.normalise", "warehouse.schema"),
+        *("assets", "pipeline.health", "pipeline.mirror"),
+    ],
+)
+def test_no_statement_has_other_braces(package: str) -> None:
+    texts = Statements(package, GROUPS).texts
+    assert {name: wrong for name in texts if (wrong := wrong_braces(texts[name]))} == {}
 
 
 def test_the_error_names_package_and_statement() -> None:
