@@ -55,11 +55,9 @@ def resolve_coin(reader: Reader, wanted: str | Coin) -> Coin:
     raise UnknownName(f"no coin has the {kinds} {wanted!r}.{hint}", similar[:_LISTED_MAX])
 
 
-def resolve_coins(
-    reader: Reader, wanted: Iterable[str], *, by_name: bool = True
-) -> dict[str, Coin]:
+def resolve_coins(reader: Reader, wanted: Iterable[str]) -> dict[str, Coin]:
     """Return the coin of each text as `resolve_coin`, with one query; leave out others."""
-    found = find_coins(reader, wanted, by_name=by_name)
+    found = find_coins(reader, wanted)
     for text, coins in found.items():
         if len(coins) > 1:
             raise AmbiguousCoin(in_words(text, coins), list(coins))

@@ -114,7 +114,9 @@ def instant(
         raise InvalidArgument(f"{name}={given!r} is not within the years 1 to 9999") from error
 
 
-def calendar_time(given: Instant, name: str, tz: tzinfo) -> datetime:
+def calendar_time(
+    given: Instant, name: str, tz: tzinfo, *, now: datetime | None = None
+) -> datetime:
     """Return a timestamp to compare with dates of the calendar, which have no zone: UTC days.
 
     One without a zone, such as a date, is what the calendar shows, whatever `tz`. One with a zone
@@ -123,8 +125,8 @@ def calendar_time(given: Instant, name: str, tz: tzinfo) -> datetime:
     Raises:
         InvalidArgument: as `instant`.
     """
-    at = instant(given, name, tz)
-    moment = _read(given, name, tz, None)
+    at = instant(given, name, tz, now=now)
+    moment = _read(given, name, tz, now)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else at
 
 

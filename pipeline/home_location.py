@@ -3,7 +3,7 @@
 import logging
 
 from pipeline.settings import Settings, read_settings
-from warehouse.errors import HomeRefused
+from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
 log = logging.getLogger(__name__)
@@ -45,13 +45,13 @@ def locate_existing_home() -> Home:
 
     Raises:
         SettingsError: the settings can't be used.
-        HomeRefused: there is no home; a mistyped path must not look like an empty home.
+        WarehouseError: there is no home; a mistyped path must not look like an empty home.
     """
     home = locate_home(read_settings())
     restore_home(home)
     home.refuse_lost_stamp()
     if home.stamp() is None:
-        raise HomeRefused(
+        raise WarehouseError(
             f"there is no home at {home.root} (it has no home.json). Nothing was changed. "
             "`almanac run` creates one; if yours is elsewhere, set ALMANAC_HOME to it."
         )

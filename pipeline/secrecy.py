@@ -115,11 +115,11 @@ def _secrets(settings: Settings) -> Iterator[SecretStr]:
 def _open_files(settings: Settings) -> "list[Path]":
     """Return the paths that others can read, of the state and of a home with a stamp."""
     # Imported here, since every command imports this module.
-    from warehouse.errors import HomeRefused
+    from warehouse.errors import WarehouseError
     from warehouse.home import Home
 
     home, roots = Home(settings.home), [settings.state]
-    with suppress(HomeRefused):  # The folder is then no home of ours.
+    with suppress(WarehouseError):  # The folder is then no home of ours.
         if home.stamp() is not None:
             roots.append(home.root)
     return open_to_others(roots, group_reads=settings.group_reads)

@@ -22,7 +22,7 @@ from typing import Final, Literal
 
 from catalog.contract.plans import PLANS
 from resources.request_log import last_usage
-from warehouse.errors import DamagedBatch, HomeRefused
+from warehouse.errors import DamagedBatch, WarehouseError
 from warehouse.files.locks import hold_lock
 from warehouse.files.storage import Storage, sync
 from warehouse.home import Home
@@ -119,7 +119,7 @@ class Inbox:
 
         Raises:
             WarehouseError: another process lands them for longer than the home's wait.
-            HomeRefused: the home has no stamp.
+            WarehouseError: the home has no stamp.
             OSError: landing can't be written; what was landed stays, and the rest waits.
         """
         if not self.names():
@@ -211,7 +211,7 @@ class Inbox:
         home, observed_at = self._home, max(delivery.received_at for delivery in deliveries)
         stamp = home.stamp()
         if stamp is None:
-            raise HomeRefused(
+            raise WarehouseError(
                 f"{home.root} has an inbox but no home.json. Nothing was landed. `almanac receive` "
                 "writes it when it starts, with the source of the settings."
             )

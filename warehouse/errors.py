@@ -23,11 +23,3 @@ class BatchFailed(LandingError):
         super().__init__(f"batch {batch_id} could not be folded: {why}")
         self.batch_id = batch_id
         self.why = why
-
-
-class OwnFault(WarehouseError):
-    """An error in Almanac, independent of the data: nothing was quarantined or lost."""
-
-
-class HomeRefused(WarehouseError):
-    """The folder belongs to another source or a newer Almanac; it was not changed."""

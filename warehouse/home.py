@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from warehouse.errors import DamagedBatch, HomeRefused
+from warehouse.errors import DamagedBatch, WarehouseError
 from warehouse.files.documents import BrokenSeal, format_document, is_sealed, seal
 from warehouse.files.locks import WAIT_S, hold_lock
 from warehouse.files.storage import Storage
@@ -100,12 +100,12 @@ class Home:
         """Return the stamp, None if there is no home yet.
 
         Raises:
-            HomeRefused: it can't be read, a newer Almanac wrote it, the home is a file, or DuckDB
-                or Dagster would misread its path.
+            WarehouseError: it can't be read, a newer Almanac wrote it, the home is a file, or
+                DuckDB or Dagster would misread its path.
         """
         self._refuse_path()
         if self.root.exists() and not self.root.is_dir():
-            raise HomeRefused(
+            raise WarehouseError(
                 f"{self.root} is a file, and a home must be a folder. Nothing was changed; set "
                 "ALMANAC_HOME to another path."
             )
@@ -123,13 +123,13 @@ class Home:
                 raise BrokenSeal(f"there is no format {found.format}")
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise HomeRefused(
+            raise WarehouseError(
                 f"{path} can't be read as the description of a home: {why}. Nothing was changed; "
                 "`almanac doctor --fix` rebuilds it from landing, or set ALMANAC_HOME to "
                 "another folder."
             ) from error
         if found.format > FORMAT:
-            raise HomeRefused(
+            raise WarehouseError(
                 f"the home {self.root} has format {found.format}; this version of Almanac writes "
                 f"format {FORMAT}. Nothing was changed; upgrade Almanac, or set another "
                 "ALMANAC_HOME."
@@ -140,10 +140,10 @@ class Home:
         """Check that a home with batches has a stamp.
 
         Raises:
-            HomeRefused: its home.json is missing.
+            WarehouseError: its home.json is missing.
         """
         if self.stamp() is None and self.has_batches_or_pulls():
-            raise HomeRefused(
+            raise WarehouseError(
                 f"{self.root} has batches but no home.json. Nothing was changed. `almanac doctor "
                 "--fix` rebuilds it from landing."
             )
@@ -151,7 +151,7 @@ class Home:
     def _refuse_path(self) -> None:
         odd = _MISREAD.search(str(self.root.resolve()))
         if odd is not None:
-            raise HomeRefused(
+            raise WarehouseError(
                 f"the path {self.root.resolve()} contains {odd[0]!r}, with which DuckDB or "
                 "Dagster would open another file. Nothing was changed; set ALMANAC_HOME to a "
                 "path without '?', a backslash, and '%' before two hexadecimal digits."
@@ -161,7 +161,7 @@ class Home:
         """Check that the home may be used for a source. Writes nothing.
 
         Raises:
-            HomeRefused: it holds another source; the histories of two sources must not be mixed.
+            WarehouseError: it holds another source; the histories of two sources must not be mixed.
         """
         found = self.stamp()
         # Deliveries that are not landed have no batch that says from which source they are.
@@ -169,7 +169,7 @@ class Home:
             return
         sources = {found.source} if found is not None else self._landed_sources()
         for landed_source in sorted(sources - {source}):
-            raise HomeRefused(
+            raise WarehouseError(
                 f"the home {self.root} holds data of {landed_source}, not of {source}. Nothing was "
                 "changed; set ALMANAC_HOME to another folder, or use the other address."
             )
@@ -178,7 +178,7 @@ class Home:
         """Stamp a home, or check that it has the same source; an empty home may change its source.
 
         Raises:
-            HomeRefused: as `check`.
+            WarehouseError: as `check`.
         """
         self.fetch_landing()
         self.check(source)
@@ -195,20 +195,20 @@ class Home:
         """Rebuild a damaged stamp from the batches; return the source, None if nothing is wrong.
 
         Raises:
-            HomeRefused: a newer Almanac wrote it, or the batches don't have a single source.
+            WarehouseError: a newer Almanac wrote it, or the batches don't have a single source.
         """
         try:
             found = self.stamp()
             is_lost = found is None and self.has_batches_or_pulls()
             if not is_lost and (found is None or self.is_stamped_with(found)):
                 return None
-        except HomeRefused as refused:
+        except WarehouseError as refused:
             if refused.__cause__ is None:  # Not damaged: a newer Almanac, or no folder.
                 raise
         sources = self._landed_sources()
         if len(sources) != 1:
             found_sources = f"batches of {len(sources)} sources" if sources else "no batches"
-            raise HomeRefused(
+            raise WarehouseError(
                 f"{self.root / _STAMP} is damaged, and landing has {found_sources}, so it can't be "
                 f"rebuilt. Nothing was changed; write "
                 '{"source": "…"} into it with the address of your service, or `sandbox:` and the '

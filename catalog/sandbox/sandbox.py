@@ -67,9 +67,9 @@ def register(
     The account is made on Elite. A `secret` of the caller's replaces another one immediately.
 
     Raises:
-        EndpointError: the account is on a plan without push, or the secret can't be one.
+        ServiceDirError: the account is on a plan without push, or the secret can't be one.
         TargetRefused: webhooks are not sent to this URL.
-        JsonFileError: a file of the folder can't be read.
+        ServiceDirError: a file of the folder can't be read.
     """
     accounts, book = folder.key_book(), folder.endpoint_book()
     if account not in accounts.plans():
@@ -227,9 +227,9 @@ class Sandbox:
         When it returns, the endpoint is sent what changes from then on.
 
         Raises:
-            EndpointError: the account has no push, or the secret can't be one.
+            ServiceDirError: the account has no push, or the secret can't be one.
             TargetRefused: webhooks are not sent to this URL.
-            JsonFileError: a file of the folder can't be read.
+            ServiceDirError: a file of the folder can't be read.
             TimeoutError: the sender does not answer.
         """
         endpoint, secret = register(

@@ -27,8 +27,8 @@ from catalog.contract.records import Period, Usage
 T = TypeVar("T")
 
 
-class JsonFileError(Exception):
-    """A file of another form than expected; it was not changed."""
+class ServiceDirError(Exception):
+    """A server's folder or one of its files can't be used or changed so; it is as it was."""
 
 
 class Edit(Generic[T]):
@@ -56,13 +56,13 @@ class JsonFile(Generic[T]):
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def read(self) -> T:
-        """Return the value. Raises JsonFileError when the file is not of the expected form."""
+        """Return the value. Raises ServiceDirError when the file is not of the expected form."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=self._kind)
         except FileNotFoundError:
             return self._kind()
         except msgspec.MsgspecError as error:
-            raise JsonFileError(
+            raise ServiceDirError(
                 f"{self.path} can't be read as {self._kind.__name__}: {error}. It was not "
                 "changed; repair it or move it away."
             ) from error
@@ -170,10 +170,6 @@ log = logging.getLogger(__name__)
 _KEY_PREFIX = "alm2_"
 
 
-class KeyBookError(Exception):
-    """A change of the key file that can't be made; the file is as it was."""
-
-
 def random_key() -> str:
     return _KEY_PREFIX + secrets.token_urlsafe(30)
 
@@ -232,7 +228,7 @@ class KeyRing:
             self._filed_version = version
             try:
                 accounts = self._book.read().accounts
-            except JsonFileError:
+            except ServiceDirError:
                 # A running server continues with the keys it knew, and reads the next change.
                 log.exception("the key file can't be read; the previous keys stay valid")
                 return self._filed.get(digest)
@@ -265,7 +261,7 @@ class KeyBook:
         """Return the plan of each account; read the file if it changed.
 
         Raises:
-            JsonFileError: the file is not a key book.
+            ServiceDirError: the file is not a key book.
         """
         version = self.file.version()
         if version != self._plans[0]:
@@ -285,13 +281,13 @@ class KeyBook:
         """Add a key to an account, which is made if new. Returns the key, shown only here.
 
         Raises:
-            KeyBookError: the account has another plan, or already as many keys as its plan allows.
+            ServiceDirError: the account has another plan, or as many keys as its plan allows.
         """
         if not account_name.strip():
-            raise KeyBookError("an account needs a name; nothing was created")
+            raise ServiceDirError("an account needs a name; nothing was created")
         limits = {"rate_per_s": rate_per_s, "burst": burst, "monthly_quota": monthly_quota}
         if plan is not ENTERPRISE and any(limit is not None for limit in limits.values()):
-            raise KeyBookError(
+            raise ServiceDirError(
                 f"rate, burst and quota of {plan.name} are fixed; only Enterprise sets them"
             )
         _check_limits(rate_per_s, burst, monthly_quota)
@@ -301,7 +297,7 @@ class KeyBook:
             known = {account.name: account for account in edit.value.accounts}
             account = known.get(account_name) or Account(name=account_name, plan=plan.name)
             if account.plan != plan.name:
-                raise KeyBookError(
+                raise ServiceDirError(
                     f"account {account_name} is on the plan {account.plan}, not {plan.name}; "
                     "use that plan, or another account"
                 )
@@ -314,7 +310,7 @@ class KeyBook:
         """Make a key unusable from now on.
 
         Raises:
-            KeyBookError: there is no such key, or it is no longer in use.
+            ServiceDirError: there is no such key, or it is no longer in use.
         """
         self._replace(key_id, lambda key: (self._ended(key, self._wall()),))
 
@@ -324,14 +320,14 @@ class KeyBook:
         The two count as one key of the plan, and share one bucket and one quota.
 
         Raises:
-            KeyBookError: there is no such key, it is no longer in use, or it was rotated already.
+            ServiceDirError: there is no such key, it is not in use, or it was rotated already.
         """
         fresh, stored = self._fresh()
         ends_at = self._wall() + overlap
 
         def succeeded(key: StoredKey) -> tuple[StoredKey, ...]:
             if key.expires_at is not None and key.usable(self._wall()):
-                raise KeyBookError(f"key {key.id} was already replaced; rotate its successor")
+                raise ServiceDirError(f"key {key.id} was already replaced; rotate its successor")
             successor = msgspec.structs.replace(
                 key,
                 id=stored.id,
@@ -351,14 +347,14 @@ class KeyBook:
 
     def _ended(self, key: StoredKey, at: datetime) -> StoredKey:
         if not key.usable(self._wall()):
-            raise KeyBookError(f"key {key.id} expired at {key.expires_at}")
+            raise ServiceDirError(f"key {key.id} expired at {key.expires_at}")
         return msgspec.structs.replace(key, expires_at=at)
 
     def _replace(self, key_id: str, change: Callable[[StoredKey], tuple[StoredKey, ...]]) -> None:
         with self.file.editing() as edit:
             ids = {key.id for account in edit.value.accounts for key in account.keys}
             if key_id not in ids:
-                raise KeyBookError(
+                raise ServiceDirError(
                     f"no such key: {key_id} in {self.file.path.parent}; `almanac accounts keys "
                     "list` lists the keys of a folder. A mirror has a folder of its own (--dir), "
                     "by default state/mirror of the home"
@@ -381,7 +377,7 @@ class KeyBook:
         # A key that expires has a successor in the account, and only the successor counts.
         counted = sum(key.expires_at is None for key in account.keys)
         if plan.keys_max is not None and counted >= plan.keys_max:
-            raise KeyBookError(
+            raise ServiceDirError(
                 f"account {account.name} has {counted} keys, and the plan {plan.name} allows "
                 f"{plan.keys_max}; revoke one first"
             )
@@ -389,11 +385,11 @@ class KeyBook:
 
 def _check_limits(rate_per_s: float | None, burst: int | None, quota: int | None) -> None:
     if rate_per_s is not None and not 0.001 <= rate_per_s <= 1e6:
-        raise KeyBookError(f"rate must be from 0.001 to 1,000,000 a second, got {rate_per_s}")
+        raise ServiceDirError(f"rate must be from 0.001 to 1,000,000 a second, got {rate_per_s}")
     if burst is not None and not 1 <= burst <= 1_000_000:
-        raise KeyBookError(f"burst must be from 1 to 1,000,000, got {burst}")
+        raise ServiceDirError(f"burst must be from 1 to 1,000,000, got {burst}")
     if quota is not None and not 0 <= quota <= 10**12:
-        raise KeyBookError(f"quota must be from 0 to 1,000,000,000,000 a month, got {quota}")
+        raise ServiceDirError(f"quota must be from 0 to 1,000,000,000,000 a month, got {quota}")
 
 
 _MONTHS_MAX = 24
@@ -462,7 +458,7 @@ class UsageBook:
         try:
             with self._file.editing() as edit:
                 edit.value = counts
-        except (OSError, JsonFileError):
+        except (OSError, ServiceDirError):
             # The server continues to count in memory, and tries to write at the next flush.
             log.exception("the usage counts can't be written; they are kept in memory")
             self._dirty = True

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from catalog.server.accounts import JsonFile, KeyBook, UsageCounts
+from catalog.server.accounts import JsonFile, KeyBook, ServiceDirError, UsageCounts
 from catalog.server.webhooks import endpoints, outbox
 from catalog.server.webhooks.endpoints import EndpointBook, Receivers
 from catalog.server.webhooks.outbox import Outbox
@@ -18,10 +18,6 @@ class Source(msgspec.Struct, frozen=True):
     """The catalog that the deliveries and usage of a folder belong to."""
 
     source: str | None = None
-
-
-class ServiceDirError(Exception):
-    """The folder can't be used; nothing in it was changed."""
 
 
 class ServiceDir:

@@ -92,13 +92,10 @@ def sandbox(
     # Imported here, so that the help and wrong options need no server.
     from catalog.sandbox.sandbox import DEFAULT_SEED, Sandbox
     from catalog.sandbox.sandbox_clock import SandboxClock
-    from catalog.server.accounts import JsonFileError
+    from catalog.server.accounts import ServiceDirError
     from catalog.server.app import ServerOptions
     from catalog.server.hosting import HostingError
-    from catalog.server.state_dir import ServiceDirError
     from catalog.server.webhooks.delivery import TargetRefused
-    from catalog.server.webhooks.endpoints import EndpointError
-    from catalog.server.webhooks.outbox import OutboxUnreadable
 
     if webhook is None and webhook_secret_file is not None:
         fail("--webhook-secret-file is for --webhook URL, which is missing", code=2)
@@ -127,12 +124,12 @@ def sandbox(
     stop_by_signals(stop.set)
     try:
         box.start()
-    except (HostingError, ServiceDirError, JsonFileError, OutboxUnreadable) as error:
+    except (HostingError, ServiceDirError) as error:
         fail(str(error))
     try:
         made = None
         if webhook is not None:
-            with errors_as_messages(EndpointError, TargetRefused, JsonFileError, TimeoutError):
+            with errors_as_messages(ServiceDirError, TargetRefused, TimeoutError):
                 made = box.subscribe(webhook, secret=secret, signature=webhook_signature)
         _announce(box, webhook, None if secret else made, as_json=as_json)
         wait_until(stop)

@@ -66,17 +66,13 @@ def serve(
     """Serve pages, calendar and the service's interface: now, as of a time, or in a replay."""
     # Imported here, so that the help and wrong options need no server.
     from catalog.contract.plans import PLANS
-    from catalog.server.accounts import JsonFileError
+    from catalog.server.accounts import ServiceDirError
     from catalog.server.app import ServerOptions
     from catalog.server.hosting import HostingError
-    from catalog.server.state_dir import ServiceDirError
-    from catalog.server.webhooks.outbox import OutboxUnreadable
     from pipeline.health.warnings import read_health
     from pipeline.mirror.mirror import Mirror
     from pipeline.mirror.replay_clock import SPEED_MAX
     from pipeline.mirror.replay_server import ReplayServer
-    from pipeline.mirror.replay_store import ReplayRangeError
-    from pipeline.mirror.version_feed import FeedUnusable
     from pipeline.web.site import WebSite
 
     if plan not in PLANS:
@@ -126,13 +122,8 @@ def serve(
         is_taken = isinstance(cause, OSError) and cause.errno == EADDRINUSE
         hint = ". Give another port, such as --port 0 for a free one." if is_taken else ""
         fail(f"{error}{hint}")
-    except (
-        *(WarehouseError, ServiceDirError, JsonFileError),
-        *(OutboxUnreadable, FeedUnusable),
-    ) as error:
+    except (WarehouseError, ServiceDirError) as error:
         fail(str(error))
-    except ReplayRangeError as error:
-        fail(f"{error}. Nothing was started.")
     try:
         if as_json:
             print_json({"base_url": server.base_url})

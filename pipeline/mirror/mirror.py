@@ -123,7 +123,7 @@ class HistoryServer(ABC):
     key of the key file. No request is limited.
 
     Raises (start):
-        WarehouseError: the file is missing or can't be served.
+        WarehouseError: the published file or the change feed is missing or can't be used.
         HostingError: the port is taken, or the address needs a key and there is none.
         ServiceDirError: the folder can't be used.
     """
@@ -250,8 +250,7 @@ class Mirror(HistoryServer):
 
     Webhooks tell the endpoints of the folder what each publication added since their creation.
 
-    Raises (start): as HistoryServer, and
-        OutboxUnreadable, FeedUnusable: a file of the folder can't be used.
+    Raises (start): as HistoryServer.
     """
 
     def __init__(

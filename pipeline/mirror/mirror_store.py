@@ -29,7 +29,7 @@ from pipeline.mirror.published_catalog import (
     unservable,
 )
 from pipeline.mirror.pushed_changes import catalog_changes
-from pipeline.mirror.version_feed import FeedPlace, FeedUnusable, VersionFeed
+from pipeline.mirror.version_feed import FeedPlace, VersionFeed
 
 log = logging.getLogger(__name__)
 EVENTS_IN_MEMORY: Final = 250_000
@@ -246,7 +246,7 @@ class MirrorStore:
             self._feed.follow(catalog, self._recording_time, even_if_replaced=is_served)
             self._recorded_at = self._feed.last_recorded_at()
             self._is_behind = not self._feed.is_at(catalog)
-        except (FeedUnusable, WarehouseError, duckdb.Error) as error:
+        except (WarehouseError, duckdb.Error) as error:
             self._is_behind = True
             return f"the changes of the publication are not recorded: {error}"
         if not self._is_behind:

@@ -81,7 +81,7 @@ class ReplayServer(HistoryServer):
     `on_end` is called on another thread, each time the clock comes to its end.
 
     Raises (start): as HistoryServer, and
-        ReplayRangeError: the warehouse does not know the whole range.
+        WarehouseError: the warehouse does not know the whole range.
         ValueError: the speed is not above 0.
     """
 

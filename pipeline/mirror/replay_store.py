@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Final
 
 from almanac.change_digest import ChangeDigest
+from almanac.errors import WarehouseError
 from catalog.server.store import CatalogChange, CatalogView
 from pipeline.mirror.knowledge_routes import ChangePage, KnownChange
 from pipeline.mirror.past_view import PastViews
@@ -26,18 +27,13 @@ from pipeline.mirror.pushed_changes import catalog_changes
 from pipeline.mirror.version_feed import FeedPlace, ForeignPlace, to_micros
 
 
-class ReplayRangeError(Exception):
-    """The warehouse does not know the range of a replay; nothing was started."""
-
-
 class ReplayStore:
     """`CatalogStore` and `KnowledgeStore` over a file, from a start to an end.
 
     Without `until`, the replay ends at the last pull.
 
     Raises:
-        WarehouseError: the file is missing or can't be served.
-        ReplayRangeError: the warehouse does not know the whole range.
+        WarehouseError: the file is missing or can't be served, or does not know the whole range.
     """
 
     is_recorded: Final = True
@@ -47,7 +43,7 @@ class ReplayStore:
         self.bounds: KnownSpan = self.catalog.bounds
         try:
             self.start, self.until = _check_range(self.bounds, start, until)
-        except ReplayRangeError:
+        except WarehouseError:
             self.close()
             raise
         self._views = PastViews(self.catalog)
@@ -134,16 +130,16 @@ def _check_range(
 ) -> tuple[datetime, datetime]:
     first, last = bounds.first, bounds.last
     if first is None or last is None:
-        raise ReplayRangeError("nothing was pulled yet: this warehouse has no history to replay")
+        raise WarehouseError("nothing was pulled yet: this warehouse has no history to replay")
     end = last if until is None else until.astimezone(UTC)
     start = start.astimezone(UTC)
-    span = f"history is from {utc_text(first)} to {utc_text(last)}"
+    span = f"history is from {utc_text(first)} to {utc_text(last)}. Nothing was started."
     if start < first:
-        raise ReplayRangeError(f"{utc_text(start)} is before the first pull: {span}")
+        raise WarehouseError(f"{utc_text(start)} is before the first pull: {span}")
     if end > last:
-        raise ReplayRangeError(f"{utc_text(end)} is after the last pull: {span}")
+        raise WarehouseError(f"{utc_text(end)} is after the last pull: {span}")
     if start >= end:
-        raise ReplayRangeError(
+        raise WarehouseError(
             f"the replay would end at {utc_text(end)}, and not after its start at "
             f"{utc_text(start)}: {span}"
         )

@@ -17,8 +17,8 @@ import pytest
 
 from almanac.errors import WarehouseError
 from catalog.contract.plans import ENTERPRISE, plan_window
+from catalog.server.accounts import ServiceDirError
 from catalog.server.hosting import HostingError
-from catalog.server.state_dir import ServiceDirError
 from catalog.server.store import EventQuery
 from pipeline.mirror.mirror import Mirror
 from pipeline.mirror.mirror_store import MirrorStore, PublishedViews

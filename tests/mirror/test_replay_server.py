@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from almanac.change_digest import ChangeDigest
+from almanac.errors import WarehouseError
 from pipeline.mirror.replay_server import CONTROL_PATH, ReplayState
-from pipeline.mirror.replay_store import ReplayRangeError
 from tests.hangs import HANGS_AFTER_S
 from tests.mirror.filled_home import ENDS, STARTS, mirroring
 from tests.mirror.replays import CHANGES, change_log, log_hash, order, read_changes, replaying
@@ -193,7 +193,7 @@ def test_a_range_that_is_not_known_is_refused(
     filled_home: Home, state_dir: Path, start: datetime, until: datetime | None, reason: str
 ) -> None:
     with (
-        pytest.raises(ReplayRangeError, match=reason),
+        pytest.raises(WarehouseError, match=reason),
         replaying(filled_home, state_dir, start, until),
     ):
         pass

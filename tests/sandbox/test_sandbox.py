@@ -18,9 +18,9 @@ from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.sandbox_clock import SandboxClock
 from catalog.sandbox.world_store import Views, new_view
+from catalog.server.accounts import ServiceDirError
 from catalog.server.app import ServerOptions
 from catalog.server.exchange import Exchange, attach
-from catalog.server.state_dir import ServiceDirError
 from catalog.server.store import EventQuery
 from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.server.test_hosting import wait_until_closed

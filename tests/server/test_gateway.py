@@ -18,10 +18,9 @@ from catalog.contract import constants
 from catalog.contract.plans import PLANS
 from catalog.server.accounts import (
     JsonFile,
-    JsonFileError,
     KeyBook,
-    KeyBookError,
     KeyRing,
+    ServiceDirError,
     UsageBook,
     UsageCounts,
     key_digest,
@@ -353,7 +352,7 @@ class TestKeyBook:
     ) -> None:
         book = self.book(tmp_path, ManualClock())
         made = [book.create("acme", PLANS[plan])[1] for _ in range(keys)]
-        with pytest.raises(KeyBookError, match="revoke one first"):
+        with pytest.raises(ServiceDirError, match="revoke one first"):
             book.create("acme", PLANS[plan])
         book.revoke(made[0].id)
         book.create("acme", PLANS[plan])
@@ -363,16 +362,16 @@ class TestKeyBook:
         book = self.book(tmp_path, ManualClock())
         _, stored = book.create("acme", PLANS["free"])
         book.rotate(stored.id, overlap=timedelta(hours=1))
-        with pytest.raises(KeyBookError):
+        with pytest.raises(ServiceDirError):
             book.create("acme", PLANS["free"])
-        with pytest.raises(KeyBookError, match="another account"):
+        with pytest.raises(ServiceDirError, match="another account"):
             book.create("acme", PLANS["pro"])
 
     def test_a_key_with_a_successor_is_not_rotated_again(self, tmp_path: Path) -> None:
         book = self.book(tmp_path, ManualClock())
         _, first = book.create("acme", PLANS["free"])
         _, second = book.rotate(first.id, overlap=timedelta(hours=1))
-        with pytest.raises(KeyBookError, match="was already replaced"):
+        with pytest.raises(ServiceDirError, match="was already replaced"):
             book.rotate(first.id, overlap=timedelta(hours=1))
         book.rotate(second.id, overlap=timedelta(hours=1))
 
@@ -405,7 +404,7 @@ class TestKeyBook:
 
     def test_only_enterprise_sets_its_limits(self, tmp_path: Path) -> None:
         book = self.book(tmp_path, ManualClock())
-        with pytest.raises(KeyBookError, match="only Enterprise"):
+        with pytest.raises(ServiceDirError, match="only Enterprise"):
             book.create("acme", PLANS["elite"], rate_per_s=50)
         key, _ = book.create("big", PLANS["enterprise"], rate_per_s=7, burst=9, monthly_quota=11)
         found = KeyRing(book=book).find(key)
@@ -442,7 +441,7 @@ class TestKeyBook:
         key, _ = book.create("acme", PLANS["free"])
         path = tmp_path / "keys.json"
         path.write_text(path.read_text().replace('"free"', '"gold"'))
-        with pytest.raises(JsonFileError, match="gold"):
+        with pytest.raises(ServiceDirError, match="gold"):
             book.read()
         assert KeyRing(book=book).find(key) is None
 
@@ -454,9 +453,9 @@ class TestKeyBook:
         self, tmp_path: Path, limits: dict[str, float]
     ) -> None:
         book = self.book(tmp_path, ManualClock())
-        with pytest.raises(KeyBookError, match="must"):
+        with pytest.raises(ServiceDirError, match="must"):
             book.create("big", PLANS["enterprise"], **limits)  # type: ignore[arg-type]
-        with pytest.raises(KeyBookError, match="name"):
+        with pytest.raises(ServiceDirError, match="name"):
             book.create(" ", PLANS["free"])
 
     def test_keys_are_random_and_long(self, tmp_path: Path) -> None:

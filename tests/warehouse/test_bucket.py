@@ -15,7 +15,7 @@ import pytest
 
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.landed_days import history, land
-from warehouse.errors import HomeRefused, LandingError, WarehouseError
+from warehouse.errors import LandingError, WarehouseError
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.bucket import HELD_FOR, Bucket
@@ -220,10 +220,10 @@ def test_a_bucket_of_another_source_is_not_mixed(tmp_path: Path, address: str) -
     clock = Clock()
     clock.now = datetime.now(UTC) + HELD_FOR
     other = open_home(other.root, address, clock)
-    with pytest.raises(HomeRefused, match="hold data of another and s"):
+    with pytest.raises(WarehouseError, match="hold data of another and s"):
         land(other, 0)
     assert counted(other) == set()
-    with pytest.raises(HomeRefused, match="holds data of s"):
+    with pytest.raises(WarehouseError, match="holds data of s"):
         open_home(tmp_path / "empty", address).claim("another")
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.history.stories.handmade import HandmadeHome, event
 from tests.warehouse.landed_days import FIRST, ask, became, history, land
 from tests.warehouse.normalise.catalog_bodies import json_event
-from warehouse.errors import OwnFault
+from warehouse.errors import WarehouseError
 from warehouse.history import fold
 from warehouse.history.merge import merge, replay
 from warehouse.history.observations import Observation, Outcome
@@ -121,7 +121,7 @@ def test_an_error_in_almanac_stops_a_merge_and_sets_no_good_batch_aside(
     for error in OWN:
         with monkeypatch.context() as patched:
             fail_on(patched, "normalise", [batch], error)
-            with pytest.raises(OwnFault, match=rf"{batch.batch_id}.*{type(error).__name__}"):
+            with pytest.raises(WarehouseError, match=rf"{batch.batch_id}.*{type(error).__name__}"):
                 merge(home)
         assert home.landing.pending() == [before.batch_id, batch.batch_id]
     merge(home)

@@ -155,7 +155,7 @@ class Fold:
 
         Raises:
             BatchFailed: continue without the batch.
-            OwnFault: an error in Almanac, not in the batch.
+            WarehouseError: an error in Almanac, not in the batch.
         """
         with sort_failures(manifest):
             return normalise(
@@ -171,7 +171,7 @@ class Fold:
 
         Raises:
             BatchFailed: the state is half changed; roll back, and continue without the batch.
-            OwnFault: an error in Almanac, not in the batch; the state is half changed.
+            WarehouseError: an error in Almanac, not in the batch; the state is half changed.
         """
         with sort_failures(observation.manifest):
             return self._fold(observation, read, released=released)

@@ -27,7 +27,7 @@ import msgspec
 from almanac.reading.attached_file import attach_published
 from warehouse.batch_problems import BatchProblem, list_damaged_problems, list_record_problems
 from warehouse.clock import utc_now
-from warehouse.errors import BatchFailed, DamagedBatch, OwnFault, WarehouseError
+from warehouse.errors import BatchFailed, DamagedBatch, WarehouseError
 from warehouse.files.storage import Storage
 from warehouse.history import checkpoints
 from warehouse.history.fold import Fold
@@ -187,7 +187,7 @@ def _merge(
     while plan.is_needed and not report.is_published:
         try:
             _publish_next(home, plan, report, failed, step)
-        except (BatchFailed, OwnFault, duckdb.Error) as error:
+        except (WarehouseError, duckdb.Error) as error:
             if _drop_damaged_base(home, plan):
                 plan = plan_merge(home, published, refold_from=refold_from, is_replay=is_replay)
                 report.damaged |= plan.damaged
@@ -247,7 +247,7 @@ def _publish_next(
     Raises:
         BatchFailed: a batch failed after some of its deliveries were folded, or the base is
             damaged.
-        OwnFault, duckdb.Error: the base is damaged, or Almanac has an error.
+        WarehouseError, duckdb.Error: the base is damaged, or Almanac has an error.
     """
     began = monotonic()
     with next_file(home, plan.base) as file:

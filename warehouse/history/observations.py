@@ -24,7 +24,6 @@ from warehouse.errors import (
     BatchFailed,
     DamagedBatch,
     LandingError,
-    OwnFault,
     WarehouseError,
 )
 from warehouse.landing.batches import Manifest
@@ -239,7 +238,7 @@ def sort_failures(manifest: Manifest) -> Iterator[None]:
     Raises:
         BatchFailed: the batch, even if unforeseen: it must not stop every later merge.
         KeyboardInterrupt: a signal arrived during a query.
-        OwnFault: an error in Almanac; the batch is not affected.
+        WarehouseError: an error in Almanac; the batch is not affected.
         WarehouseError: the machine has too little memory; or the batch is damaged.
     """
     try:
@@ -262,7 +261,7 @@ def sort_failures(manifest: Manifest) -> Iterator[None]:
         if isinstance(error, RuntimeError) and str(error) == QUERY_INTERRUPTED:
             raise KeyboardInterrupt from error
         if _is_own(error):
-            raise OwnFault(
+            raise WarehouseError(
                 f"batch {manifest.batch_id} could not be folded because of an error in Almanac, "
                 f"not in the batch: {type(error).__name__}: {_first_line(error)}. Nothing was "
                 "quarantined or lost: the batch waits, and the warehouse is as last published. "

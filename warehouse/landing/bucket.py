@@ -19,7 +19,7 @@ from uuid import uuid4
 import msgspec
 
 from warehouse.clock import utc_now
-from warehouse.errors import HomeRefused, WarehouseError
+from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.locks import host
 from warehouse.files.storage import Storage
@@ -138,7 +138,7 @@ class Bucket:
         An empty home gets its stamp last, so a copy that was killed is continued.
 
         Raises:
-            HomeRefused: the bucket has the data of another source.
+            WarehouseError: the bucket has the data of another source.
             WarehouseError: the next call continues.
         """
         path, theirs = self._root / _STAMP, self.read(_STAMP)
@@ -147,7 +147,7 @@ class Bucket:
             return False
         sources = {msgspec.json.decode(stamp)["source"] for stamp in (ours, theirs) if stamp}
         if len(sources) > 1:
-            raise HomeRefused(
+            raise WarehouseError(
                 f"the bucket {self.address} and the home {self._root} hold data of "
                 f"{' and '.join(sorted(sources))}. Nothing was changed; set ALMANAC_BUCKET to "
                 "another folder."

@@ -17,7 +17,7 @@ import msgspec
 
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import PLANS, Plan
-from catalog.server.accounts import JsonFile, JsonFileError, KeyBook
+from catalog.server.accounts import JsonFile, KeyBook, ServiceDirError
 from catalog.server.webhooks.delivery import check_url
 
 FILE_NAME = "endpoints.json"
@@ -30,10 +30,6 @@ _SECRET = re.compile(rf"[!-+\--~]{{{_SECRET_LENGTH_MIN},200}}", re.ASCII)
 
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
-
-
-class EndpointError(Exception):
-    """An operation on the book that was refused; the book is unchanged."""
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -117,7 +113,7 @@ class EndpointBook:
         """Return all endpoints in the order they were added; read the file if it changed.
 
         Raises:
-            JsonFileError: the file is not a book of endpoints.
+            ServiceDirError: the file is not a book of endpoints.
         """
         version = self._file.version()
         if version != self._read[0]:
@@ -125,7 +121,7 @@ class EndpointBook:
         return self._read[1]
 
     def get(self, endpoint_id: str) -> Endpoint:
-        """Return one endpoint, or raise EndpointError."""
+        """Return one endpoint, or raise ServiceDirError."""
         return _find(self.endpoints(), endpoint_id)
 
     def add(
@@ -142,15 +138,15 @@ class EndpointBook:
         The secret is made here unless it is given.
 
         Raises:
-            EndpointError: the secret that was given can't be one, or by the key book the plan of
+            ServiceDirError: the secret that was given can't be one, or by the key book the plan of
                 the account has no push (interface section 6).
             TargetRefused: webhooks are not sent to this URL.
-            JsonFileError: one of the two files can't be read.
+            ServiceDirError: one of the two files can't be read.
         """
         check_url(url, allow_private=allow_private)
         reason = why_no_push(account, self._accounts.plans().get(account))
         if reason is not None:
-            raise EndpointError(f"{reason}; no endpoint was added")
+            raise ServiceDirError(f"{reason}; no endpoint was added")
         now = self._wall()
         new = self._new_secret(now, secret)
         endpoint = Endpoint(
@@ -178,10 +174,10 @@ class EndpointBook:
         The secret is made here unless it is given.
 
         Raises:
-            EndpointError: no such endpoint, or the overlap or the secret is not a possible one.
+            ServiceDirError: no such endpoint, or the overlap or the secret is not a possible one.
         """
         if not 0 <= overlap_hours <= _OVERLAP_HOURS_MAX:
-            raise EndpointError(
+            raise ServiceDirError(
                 f"the overlap must be 0 to {_OVERLAP_HOURS_MAX} hours, got {overlap_hours:g}"
             )
         now = self._wall()
@@ -228,7 +224,7 @@ class EndpointBook:
     def _new_secret(self, now: datetime, given: str | None) -> Secret:
         value = new_secret(self._token) if given is None else given
         if not _SECRET.fullmatch(value):
-            raise EndpointError(
+            raise ServiceDirError(
                 f"a signing secret is {_SECRET_LENGTH_MIN} to 200 visible ASCII characters without "
                 "a comma; nothing was changed"
             )
@@ -251,7 +247,7 @@ def _find(endpoints: tuple[Endpoint, ...], endpoint_id: str) -> Endpoint:
     for endpoint in endpoints:
         if endpoint.id == endpoint_id:
             return endpoint
-    raise EndpointError(
+    raise ServiceDirError(
         f"no such endpoint: {endpoint_id!r}; `almanac accounts endpoints list` lists the endpoints"
     )
 
@@ -294,11 +290,11 @@ class LastRead(Generic[T]):
         """Return the content of the file, or its last readable content.
 
         Raises:
-            JsonFileError: it could not be read yet.
+            ServiceDirError: it could not be read yet.
         """
         try:
             self._last = self._read()
-        except JsonFileError as error:
+        except ServiceDirError as error:
             if self._last is None:
                 raise
             if str(error) != self._error:
@@ -345,7 +341,7 @@ class Receivers:
         """Disable an endpoint in the book; if that fails, it is served again after a restart."""
         try:
             self._book.disable(endpoint_id, reason=reason)
-        except (EndpointError, JsonFileError) as error:
+        except ServiceDirError as error:
             log.warning("webhook endpoint not disabled: endpoint=%s error=%s", endpoint_id, error)
 
     def _refusal(self, endpoint: Endpoint, plans: Mapping[str, Plan]) -> str | None:

@@ -17,6 +17,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, Self
 
+from catalog.server.accounts import ServiceDirError
+
 FILE_NAME = "outbox.sqlite"
 LIST_LIMIT = 1_000
 APPLICATION_ID = 1097617250
@@ -37,14 +39,6 @@ _FILE = Path(__file__).with_name("outbox.sql")
 _NAMED = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 State = Literal["pending", "delivered", "dead"]
-
-
-class OutboxUnreadable(Exception):
-    """The file is not an outbox, or not of this version; it was not changed."""
-
-
-class NotDead(Exception):
-    """A delivery that can't be requeued because it is not a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +72,7 @@ class Outbox:
     """One outbox file, made if it is absent. Safe to call from several threads.
 
     Raises:
-        OutboxUnreadable: the file is not an outbox, or was written by another version.
+        ServiceDirError: the file is not an outbox, or was written by another version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -94,10 +88,10 @@ class Outbox:
         )
         try:
             self._prepare()
-        except (OutboxUnreadable, sqlite3.Error) as error:
+        except (ServiceDirError, sqlite3.Error) as error:
             self._connection.close()
             if type(error) is sqlite3.DatabaseError:  # what SQLite raises for "not a database"
-                raise OutboxUnreadable(self._unreadable(str(error))) from error
+                raise ServiceDirError(self._unreadable(str(error))) from error
             raise
 
     def __enter__(self) -> Self:
@@ -195,10 +189,12 @@ class Outbox:
         """Make a dead letter due immediately, with the whole retry schedule ahead.
 
         Raises:
-            NotDead: it is pending, delivered or unknown.
+            ServiceDirError: it is pending, delivered or unknown.
         """
         if not self._run("requeue", id=delivery_id, now=_micros(now)):
-            raise NotDead(f"{delivery_id!r} is not a dead delivery; `deliveries --dead` lists them")
+            raise ServiceDirError(
+                f"{delivery_id!r} is not a dead delivery; `deliveries --dead` lists them"
+            )
 
     def _run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
         with self._lock:
@@ -239,9 +235,9 @@ class Outbox:
                 for statement in _CREATE:
                     self._run(statement)
             elif application_id != APPLICATION_ID:
-                raise OutboxUnreadable(self._unreadable("it belongs to another program"))
+                raise ServiceDirError(self._unreadable("it belongs to another program"))
             elif version != VERSION:
-                raise OutboxUnreadable(
+                raise ServiceDirError(
                     self._unreadable(f"it has version {version}, this program reads {VERSION}")
                 )
         self._connection.execute("PRAGMA journal_mode = WAL")

@@ -11,7 +11,7 @@ from catalog.sandbox.sandbox import Sandbox
 from pipeline.cli import merge
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.small_home import SmallHome
-from warehouse.errors import HomeRefused
+from warehouse.errors import WarehouseError
 from warehouse.history import merge as merging
 from warehouse.home import Home
 
@@ -180,5 +180,5 @@ def test_a_home_in_which_nothing_was_landed_may_change_its_source(tmp_path: Path
     assert stamp is not None
     assert stamp.source == "https://api.example.com"
     (tmp_path / "landing" / "batches" / "2026-03-01").mkdir(parents=True)
-    with pytest.raises(HomeRefused, match=r"holds data of https://api"):
+    with pytest.raises(WarehouseError, match=r"holds data of https://api"):
         home.claim("sandbox:1")

@@ -318,4 +318,4 @@ def test_a_home_that_cannot_be_read_is_warned_of_and_nothing_else_is_judged(
 ) -> None:
     (small.home.root / "home.json").write_text("{")
     found = find_warnings(small.settings, small.home, NOW)
-    assert found.keys() == {"damaged"} and "(HomeRefused)" in str(found["damaged"])
+    assert found.keys() == {"damaged"} and "(WarehouseError)" in str(found["damaged"])

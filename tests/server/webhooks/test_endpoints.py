@@ -15,20 +15,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from catalog.contract.plans import PLANS
-from catalog.server.accounts import JsonFileError, KeyBook
+from catalog.server.accounts import KeyBook, ServiceDirError
 from catalog.server.webhooks.delivery import TargetRefused
-from catalog.server.webhooks.endpoints import (
-    EndpointBook,
-    EndpointError,
-)
-from catalog.server.webhooks.outbox import (
-    APPLICATION_ID,
-    VERSION,
-    NotDead,
-    Outbox,
-    OutboxDelivery,
-    OutboxUnreadable,
-)
+from catalog.server.webhooks.endpoints import EndpointBook
+from catalog.server.webhooks.outbox import APPLICATION_ID, VERSION, Outbox, OutboxDelivery
 from catalog.server.webhooks.sender import batches
 from pipeline.cli.accounts import endpoints_app
 
@@ -106,7 +96,7 @@ def test_an_account_on_a_plan_without_push_gets_no_endpoint(
     book: EndpointBook, path: Path, account: str
 ) -> None:
     expected = f"on the plan {account}, which has no push; plans with push: elite, enterprise"
-    with pytest.raises(EndpointError, match=expected):
+    with pytest.raises(ServiceDirError, match=expected):
         book.add(URL, account=account)
     assert not path.exists()
 
@@ -115,7 +105,7 @@ def test_an_account_on_a_plan_without_push_gets_no_endpoint(
 def test_an_account_that_is_not_in_the_key_book_gets_no_endpoint(
     book: EndpointBook, path: Path, account: str
 ) -> None:
-    with pytest.raises(EndpointError, match=r"no account .* in the key book"):
+    with pytest.raises(ServiceDirError, match=r"no account .* in the key book"):
         book.add(URL, account=account)
     assert not path.exists()
 
@@ -168,7 +158,7 @@ def test_the_old_secret_signs_during_the_overlap_only(book: EndpointBook, wall: 
     assert book.get(endpoint.id).signing_secrets(wall()) == (third,)
     fourth = book.rotate(endpoint.id, overlap_hours=0)
     assert [secret.value for secret in book.get(endpoint.id).secrets] == [fourth]
-    with pytest.raises(EndpointError, match="overlap"):
+    with pytest.raises(ServiceDirError, match="overlap"):
         book.rotate(endpoint.id, overlap_hours=-1)
 
 
@@ -190,7 +180,7 @@ def test_disabling_keeps_the_first_reason_and_enabling_clears_it(
 
 def test_an_unknown_endpoint_is_named(book: EndpointBook) -> None:
     for refused in (book.remove, book.rotate, book.enable, book.get):
-        with pytest.raises(EndpointError, match="ep_none"):
+        with pytest.raises(ServiceDirError, match="ep_none"):
             refused("ep_none")
 
 
@@ -210,9 +200,9 @@ def test_a_file_that_is_not_a_book_is_an_error_and_stays(
     book.add(URL, account="acme")
     broken = path.read_text().replace(*change)
     path.write_text(broken)
-    with pytest.raises(JsonFileError) as caught:
+    with pytest.raises(ServiceDirError) as caught:
         book.endpoints()
-    with pytest.raises(JsonFileError):
+    with pytest.raises(ServiceDirError):
         book.add(URL, account="acme")
     assert path.read_text() == broken
     assert "canary1of32" not in str(caught.value)
@@ -316,7 +306,7 @@ def test_an_answer_that_arrives_after_the_delivery_was_marked_dead_counts(box: O
 
 def test_only_a_dead_letter_is_requeued(box: Outbox) -> None:
     enqueue(box, delivery(1))
-    with pytest.raises(NotDead):
+    with pytest.raises(ServiceDirError):
         box.requeue("dlv_1", now=START)
     box.mark_failed("dlv_1", status=500, error=None, retry_at=None)
     later = START + timedelta(hours=1)
@@ -337,7 +327,7 @@ def test_a_file_that_is_not_an_outbox_is_an_error_and_stays(tmp_path: Path, kind
                 connection.execute(f"PRAGMA user_version = {VERSION + 1}")
         connection.close()
     before = path.read_bytes()
-    with pytest.raises(OutboxUnreadable, match="move it away"):
+    with pytest.raises(ServiceDirError, match="move it away"):
         Outbox(path)
     assert path.read_bytes() == before
 

@@ -14,9 +14,8 @@ from catalog.contract.constants import IMPACT_MAJOR
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.world.world import World
 from catalog.sandbox.world_store import SandboxStore
-from catalog.server.accounts import Accounts
+from catalog.server.accounts import Accounts, ServiceDirError
 from catalog.server.store import CatalogChange
-from catalog.server.webhooks.endpoints import EndpointError
 from catalog.server.webhooks.outbox import OutboxDelivery
 from catalog.server.webhooks.sender import SenderOptions
 from tests.hangs import HANGS_AFTER_S, wait_for
@@ -61,7 +60,7 @@ def test_an_account_below_elite_is_refused_and_gets_push_once_it_is_on_elite(
     sandbox: Sandbox, receiver: Receiver, plan: str
 ) -> None:
     sandbox.new_key(plan, account="acme")
-    with pytest.raises(EndpointError, match=plan):
+    with pytest.raises(ServiceDirError, match=plan):
         sandbox.subscribe(receiver.url, account="acme")
     sandbox.advance_by_deliveries(1)
     move(sandbox, "acme", "elite")
@@ -122,7 +121,7 @@ def test_an_endpoint_that_is_registered_again_keeps_its_secret_unless_another_is
     assert endpoint.signing_secrets(datetime.now(UTC)) == (own,)
     assert endpoint.signature == "hex"
     for wrong in ("", "too short", "one,and-another-with-a-comma", "with a space of " * 2):
-        with pytest.raises(EndpointError, match="a signing secret is"):
+        with pytest.raises(ServiceDirError, match="a signing secret is"):
             sandbox.subscribe(receiver.url, secret=wrong)
     sandbox.advance_by_deliveries(1)
     sandbox.wait_until_pushed(15)
