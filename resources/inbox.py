@@ -118,8 +118,8 @@ class Inbox:
         `clock` is the machine's. Each delivery is in one batch, also if a process is killed.
 
         Raises:
-            WarehouseError: another process lands them for longer than the home's wait.
-            WarehouseError: the home has no stamp.
+            WarehouseError: another process lands them for longer than the home's wait; or the
+                home has no stamp.
             OSError: landing can't be written; what was landed stays, and the rest waits.
         """
         if not self.names():

@@ -1,6 +1,5 @@
 """The command `almanac export`: events as an iCalendar file."""
 
-import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Annotated
 import typer
 
 from almanac.commands import locate_warehouse, split_names
-from almanac.console import EXIT_USAGE, HomeOption, JsonOption, fail, local_file, people, warnings
-from almanac.reading.answers import names_a_stream
+from almanac.console import HomeOption, JsonOption, local_file, people, warnings
+from almanac.reading.answers import names_a_stream, replacing
 
 
 class EstimatedDates(StrEnum):
@@ -82,7 +81,12 @@ def export(
     )
     with open_database(locate_warehouse(home)) as database:
         feed = write_feed(database, query)
-    _replace_file(output, feed.content)
+    if names_a_stream(output):
+        with output.open("ab") as stream:
+            stream.write(feed.content)
+    else:
+        with replacing(output) as staged:
+            staged.write_bytes(feed.content)
     if as_json:
         found = {"file": str(output), "events": feed.events, "total": feed.total}
         sys.stdout.write(json_text({**found, "truncated": feed.is_truncated}) + "\n")
@@ -95,24 +99,3 @@ def export(
             "Select fewer events, or raise --limit.",
             soft_wrap=True,
         )
-
-
-def _replace_file(file: Path, content: bytes) -> None:
-    """Replace a file by a rename, so that a program that reads it never finds half of it."""
-    if names_a_stream(file):
-        with file.open("ab") as stream:
-            stream.write(content)
-        return
-    target = file.resolve()
-    if not target.parent.is_dir():
-        fail(
-            f"{file} can't be written: there is no folder {target.parent}. Nothing was written; "
-            "create the folder, or name a file in an existing one.",
-            code=EXIT_USAGE,
-        )
-    staged = target.with_name(f".{os.getpid()}-{target.name}")
-    try:
-        staged.write_bytes(content)
-        staged.replace(target)
-    finally:
-        staged.unlink(missing_ok=True)

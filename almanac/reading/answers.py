@@ -3,7 +3,8 @@
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -66,6 +67,17 @@ def write_answer(
         # that a shell redirected to may have content already.
         with target.open("ab") as stream:
             return copied(write, stream, form)
+    with replacing(target) as staged:
+        return write(staged)
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Yield a path; the file written there then replaces another, so nobody reads half of it.
+
+    Raises:
+        InvalidArgument: there is no folder for the file.
+    """
     file = target.resolve()
     if not file.parent.is_dir():
         raise InvalidArgument(
@@ -74,11 +86,10 @@ def write_answer(
         )
     staged = file.with_name(f"{_UNFINISHED}{os.getpid()}-{file.name}")
     try:
-        rows = write(staged)
+        yield staged
         staged.replace(file)
     finally:
         staged.unlink(missing_ok=True)
-    return rows
 
 
 def copied(write: Callable[[Path], int], stream: BinaryIO, form: FileForm) -> int:

@@ -70,7 +70,7 @@ def serve(
     from catalog.server.app import ServerOptions
     from catalog.server.hosting import HostingError
     from pipeline.health.warnings import read_health
-    from pipeline.mirror.mirror import Mirror
+    from pipeline.mirror.mirror import Mirror, Served
     from pipeline.mirror.replay_clock import SPEED_MAX
     from pipeline.mirror.replay_server import ReplayServer
     from pipeline.web.site import WebSite
@@ -86,32 +86,27 @@ def serve(
     home = locate_existing_home()
     settings = read_settings()
     state_dir = folder or settings.mirror_dir
-    options = ServerOptions(cors_origins=tuple(cors or ()))
+    served = Served(
+        host=host,
+        port=port,
+        plan=PLANS[plan],
+        options=ServerOptions(cors_origins=tuple(cors or ())),
+        site=WebSite,
+    )
     server: HistoryServer
     if start is None:
-        server = Mirror(
-            home.warehouse,
-            state_dir=state_dir,
-            host=host,
-            port=port,
-            plan=PLANS[plan],
-            options=options,
-            site=partial(WebSite, read_health=lambda: read_health(settings, home, utc_now())),
+        served["site"] = partial(
+            WebSite, read_health=lambda: read_health(settings, home, utc_now())
         )
+        server = Mirror(home.warehouse, state_dir=state_dir, **served)
     else:
         server = ReplayServer(
-            home.warehouse,
-            start,
-            end,
+            *(home.warehouse, start, end),
             speed=speed or 1.0,
             paused=True,  # until its address is printed
             state_dir=state_dir,
-            host=host,
-            port=port,
-            plan=PLANS[plan],
-            options=options,
-            site=WebSite,
             on_end=lambda state: _report_end(state, as_json=as_json),
+            **served,
         )
     stop = threading.Event()
     stop_by_signals(stop.set)

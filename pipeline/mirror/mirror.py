@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from types import MappingProxyType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, TypedDict, Unpack
 
 import msgspec
 from starlette.responses import JSONResponse
@@ -116,6 +116,16 @@ class HistoryStore(CatalogStore, KnowledgeStore, Protocol):
         ...
 
 
+class Served(TypedDict, total=False):
+    """How a server is reached: by default on loopback, by anyone with the rights of `plan`."""
+
+    host: str
+    port: int
+    plan: Plan
+    options: ServerOptions
+    site: SiteMaker
+
+
 class HistoryServer(ABC):
     """A server of the interface over the history of a warehouse, without limits.
 
@@ -128,24 +138,14 @@ class HistoryServer(ABC):
         ServiceDirError: the folder can't be used.
     """
 
-    def __init__(
-        self,
-        warehouse: Path,
-        *,
-        state_dir: Path,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        plan: Plan = ENTERPRISE,
-        options: ServerOptions | None = None,
-        site: SiteMaker = without_site,
-    ) -> None:
+    def __init__(self, warehouse: Path, *, state_dir: Path, **served: Unpack[Served]) -> None:
         self._warehouse = warehouse
-        self._make_site = site
+        self._make_site = served.get("site", without_site)
         self._state_dir = state_dir
-        self._host = host
-        self._port = port
-        self._plan = plan
-        self._options = options or ServerOptions()
+        self._host = served.get("host", "127.0.0.1")
+        self._port = served.get("port", 0)
+        self._plan = served.get("plan", ENTERPRISE)
+        self._options = served.get("options", ServerOptions())
         self._undo = ExitStack()
         self._hosted: HostedApp | None = None
 
@@ -258,24 +258,12 @@ class Mirror(HistoryServer):
         warehouse: Path,
         *,
         state_dir: Path,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        plan: Plan = ENTERPRISE,
-        options: ServerOptions | None = None,
         events_in_memory: int = EVENTS_IN_MEMORY,
         wall: Callable[[], datetime] = utc_now,
         push: SenderOptions | None = None,
-        site: SiteMaker = without_site,
+        **served: Unpack[Served],
     ) -> None:
-        super().__init__(
-            warehouse,
-            state_dir=state_dir,
-            host=host,
-            port=port,
-            plan=plan,
-            options=options,
-            site=site,
-        )
+        super().__init__(warehouse, state_dir=state_dir, **served)
         self._events_in_memory = events_in_memory
         self._wall = wall
         self._push = push

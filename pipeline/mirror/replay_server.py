@@ -18,21 +18,19 @@ from contextlib import ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from catalog.contract import errors
-from catalog.contract.plans import ENTERPRISE, Plan
 from catalog.server.accounts import UsageBook
-from catalog.server.app import ServerOptions
 from catalog.server.control_path import answer_order, decode_order, read_instant
 from catalog.server.exchange import Exchange, attach, dated
 from catalog.server.routes import CursorSigner
 from catalog.server.state_dir import ServiceDir
 from catalog.server.webhooks.sender import Pusher, SenderOptions
-from pipeline.mirror.mirror import HistoryServer, SiteMaker, cursor_secret, without_site
+from pipeline.mirror.mirror import HistoryServer, Served, cursor_secret
 from pipeline.mirror.replay_clock import ReplayClock
 from pipeline.mirror.replay_store import ReplayStore
 
@@ -94,23 +92,11 @@ class ReplayServer(HistoryServer):
         speed: float = 1.0,
         paused: bool = False,
         state_dir: Path,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        plan: Plan = ENTERPRISE,
-        options: ServerOptions | None = None,
         push: SenderOptions = PUSH,
         on_end: Callable[[ReplayState], None] = lambda _: None,
-        site: SiteMaker = without_site,
+        **served: Unpack[Served],
     ) -> None:
-        super().__init__(
-            warehouse,
-            state_dir=state_dir,
-            host=host,
-            port=port,
-            plan=plan,
-            options=options,
-            site=site,
-        )
+        super().__init__(warehouse, state_dir=state_dir, **served)
         self._start_at = start
         self._end_at = until
         self._speed = speed

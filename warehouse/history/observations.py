@@ -238,8 +238,8 @@ def sort_failures(manifest: Manifest) -> Iterator[None]:
     Raises:
         BatchFailed: the batch, even if unforeseen: it must not stop every later merge.
         KeyboardInterrupt: a signal arrived during a query.
-        WarehouseError: an error in Almanac; the batch is not affected.
-        WarehouseError: the machine has too little memory; or the batch is damaged.
+        WarehouseError: Almanac has an error or the machine too little memory, and the batch waits;
+            or the batch is damaged.
     """
     try:
         with disk_errors():

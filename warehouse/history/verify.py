@@ -78,8 +78,8 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
     A home that this user can't write to is verified too, and a replay of it is made elsewhere.
 
     Raises:
-        WarehouseError: the disk or memory is too small for a check.
-        WarehouseError: a merge runs for longer than the home's wait.
+        WarehouseError: the disk or memory is too small for a check; or a merge runs for longer
+            than the home's wait.
     """
     with _no_merge(home):
         manifests, unreadable = _read_manifests(home)

@@ -138,8 +138,8 @@ class Bucket:
         An empty home gets its stamp last, so a copy that was killed is continued.
 
         Raises:
-            WarehouseError: the bucket has the data of another source.
-            WarehouseError: the next call continues.
+            WarehouseError: the bucket has the data of another source, or can't be used: then the
+                next call continues.
         """
         path, theirs = self._root / _STAMP, self.read(_STAMP)
         ours = path.read_bytes() if path.is_file() else None
