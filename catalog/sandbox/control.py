@@ -14,7 +14,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract import errors
-from catalog.sandbox.faults import FAULTS, FaultBoard, FaultError, attach_faults, parse_faults
+from catalog.sandbox.faults import FAULTS, FaultBoard, attach_faults, parse_faults
 from catalog.sandbox.sandbox_clock import SandboxClock, checked
 from catalog.server.control_path import answer_order, decode_order, read_instant
 from catalog.server.exchange import Exchange, attach, dated, error_answer, get_exchange
@@ -153,7 +153,7 @@ class SandboxLayer:
         if own:
             try:
                 drawn += self._faults.draw_from(parse_faults(own), path)
-            except FaultError as error:
+            except ValueError as error:
                 raise errors.InvalidParameter(f"Sandbox-Faults: {error}") from error
         if not drawn:
             return ()
@@ -177,7 +177,7 @@ class SandboxLayer:
             case ("PUT", "faults"):
                 try:
                     self._faults.set(decode_order(body, FaultsOrder).faults)
-                except FaultError as error:
+                except ValueError as error:
                     raise errors.InvalidParameter(str(error)) from error
                 return {"on": self._faults.on(), "known": FAULTS}
             case ("GET", "requests"):

@@ -173,10 +173,6 @@ _FORM = re.compile(
 )
 
 
-class FaultError(ValueError):
-    """A fault whose text is malformed; no fault was switched."""
-
-
 @dataclass(frozen=True, slots=True)
 class Fault:
     name: str
@@ -194,7 +190,7 @@ def parse_faults(text: str) -> tuple[Fault, ...]:
     """Read the written form; empty text means no faults.
 
     Raises:
-        FaultError: an unknown name, or a value out of its bounds.
+        ValueError: an unknown name, or a value out of its bounds.
     """
     return tuple(_parse(part.strip()) for part in text.split(",") if part.strip())
 
@@ -203,7 +199,7 @@ def _parse(text: str) -> Fault:
     found = _FORM.fullmatch(text)
     if found is None or found["name"] not in FAULTS:
         names = ", ".join(FAULTS)
-        raise FaultError(
+        raise ValueError(
             f"{text!r} is not a fault; write name[=value][*times][@chance], with one of {names}"
         )
     name = found["name"]
@@ -214,10 +210,10 @@ def _parse(text: str) -> Fault:
     except ValueError:
         in_bounds = False
     if not in_bounds:
-        raise FaultError(f"{text!r}: the value of {name} is out of bounds: {FAULTS[name]}")
+        raise ValueError(f"{text!r}: the value of {name} is out of bounds: {FAULTS[name]}")
     times = None if found["times"] is None else int(found["times"])
     if times == 0:
-        raise FaultError(f"{text!r} would affect no request; write *1 or more, or omit it")
+        raise ValueError(f"{text!r} would affect no request; write *1 or more, or omit it")
     return Fault(name, value, times, chance, found["part"] or "")
 
 

@@ -13,11 +13,10 @@ from starlette.types import Receive, Scope, Send
 
 from catalog.contract import errors
 from catalog.server.exchange import error_answer
-from catalog.server.request_guard import RequestRules, is_loopback
+from catalog.server.request_guard import find_refusal, is_loopback
 
 _BODY_BYTES_MAX: Final = 65_536
 _BODY_WITHIN_S: Final = 5.0
-_RULES: Final = RequestRules()
 _FORWARDED: Final = frozenset(
     {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"}
 )
@@ -69,7 +68,7 @@ def read_instant(text: str) -> datetime:
 
 def _refuse_others(scope: Scope) -> None:
     client = scope.get("client")
-    refusal = _RULES.refusal(scope)
+    refusal = find_refusal(scope)
     forwarded = any(name in _FORWARDED for name, _ in scope["headers"])
     if client is None or not is_loopback(client[0]) or refusal is not None or forwarded:
         why = "" if refusal is None else f": {refusal.message}"

@@ -7,9 +7,10 @@ from the server's own pages. Plain ASGI: it works before any application.
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?")
@@ -33,56 +34,43 @@ class Authority(NamedTuple):
     port: str
 
 
-class RequestRules:
-    """Which requests are refused, by their head alone.
+def find_refusal(scope: Scope, origins: Collection[bytes] = ()) -> Refusal | None:
+    """Return why a request is refused, by its head alone; None if it may pass.
 
     The names of loopback are known, with any port. Pages of `origins`, such as
     `https://app.example`, may send requests, too.
     """
-
-    def __init__(self, *, origins: Iterable[str] = ()) -> None:
-        self._origins = frozenset(origin.encode() for origin in origins)
-
-    def refusal(self, scope: Scope) -> Refusal | None:
-        """Return why a request is refused, or None if it may pass."""
-        hosts = _values(scope, b"host")
-        if len(hosts) != 1 or (host := _authority(hosts[0])) is None:
-            return Refusal(400, "Send one Host header, of the form name or name:port.")
-        if not is_loopback(host.name):
-            return Refusal(421, f"This server is not known as {host.name}.")
-        origins = _values(scope, b"origin")
-        if len(origins) == 1 and origins[0] in self._origins:
-            return None
-        if not all(_is_origin(origin, host) for origin in origins):
-            return Refusal(403, "Requests of other sites are refused (Origin).")
-        if not _is_from_own_site(scope):
-            return Refusal(403, "Requests of other sites are refused (Sec-Fetch-Site).")
+    hosts = _values(scope, b"host")
+    if len(hosts) != 1 or (host := _authority(hosts[0])) is None:
+        return Refusal(400, "Send one Host header, of the form name or name:port.")
+    if not is_loopback(host.name):
+        return Refusal(421, f"This server is not known as {host.name}.")
+    given = _values(scope, b"origin")
+    if len(given) == 1 and given[0] in origins:
         return None
+    if not all(_is_origin(origin, host) for origin in given):
+        return Refusal(403, "Requests of other sites are refused (Origin).")
+    if not _is_from_own_site(scope):
+        return Refusal(403, "Requests of other sites are refused (Sec-Fetch-Site).")
+    return None
 
 
 class RequestGuard:
-    """ASGI layer that answers requests that the rules refuse, and passes on the others."""
+    """ASGI layer that answers the requests that are refused, and passes on the others."""
 
-    def __init__(self, app: ASGIApp, rules: RequestRules) -> None:
+    def __init__(self, app: ASGIApp, origins: Iterable[str]) -> None:
         self._app = app
-        self.rules = rules
+        self._origins = frozenset(origin.encode() for origin in origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = None if scope["type"] == "lifespan" else self.rules.refusal(scope)
+        is_request = scope["type"] != "lifespan"
+        refusal = find_refusal(scope, self._origins) if is_request else None
         if refusal is None:
             await self._app(scope, receive, send)
         else:
-            body = f"{refusal.message}\n".encode()
-            headers = [
-                (b"content-type", b"text/plain; charset=utf-8"),
-                (b"content-length", str(len(body)).encode()),
-                (b"cache-control", b"no-store"),
-                (b"connection", b"close"),
-            ]
-            await send(
-                {"type": "http.response.start", "status": refusal.status, "headers": headers}
-            )
-            await send({"type": "http.response.body", "body": body})
+            headers = {"cache-control": "no-store", "connection": "close"}
+            answer = PlainTextResponse(f"{refusal.message}\n", refusal.status, headers)
+            await answer(scope, receive, send)
 
 
 def _values(scope: Scope, name: bytes) -> list[bytes]:

@@ -12,7 +12,7 @@ import typer
 from almanac.command_line import stop_by_signals, wait_until
 from almanac.console import EXIT_INTERRUPTED, Table, fail, people
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
-from catalog.sandbox.faults import FAULTS, FaultError
+from catalog.sandbox.faults import FAULTS
 from pipeline.console import errors_as_messages, print_json
 from pipeline.settings import read_settings
 
@@ -118,7 +118,7 @@ def sandbox(
                 cors_origins=tuple(cors or ()), deprecation=deprecation, sunset=sunset
             ),
         )
-    except (ValueError, FaultError) as error:
+    except ValueError as error:
         fail(str(error), code=2)
     stop = threading.Event()
     stop_by_signals(stop.set)

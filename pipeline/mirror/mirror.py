@@ -27,7 +27,7 @@ from catalog.server.accounts import Grant, KeyRing, UsageBook
 from catalog.server.app import Background, ServerOptions, ServerParts, build_app
 from catalog.server.exchange import Exchange, Handler
 from catalog.server.hosting import HostedApp, HostingError, free_port
-from catalog.server.request_guard import RequestGuard, RequestRules, is_loopback
+from catalog.server.request_guard import RequestGuard, is_loopback
 from catalog.server.routes import CursorSigner
 from catalog.server.state_dir import ServiceDir
 from catalog.server.store import CatalogStore
@@ -52,10 +52,6 @@ _NO_LIMITS: Final[dict[str, Any]] = {
 
 
 RemovedVersions = Callable[[], Mapping[str, Sequence[datetime]]]
-
-
-def no_removed_versions() -> Mapping[str, Sequence[datetime]]:
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +86,6 @@ class Site(Protocol):
 
 
 SiteMaker = Callable[[SitePlace], Site]
-
-
-class _NoSite:
-    background: Sequence[Background] = ()
-
-    def around(self, app: ASGIApp) -> ASGIApp:
-        return app
-
-    def close(self) -> None: ...
-
-
-def without_site(place: SitePlace) -> Site:
-    return _NoSite()
 
 
 class HistoryStore(CatalogStore, KnowledgeStore, Protocol):
@@ -140,7 +123,7 @@ class HistoryServer(ABC):
 
     def __init__(self, warehouse: Path, *, state_dir: Path, **served: Unpack[Served]) -> None:
         self._warehouse = warehouse
-        self._make_site = served.get("site", without_site)
+        self._make_site = served.get("site")
         self._state_dir = state_dir
         self._host = served.get("host", "127.0.0.1")
         self._port = served.get("port", 0)
@@ -191,7 +174,7 @@ class HistoryServer(ABC):
         background: Sequence[Background],
         extensions: Mapping[str, Handler] = MappingProxyType({}),
         clock_moves: bool = False,
-        removed: RemovedVersions = no_removed_versions,
+        removed: RemovedVersions = dict,
     ) -> ASGIApp:
         """Return the application over a store: the interface, and the mirror's own routes."""
 
@@ -206,8 +189,9 @@ class HistoryServer(ABC):
         place = SitePlace(
             self._warehouse, now, keys, needs_key, secret, removed, is_replay=clock_moves
         )
-        site = self._make_site(place)
-        undo.callback(site.close)
+        site = None if self._make_site is None else self._make_site(place)
+        if site is not None:
+            undo.callback(site.close)
         parts = ServerParts(
             store=store,
             keys=keys,
@@ -215,8 +199,8 @@ class HistoryServer(ABC):
             cursors=cursors,
             instant_of=lambda _: now(),
             options=self._options,
-            background=(*background, *site.background),
-            around=site.around,
+            background=(*background, *(site.background if site else ())),
+            around=site.around if site else lambda app: app,
             inside=inside,
             lags=False,
             extensions={**knowledge.handlers(), **document.handlers(), **extensions},
@@ -227,7 +211,7 @@ class HistoryServer(ABC):
         """Refuse requests of other sites on loopback, where no key is needed."""
         if not is_loopback(self._host):
             return app
-        return RequestGuard(app, RequestRules(origins=self._options.cors_origins))
+        return RequestGuard(app, self._options.cors_origins)
 
     def _keys(self, folder: ServiceDir) -> KeyRing:
         book, others = folder.key_book(), None

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from catalog.server.request_guard import RequestRules
+from catalog.server.request_guard import find_refusal
 
 HOST = ("host", "127.0.0.1:8000")
 NAVIGATES = (("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"))
@@ -18,7 +18,7 @@ def status_of(*headers: tuple[str, str], method: str = "GET") -> int:
         "path": "/",
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers],
     }
-    refusal = RequestRules().refusal(scope)
+    refusal = find_refusal(scope)
     return 200 if refusal is None else refusal.status
 
 

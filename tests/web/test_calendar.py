@@ -21,7 +21,7 @@ from almanac.database import open_database
 from catalog.contract.plans import PLANS
 from catalog.server.accounts import KeyRing
 from catalog.server.state_dir import ServiceDir
-from pipeline.mirror.mirror import Mirror, SitePlace, no_removed_versions
+from pipeline.mirror.mirror import Mirror, SitePlace
 from pipeline.mirror.published_catalog import PublishedCatalog
 from pipeline.web.calendar_routes import CalendarRoutes
 from pipeline.web.site import WebSite
@@ -179,7 +179,7 @@ def test_ambiguous_ticker_is_refused_with_the_coins(tmp_path: Path) -> None:
     coins = [NamedCoin("solana", "sol", "Solana", 5), NamedCoin("solix", "sol", "Solix", 900)]
     known = Known(event_id="evt", known_from=STARTS, date=NOW, coins=("solix",))
     file = publish_by_hand(tmp_path / "warehouse.duckdb", [known], pulls=[STARTS], coins=coins)
-    place = SitePlace(file, lambda: NOW, KeyRing(), False, b"secret", no_removed_versions)
+    place = SitePlace(file, lambda: NOW, KeyRing(), False, b"secret", dict)
     assert "secret" not in repr(place).replace("secret=", "")
     with open_database(file, clock=lambda: NOW) as db:
         routes = CalendarRoutes(db, place, lambda scope: None).routes()

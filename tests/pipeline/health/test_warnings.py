@@ -22,10 +22,10 @@ from pipeline.health.facts import (
     Gap,
     Health,
     PushHealth,
+    QuotaHealth,
     RunNote,
     SuspectBatch,
 )
-from pipeline.health.quota import QuotaHealth
 from pipeline.health.warnings import WARNINGS, find_warnings, read_health
 from resources.inbox import Inbox
 from resources.request_log import DeferredPull, DeferredPulls

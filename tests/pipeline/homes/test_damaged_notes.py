@@ -12,7 +12,7 @@ import pytest
 from dagster import build_sensor_context
 
 from pipeline.build import build_definitions
-from pipeline.health.quota import read_sent_requests
+from pipeline.health.facts import read_sent_requests
 from pipeline.health.warnings import read_health
 from resources.backfill import OpenBackfill, read_open_backfill
 from resources.request_log import DeferredPull, DeferredPulls, last_usage
