@@ -146,7 +146,7 @@ def open_service(
 
     Raises:
         SettingsError: the settings contradict each other, or the plan is not known.
-        HomeRefused: the home holds data of another source.
+        WarehouseError: the home holds data of another source.
         CatalogError: a request to the service failed.
     """
     home = locate_home(settings)

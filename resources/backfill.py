@@ -142,7 +142,7 @@ class Backfill:
         The months that an earlier process landed are yielded first.
 
         Raises:
-            LockHeld: another process runs a backfill of this home.
+            WarehouseError: another process runs a backfill of this home.
             CatalogError: any of the tree but Defer, ContractBroken if a month is incomplete. The
                 complete months are landed.
         """

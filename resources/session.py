@@ -4,7 +4,7 @@ A `CatalogSession` has the client, its plan, its day and the rest of the quota. 
 opens one when it is first needed, so work on landed data sends no request. A feed that the plan
 lacks, or a used-up quota, is an outcome and no error: received data is landed, and the other feeds
 continue. Does not belong here: how a session is opened (pipeline/session.py), the choice of what a
-poll requests (pipeline/polling), Dagster.
+poll requests (pipeline/polls.py), Dagster.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -144,7 +144,7 @@ class LazySession:
         """Return the session, opened if necessary.
 
         Raises:
-            CatalogError, HomeRefused: it can't be opened.
+            CatalogError, WarehouseError: it can't be opened.
         """
         with self._lock:
             if self._service is None:

@@ -115,7 +115,7 @@ class PagedPull:
         With `is_resumed` the pages before an error are landed, and none is raised.
 
         Raises:
-            RetryLater, Stop: the pages before it are landed as a partial batch.
+            CatalogError: the pages before it are landed as a partial batch.
             Defer: before the first page; later it is in the result.
             NotModified: the service recognised the validators.
         """

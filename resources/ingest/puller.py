@@ -271,9 +271,9 @@ class Puller:
     """Lands what one client pulls under one plan. `clock` is the machine's, aware UTC.
 
     The service's time is by the clock of the client, which records the Date of every response. A
-    pull of a list lands the pages before an error as a partial batch and raises RetryLater or Stop;
-    a Defer after the first page is returned with the batch. Without any page nothing is landed. A
-    response that is not a list (HTML, a JSON error, nothing) is landed, with a text in `warnings`.
+    pull of a list lands the pages before an error as a partial batch and raises it; a Defer after
+    the first page is returned with the batch. Without any page nothing is landed. A response that
+    is not a list (HTML, a JSON error, nothing) is landed, with a text in `warnings`.
 
     `resumed` has the recent pulls that `resume_open` finished; pullers of one session share it. The
     next pull of the same scope on the same day returns such a pull and sends nothing.
