@@ -10,10 +10,12 @@ import dagster as dg
 import pytest
 
 from almanac.reading.attached_file import set_aside_foreign_wal
+from catalog.sandbox.sandbox import Sandbox
 from pipeline.automation import prune
 from pipeline.automation.prune import prune_files, prune_runs
 from pipeline.build import build_definitions
 from pipeline.instance import OWNER_TAG, instance_of
+from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import QUIET, settings_of
 from tests.pipeline.run_records import start_run, status_of
 from warehouse.home import Home
@@ -187,3 +189,34 @@ def test_prune_removes_what_was_set_aside_long_ago_and_folders_of_dead_processes
     assert counts["foreign .wal files"] == counts["temporary folders"] == 1
     assert foreign.exists() is dead.exists() is False
     assert young.exists()
+
+
+@pytest.fixture
+def given(almanac_sandbox: Sandbox, tmp_path: Path) -> dict[str, str]:
+    return {
+        **{"base_url": almanac_sandbox.base_url, "home": str(tmp_path / "data")},
+        **{"api_key": almanac_sandbox.new_key("enterprise"), "coins": "bitcoin"},
+        **{"plan": "elite", "max_clock_skew_days": "3"},
+    }
+
+
+def test_almanac_run_deletes_old_request_logs(almanac: Almanac, given: dict[str, str]) -> None:
+    logs = Home(Path(given["home"])).state / "requests"
+    logs.mkdir(parents=True)
+    days = [datetime.now(UTC).date() - timedelta(days=ago) for ago in (59, 61)]
+    young, old = (logs / f"{day}.jsonl" for day in days)
+    for log in (young, old):
+        log.touch()
+    almanac("run", **given)
+    assert young.exists() and not old.exists()
+
+
+def test_almanac_run_succeeds_if_old_files_cannot_be_deleted(
+    almanac: Almanac, given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError("it may not be deleted")
+
+    monkeypatch.setattr(prune, "prune_files", fail)
+    done = almanac("run", **given)
+    assert "Old files could not be deleted: it may not be deleted" in done.stderr
