@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Any, Final
-
-import httpx
+from typing import TYPE_CHECKING, Any, Final
 
 from resources.answers import Answer, ResponseHead
 from resources.errors import ContractBroken, NotData, NotDataKind, TooLarge, TruncatedBody
@@ -26,6 +24,9 @@ from warehouse.codecs import (
     decode_json,
     detect_kind,
 )
+
+if TYPE_CHECKING:
+    import httpx
 
 COUNT_MAX: Final = 10**12
 """A larger count is impossible: no list and no month has as many."""
@@ -53,7 +54,7 @@ class Body:
     `on_bytes` is called with the number of bytes as sent, for each chunk; it may raise.
     """
 
-    response: httpx.Response
+    response: "httpx.Response"
     redact: Redactor
     on_bytes: Callable[[int], None]
     wire_bytes: int = 0
@@ -79,8 +80,8 @@ class Body:
         yield from self.redact.body(self._bounded(pieces, max_bytes))
 
     def _counted(self) -> Iterator[bytes]:
-        assert isinstance(self.response.stream, httpx.SyncByteStream)
-        for raw in self.response.stream:
+        stream: Any = self.response.stream
+        for raw in stream:
             self.wire_bytes += len(raw)
             self.on_bytes(self.wire_bytes)
             yield raw

@@ -10,15 +10,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 from urllib.request import getproxies
 
-import httpx
 from pydantic import SecretStr
 
 from resources.errors import CatalogError, RetryLater
 from warehouse.landing.batches import KEY_MARK
+
+if TYPE_CHECKING:
+    import httpx
 
 LEAST_CHARS: Final = 12
 """A shorter key may be a part of ordinary data: it is removed from messages, not from bodies."""
@@ -41,13 +43,16 @@ class Network:
     ca_file: Path | None = None
     is_direct: bool = False
 
-    def http_client(self, **options: Any) -> httpx.Client:
+    def http_client(self, **options: Any) -> "httpx.Client":
         """Return a client of httpx, with more options of `httpx.Client`.
 
         Raises:
             OSError: a file of certificates can't be read.
             ValueError, httpx.InvalidURL, ImportError: a proxy can't be used.
         """
+        # Imported here and below: quick commands read settings and secrets without it.
+        import httpx
+
         trust, proxy = self.trust(), None
         if self.proxy is not None:
             address = self.proxy.get_secret_value()
@@ -84,6 +89,8 @@ def _without_login(address: str) -> str:
 
 @cache
 def _trust(ca_file: Path | None) -> ssl.SSLContext:
+    import httpx
+
     # Reading the public certificates takes 20 ms, once in a process.
     context = httpx.create_ssl_context()
     if ca_file is not None:
@@ -96,6 +103,8 @@ def connection_error(error: Exception, call: str, text: str) -> CatalogError:
 
     It is not chained: the traceback would keep the request with its key alive.
     """
+    import httpx
+
     if isinstance(error, httpx.ProxyError) and text.partition(": ")[2].startswith("4"):
         return proxy_refused(call, text)
     if isinstance(error, httpx.ConnectError) and any(fault in text for fault in _NO_TLS):

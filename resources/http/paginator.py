@@ -13,15 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import product
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from catalog.contract import constants
 from catalog.contract.bodies import list_body
 from resources.answers import Answer
 from resources.errors import CatalogError, ContractBroken, TooLarge, TooSlow
 from resources.http.bodies import decoded_json, not_data, read_count
-from resources.http.retry import Call, Caller
 from warehouse.codecs import raw_text, storable_text
+
+if TYPE_CHECKING:
+    from resources.http.retry import Caller
 
 CURSOR_CHARS: Final = 4_096
 """A longer cursor is an error: it would not fit into a request."""
@@ -359,7 +361,7 @@ class Paginator:
 
     def __init__(
         self,
-        caller: Caller,
+        caller: "Caller",
         path: str,
         parts: Sequence[ListPart],
         key_fields: tuple[str, ...],
@@ -433,6 +435,9 @@ class Paginator:
                     raise
 
     def _fetch(self, part: PartProgress) -> RawPage:
+        # Imported here, since `almanac status` knows lists and needs no client.
+        from resources.http.retry import Call
+
         params, cursor = part.part.params(), part.cursor
         if self._limit is not None:
             params["limit"] = str(self._limit)
