@@ -29,7 +29,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipeline.mirror.replay_store import ReplayStore
+from pipeline.mirror.replay_server import ReplayStore
 from tests.history.stories.disk import without_syncs
 from tests.mirror.pulled_homes import (
     Span,
