@@ -486,8 +486,8 @@ Set each as an environment variable, or in the file `.env` of the folder where y
 folder `ALMANAC_SECRETS_DIR`. The environment goes before `.env`, and `.env` before such a file.
 
 Base address and key must come from the same place: both from the environment and the files of secrets, or both from `.env`. Otherwise
-a `.env` that you received could send your key elsewhere. The same holds for proxy and certificates. Almanac refuses a `.env` that others
-may write to, and stops if a removed setting is still set.
+a `.env` that you received could send your key elsewhere. A proxy or certificates in `.env` are refused with a key from elsewhere.
+Almanac refuses a `.env` that others may write to, and stops if a removed setting is still set.
 
 `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR` and `DAGSTER_HOME`
 ([composing.md](composing.md)) are read from the environment alone. `almanac doctor` shows the proxy, without its password, and files that
