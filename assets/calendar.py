@@ -19,7 +19,7 @@ from assets.table_columns import LANDED_COLUMNS, column_schema
 from catalog.contract.plans import next_month
 from resources.backfill import Backfill, Source
 from resources.errors import CatalogError, Defer
-from resources.ingest.scopes import first_instant, month_key
+from resources.scopes import first_instant, month_key
 from resources.session import LazySession
 from warehouse.batch_problems import list_landed_problems
 from warehouse.errors import WarehouseError

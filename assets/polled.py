@@ -16,8 +16,8 @@ from assets.layout import CATALOG_POOL, Layout, step_failure
 from assets.metadata import log_problems, poll_metadata
 from assets.table_columns import LANDED_COLUMNS, column_schema
 from resources.errors import CatalogError, Defer
-from resources.ingest.scopes import PollWindow
 from resources.request_log import DeferredPulls, deferred_pull
+from resources.scopes import PollWindow
 from resources.session import (
     NEAR_AFTER_DAYS,
     NEAR_BEFORE_DAYS,
@@ -25,7 +25,7 @@ from resources.session import (
     FeedPull,
     LazySession,
     Poll,
-    poll_and_note,
+    poll,
 )
 from warehouse.batch_problems import list_landed_problems
 from warehouse.errors import WarehouseError
@@ -124,7 +124,7 @@ def poll_feeds(
     deferrals = DeferredPulls(home.state_storage)
     try:
         service = catalog.service()
-        for pulled in poll_and_note(service, _poll_of(config, feeds, service), deferrals):
+        for pulled in poll(service, _poll_of(config, feeds, service), deferrals):
             log_problems(context.log, list_landed_problems(part.manifest for part in pulled.landed))
             yield pulled
     except Defer as error:

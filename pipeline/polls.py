@@ -20,9 +20,9 @@ from catalog.contract.plans import PLANS, Plan, day_end
 from pipeline.session import ledger_of, reserve_of
 from pipeline.settings import Settings
 from resources.inbox import PUSH_SILENCE, Inbox, receipt_of
-from resources.ingest.scopes import PollWindow, first_instant
 from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset
 from resources.request_log import last_usage
+from resources.scopes import PollWindow, first_instant
 from resources.service_clock import ServiceClock
 from resources.session import NEAR_AFTER_DAYS, NEAR_BEFORE_DAYS, Poll
 from warehouse.files.storage import Storage

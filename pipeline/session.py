@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -182,13 +183,9 @@ def open_service(
             # A poll of the embedded sandbox needs no account: its key is new.
             counted_here = address.sandbox is not None or last is None or not last.has_account
 
-        def count_here() -> None:
-            limiter.count_here(settings.monthly_quota or plan.monthly_quota)
-
+        count_here = partial(limiter.count_here, settings.monthly_quota or plan.monthly_quota)
         if counted_here:
             count_here()
-        with address.ledger.locked() as stated:
-            pass
         client = stack.enter_context(_client(settings, address, log, limiter, service_clock))
         service = OpenedSession(
             client=client,
@@ -197,11 +194,9 @@ def open_service(
             landing=home.landing,
             clock=address.clock,
             log=log,
-            pace=pace_of(settings, plan, stated),
             usage=usage,
             coins=settings.coins or None,
             categories=settings.categories or None,
-            kept=0 if work == "daily" else reserve_of(settings, plan, stated.allowed),
             limiter=limiter,
             sandbox=address.sandbox,
         )

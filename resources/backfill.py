@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from catalog.contract.constants import EVENTS_LIMIT_MAX
-from catalog.contract.plans import INSTANT_STEP, month_start, next_month
-from resources.errors import ContractBroken, Defer
-from resources.ingest.scopes import clip_to_plan, covers, request_range, single_requests
+from catalog.contract.plans import INSTANT_STEP, Plan, Window, day_end, month_start, next_month
+from resources.errors import ContractBroken, Defer, PlanLacksAccess
+from resources.scopes import covers, first_instant, single_requests
 from resources.session import CatalogSession
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.locks import hold_lock, is_held
@@ -90,7 +90,7 @@ class Backfill:
             end = found.last
         if end < first:
             raise ValueError(f"the range ends on {end}, before it begins on {first}")
-        lower, upper, self.notes = clip_to_plan(first, end, service.plan, service.window())
+        lower, upper, self.notes = _clip(first, end, service.plan, service.window())
         self._open = OpenBackfill(
             first=first,
             last=end,
@@ -126,11 +126,7 @@ class Backfill:
         # The last page of each list of a month is not full.
         pages = len(lists) * len(self.missing)
         for scope in lists:
-            span = request_range(scope)
-            rows = self._service.client.events_total(
-                span.lower, span.upper, coins=scope.coins, categories=scope.categories
-            )
-            pages += (rows or 0) // EVENTS_LIMIT_MAX
+            pages += (self._service.client.events_total(scope) or 0) // EVENTS_LIMIT_MAX
         prices: dict[Source, int] = {"list": pages}
         if self._service.plan.export:
             prices["export"] = 2 * len(lists)
@@ -181,9 +177,12 @@ class Backfill:
     def _pull(self, months: dict[datetime, Scope]) -> bool:
         """Land months; return whether they are complete. Raises Defer also after some pages."""
         scope, puller = _join(months), self._service.puller()
+        assert scope.lower is not None
+        assert scope.upper is not None
         pull = puller.export if self._open.by == "export" else puller.events
-        span = request_range(scope)
-        found = pull(span.lower, span.upper, coins=scope.coins, categories=scope.categories)
+        found = pull(
+            scope.lower.date(), scope.upper.date(), coins=scope.coins, categories=scope.categories
+        )
         landed = found if isinstance(found, list) else [found]
         self.landed += landed
         if landed[-1].deferred is not None:
@@ -212,3 +211,28 @@ class Backfill:
 def _join(months: dict[datetime, Scope]) -> Scope:
     scopes = list(months.values())
     return msgspec.structs.replace(scopes[0], upper=scopes[-1].upper)
+
+
+def _clip(
+    lower: date, upper: date, plan: Plan, window: Window
+) -> tuple[datetime, datetime, list[str]]:
+    """Return the bounds of the part of a range that the plan shows, and notes about the rest.
+
+    Raises:
+        PlanLacksAccess: the plan shows nothing of it.
+    """
+    first_shown = window.lower.date()
+    horizon = None if window.upper is None else window.upper.date()
+    if upper < first_shown or lower > (horizon or date.max):
+        shown = f"from {first_shown} on" if horizon is None else f"from {first_shown} to {horizon}"
+        raise PlanLacksAccess(
+            f"the plan {plan.name} shows events {shown}, and the range is {lower} to {upper}",
+            next_step="Choose dates that it shows, or use a key of a higher plan",
+        )
+    notes = []
+    if lower < first_shown:
+        notes.append(f"the plan {plan.name} shows nothing before {first_shown}")
+    if horizon is not None and upper > horizon:
+        notes.append(f"the plan {plan.name} shows nothing after {horizon}")
+    last = min(upper, horizon or date.max)
+    return first_instant(max(lower, first_shown)), day_end(last), notes

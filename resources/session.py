@@ -7,7 +7,7 @@ continue. Does not belong here: how a session is opened (pipeline/session.py), t
 poll requests (pipeline/polls.py), Dagster.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -25,10 +25,9 @@ from resources.errors import (
     TruncatedBody,
     defer_failed_export,
 )
-from resources.ingest.scopes import PollWindow
-from resources.limits.ledger import Pace
 from resources.limits.limiter import Limiter
 from resources.request_log import DeferredPulls, ReportedUsage, RequestLog, deferred_pull
+from resources.scopes import PollWindow
 from warehouse.landing.batches import Feed
 from warehouse.landing.landing import Landing
 
@@ -54,12 +53,9 @@ class CatalogSession:
     landing: Landing
     clock: Callable[[], datetime]
     log: RequestLog
-    pace: Pace
     usage: ReportedUsage | None = None
     coins: tuple[str, ...] | None = None
     categories: tuple[str, ...] | None = None
-    kept: int = 0
-    """Requests of the month that are reserved for other work."""
     limiter: Limiter | None = None
     on_page: "OnPage | None" = None
     _resumed: bool = field(init=False, default=False)
@@ -137,9 +133,6 @@ class LazySession:
         self._stack = ExitStack()
         self._service: CatalogSession | None = None
 
-    def __repr__(self) -> str:
-        return f"LazySession(open={self._service is not None})"
-
     def service(self) -> CatalogSession:
         """Return the session, opened if necessary.
 
@@ -169,16 +162,13 @@ class LazySession:
         """The requests left this month, None if it isn't known; sends no request."""
         return None if self._service is None else self._service.quota_left
 
-    def close(self) -> None:
-        with self._lock:
-            self._service = None
-            self._stack.close()
-
     def __enter__(self) -> "LazySession":
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.close()
+        with self._lock:
+            self._service = None
+            self._stack.close()
 
 
 OPTIONAL: Final = frozenset[Feed]({"categories"})
@@ -210,6 +200,16 @@ class FeedPull:
         return sum(page.rows for page in self.landed)
 
 
+def _received(feed: Feed, landed: "Sequence[LandedBatch]") -> FeedPull:
+    deferred = next((pull.deferred for pull in landed if pull.deferred is not None), None)
+    return FeedPull(feed, tuple(landed), deferred=deferred)
+
+
+def deferred_by(error: Defer, feed: Feed, landed: "Sequence[LandedBatch]" = ()) -> FeedPull:
+    """Return the result of a feed that is deferred before its end."""
+    return FeedPull(feed, tuple(landed), why_nothing=f"deferred: {error}", deferred=error)
+
+
 def pull(feed: Feed, service: CatalogSession) -> FeedPull:
     """Pull a feed and land the result.
 
@@ -220,7 +220,7 @@ def pull(feed: Feed, service: CatalogSession) -> FeedPull:
         return FeedPull(feed, why_nothing=f"not in the plan {service.plan.name}")
     service.resume_open()
     try:
-        landed = _PULLS[feed](service)
+        return _received(feed, _pull(feed, service))
     except AccessDenied as error:
         if feed in OPTIONAL:
             return FeedPull(feed, why_nothing=f"refused: {error}", refused=error.happened)
@@ -228,17 +228,12 @@ def pull(feed: Feed, service: CatalogSession) -> FeedPull:
             raise
         return FeedPull(feed, why_nothing=f"not in the plan {service.plan.name}: {error}")
     except Defer as error:
-        return FeedPull(feed, why_nothing=f"deferred: {error}", deferred=error)
+        return deferred_by(error, feed)
     except (RetryLater, TruncatedBody) as error:
         if feed != "export" or isinstance(error, QuotaUnknown):
             raise
         # The other feeds go on without it; the deferral resumes it.
-        later = defer_failed_export(error, service.now())
-        return FeedPull(feed, why_nothing=f"deferred: {later}", deferred=later)
-    deferred = next(
-        (landing_.deferred for landing_ in landed if landing_.deferred is not None), None
-    )
-    return FeedPull(feed, tuple(landed), deferred=deferred)
+        return deferred_by(defer_failed_export(error, service.now()), feed)
 
 
 def plan_lacks(plan: Plan, feed: Feed) -> bool:
@@ -246,35 +241,29 @@ def plan_lacks(plan: Plan, feed: Feed) -> bool:
     return feed == "export" and not plan.export
 
 
-def _export(service: CatalogSession) -> "list[LandedBatch]":
-    return service.puller().export(None, None, coins=service.coins, categories=service.categories)
-
-
-def _events(service: CatalogSession) -> "list[LandedBatch]":
-    """Pull the near days if the export has the rest, else all that the plan shows."""
-    today, window = service.today(), PollWindow(service.window().lower.date(), None)
-    if service.plan.export:
-        near = today - timedelta(days=NEAR_BEFORE_DAYS), today + timedelta(days=NEAR_AFTER_DAYS)
-        window = PollWindow(*near)
+def _pull(feed: Feed, service: CatalogSession) -> "list[LandedBatch]":
+    puller = service.puller()
+    if feed == "export":
+        return puller.export(None, None, coins=service.coins, categories=service.categories)
+    if feed != "events":
+        pulls: dict[Feed, Callable[[], LandedBatch]] = {
+            "cancellations": puller.cancellations,
+            "coins": puller.coins,
+            "categories": puller.categories,
+        }
+        return [pulls[feed]()]
+    # The near days if the export has the rest, else all that the plan shows.
+    today, first = service.today(), service.window().lower.date()
+    near = today - timedelta(days=NEAR_BEFORE_DAYS), today + timedelta(days=NEAR_AFTER_DAYS)
+    window = PollWindow(*near) if service.plan.export else PollWindow(first, None)
     return [_events_in(service, window)]
 
 
 def _events_in(service: CatalogSession, window: PollWindow) -> "LandedBatch":
     """Pull the events of a window; without a last date, up to the end of what the plan shows."""
-    horizon = service.window().upper
-    last = window.last or (None if horizon is None else horizon.date())
     return service.puller().events(
-        window.first, last, coins=service.coins, categories=service.categories
+        window.first, window.last, coins=service.coins, categories=service.categories
     )
-
-
-_PULLS: Final[Mapping[Feed, Callable[[CatalogSession], "list[LandedBatch]"]]] = {
-    "export": _export,
-    "events": _events,
-    "cancellations": lambda service: [service.puller().cancellations()],
-    "coins": lambda service: [service.puller().coins()],
-    "categories": lambda service: [service.puller().categories()],
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,43 +279,28 @@ class Poll:
     event_ids: tuple[str, ...] = ()
 
 
-def poll(service: CatalogSession, what: Poll) -> Iterator[FeedPull]:
+def poll(service: CatalogSession, what: Poll, deferrals: DeferredPulls) -> Iterator[FeedPull]:
     """Land what is requested, and yield the result of each feed; stop if the quota is used up.
+
+    What was deferred is noted, and no longer if it was received.
 
     Raises:
         CatalogError: for another reason than the quota. Data received before it is landed.
     """
+    deferrals.settle("polls", service.now())
     service.resume_open()
     for feed, pulls in _pulls(service, what):
         landed: list[LandedBatch] = []
         try:
             landed += (pull() for pull in pulls)
+            pulled = _received(feed, landed)
         except Defer as error:
-            yield FeedPull(feed, tuple(landed), why_nothing=f"deferred: {error}", deferred=error)
-            return
-        deferred = next(
-            (landing_.deferred for landing_ in landed if landing_.deferred is not None), None
-        )
-        yield FeedPull(feed, tuple(landed), deferred=deferred)
-        if deferred is not None:
-            return
-
-
-def poll_and_note(
-    service: CatalogSession, what: Poll, deferrals: DeferredPulls
-) -> Iterator[FeedPull]:
-    """Land what is requested as `poll` does, and note what was deferred and what no longer is.
-
-    Raises:
-        CatalogError: as `poll`.
-    """
-    deferrals.settle("polls", service.now())
-    for pulled in poll(service, what):
+            pulled = deferred_by(error, feed, landed)
         yield pulled
-        if pulled.deferred is None:
-            deferrals.done("polls", pulled.feed)
-        else:
-            deferrals.note(deferred_pull("polls", pulled.feed, pulled.deferred, service.now()))
+        if pulled.deferred is not None:
+            deferrals.note(deferred_pull("polls", feed, pulled.deferred, service.now()))
+            return
+        deferrals.done("polls", feed)
 
 
 def _pulls(

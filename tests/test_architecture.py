@@ -75,7 +75,7 @@ FLOORS = {
         "history",
     ),
     "resources": (
-        "answers service_address service_clock",
+        "answers scopes service_address service_clock",
         "errors",
         "waits",
         "limits",

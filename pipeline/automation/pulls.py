@@ -31,8 +31,8 @@ from pipeline.automation.run_decisions import (
 from pipeline.polls import PollInputs, plan_polls, read_poll_inputs
 from pipeline.settings import Settings
 from resources.backfill import OpenBackfill, read_open_backfill
-from resources.ingest.scopes import month_key
 from resources.request_log import DeferredPull, DeferredPulls
+from resources.scopes import month_key
 from resources.session import Poll
 from warehouse.errors import WarehouseError
 from warehouse.home import Home

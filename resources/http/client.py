@@ -1,18 +1,17 @@
 """The client of the catalog: one method per endpoint (interface section 4).
 
     with CatalogClient("https://api.example.com", key, limiter=limiter) as client:
-        paginator = client.events_pages(date(2026, 3, 1), date(2026, 3, 31))
-        for page in paginator:
+        progress = ListProgress(single_requests(scope))
+        for page in client.pages("events", progress):
             journal(page.body)
-        assert not paginator.why_incomplete
+        assert not progress.why_incomplete()
 
 `catalog/contract/bodies.py` defines the accepted forms of responses.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -41,23 +40,16 @@ from resources.http.bodies import (
     read_instant,
 )
 from resources.http.network import DIRECT, Network, Redactor, conceal_in_logs
-from resources.http.paginator import (
-    DateBound,
-    DateRange,
-    ListPart,
-    Paginator,
-    Validators,
-    bound_text,
-    event_filters,
-    read_page,
-)
+from resources.http.paginator import PAGED, ListProgress, Paginator, Validators, read_page
 from resources.http.retry import OK, Call, Caller, OriginKey, Timeouts, is_version_retired
 from resources.limits.limiter import Limiter
 from resources.request_log import Observer, ReportedUsage
+from resources.scopes import query_of
 from resources.service_address import checked_base_url, checked_key
 from resources.service_clock import ServiceClock
 from resources.waits import Ambient, RetryPolicy
 from warehouse.codecs import detect_kind, storable_text
+from warehouse.landing.batches import Feed, Scope
 
 _HEAD_BYTES: Final = 65_536
 _INSPECTED: Final = frozenset(range(100, 600)) - {429}
@@ -156,70 +148,16 @@ class CatalogClient:
     def close(self) -> None:
         self._http.close()
 
-    def events_pages(
-        self,
-        from_: DateBound = None,
-        to: DateBound = None,
-        *,
-        coins: Sequence[str] | None = None,
-        categories: Sequence[str] | None = None,
-        limit: int | None = None,
+    def pages(
+        self, feed: Feed, progress: ListProgress, validators: Validators | None = None
     ) -> Paginator:
-        """Return a paginator of the events between two inclusive bounds (interface 4.3).
+        """Return a paginator that continues a list (interface 4.1, 4.3, 4.5, 4.6).
 
-        Without bounds the service uses today and the plan's horizon. More than a hundred coins
-        or categories become several lists.
-
-        Raises:
-            ValueError: a naive time, or an empty filter.
+        With `validators` iterating raises NotModified if the response with them is still valid.
         """
-        span = DateRange(from_, to)
-        parts = [ListPart(filter, span) for filter in event_filters(coins, categories)]
-        return self.resume_events(parts, limit=limit)
-
-    def resume_events(
-        self, parts: Sequence[ListPart], *, limit: int | None = None, known_ids: Iterable[str] = ()
-    ) -> Paginator:
-        """Return a paginator of the parts that another one has left (`progress.remaining`)."""
-        return self._pages(constants.EVENTS_PATH, parts, ("id",), limit, known_ids)
-
-    def cancellations_pages(
-        self,
-        since: date | datetime | None = None,
-        *,
-        limit: int | None = None,
-        cursor: str | None = None,
-        known_ids: Iterable[str] = (),
-    ) -> Paginator:
-        """Return a paginator of the cancellations since a time, inclusive; default 90 days."""
-        parts = (ListPart({} if since is None else {"since": bound_text(since)}, cursor=cursor),)
-        fields = ("id", "cancelledAt")
-        return self._pages(constants.CANCELLATIONS_PATH, parts, fields, limit, known_ids)
-
-    def coins_pages(self, *, cursor: str | None = None, known_ids: Iterable[str] = ()) -> Paginator:
-        """Return a paginator of the coins, top-ranked first (interface 4.1)."""
-        parts, limit = (ListPart(cursor=cursor),), constants.COINS_LIMIT_MAX
-        return self._pages(constants.COINS_PATH, parts, ("slug",), limit, known_ids)
-
-    def _pages(
-        self,
-        path: str,
-        parts: Sequence[ListPart],
-        key_fields: tuple[str, ...],
-        limit: int | None,
-        known_ids: Iterable[str],
-    ) -> Paginator:
-        limit = limit or self._page_size
-        return Paginator(self._caller, path, parts, key_fields, limit, known_ids=known_ids)
-
-    def categories(self, validators: Validators | None = None) -> Paginator:
-        """Return a paginator of the categories, mostly one page (interface 4.6).
-
-        Iterating raises AccessDenied if the service refuses them: continue without. With
-        `validators` it raises NotModified if the response with these validators is still valid.
-        """
-        path, parts = constants.CATEGORIES_PATH, (ListPart(),)
-        return Paginator(self._caller, path, parts, ("id",), None, validators=validators)
+        limits = {"coins": constants.COINS_LIMIT_MAX, "categories": None}
+        limit = limits.get(feed, self._page_size)
+        return Paginator(self._caller, PAGED[feed], progress, limit, validators)
 
     def event(self, event_id: str) -> Answer:
         """Look up one event: found (200), not found (404) or cancelled (410), by its status (4.4).
@@ -298,39 +236,25 @@ class CatalogClient:
         call = Call(path, params, _INSPECTED, for_export=for_export)
         return self._caller.stream(call, read)
 
-    def events_total(
-        self,
-        from_: DateBound = None,
-        to: DateBound = None,
-        *,
-        coins: Sequence[str] | None = None,
-        categories: Sequence[str] | None = None,
-    ) -> int | None:
-        """Return how many events lie between two bounds, for one request; None if not reported."""
-        params = {**_one_list(coins, categories), **DateRange(from_, to).params(), "limit": "1"}
-        path = constants.EVENTS_PATH
+    def events_total(self, scope: Scope) -> int | None:
+        """Return how many events a scope has, for one request; None if not reported."""
+        of, params = PAGED["events"], {**query_of(scope), "limit": "1"}
         return self._caller.get(
-            Call(path, params),
-            lambda answer: (
-                read_page(answer, path=path, params=params, cursor=None, key_fields=("id",)).total
-            ),
+            Call(of.path, params), lambda answer: read_page(answer, of, params).total
         )
 
     def export(
         self,
         into: Path,
-        from_: DateBound = None,
-        to: DateBound = None,
+        scope: Scope,
         *,
-        coins: Sequence[str] | None = None,
-        categories: Sequence[str] | None = None,
-        rows_expected: int | None = None,
+        may_be_empty: bool = False,
         validators: Validators | None = None,
     ) -> ExportPull:
         """Stream the bulk export into the file `into` (interface 4.8); each attempt writes it anew.
 
-        Without bounds it has the plan's whole window. With `validators` a 304 writes nothing. An
-        export that only looks truncated is reported: the merge knows how many rows to expect.
+        With `validators` a 304 writes nothing. An export that only looks truncated is reported:
+        the merge knows how many rows to expect.
 
         Raises:
             NotData, TruncatedBody, TooLarge: what was received is in the file.
@@ -339,7 +263,7 @@ class CatalogClient:
         """
         call = Call(
             self.export_path,
-            {**_one_list(coins, categories), **DateRange(from_, to).params()},
+            query_of(scope),
             OK | {304} if validators else OK,
             validators,
             for_export=True,
@@ -351,14 +275,12 @@ class CatalogClient:
             into.unlink(missing_ok=True)
             with into.open("wb") as file:
                 file.writelines(body.pieces(self._caller.bounds.export_bytes))
-            return _read_export(head, into, str(call), rows_expected)
+            return _read_export(head, into, str(call), may_be_empty=may_be_empty)
 
         return self._caller.stream(call, read)
 
 
-def _read_export(
-    head: ResponseHead, file: Path, call: str, rows_expected: int | None
-) -> ExportPull:
+def _read_export(head: ResponseHead, file: Path, call: str, *, may_be_empty: bool) -> ExportPull:
     """Read a received export; raise if it is not CSV of events, or certainly truncated."""
     with file.open("rb") as opened:
         beginning = opened.read(_HEAD_BYTES)
@@ -378,25 +300,14 @@ def _read_export(
     if reader.is_open or (is_short and not reader.ends_with_line_end):
         where = "quotes" if reader.is_open else "a record"
         raise TruncatedBody(f"{call}: the CSV ends inside {where}, after {rows} rows")
-    if rows == 0 and rows_expected != 0:
+    if rows == 0 and not may_be_empty:
         raise not_data(head, call, "bare_header", "a header without rows")
     found: list[str] = []
     if not reader.ends_with_line_end:
         found.append("the last line has no line end")
     if is_short:
         found.append("the last record has too few fields")
-    if rows_expected is not None and rows < rows_expected:
-        found.append(f"{rows} rows of {rows_expected} expected")
     return ExportPull(*head.fields(), rows=rows, suspicions=tuple(found))
-
-
-def _one_list(coins: Sequence[str] | None, categories: Sequence[str] | None) -> dict[str, str]:
-    filters = list(event_filters(coins, categories))
-    if len(filters) > 1:
-        raise ValueError(
-            "more coins or categories than one request can name; request them in batches"
-        )
-    return filters[0]
 
 
 def _read_usage(answer: Answer) -> ReportedUsage:

@@ -1,29 +1,26 @@
-"""A list: its query, how it splits into smaller parts, and paging to its end.
+"""A list: paging to its end, and how far it is paged.
 
-Iterate over a `Paginator` and journal each page; then ask whether it is complete. After an error
-that allows to continue (Defer, RetryLater), iterate again, or make a new paginator from
-`progress.remaining`. The pages alone show how far a list is paged, so the process that requests
-them and a process that reads them back from a journal agree: parts are requested in order, and if
-the service is too slow, two halves replace one part.
+Iterate over a `Paginator` and journal each page. The pages alone show how far a list is paged, so
+the process that requests them and a process that reads them back from a journal agree: scopes are
+requested in order, and if the service is too slow, two halves replace one scope.
 """
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, time, timedelta
-from itertools import product
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
 
 from catalog.contract import constants
 from catalog.contract.bodies import list_body
 from resources.answers import Answer
 from resources.errors import CatalogError, ContractBroken, TooLarge, TooSlow
 from resources.http.bodies import decoded_json, not_data, read_count
+from resources.http.retry import Call, Caller
+from resources.scopes import halves, query_of
 from warehouse.codecs import raw_text, storable_text
-
-if TYPE_CHECKING:
-    from resources.http.retry import Caller
+from warehouse.landing.batches import Feed, Scope
 
 CURSOR_CHARS: Final = 4_096
 """A longer cursor is an error: it would not fit into a request."""
@@ -38,97 +35,25 @@ GROWTH: Final = 1.1
 LEAST_LIMIT: Final = 5
 _KEY_CHARS: Final = 200
 _BOUNDS: Final = ("from", "to")
-_SECOND: Final = timedelta(seconds=1)
-_LAST_SECOND_OF_DAY: Final = time(23, 59, 59, tzinfo=UTC)
 
-DateBound = date | datetime | None
-"""A bound of a range of dates, inclusive: a day, an aware time, or none."""
 Validators = Mapping[str, str]
 """The header `If-None-Match` or `If-Modified-Since`, by which a service can answer 304."""
 
 
-def bound_text(bound: date | datetime) -> str:
-    """Return a bound as it is sent: `YYYY-MM-DD`, or RFC 3339 in UTC.
-
-    Raises:
-        ValueError: a time without a zone, which could mean any of 26 hours.
-    """
-    if not isinstance(bound, datetime):
-        return bound.isoformat()
-    if bound.tzinfo is None:
-        raise ValueError(f"{bound} has no zone; give an aware time, or a date")
-    return bound.astimezone(UTC).isoformat(timespec="auto").replace("+00:00", "Z")
-
-
 @dataclass(frozen=True, slots=True)
-class DateRange:
-    """A range of event dates, both bounds inclusive; None leaves the bound to the service."""
+class PagedList:
+    """A list of the interface: its path, and what identifies a row."""
 
-    lower: DateBound = None
-    upper: DateBound = None
-
-    def params(self) -> dict[str, str]:
-        bounds = zip(_BOUNDS, (self.lower, self.upper), strict=True)
-        return {name: bound_text(bound) for name, bound in bounds if bound is not None}
-
-    def halves(self) -> tuple["DateRange", "DateRange"] | None:
-        """Return the two halves, or None if it has an open end or can't be split further."""
-        if self.lower is None or self.upper is None:
-            return None
-        are_days = not isinstance(self.lower, datetime) and not isinstance(self.upper, datetime)
-        if are_days and self.lower < self.upper:
-            day = self.lower + (self.upper - self.lower) // 2
-            return DateRange(self.lower, day), DateRange(day + timedelta(days=1), self.upper)
-        lower, upper = _at(self.lower, time(tzinfo=UTC)), _at(self.upper, _LAST_SECOND_OF_DAY)
-        middle = (lower + (upper - lower) / 2).replace(microsecond=0)
-        if not lower <= middle < upper:
-            return None
-        return DateRange(lower, middle), DateRange(middle + _SECOND, upper)
+    path: str
+    key_fields: tuple[str, ...]
 
 
-def _at(bound: date | datetime, at: time) -> datetime:
-    return bound if isinstance(bound, datetime) else datetime.combine(bound, at)
-
-
-@dataclass(frozen=True, slots=True)
-class ListPart:
-    """One list to page through: its filters, its dates, and where to begin."""
-
-    filters: Mapping[str, str] = field(default_factory=dict)
-    span: DateRange = DateRange()
-    cursor: str | None = None
-
-    def params(self) -> dict[str, str]:
-        return {**self.filters, **self.span.params()}
-
-
-def event_filters(
-    coins: Sequence[str] | None = None,
-    categories: Sequence[str] | None = None,
-) -> Iterator[dict[str, str]]:
-    """Yield the filters of one or more lists that together are what is requested.
-
-    Coins and categories are split into batches, as large as the interface allows.
-
-    Raises:
-        ValueError: an empty sequence, which would filter out nothing; None means all.
-    """
-    for name, values in (("coins", coins), ("categories", categories)):
-        if isinstance(values, str) or (values is not None and not (values and all(values))):
-            raise ValueError(f"{name} must be a sequence of identifiers, or None for all")
-    coin_batches = split_names(coins, constants.COIN_SLUGS_MAX)
-    category_batches = split_names(categories, constants.CATEGORY_IDS_MAX)
-    for coin_batch, category_batch in product(coin_batches, category_batches):
-        named = {"coins": coin_batch, "categories": category_batch}
-        yield {name: ",".join(batch) for name, batch in named.items() if batch is not None}
-
-
-def split_names(values: Sequence[str] | None, size: int) -> list[tuple[str, ...] | None]:
-    """Return a filter in batches that one request can take; None means no filter."""
-    if values is None:
-        return [None]
-    distinct = tuple(dict.fromkeys(values))
-    return [distinct[at : at + size] for at in range(0, len(distinct), size)]
+PAGED: Final[Mapping[Feed, PagedList]] = {
+    "events": PagedList(constants.EVENTS_PATH, ("id",)),
+    "cancellations": PagedList(constants.CANCELLATIONS_PATH, ("id", "cancelledAt")),
+    "coins": PagedList(constants.COINS_PATH, ("slug",)),
+    "categories": PagedList(constants.CATEGORIES_PATH, ("id",)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +85,7 @@ class RawPage:
 
 
 def read_page(
-    answer: Answer,
-    *,
-    path: str,
-    params: Mapping[str, str],
-    cursor: str | None,
-    key_fields: tuple[str, ...],
+    answer: Answer, of: PagedList, params: Mapping[str, str], cursor: str | None = None
 ) -> RawPage:
     """Read a list's answer.
 
@@ -174,7 +94,7 @@ def read_page(
         NotData: it is HTML, nothing, or JSON that is not a list.
         TooLarge: it has far more rows than requested.
     """
-    call, requested = f"GET {path}", int(params.get("limit", 0))
+    call, requested = f"GET {of.path}", int(params.get("limit", 0))
     content = decoded_json(answer, call)
     found = list_body(content)
     if found is None:
@@ -189,7 +109,7 @@ def read_page(
         cursor_in=cursor,
         cursor_out=_cursor(found.cursor),
         body=answer.body,
-        ids=tuple(row_key(row, key_fields) for row in found.rows),
+        ids=tuple(row_key(row, of.key_fields) for row in found.rows),
         total=read_count(found.total),
         limit=read_count(found.limit),
         headers=answer.headers,
@@ -221,9 +141,9 @@ def _cursor(value: Any) -> str | None:
 
 @dataclass(slots=True)
 class PartProgress:
-    """How far one part is paged. `pages_without_new_ids` are in a row."""
+    """How far one scope is paged. `pages_without_new_ids` are in a row."""
 
-    part: ListPart
+    scope: Scope
     cursor: str | None = None
     ids: set[str] = field(default_factory=set)
     cursors: set[str] = field(default_factory=set)
@@ -253,23 +173,19 @@ class PartProgress:
 
     def is_next(self, page: RawPage) -> bool:
         """Whether a page is the next of this part."""
-        own = self.part.params()
+        own = query_of(self.scope)
         same = all(page.params.get(name) == own.get(name) for name in _BOUNDS)
         return same and page.cursor_in == self.cursor
 
 
 class ListProgress:
-    """`rows` and `pages` count what was received, duplicates included.
+    """How far the scopes of a list are paged; `rows` and `pages` include duplicates.
 
-    `known_ids` are the ids of the part that begins at a cursor. A page that does not belong to
-    these parts sets `lost`: from then on the progress is not known.
+    A page that does not belong to these scopes sets `lost`: from then on the progress is not known.
     """
 
-    def __init__(self, parts: Sequence[ListPart], *, known_ids: Iterable[str] = ()) -> None:
-        known = set(known_ids)
-        self._open = deque(
-            PartProgress(part, part.cursor, set(known if part.cursor else ())) for part in parts
-        )
+    def __init__(self, scopes: Sequence[Scope]) -> None:
+        self._open = deque(PartProgress(scope) for scope in scopes)
         self._closed: list[PartProgress] = []
         self.rows = self.pages = 0
         self.lost = self._is_open_ended = False
@@ -299,29 +215,16 @@ class ListProgress:
 
     def split(self) -> bool:
         """Replace the current part by two halves of its dates, from their beginning."""
-        part = self._open[0].part
-        halves = part.span.halves()
-        if halves is None:
+        parts = halves(self._open[0].scope)
+        if parts is None:
             return False
         self._open.popleft()
-        self._open.extendleft(
-            PartProgress(replace(part, span=half, cursor=None)) for half in reversed(halves)
-        )
+        self._open.extendleft(PartProgress(half) for half in reversed(parts))
         return True
-
-    @property
-    def remaining(self) -> tuple[ListPart, ...]:
-        """The parts that are not paged yet, each with its cursor."""
-        return tuple(replace(progress.part, cursor=progress.cursor) for progress in self._open)
 
     @property
     def ended(self) -> bool:
         return not self._open and not self.lost
-
-    @property
-    def current_ids(self) -> set[str]:
-        """The ids of the part that continues at a cursor."""
-        return set(self._open[0].ids) if self._open else set()
 
     @property
     def total_last(self) -> int | None:
@@ -351,36 +254,27 @@ class ListProgress:
 
 
 class Paginator:
-    """An iterable of RawPage, to be iterated once, in one thread.
+    """An iterable of RawPage, in one thread; after an error that allows it, iterate again.
 
-    `key_fields` identify a row; `limit` None sends none. With `validators` a service may answer 304
-    to the first page. `known_ids` are the ids of journaled rows of the part that begins at a
-    cursor: with them `why_incomplete` is about the whole list, without them only about the rest.
-    `requests` counts those so far; it may be read while another thread pages.
+    It continues `progress`, which may have pages of an earlier process. `limit` None sends none.
+    With `validators` a service may answer 304 to the first page. `requests` counts those so far.
     """
 
     def __init__(
         self,
-        caller: "Caller",
-        path: str,
-        parts: Sequence[ListPart],
-        key_fields: tuple[str, ...],
+        caller: Caller,
+        of: PagedList,
+        progress: ListProgress,
         limit: int | None,
-        *,
         validators: Validators | None = None,
-        known_ids: Iterable[str] = (),
     ) -> None:
-        known = set(known_ids)
-        self.progress = ListProgress(parts, known_ids=known)
+        self.progress = progress
         self.requests = 0
         self._caller = caller
-        self._path = path
-        self._key_fields = key_fields
+        self._of = of
         self._limit = self._requested_limit = limit
         self._validators = validators
-        self._resumed_blind = not known and any(part.cursor for part in parts)
         self._bytes = 0
-        self._failure = ""
 
     def __iter__(self) -> Iterator[RawPage]:
         """Yield pages until every part has ended.
@@ -390,33 +284,22 @@ class Paginator:
             ContractBroken: a cursor was returned twice or is too long, or pages go on without end.
             CatalogError: any of the tree; `left` says what was yielded, `cursor` where it was.
         """
-        self._failure = ""
         while (part := self.progress.current) is not None:
             try:
                 if fault := self._fault(part):
-                    where = f"Page {self.progress.pages} of {self._path}"
+                    where = f"Page {self.progress.pages} of {self._of.path}"
                     raise ContractBroken(f"{where} names a next page, but {fault}")
                 page = self._next_page(part)
             except CatalogError as error:
                 pages, rows = self.progress.pages, self.progress.rows
                 error.left = f"{pages} pages ({rows} rows) before it were delivered"
                 error.cursor = part.cursor
-                self._failure = f"{type(error).__name__}: {error.happened}"
                 raise
             if page is not None:
                 self.progress.take(page)
                 self._bytes += len(page.body)
                 self.requests += page.attempts
                 yield page
-
-    @property
-    def why_incomplete(self) -> str:
-        """Why the pages so far are not the whole list; empty if they are."""
-        if self._failure and not self.progress.ended:
-            return self._failure
-        if self._resumed_blind and self.progress.ended:
-            return "it started at a cursor, and the rows before it are not known here"
-        return self.progress.why_incomplete()
 
     def _next_page(self, part: PartProgress) -> RawPage | None:
         """Fetch the next page, with a smaller limit if it is too slow; None after a split."""
@@ -435,10 +318,7 @@ class Paginator:
                     raise
 
     def _fetch(self, part: PartProgress) -> RawPage:
-        # Imported here, since `almanac status` knows lists and needs no client.
-        from resources.http.retry import Call
-
-        params, cursor = part.part.params(), part.cursor
+        params, cursor = query_of(part.scope), part.cursor
         if self._limit is not None:
             params["limit"] = str(self._limit)
         if cursor is not None:
@@ -446,10 +326,8 @@ class Paginator:
         # Validators are of the whole list: a later page would be compared with its first one.
         is_first = cursor is None and self.progress.pages == 0
         return self._caller.get(
-            Call(self._path, params, headers=self._validators if is_first else None),
-            lambda answer: read_page(
-                answer, path=self._path, params=params, cursor=cursor, key_fields=self._key_fields
-            ),
+            Call(self._of.path, params, headers=self._validators if is_first else None),
+            lambda answer: read_page(answer, self._of, params, cursor),
         )
 
     def _fault(self, part: PartProgress) -> str:

@@ -1,4 +1,4 @@
-"""The context of all pulls of a puller: client, landing, plan, source, clocks, and the last look.
+"""What all pulls share: client, landing, plan, source and clocks; and the last look at a feed.
 
 A process locks its pull, and the lock ends with the process: so no other process resumes a pull
 whose process is alive. Nothing else in resources/ uses files of the landing folder.
@@ -12,18 +12,18 @@ categories. Times are aware UTC.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 from catalog.contract.constants import EXPORT_SNAPSHOT_MINUTE
 from catalog.contract.plans import PLANS, Plan, day_start
+from resources.answers import ResponseHead
 from resources.errors import Defer
 from resources.http.client import CatalogClient
 from resources.http.paginator import Validators
-from resources.service_clock import ServiceClock
 from warehouse.codecs import storable_text
 from warehouse.errors import DamagedBatch, WarehouseError
 from warehouse.files.documents import hash_file
@@ -63,17 +63,24 @@ OnPage = Callable[[str, int, int | None], None]
 """Called with the progress: feed, rows so far, and the total by the service."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PullContext:
-    """`clock` is the machine's, `service` the service's."""
+    """Client, landing, plan and source of some pulls. `clock` is the machine's, aware UTC.
+
+    `resumed` has the recent pulls that `resume_open` finished; pullers of one session share it.
+    """
 
     client: CatalogClient
     landing: Landing
     plan: Plan
     source: str
     clock: Callable[[], datetime]
-    service: ServiceClock
     on_page: OnPage | None = None
+    resumed: "list[LandedBatch]" = field(default_factory=list)
+
+    def now(self) -> datetime:
+        """Return the service's time, by the Date of the last response."""
+        return self.client.service_clock.now()
 
     def report_progress(self, feed: Feed, rows: int, total: int | None) -> None:
         if self.on_page is not None:
@@ -183,46 +190,35 @@ def resolve_plan(name: str, usual: Plan) -> Plan:
     return PLANS.get(name) or max(PLANS.values(), key=lambda plan: plan.freshness_s)
 
 
-_BACK: Final = timedelta(days=1)
-"""How many days back a look is searched, besides today: an older export has changed."""
 _CHARS: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class NotModifiedAnswer:
-    """A 304. `content_at` is the time of its content, None if the response does not state it."""
-
-    date: datetime
-    date_doubt: str
-    content_at: datetime | None
-    requests: int
 
 
 def last_look(context: PullContext, feed: Feed, scope: Scope) -> Manifest | None:
     """Return the newest complete look of exactly this scope whose body can be used again.
 
-    It is of today or yesterday, and of the same plan and source. None if there is none, or if the
-    merge has quarantined or flagged it: then the service has to send the body again.
+    It is of today or yesterday (an older export has changed), and of the same plan and source. None
+    if there is none, or if the merge has quarantined or flagged it: then the service has to send
+    the body again.
     """
-    landing = context.landing
-    for manifest in _newest_first(landing, feed, context.service.now().date()):
-        is_same = (manifest.scope, manifest.plan, manifest.source) == (
-            *(scope, context.plan.name, context.source),
-        )
-        if is_same and manifest.complete and not manifest.attested:
-            is_usable = read_validators(manifest) is not None and not manifest.redacted
-            is_usable = is_usable and _is_whole(landing, manifest)
-            return manifest if is_usable and _is_accepted(landing, manifest) else None
+    landing, today = context.landing, context.now().date()
+    wanted = scope, context.plan.name, context.source
+    for day in (today, today - timedelta(days=1)):
+        ids = [batch_id for batch_id in landing.batch_ids(day=day) if parse_feed(batch_id) == feed]
+        readable, _ = landing.readable(ids)
+        for manifest in sorted(readable, key=lambda each: each.observed_at, reverse=True):
+            is_same = (manifest.scope, manifest.plan, manifest.source) == wanted
+            if is_same and manifest.complete and not manifest.attested:
+                is_usable = read_validators(manifest) is not None and not manifest.redacted
+                is_usable = is_usable and _is_whole(landing, manifest)
+                return manifest if is_usable and _is_accepted(landing, manifest) else None
     return None
 
 
 def read_validators(manifest: Manifest) -> Validators | None:
     """Return the validators with which the service can answer 304; None if it sent none."""
-    if manifest.etag is None and manifest.last_modified is None:
-        return None
     if manifest.etag is not None:
         return {"If-None-Match": manifest.etag}
-    return {"If-Modified-Since": manifest.last_modified or ""}
+    return None if manifest.last_modified is None else {"If-Modified-Since": manifest.last_modified}
 
 
 def kept_validator(text: str | None) -> str | None:
@@ -233,16 +229,23 @@ def kept_validator(text: str | None) -> str | None:
 
 
 def land_unchanged(
-    context: PullContext, before: Manifest, answer: NotModifiedAnswer
+    context: PullContext,
+    before: Manifest,
+    answer: ResponseHead,
+    *,
+    content_at: datetime | None,
+    requests: int,
 ) -> LandedBatch:
-    """Land a 304 as a look that refers to the body of the look before."""
-    content_at = answer.content_at or before.content_at
+    """Land a 304 as a look that refers to the body of the look before.
+
+    Without a `content_at` of its own, its content is as old as in that look.
+    """
     pull = context.describe_batch(
         before.feed,
         before.scope,
         observed_at=answer.date,
-        content_at=max(content_at, before.content_at),
-        requests=answer.requests,
+        content_at=max(content_at or before.content_at, before.content_at),
+        requests=requests,
         rows_claimed=before.rows_claimed,
         date_doubt=answer.date_doubt,
         etag=before.etag,
@@ -250,14 +253,7 @@ def land_unchanged(
     )
     manifest = context.landing.land_unchanged(pull, before)
     warnings = (answer.date_doubt,) if answer.date_doubt else ()
-    return LandedBatch(manifest, answer.requests, 0, warnings=warnings, unchanged=True)
-
-
-def _newest_first(landing: Landing, feed: Feed, today: date) -> Iterator[Manifest]:
-    for day in (today, today - _BACK):
-        ids = [batch_id for batch_id in landing.batch_ids(day=day) if parse_feed(batch_id) == feed]
-        readable, _ = landing.readable(ids)
-        yield from sorted(readable, key=lambda manifest: manifest.observed_at, reverse=True)
+    return LandedBatch(manifest, requests, 0, warnings=warnings, unchanged=True)
 
 
 def _is_whole(landing: Landing, manifest: Manifest) -> bool:

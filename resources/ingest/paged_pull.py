@@ -6,14 +6,12 @@ it is the same if another process lands it after a crash.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from itertools import islice
-from typing import Final
 
-from catalog.contract import constants
 from resources.answers import Answer
 from resources.errors import CatalogError, Defer, NotData, TooLarge, TruncatedBody
-from resources.http.paginator import ListProgress, Paginator, RawPage, Validators, read_page
+from resources.http.paginator import PAGED, ListProgress, RawPage, Validators, read_page
 from resources.ingest.context import (
     LandedBatch,
     PullContext,
@@ -21,45 +19,10 @@ from resources.ingest.context import (
     list_content_at,
     resolve_plan,
 )
-from resources.ingest.scopes import split_into_lists
+from resources.scopes import single_requests
 from warehouse.errors import LandingError
-from warehouse.landing.batches import Feed, Manifest
+from warehouse.landing.batches import Manifest
 from warehouse.landing.journal import OpenPull, PageNote
-
-
-@dataclass(frozen=True, slots=True)
-class PagedList:
-    """A list of the interface: its path, and what identifies a row."""
-
-    path: str
-    key_fields: tuple[str, ...]
-
-
-PAGED: Final[dict[Feed, PagedList]] = {
-    "events": PagedList(constants.EVENTS_PATH, ("id",)),
-    "cancellations": PagedList(constants.CANCELLATIONS_PATH, ("id", "cancelledAt")),
-    "coins": PagedList(constants.COINS_PATH, ("slug",)),
-    "categories": PagedList(constants.CATEGORIES_PATH, ("id",)),
-}
-
-
-def make_note(page: RawPage, *, number: int, received_at: datetime) -> PageNote:
-    """Return the data of a page that are needed to continue after it, and to land it."""
-    return PageNote(
-        number=number,
-        cursor_in=page.cursor_in,
-        cursor_out=page.cursor_out,
-        rows=page.rows,
-        total=page.total,
-        limit=page.limit or int(page.params.get("limit", 0)),
-        date=page.date.astimezone(UTC),
-        received_at=received_at,
-        lower=page.params.get("from"),
-        upper=page.params.get("to"),
-        date_doubt=page.date_doubt,
-        etag=kept_validator(page.headers.get("etag")),
-        last_modified=kept_validator(page.headers.get("last-modified")),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +40,9 @@ class PagedPull:
         self, context: PullContext, open_pull: OpenPull, validators: Validators | None = None
     ) -> None:
         self._context = context
-        self._validators = validators
         self._open_pull = open_pull
         self._intent = open_pull.intent
-        self._progress = ListProgress(split_into_lists(self._intent.feed, self._intent.scope))
+        self._progress = ListProgress(single_requests(self._intent.scope))
         self._first: PageNote | None = None
         self._last: PageNote | None = None
         self._refused: RefusedPage | None = None
@@ -88,7 +50,7 @@ class PagedPull:
             self._read_back(note, body)
         self._resumed_pages = self._progress.pages
         self._paid_before = self._progress.pages + (self._refused is not None)
-        self._paginator: Paginator | None = None
+        self._paginator = context.client.pages(self._intent.feed, self._progress, validators)
         self._warnings: list[str] = []
 
     @property
@@ -102,12 +64,7 @@ class PagedPull:
     @property
     def can_resume(self) -> bool:
         """Whether the rest is known and can be requested, apart from time and plan."""
-        at_cursor = any(part.cursor for part in self._progress.remaining)
-        can_request = self._intent.feed != "categories" or not at_cursor
-        return can_request and not self._progress.lost and self._refused is None
-
-    def discard(self) -> None:
-        self._open_pull.discard()
+        return not self._progress.lost and self._refused is None
 
     def run(self, *, is_resumed: bool = False) -> LandedBatch:
         """Page to the end and land the pages.
@@ -123,7 +80,7 @@ class PagedPull:
         if error is None or self._refused is not None:
             return self.close("")
         if not self.begun:
-            self.discard()
+            self._open_pull.discard()
             raise error
         if is_resumed:
             self._warnings.append(str(error))
@@ -149,7 +106,7 @@ class PagedPull:
                 )
             landed = landed or refused_batch
         assert landed is not None, "a pull without a page is discarded, not closed"
-        self.discard()
+        self._open_pull.discard()
         return LandedBatch(
             manifest=landed,
             requests=self._requests,
@@ -161,15 +118,10 @@ class PagedPull:
 
     def _page_to_end(self) -> CatalogError | None:
         """Keep pages until the end; return the error that stopped it before."""
+        progress = self._progress
         try:
-            self._paginator = self._new_paginator()
             for page in self._paginator:
-                number, received_at = self._progress.pages + 1, self._context.clock()
-                note = make_note(page, number=number, received_at=received_at)
-                self._open_pull.add(note, page.body)
-                self._follow(note, page)
-                self._warnings.append(page.date_doubt)
-                progress = self._progress
+                self._keep(page)
                 self._context.report_progress(self._intent.feed, progress.rows, progress.total_last)
         except CatalogError as error:
             evidence = error.evidence
@@ -178,6 +130,27 @@ class PagedPull:
                 self._keep_refused(error, evidence)
             return error
         return None
+
+    def _keep(self, page: RawPage) -> None:
+        """Write a page to the journal, with what is needed to continue after it and to land it."""
+        note = PageNote(
+            number=self._progress.pages,
+            cursor_in=page.cursor_in,
+            cursor_out=page.cursor_out,
+            rows=page.rows,
+            total=page.total,
+            limit=page.limit or int(page.params.get("limit", 0)),
+            date=page.date.astimezone(UTC),
+            received_at=self._context.clock(),
+            lower=page.params.get("from"),
+            upper=page.params.get("to"),
+            date_doubt=page.date_doubt,
+            etag=kept_validator(page.headers.get("etag")),
+            last_modified=kept_validator(page.headers.get("last-modified")),
+        )
+        self._open_pull.add(note, page.body)
+        self._first, self._last = self._first or note, note
+        self._warnings.append(page.date_doubt)
 
     def _keep_refused(self, error: CatalogError, evidence: Answer) -> None:
         """Write a response that is not a list to the journal."""
@@ -197,41 +170,20 @@ class PagedPull:
         self._warnings.append(evidence.date_doubt)
 
     def _read_back(self, note: PageNote, body: bytes) -> None:
-        bounds, paged = {"from": note.lower, "to": note.upper}, PAGED[self._intent.feed]
+        bounds = {"from": note.lower, "to": note.upper}
+        params = {name: text for name, text in bounds.items() if text is not None}
         answer = Answer(200, {}, note.date, note.date_doubt, note.received_at, 1, body)
         try:
-            page = read_page(
-                answer,
-                path=paged.path,
-                params={name: text for name, text in bounds.items() if text is not None},
-                cursor=note.cursor_in,
-                key_fields=paged.key_fields,
-            )
+            page = read_page(answer, PAGED[self._intent.feed], params, note.cursor_in)
         except (NotData, TooLarge, TruncatedBody) as error:
             self._refused = RefusedPage(note, str(error))
         else:
-            self._follow(note, page)
-
-    def _follow(self, note: PageNote, page: RawPage) -> None:
-        self._progress.follow(page)
-        self._first = self._first or note
-        self._last = note
+            self._progress.follow(page)
+            self._first, self._last = self._first or note, note
 
     @property
     def _requests(self) -> int:
-        return self._paid_before + (0 if self._paginator is None else self._paginator.requests)
-
-    def _new_paginator(self) -> Paginator:
-        client, scope = self._context.client, self._intent.scope
-        parts, known = self._progress.remaining, self._progress.current_ids
-        if self._intent.feed == "events":
-            return client.resume_events(parts, known_ids=known)
-        cursor = parts[0].cursor
-        if self._intent.feed == "cancellations":
-            return client.cancellations_pages(scope.since, cursor=cursor, known_ids=known)
-        if self._intent.feed == "coins":
-            return client.coins_pages(cursor=cursor, known_ids=known)
-        return client.categories(self._validators)
+        return self._paid_before + self._paginator.requests
 
     def _land_pages(self, why: str) -> Manifest | None:
         """Land the pages that are lists as one batch; None if there are none.
@@ -277,9 +229,7 @@ class PagedPull:
     def _why_incomplete(self) -> str:
         if self._refused is not None:
             return f"page {self._refused.note.number} was not a list: {self._refused.why}"
-        if self._paginator is None or self._resumed_pages:
-            return self._progress.why_incomplete()
-        return self._progress.why_incomplete() or self._paginator.why_incomplete
+        return self._progress.why_incomplete()
 
     def _land_refused(self, refused: RefusedPage) -> Manifest:
         """Land a response that is not a list as a batch of its own, apart from the pages."""

@@ -25,9 +25,8 @@ from catalog.contract.plans import ENTERPRISE
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
 from resources.http.retry import Timeouts
-from resources.ingest.scopes import PollWindow
-from resources.limits.ledger import Pace
-from resources.request_log import RequestLog
+from resources.request_log import DeferredPulls, RequestLog
+from resources.scopes import PollWindow
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession, Poll, poll, pull
 from resources.waits import Ambient, RetryPolicy
@@ -144,7 +143,7 @@ class Life:
             since=self.now() - DAY,
             event_ids=known[:2],
         )
-        self._request(lambda: list(poll(service, what)))
+        self._request(lambda: list(poll(service, what, DeferredPulls(self.home.state_storage))))
 
     def _request(self, send: Callable[[], object]) -> None:
         try:
@@ -232,7 +231,6 @@ class Life:
                 landing=self.home.landing,
                 clock=self.now,
                 log=log,
-                pace=Pace(100.0, 100),
                 coins=(COIN,),
             )
 

@@ -26,7 +26,7 @@ from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.inbox import Inbox
 from resources.request_log import DeferredPulls
-from resources.session import poll_and_note, pull
+from resources.session import poll, pull
 from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.resources.inbox.deliveries import landed_bodies
 from warehouse.history.merge import merge
@@ -176,7 +176,7 @@ class Daemon:
         assert inputs is not None
         plan = plan_polls(inputs)
         deferrals = DeferredPulls(self.home.state_storage)
-        assert all(not p.deferred for p in poll_and_note(self.service, plan.due, deferrals))
+        assert all(not p.deferred for p in poll(self.service, plan.due, deferrals))
         if plan.due.windows:
             self.pulled_at.append(self.upstream.now())
         return bool(plan.requests)

@@ -17,7 +17,7 @@ from pipeline.automation.jobs import daily_schedule
 from pipeline.build import layout_of
 from pipeline.health.warnings import read_health
 from pipeline.instance import instance_of
-from resources.ingest.scopes import month_key
+from resources.scopes import month_key
 from resources.session import LazySession
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import failure_of, land_empty_list, run_assets, settings_of

@@ -6,17 +6,38 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import httpx
 
+from catalog.contract.plans import day_end
 from resources.http.client import CatalogClient
+from resources.http.paginator import PAGED, ListProgress, Paginator
+from resources.scopes import first_instant, single_requests
 from resources.waits import Ambient
 from tests.unlimited import Unlimited
+from warehouse.landing.batches import Feed, Scope
 
 STARTS_AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 KEY = "canary-5f1c9e7b2a"
+
+
+def days(first: date, last: date, **filters: tuple[str, ...]) -> Scope:
+    return Scope(lower=first_instant(first), upper=day_end(last), **filters)
+
+
+def paginated(
+    client: CatalogClient,
+    scope: Scope | None = None,
+    *,
+    feed: Feed = "events",
+    limit: int | None = None,
+) -> Paginator:
+    progress = ListProgress(single_requests(scope or Scope()))
+    if limit is None:
+        return client.pages(feed, progress)
+    return Paginator(client._caller, PAGED[feed], progress, limit)
 
 
 class FakeTime:

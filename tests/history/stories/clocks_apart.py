@@ -19,9 +19,8 @@ from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.world.world import World
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
-from resources.ingest.scopes import PollWindow
-from resources.limits.ledger import Pace
-from resources.request_log import RequestLog
+from resources.request_log import DeferredPulls, RequestLog
+from resources.scopes import PollWindow
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession, Poll, poll, pull
 from resources.waits import Ambient, RetryPolicy
@@ -105,7 +104,8 @@ class ClocksApart:
                 if not feeds:
                     today = service.today()
                     near = PollWindow(today - 7 * _DAY, today + 30 * _DAY)
-                    list(poll(service, Poll(windows=(near,), cancellations=True)))
+                    what = Poll(windows=(near,), cancellations=True)
+                    list(poll(service, what, DeferredPulls(self.home.state_storage)))
         except (CatalogError, Killed):
             return
 
@@ -132,7 +132,6 @@ class ClocksApart:
                 landing=self.home.landing,
                 clock=self.machine,
                 log=RequestLog(self.home.state, self.machine, key=self._key),
-                pace=Pace(1e6, 1_000_000),
                 usage=usage,
                 on_page=self._on_page,
             )

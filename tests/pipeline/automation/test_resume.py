@@ -153,15 +153,14 @@ def test_a_daily_pull_deferred_by_the_quota_is_recorded_until_it_succeeds(tmp_pa
     ):
         service.sandbox.faults.set("quota~/v2/events")
         materialise = partial(
-            *(run_assets, settings, instance, "landed_events"),
-            partition=NOW.date(),
-            layout=Layout(),
+            *(run_assets, settings, instance, "landed_events"), layout=Layout(), catalog=session
         )
-        assert materialise(catalog=session).success
+        assert materialise(partition=NOW.date()).success
         (note,) = notes.all()
         assert (note.work, note.feed, note.resume_at.date()) == ("daily", "events", RESET.date())
         service.sandbox.faults.clear()
-        assert materialise(catalog=session).success
+        service.sandbox.set_clock(RESET + timedelta(hours=1))
+        assert materialise(partition=RESET.date()).success
     assert notes.all() == []
 
 

@@ -13,7 +13,7 @@ from resources.errors import AccessDenied
 from resources.http.client import CatalogClient
 from tests.pipeline.cli.test_plain_errors import checks
 from tests.pipeline.conftest import Almanac
-from tests.resources.fakes import mocked
+from tests.resources.fakes import mocked, paginated
 from tests.unlimited import Unlimited
 
 
@@ -22,7 +22,7 @@ def slugs(almanac_sandbox: Sandbox) -> dict[str, str]:
     """A slug of each kind: in the top 100, after it, and not tracked."""
     key = almanac_sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
     with CatalogClient(almanac_sandbox.base_url, key, limiter=Unlimited()) as client:
-        pages = [json.loads(page.body)["data"] for page in client.coins_pages()]
+        pages = [json.loads(page.body)["data"] for page in paginated(client, feed="coins")]
     found = [coin for page in pages for coin in page]
     ranked = [coin for coin in found if coin["tracked"] and coin["rank"]]
     return {

@@ -25,10 +25,10 @@ from pipeline.polls import (
     read_poll_inputs,
 )
 from pipeline.session import open_service
-from resources.ingest.scopes import PollWindow
 from resources.limits.ledger import next_reset
 from resources.request_log import DeferredPulls
-from resources.session import poll_and_note, pull
+from resources.scopes import PollWindow
+from resources.session import poll, pull
 from tests.pipeline.homes_in_days import address_of, settings_of
 from tests.pipeline.small_home import SmallHome
 from warehouse.clock import utc_now
@@ -276,7 +276,7 @@ def test_polls_of_a_server_up_to_the_reset_keep_the_reserve_and_meet_no_429(
                 assert plan.factor is None or plan.factor > 1
                 if plan.requests:
                     polls += 1
-                    assert all(not p.deferred for p in poll_and_note(service, plan.due, deferrals))
+                    assert all(not p.deferred for p in poll(service, plan.due, deferrals))
                 sandbox.advance(max(plan.next_at - sandbox.clock.now(), 10 * MINUTE))
         assert polls > 5
         assert 429 not in {request.status for request in sandbox.requests}

@@ -29,8 +29,8 @@ from pipeline.polls import (
 from pipeline.session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.errors import Defer
-from resources.ingest.scopes import PollWindow
 from resources.request_log import DeferredPulls, deferred_pull, last_usage
+from resources.scopes import PollWindow
 from resources.session import LazySession, Poll
 from tests.pipeline.homes_in_days import QUIET, failure_of, run_sandbox_days, settings_of
 from warehouse.files.storage import Storage

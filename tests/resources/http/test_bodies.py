@@ -24,8 +24,18 @@ from resources.http.client import CatalogClient
 from resources.http.paginator import RawPage
 from resources.http.retry import Timeouts
 from resources.waits import Ambient, RetryPolicy
-from tests.resources.fakes import KEY, Chunk, FakeTime, RawServer, chunked, head, raw_server
+from tests.resources.fakes import (
+    KEY,
+    Chunk,
+    FakeTime,
+    RawServer,
+    chunked,
+    head,
+    paginated,
+    raw_server,
+)
 from tests.unlimited import Unlimited
+from warehouse.landing.batches import Scope
 
 ROWS = [{"id": f"event-{n}", "title": "x" * 50} for n in range(40)]
 LIST = json.dumps({"data": ROWS, "meta": {"total": 40, "limit": 100, "cursor": None}}).encode()
@@ -51,7 +61,7 @@ def client_of(server: RawServer, attempts: int = 2, **options: Any) -> CatalogCl
 
 def pages_of(server: RawServer, **options: Any) -> list[RawPage]:
     with client_of(server, **options) as client:
-        return list(client.events_pages())
+        return list(paginated(client))
 
 
 WHOLE: dict[str, list[Chunk]] = {
@@ -208,7 +218,7 @@ PACKED_CSV = gzip.compress(CSV)
 def test_an_export_is_decompressed_into_the_file(answer: list[Chunk], tmp_path: Path) -> None:
     file = tmp_path / "export.csv"
     with raw_server(answer) as server, client_of(server) as client:
-        pull = client.export(file)
+        pull = client.export(file, Scope())
     assert file.read_bytes() == CSV
     assert (pull.rows, pull.attempts) == (500, 1)
 
@@ -226,7 +236,7 @@ def test_an_export_is_decompressed_into_the_file(answer: list[Chunk], tmp_path: 
 def test_a_broken_export_is_requested_again(broken: list[Chunk], tmp_path: Path) -> None:
     file = tmp_path / "export.csv"
     with raw_server(broken, [head(), CSV]) as server, client_of(server) as client:
-        pull = client.export(file)
+        pull = client.export(file, Scope())
     assert file.read_bytes() == CSV
     assert (pull.rows, pull.attempts) == (500, 2)
 
@@ -238,5 +248,5 @@ def test_an_export_that_decompresses_to_too_much_is_stopped(tmp_path: Path) -> N
         client_of(server) as client,
         pytest.raises(TooLarge),
     ):
-        client.export(tmp_path / "export.csv")
+        client.export(tmp_path / "export.csv", Scope())
     assert (tmp_path / "export.csv").stat().st_size < 5_000_000

@@ -16,13 +16,15 @@ from catalog.sandbox.pytest_plugin import STANDS_AT
 from catalog.sandbox.sandbox import Sandbox
 from resources import service_address
 from resources.errors import AccessDenied, PlanLacksAccess, RequestRejected
-from resources.http.paginator import DateRange, ListPart, RawPage
+from resources.http.paginator import RawPage
 from resources.request_log import RequestLog, SentRequest, last_usage
 from resources.service_address import checked_base_url
 from tests.resources.conftest import MakeClient
-from tests.resources.fakes import KEY, FakeTime, mocked
+from tests.resources.fakes import KEY, FakeTime, days, mocked, paginated
+from warehouse.landing.batches import Scope
 
 MARCH = (date(2026, 3, 1), date(2026, 3, 31))
+IN_MARCH = days(*MARCH)
 
 
 def rows_of(pages: Iterable[RawPage]) -> list[dict[str, Any]]:
@@ -45,20 +47,20 @@ class TestEvents:
     def test_a_list_has_every_event_of_the_range_once(
         self, almanac_sandbox: Sandbox, make_client: MakeClient
     ) -> None:
-        paginator = make_client().events_pages(*MARCH)
+        paginator = paginated(make_client(), IN_MARCH)
         pages = list(paginator)
         ids = [row["id"] for row in rows_of(pages)]
         assert set(ids) == ids_on(almanac_sandbox, *MARCH)
-        assert paginator.why_incomplete == ""
+        assert paginator.progress.why_incomplete() == ""
         assert paginator.progress.rows == len(ids) == paginator.progress.total_last
         assert paginator.progress.pages == paginator.requests == -(-len(ids) // 100)
-        assert paginator.progress.remaining == ()
+        assert paginator.progress.ended
         assert [row for page in pages for row in page.ids] == ids
 
     def test_a_page_keeps_the_raw_body_the_dates_and_the_cursors(
         self, make_client: MakeClient
     ) -> None:
-        pages = list(make_client().events_pages(*MARCH, limit=20, coins=["bitcoin"]))
+        pages = list(paginated(make_client(), days(*MARCH, coins=("bitcoin",)), limit=20))
         first, second = pages[0], pages[1]
         assert json.loads(first.body)["meta"]["cursor"] == first.cursor_out == second.cursor_in
         assert first.cursor_in is None
@@ -72,43 +74,26 @@ class TestEvents:
         assert first.headers["content-type"].startswith("application/json")
         assert "sandbox" not in repr(first).lower()
 
-    def test_a_list_continues_from_a_cursor_and_reports_the_whole(
-        self, make_client: MakeClient
-    ) -> None:
-        client = make_client()
-        whole = client.events_pages(*MARCH, limit=50)
-        pages = list(whole)
-        cut = len(pages) // 2
-        known = [event_id for page in pages[:cut] for event_id in page.ids]
-        parts = [ListPart(span=DateRange(*MARCH), cursor=pages[cut].cursor_in)]
-        rest = client.resume_events(parts, limit=50, known_ids=known)
-        assert rows_of(rest) == rows_of(pages[cut:])
-        assert not rest.why_incomplete
-        blind = client.resume_events(parts, limit=50)
-        list(blind)
-        assert blind.why_incomplete
-        assert "started at a cursor" in blind.why_incomplete
-
     def test_more_coins_than_a_request_takes_become_several_lists(
         self, almanac_sandbox: Sandbox, make_client: MakeClient
     ) -> None:
         slugs = [coin.slug for coin in almanac_sandbox.truth().coins_at(STANDS_AT)[:150]]
-        paginator = make_client().events_pages(*MARCH, coins=slugs)
+        paginator = paginated(make_client(), days(*MARCH, coins=tuple(slugs)))
         pages = list(paginator)
         assert len({page.params["coins"] for page in pages}) == 2
         wanted = set(slugs)
         ids = {row["id"] for row in rows_of(pages)}
-        everything = rows_of(make_client().events_pages(*MARCH))
+        everything = rows_of(paginated(make_client(), IN_MARCH))
         assert ids == {
             row["id"] for row in everything if wanted & {coin["slug"] for coin in row["coins"]}
         }
-        assert not paginator.why_incomplete
+        assert not paginator.progress.why_incomplete()
 
     def test_the_total_of_a_range_costs_one_request(
         self, almanac_sandbox: Sandbox, make_client: MakeClient
     ) -> None:
         sent: list[SentRequest] = []
-        total = make_client(observer=sent.append).events_total(*MARCH)
+        total = make_client(observer=sent.append).events_total(IN_MARCH)
         assert total == len(ids_on(almanac_sandbox, *MARCH))
         assert [request.path for request in sent] == ["/v2/events"]
 
@@ -118,11 +103,11 @@ class TestLookUps:
         self, almanac_sandbox: Sandbox, make_client: MakeClient
     ) -> None:
         client = make_client()
-        listed = rows_of(client.events_pages(*MARCH, limit=1, coins=["bitcoin"]))[0]
+        listed = rows_of(paginated(client, days(*MARCH, coins=("bitcoin",)), limit=1))[0]
         found = client.event(listed["id"])
         assert (found.status, json.loads(found.body)) == (200, listed)
         assert found.date == STANDS_AT
-        cancelled = rows_of(client.cancellations_pages())[0]
+        cancelled = rows_of(paginated(client, feed="cancellations"))[0]
         gone = client.event(cancelled["id"])
         assert gone.status == 410
         assert json.loads(gone.body)["cancelledAt"] == cancelled["cancelledAt"]
@@ -180,9 +165,9 @@ class TestLookUps:
 class TestOtherLists:
     def test_cancellations_since_an_instant_are_listed(self, make_client: MakeClient) -> None:
         since = STANDS_AT - timedelta(days=10)
-        paginator = make_client().cancellations_pages(since, limit=10)
+        paginator = paginated(make_client(), Scope(since=since), feed="cancellations", limit=10)
         rows = rows_of(paginator)
-        assert not paginator.why_incomplete
+        assert not paginator.progress.why_incomplete()
         assert paginator.progress.pages > 1
         assert min(datetime.fromisoformat(row["cancelledAt"]) for row in rows) >= since
 
@@ -199,9 +184,9 @@ class TestRefusals:
     ) -> None:
         client = make_client(almanac_sandbox.new_key("free"))
         with pytest.raises(PlanLacksAccess, match="needs the plan Elite"):
-            client.export(tmp_path / "export.csv")
+            client.export(tmp_path / "export.csv", Scope())
         with pytest.raises(PlanLacksAccess):
-            list(client.events_pages(categories=["release"]))
+            list(paginated(client, Scope(categories=("release",))))
 
     @pytest.mark.parametrize(
         ("status", "body", "error"),
@@ -224,7 +209,7 @@ class TestRefusals:
         sent: list[SentRequest] = []
         client = mocked(lambda _: httpx.Response(status, json=body), observer=sent.append)
         with pytest.raises(error) as raised:
-            client.events_total()
+            client.events_total(Scope())
         assert type(raised.value) is error
         assert [request.status for request in sent] == [status]
 
@@ -262,7 +247,7 @@ class TestConstruction:
     def test_without_a_date_header_a_page_has_our_own_time_with_a_doubt(self) -> None:
         fake = FakeTime()
         answer = httpx.Response(200, json={"data": []})
-        (page,) = mocked(lambda _: answer, ambient=fake.ambient()).categories()
+        (page,) = paginated(mocked(lambda _: answer, ambient=fake.ambient()), feed="categories")
         assert page.date_doubt
         assert page.date == fake.clock()
 
@@ -270,7 +255,7 @@ class TestConstruction:
         self, make_client: MakeClient
     ) -> None:
         sent: list[SentRequest] = []
-        pages = list(make_client(observer=sent.append).events_pages(*MARCH, limit=50))
+        pages = list(paginated(make_client(observer=sent.append), IN_MARCH, limit=50))
         assert [request.bytes for request in sent] == [len(page.body) for page in pages]
         assert {(request.path, request.status) for request in sent} == {("/v2/events", 200)}
 
@@ -296,5 +281,5 @@ class TestConstruction:
 
         client = mocked(setting)
         for _ in range(2):
-            list(client.coins_pages())
+            list(paginated(client, feed="coins"))
         assert cookies == [None, None]

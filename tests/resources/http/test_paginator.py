@@ -8,25 +8,23 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from catalog.contract.plans import INSTANT_STEP
 from resources.answers import Answer
 from resources.errors import ContractBroken, Defer, NotData, TooLarge, TooSlow
 from resources.http.bodies import Bounds
-from resources.http.paginator import (
-    CURSOR_CHARS,
-    ROWS_LEAST,
-    DateRange,
-    ListPart,
-    ListProgress,
-    Paginator,
-    bound_text,
-    event_filters,
-)
+from resources.http.paginator import CURSOR_CHARS, ROWS_LEAST, ListProgress, Paginator
+from resources.scopes import halves, query_of
 from tests.resources.conftest import MakeClient
-from tests.resources.fakes import FaultScript, mocked
+from tests.resources.fakes import FaultScript, days, mocked, paginated
 from warehouse.bounds import ELEMENTS
+from warehouse.landing.batches import Scope
 
-MARCH = (date(2026, 3, 1), date(2026, 3, 31))
+MARCH = days(date(2026, 3, 1), date(2026, 3, 31))
+AT = datetime(2026, 3, 1, 1, tzinfo=UTC)
+ONE_DAY = days(date(2026, 3, 1), date(2026, 3, 1))
 SLOW = httpx.Response(500, json={"error": {"code": "timeout"}})
 
 
@@ -36,7 +34,7 @@ def page(ids: list[str], cursor: Any = None, **meta: Any) -> httpx.Response:
 
 
 def paginator_of(handler: Callable[[httpx.Request], httpx.Response], **options: Any) -> Paginator:
-    return mocked(handler).events_pages(*MARCH, **options)
+    return paginated(mocked(handler), MARCH, **options)
 
 
 class Catalog:
@@ -67,21 +65,19 @@ class TestLoops:
         self, make_client: MakeClient, fault: str
     ) -> None:
         client = make_client(extra_headers={"Sandbox-Faults": fault})
-        paginator = client.events_pages(*MARCH, limit=50)
+        paginator = paginated(client, MARCH, limit=50)
         pages = []
         with pytest.raises(ContractBroken, match="already used") as raised:
             for page in paginator:
                 pages.append(page)
         assert 2 <= len(pages) <= 4
         assert f"{len(pages)} pages" in str(raised.value)
-        assert paginator.why_incomplete
-        assert paginator.why_incomplete.startswith("ContractBroken")
+        assert paginator.progress.why_incomplete()
         assert paginator.requests == len(pages)
 
     def test_the_first_cursor_counts_for_a_loop(self) -> None:
         with pytest.raises(ContractBroken):
-            parts = [ListPart(cursor="a")]
-            list(mocked(lambda _: page(["x"], "a")).resume_events(parts))
+            list(paginator_of(lambda _: page(["x"], "a")))
 
 
 class TestRunaways:
@@ -136,15 +132,17 @@ class TestRunaways:
             return httpx.Response(200, text=body.replace('"?"', json.dumps(total)))
 
         with pytest.raises(ContractBroken, match="rows in"):
-            list(mocked(another, bounds=Bounds(**bounds)).coins_pages())
+            list(paginated(mocked(another, bounds=Bounds(**bounds)), feed="coins"))
 
 
 class TestReport:
     def test_shifted_rows_make_the_list_incomplete(self, make_client: MakeClient) -> None:
         client = make_client(extra_headers={"Sandbox-Faults": "shift_rows"})
-        paginator = client.events_pages(*MARCH, limit=50)
+        paginator = paginated(client, MARCH, limit=50)
         pages = list(paginator)
-        assert f"{len(pages) - 1} rows that meta.total promised" in paginator.why_incomplete
+        assert (
+            f"{len(pages) - 1} rows that meta.total promised" in paginator.progress.why_incomplete()
+        )
 
     @pytest.mark.parametrize(
         ("totals", "complete"), [((4, 5), True), ((5, 4), True), ((5, 5), False)]
@@ -155,7 +153,7 @@ class TestReport:
         pages = [page(["a", "b"], "x", total=totals[0]), page(["c", "d"], total=totals[1])]
         paginator = paginator_of(lambda _: pages.pop(0))
         list(paginator)
-        assert (not paginator.why_incomplete) is complete
+        assert (not paginator.progress.why_incomplete()) is complete
 
     def test_rows_without_an_id_differ_by_their_content(self) -> None:
         rows = [{"x": 1}, {"x": 2}, {"x": 1}, 5, None]
@@ -176,13 +174,13 @@ class TestLenientReading:
         )
         (item,) = paginator
         assert (item.cursor_out, item.total, item.limit) == (None, None, None)
-        assert not paginator.why_incomplete
+        assert not paginator.progress.why_incomplete()
 
     def test_paging_continues_after_a_page_smaller_than_requested(self) -> None:
         catalog = Catalog(lambda limit, days: False, limit_max=7)
         paginator = paginator_of(catalog)
         assert [page.rows for page in paginator] == [7, 7, 7, 7, 3]
-        assert not paginator.why_incomplete
+        assert not paginator.progress.why_incomplete()
 
 
 class TestNotData:
@@ -216,28 +214,28 @@ class TestSlowness:
         limits = [int(request["limit"]) for request in catalog.requested]
         assert limits == [50, 25, 12, 12, 12]
         assert paginator.requests == 5
-        assert not paginator.why_incomplete
+        assert not paginator.progress.why_incomplete()
 
     def test_after_the_least_limit_the_dates_are_halved(self) -> None:
         catalog = Catalog(lambda limit, days: days > 8)
         paginator = paginator_of(catalog, limit=10)
         rows = sorted(event_id for got in paginator for event_id in got.ids)
         assert rows == [f"2026-03-{day:02}" for day in range(1, 32)]
-        assert not paginator.why_incomplete
+        assert not paginator.progress.why_incomplete()
         assert paginator.progress.total_last == 31
 
     def test_a_day_is_split_by_time_until_that_is_impossible(self) -> None:
         catalog = Catalog(lambda limit, days: True)
-        paginator = mocked(catalog).events_pages(MARCH[0], MARCH[0], limit=5)
+        paginator = paginated(mocked(catalog), ONE_DAY, limit=5)
         with pytest.raises(TooSlow):
             list(paginator)
         last = catalog.requested[-1]
-        assert last["from"] == last["to"] == "2026-03-01T00:00:00Z"
+        assert (last["from"], last["to"]) == ("2026-03-01", "2026-03-01T00:00:00Z")
         assert paginator.requests == len(catalog.requested) < 25
 
     def test_without_dates_the_least_limit_is_an_error(self) -> None:
         with pytest.raises(TooSlow, match="half the range"):
-            list(mocked(lambda _: SLOW).events_pages())
+            list(paginated(mocked(lambda _: SLOW)))
 
 
 class TestProgress:
@@ -246,19 +244,19 @@ class TestProgress:
     @pytest.mark.parametrize("longest", [31, 20, 8, 1])
     def test_the_progress_follows_from_the_pages_alone(self, longest: int) -> None:
         paginator = paginator_of(Catalog(lambda limit, days: days > longest), limit=7)
-        followed = ListProgress(paginator.progress.remaining)
+        followed = ListProgress([MARCH])
         for got in paginator:
             followed.follow(got)
             own = paginator.progress
-            assert followed.remaining == own.remaining
+            assert followed.current == own.current
             assert (followed.rows, followed.pages) == (own.rows, own.pages)
             assert followed.total_last == own.total_last
-            assert followed.why_incomplete() == paginator.why_incomplete
+            assert followed.why_incomplete() == paginator.progress.why_incomplete()
         assert followed.ended
 
     def test_a_page_of_no_part_loses_the_progress(self) -> None:
         first, second, *_ = paginator_of(Catalog(lambda limit, days: False), limit=7)
-        followed = ListProgress((ListPart(span=DateRange(*MARCH)),))
+        followed = ListProgress([MARCH])
         followed.follow(second)
         assert followed.lost
         followed.follow(first)
@@ -271,53 +269,47 @@ class TestResuming:
     def test_after_a_defer_the_same_paginator_resumes_where_it_stopped(
         self, make_client: MakeClient
     ) -> None:
-        paginator = make_client(transport=FaultScript("", "", "quota")).events_pages(
-            *MARCH, limit=50
-        )
+        client = make_client(transport=FaultScript("", "", "quota"))
+        paginator = paginated(client, MARCH, limit=50)
         pages = []
         with pytest.raises(Defer, match=r"2 pages \(100 rows\)") as raised:
             for page in paginator:
                 pages.append(page)
         assert raised.value.cursor == pages[-1].cursor_out
         pages += paginator
-        assert not paginator.why_incomplete
+        assert not paginator.progress.why_incomplete()
         assert paginator.requests == len(pages) + 1
         assert len({page.cursor_in for page in pages}) == len(pages)
 
 
 class TestQueries:
     def test_halves_of_one_day_meet_within_a_second(self) -> None:
-        first, second = DateRange(MARCH[0], MARCH[0]).halves() or (DateRange(), DateRange())
-        assert first.params() == {"from": "2026-03-01T00:00:00Z", "to": "2026-03-01T11:59:59Z"}
-        assert second.params() == {"from": "2026-03-01T12:00:00Z", "to": "2026-03-01T23:59:59Z"}
+        first, second = halves(ONE_DAY) or ()
+        assert query_of(first) == {"from": "2026-03-01", "to": "2026-03-01T11:59:59Z"}
+        assert query_of(second) == {"from": "2026-03-01T12:00:00Z", "to": "2026-03-01"}
 
     @pytest.mark.parametrize(
-        "span",
-        [DateRange(), DateRange(MARCH[0]), DateRange(MARCH[1], MARCH[0]),
-         DateRange(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))],
+        "scope",
+        [Scope(), Scope(lower=AT), Scope(lower=AT, upper=AT - timedelta(days=1)),
+         Scope(lower=AT, upper=AT), Scope(lower=AT, upper=AT + timedelta(microseconds=999_999))],
     )  # fmt: skip
-    def test_an_open_empty_or_one_second_range_is_not_split(self, span: DateRange) -> None:
-        assert span.halves() is None
+    def test_an_open_empty_or_one_second_range_is_not_split(self, scope: Scope) -> None:
+        assert halves(scope) is None
 
-    def test_an_instant_without_a_zone_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="has no zone"):
-            bound_text(datetime(2026, 3, 1))  # noqa: DTZ001
-
-    @pytest.mark.parametrize("coins", [[], "bitcoin", ["bitcoin", ""]])
-    def test_an_empty_filter_is_refused(self, coins: Any) -> None:
-        with pytest.raises(ValueError, match="sequence of identifiers"):
-            list(event_filters(coins))
+    @given(st.integers(0, 400 * 86_400), st.integers(1, 400 * 86_400))
+    def test_halves_meet_and_are_the_whole(self, begin: int, seconds: int) -> None:
+        lower = AT + timedelta(seconds=begin)
+        whole = Scope(lower=lower, upper=lower + timedelta(seconds=seconds), coins=("a",))
+        first, second = halves(whole) or ()
+        assert (first.lower, second.upper) == (whole.lower, whole.upper)
+        assert first.upper is not None
+        assert first.upper + INSTANT_STEP == second.lower
+        assert (first.coins, second.coins) == (("a",), ("a",))
 
     def test_filters_are_sent_as_the_interface_names_them(self) -> None:
-        requested: list[dict[str, str]] = []
-
-        def handle(request: httpx.Request) -> httpx.Response:
-            requested.append(dict(request.url.params))
-            return page([])
-
-        client = mocked(handle)
-        list(client.events_pages(datetime(2026, 3, 1, 1, tzinfo=UTC), coins=["a", "b", "a"],
-             categories=["c"]))  # fmt: skip
-        assert json.loads(json.dumps(requested)) == [
-            {"coins": "a,b", "categories": "c", "from": "2026-03-01T01:00:00Z", "limit": "100"}
-        ]  # fmt: skip
+        scope = Scope(lower=AT, coins=("a", "b"), categories=("c",))
+        assert query_of(scope) == {
+            "coins": "a,b",
+            "categories": "c",
+            "from": "2026-03-01T01:00:00Z",
+        }

@@ -20,9 +20,9 @@ from resources.http.network import Redactor
 from resources.http.retry import OriginKey
 from resources.request_log import SentRequest
 from resources.waits import RetryPolicy
-from tests.resources.fakes import FakeTime, answering, chunked, head, raw_server
+from tests.resources.fakes import FakeTime, answering, chunked, head, paginated, raw_server
 from tests.unlimited import Unlimited
-from warehouse.landing.batches import KEY_MARK
+from warehouse.landing.batches import KEY_MARK, Scope
 
 KEY = "canary-5f1c9e7b2a/Q+K="
 SPELLINGS = (KEY, quote(KEY, safe=""))
@@ -79,7 +79,7 @@ def test_no_error_shows_the_key(name: str, caplog: pytest.LogCaptureFixture) -> 
     caplog.set_level(logging.DEBUG)
     sent: list[SentRequest] = []
     with pytest.raises(CatalogError) as raised:
-        client_of(answering(FAILURES[name]), sent.append).events_total()
+        client_of(answering(FAILURES[name]), sent.append).events_total(Scope())
     error = raised.value
     assert not [text for text in all_texts_of(error) if has_key(text)]
     assert (error.__cause__, error.__context__) == (None, None)
@@ -109,7 +109,7 @@ def test_errors_and_logs_of_a_real_connection_do_not_show_the_key(
             policy=RetryPolicy(attempts=2),
         )
         with client, pytest.raises(CatalogError) as raised:
-            client.export(tmp_path / "export.csv")
+            client.export(tmp_path / "export.csv", Scope())
         assert KEY in server.heads[0]
     assert not [text for text in all_texts_of(raised.value) if has_key(text)]
     assert caplog.records
@@ -126,7 +126,7 @@ def test_a_body_that_repeats_the_key_is_kept_without_it(
     with raw_server([head(), *(body[n : n + 5] for n in range(0, len(body), 5))]) as server:
         client = CatalogClient(server.base_url, KEY, limiter=Unlimited())
         with client:
-            assert client.export(tmp_path / "export.csv").rows == 2
+            assert client.export(tmp_path / "export.csv", Scope()).rows == 2
     assert (tmp_path / "export.csv").read_text() == f"id,t\n1,{KEY_MARK}\n2,b\n"
 
 
@@ -147,7 +147,7 @@ def test_a_short_key_does_not_change_data() -> None:
 
 def test_the_client_and_its_parts_do_not_show_the_key() -> None:
     client = client_of(answering(httpx.Response(200, content=json.dumps({"data": []}))))
-    paginator = client.events_pages()
+    paginator = paginated(client)
     (page,) = paginator
     for thing in (client, vars(client), paginator, vars(paginator), page):
         assert not has_key(repr(thing))

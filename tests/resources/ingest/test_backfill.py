@@ -22,12 +22,12 @@ from resources.backfill import (
 )
 from resources.errors import ContractBroken, Defer, PlanLacksAccess, RetryLater
 from resources.http.client import CatalogClient
-from resources.limits.ledger import Pace
 from resources.limits.limiter import Permit
 from resources.request_log import RequestLog
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
 from tests.resources.conftest import MakeClient
+from tests.resources.fakes import days, paginated
 from tests.resources.pulls import AT, SOURCE, puller_of
 from tests.unlimited import Unlimited
 from warehouse.errors import WarehouseError
@@ -80,7 +80,6 @@ class Months:
             landing=self.landing,
             clock=lambda: AT,
             log=RequestLog(self.state.root, lambda: AT, key=KEY),
-            pace=Pace(plan.rate_per_s, plan.burst),
             coins=coins,
         )
         return Backfill(service, self.state, *span)
@@ -121,7 +120,7 @@ def all_of(backfill: Backfill) -> list[datetime]:
 def truth(almanac_sandbox: Sandbox, unlimited_key: str) -> Iterator[set[str]]:
     """The ids of the events of YEAR, by one list."""
     with CatalogClient(almanac_sandbox.base_url, unlimited_key, limiter=Unlimited()) as client:
-        yield {row for page in client.events_pages(*YEAR) for row in page.ids}
+        yield {row for page in paginated(client, days(*YEAR)) for row in page.ids}
 
 
 def test_each_month_is_a_complete_batch_and_together_they_are_the_range(

@@ -17,6 +17,7 @@ from tests.resources.fakes import answering, mocked
 from tests.resources.pulls import AT, puller_of
 from warehouse.history.merge import merge, replay
 from warehouse.home import Home
+from warehouse.landing.batches import Scope
 from warehouse.landing.landing import Landing
 
 MARCH = (date(2026, 3, 1), date(2026, 3, 31))
@@ -36,7 +37,7 @@ class Looks:
 
     def at(self, later: timedelta) -> Puller:
         self._headers["Sandbox-Now"] = (AT + later).isoformat()
-        self.puller.context.client.events_total()
+        self.puller.client.events_total(Scope())
         self.sent.clear()
         return self.puller
 
@@ -133,7 +134,7 @@ def test_a_look_under_another_plan_is_not_named(make_client: MakeClient, home: H
     looks = Looks(make_client, home.landing)
     looks.at(HOUR).categories()
     other = puller_of(
-        looks.puller.context.client, home.landing.storage.root, landing=home.landing, plan=ELITE
+        looks.puller.client, home.landing.storage.root, landing=home.landing, plan=ELITE
     )
     looks.sent.clear()
     assert not other.categories().unchanged
@@ -154,7 +155,7 @@ def test_a_service_without_etags_is_asked_by_the_date_of_its_answer(home: Home) 
         return answers(request)
 
     puller = puller_of(mocked(handle), home.landing.storage.root, landing=home.landing)
-    puller.context.service.record_response_date([DATE])
+    puller.client.service_clock.record_response_date([DATE])
     (first,) = puller.export(*MARCH, rows_expected=3)
     (second,) = puller.export(*MARCH, rows_expected=3)
     assert seen == [None, modified]
@@ -200,7 +201,7 @@ def test_only_the_first_page_of_a_list_names_what_was_received_before(home: Home
         )
 
     puller = puller_of(mocked(handle), home.landing.storage.root, landing=home.landing)
-    puller.context.service.record_response_date([at(12)])
+    puller.client.service_clock.record_response_date([at(12)])
     puller.categories()
     second = puller.categories()
     assert seen == [False, True, False]
@@ -214,7 +215,7 @@ def test_a_304_after_the_first_page_is_not_an_unchanged_list(home: Home) -> None
         httpx.Response(304, headers={"Date": at(13)}),
     )
     puller = puller_of(mocked(answers), home.landing.storage.root, landing=home.landing)
-    puller.context.service.record_response_date([at(12)])
+    puller.client.service_clock.record_response_date([at(12)])
     puller.categories()
     with pytest.raises(ContractBroken, match="304"):
         puller.categories()
@@ -238,7 +239,7 @@ def test_a_look_that_was_quarantined_is_not_named(home: Home) -> None:
     for day in (2, 3, 4):
         days = [day]
         puller = puller_of(mocked(handle), home.landing.storage.root, landing=home.landing)
-        puller.context.service.record_response_date([at(12, day)])
+        puller.client.service_clock.record_response_date([at(12, day)])
         unchanged.append(puller.categories().unchanged)
         merge(home)
     assert unchanged == [False, False, True]
@@ -262,7 +263,7 @@ def test_an_export_that_was_flagged_is_not_named(home: Home) -> None:
         return httpx.Response(200, content=body, headers={"Date": at(hour), "ETag": '"1"'})
 
     puller = puller_of(mocked(handle), home.landing.storage.root, landing=home.landing)
-    puller.context.service.record_response_date([at(12)])
+    puller.client.service_clock.record_response_date([at(12)])
     for _ in range(3):
         puller.export(*MARCH, rows_expected=20)
         merge(home)
