@@ -5,12 +5,12 @@ How a feed is pulled is in `resources`; how the result is shown is in metadata.p
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from typing import Final
 
 from catalog.contract.plans import PLANS
 from resources.errors import Defer
-from resources.session import OPTIONAL, FeedPull, LazySession, plan_lacks, pull
+from resources.session import OPTIONAL, FeedPull, LazySession, deferred_by, plan_lacks, pull
 from warehouse.landing.batches import Feed, Manifest, parse_feed
 from warehouse.landing.landing import Landing
 
@@ -40,8 +40,7 @@ class FeedDay:
     rows: int | None = None
     requests: int = 0
     warnings: tuple[str, ...] = ()
-    resume_at: datetime | None = None
-    why_deferred: str = ""
+    deferred: Defer | None = None
     why_empty: str = ""
     """Why no delivery arrived; empty if one did, or the feed is pulled."""
     refused: str = ""
@@ -70,7 +69,7 @@ def pull_or_reuse(
         if session.is_today(day):
             return feed_day_of(pull(feed, session.service()), day)
     except Defer as error:
-        return feed_day_of(FeedPull(feed, why_nothing=f"deferred: {error}", deferred=error), day)
+        return feed_day_of(deferred_by(error, feed), day)
     if day > (today := session.today()):
         raise DayNotLanded(
             f"{day} has not begun for the service, whose day is {today}. No request was sent and "
@@ -94,8 +93,7 @@ def feed_day_of(pulled: FeedPull, day: date) -> FeedDay:
         rows=pulled.rows,
         requests=pulled.requests,
         warnings=tuple(warning for landed in pulled.landed for warning in landed.warnings),
-        resume_at=None if pulled.deferred is None else pulled.deferred.resume_at,
-        why_deferred="" if pulled.deferred is None else pulled.deferred.happened,
+        deferred=pulled.deferred,
         refused=pulled.refused,
     )
 

@@ -31,7 +31,7 @@ from assets.metadata import Metadata, log_problems, pull_metadata
 from assets.table_columns import LANDED_COLUMNS, column_schema
 from resources.errors import CatalogError
 from resources.inbox import Inbox
-from resources.request_log import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds
+from resources.request_log import DeferredPulls, RefusedFeed, RefusedFeeds, deferred_pull
 from resources.session import LazySession
 from resources.waits import listening
 from warehouse.batch_problems import list_landed_problems
@@ -134,16 +134,8 @@ def _metadata_of(
 def _record_deferral(feed_day: FeedDay, catalog: LazySession, home: Home) -> None:
     """Record a deferred pull; remove the record once the same pull succeeds."""
     deferrals = DeferredPulls(home.state_storage)
-    if feed_day.resume_at is not None:
-        deferrals.note(
-            DeferredPull(
-                work="daily",
-                feed=feed_day.feed,
-                noted_at=catalog.now(),
-                resume_at=feed_day.resume_at,
-                why=feed_day.why_deferred,
-            )
-        )
+    if feed_day.deferred is not None:
+        deferrals.note(deferred_pull("daily", feed_day.feed, feed_day.deferred, catalog.now()))
     elif feed_day.requests or not feed_day.manifests:
         # Pulled, or no longer in the plan: nothing is left to resume.
         deferrals.done("daily", feed_day.feed)

@@ -171,8 +171,8 @@ def pull_metadata(feed_day: FeedDay, landing: Landing, *, quota_left: int | None
     if feed_day.warnings:
         metadata["warnings"] = dg.MetadataValue.md(bullets(feed_day.warnings))
     metadata |= _problem_metadata(list_landed_problems(feed_day.manifests))
-    if feed_day.resume_at is not None:
-        metadata["resumes at"] = dg.MetadataValue.timestamp(feed_day.resume_at)
+    if feed_day.deferred is not None:
+        metadata["resumes at"] = dg.MetadataValue.timestamp(feed_day.deferred.resume_at)
     return metadata
 
 

@@ -4,8 +4,8 @@ With the sandbox the clock is set to each simulated time; with a real service th
 pipeline/cli/run.py shows the summary.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from time import monotonic
@@ -79,6 +79,13 @@ class RunSummary:
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
+    def spend(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
 
 def plan_run_times(days: int, *, now: datetime, last_day: date | None) -> list[RunTime]:
     """Return the run times of the last days up to now, from the day after the last landed one."""
@@ -118,8 +125,9 @@ def run_days(
         if service.sandbox is not None:
             service.sandbox.set_clock(instant.at)
         if instant.kind == "poll":
-            with _phase(summary, "polls"):
-                _poll(service, summary)
+            began = monotonic()
+            _poll(service, summary)
+            summary.spend("polls", monotonic() - began)
         else:
             if number:
                 service.request_usage()
@@ -139,11 +147,7 @@ def run_days(
 
 
 def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.JobDefinition:
-    @contextmanager
-    def ready() -> Iterator[OpenedSession]:
-        yield service
-
-    session = LazySession(ready, clock=service.clock)
+    session = LazySession(lambda: nullcontext(service), clock=service.clock)
     session.service()
     layout = replace(
         layout_of(settings, locate_home(settings), service.now(), first_day=first_day),
@@ -168,7 +172,7 @@ def _poll(service: OpenedSession, summary: RunSummary) -> None:
     for feed in _POLLED:
         pulled = pull(feed, service)
         if pulled.why_nothing:
-            _note(summary, f"{service.now():%Y-%m-%d} {feed}: {pulled.why_nothing}")
+            summary.note(f"{service.now():%Y-%m-%d} {feed}: {pulled.why_nothing}")
 
 
 def run_day(
@@ -209,8 +213,7 @@ def run_day(
     for event in result.all_events:
         if event.is_step_success:
             seconds = event.step_success_data.duration_ms / 1000
-            phase = phase_of(event.step_key or "")
-            summary.seconds[phase] = summary.seconds.get(phase, 0.0) + seconds
+            summary.spend(phase_of(event.step_key or ""), seconds)
             in_steps += seconds
         elif event.is_step_failure:
             raise RunFailed(_failure_text(day, event))
@@ -218,8 +221,7 @@ def run_day(
             _note_outcome(summary, day, event)
     if not result.success:
         raise RunFailed(f"the run of {day} failed; `almanac ui` shows why")
-    rest = monotonic() - began - in_steps
-    summary.seconds["dagster"] = summary.seconds.get("dagster", 0.0) + rest
+    summary.spend("dagster", monotonic() - began - in_steps)
     summary.days.append(day)
 
 
@@ -267,16 +269,11 @@ def _note_outcome(summary: RunSummary, day: date, event: dg.DagsterEvent) -> Non
     metadata = event.materialization.metadata
     if (refolded := metadata.get(REFOLD_NOTES)) is not None:
         for note in str(refolded.value).splitlines():
-            _note(summary, note)
+            summary.note(note)
     outcome = metadata.get("outcome")
     if outcome is None or outcome.value in USUAL:
         return
-    _note(summary, f"{day} {event.step_key}: {outcome.value}")
-
-
-def _note(summary: RunSummary, note: str) -> None:
-    if note not in summary.notes:
-        summary.notes.append(note)
+    summary.note(f"{day} {event.step_key}: {outcome.value}")
 
 
 def _sum_up(home: Home, known: set[str], summary: RunSummary) -> None:
@@ -296,17 +293,6 @@ def _sum_up(home: Home, known: set[str], summary: RunSummary) -> None:
         summary.rows += record["arrived"]
         summary.rejected += record["rejected"]
         summary.quarantined += record["status"] == "quarantined"
-        _add_counts(summary.changes, record["changes"])
+        for kind, count in record["changes"].items():
+            summary.changes[kind] = summary.changes.get(kind, 0) + count
     summary.problems = list_new_problems(home, known, records)
-
-
-def _add_counts(changes: dict[str, int], more: dict[str, Any]) -> None:
-    for kind, count in more.items():
-        changes[kind] = changes.get(kind, 0) + count
-
-
-@contextmanager
-def _phase(summary: RunSummary, name: str) -> Iterator[None]:
-    began = monotonic()
-    yield
-    summary.seconds[name] = summary.seconds.get(name, 0.0) + monotonic() - began

@@ -231,7 +231,6 @@ def read_poll_inputs(settings: Settings, home: Home, now: datetime) -> PollInput
     looked_up = {batch.scope.event_id for batch in batches}
     pushed = [batch.observed_at for batch in batches if batch.feed == "deliveries"]
     pushed += map(receipt_of, Inbox(home).names()[-1:])
-    silent_after = PUSH_SILENCE
     return PollInputs(
         plan=plan,
         now=now,
@@ -240,7 +239,7 @@ def read_poll_inputs(settings: Settings, home: Home, now: datetime) -> PollInput
         last_pulls=find_last_pulls(batches, plan),
         missing=[event_id for event_id in activity.missing if event_id not in looked_up],
         least_interval=timedelta(seconds=settings.poll_interval_s),
-        push_until=max(pushed) + silent_after if pushed and plan.webhooks else None,
+        push_until=max(pushed) + PUSH_SILENCE if pushed and plan.webhooks else None,
         push_interval=timedelta(seconds=settings.push_poll_interval_s),
     )
 

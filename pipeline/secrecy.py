@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from pipeline.settings import Settings, SettingsError, read_settings
-from resources.http.network import LEAST_CHARS, Redactor
+from resources.redaction import LEAST_CHARS, Redactor
 from warehouse.files.storage import (
     close_to_others,
     keep_private,

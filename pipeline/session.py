@@ -34,6 +34,7 @@ from resources.limits.ledger import (
     ledger_name,
 )
 from resources.limits.limiter import Limiter, usable_burst
+from resources.redaction import Redactor
 from resources.request_log import ReportedUsage, RequestLog, last_usage
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession
@@ -48,37 +49,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-
-
-def limiter_for(
-    settings: Settings,
-    plan: Plan,
-    address: "_Address",
-    service_clock: ServiceClock,
-    work: Work = "daily",
-) -> Limiter:
-    """Return the limiter of a kind of work for a key on a plan; only daily pulls use the reserve.
-
-    The embedded sandbox has no interval between exports.
-    """
-    sandbox = address.sandbox
-
-    def sleep(seconds: float) -> None:
-        if sandbox is None or sandbox.clock.running:
-            time.sleep(seconds)
-        else:
-            # A stopped clock gives no new tokens, so waiting means advancing it.
-            sandbox.advance(timedelta(seconds=seconds))
-
-    return Limiter(
-        address.ledger,
-        lambda state: pace_of(settings, plan, state),
-        reserve=lambda state: 0 if work == "daily" else reserve_of(settings, plan, state.allowed),
-        machine_quota=settings.monthly_quota,
-        clock=service_clock.now,
-        sleep=sleep,
-        export_interval_s=settings.export_interval_s if sandbox is None else 0.0,
-    )
 
 
 def ledger_of(settings: Settings) -> Ledger | None:
@@ -161,32 +131,40 @@ def open_service(
         log = RequestLog(probe_state or home.state, address.clock, key=address.key)
         service_clock = _clock_of(settings, address, probe_state or home.state)
         # The usage request is sent before the plan is known, so at the pace of the lowest plan.
-        limiter = limiter_for(settings, PLANS["free"], address, service_clock)
-        known_plan = None
+        plan = PLANS["free"]
+        limiter = Limiter(
+            address.ledger,
+            lambda state: pace_of(settings, plan, state),
+            reserve=lambda state: (
+                0 if work == "daily" else reserve_of(settings, plan, state.allowed)
+            ),
+            machine_quota=settings.monthly_quota,
+            clock=service_clock.now,
+            sleep=partial(_sleep, address.sandbox),
+            # The embedded sandbox has no interval between exports.
+            export_interval_s=settings.export_interval_s if address.sandbox is None else 0.0,
+        )
+        client = stack.enter_context(_client(settings, address, log, limiter, service_clock))
+        usage, known_plan = None, None
         if work == "polls":
             known_plan = _known_plan(settings, home, address, service_clock)
-        usage = None
         if known_plan is None:
-            with _client(settings, address, log, limiter, service_clock) as plan_client:
-                usage = _usage(settings, plan_client)
-                if usage is not None:
-                    log.usage(usage)
+            usage = _usage(settings, client)
+            if usage is not None:
+                log.usage(usage)
         plan = _plan(settings, known_plan or (None if usage is None else usage.plan), address.key)
         if probe_state is None:
             # Not earlier: a mistyped address would be written into the stamp.
             home.claim(address.source)
             service_clock.keep()
-        limiter = limiter_for(settings, plan, address, service_clock, work)
         counted_here = usage is None or usage.account is None
         if known_plan is not None:
             last = last_usage(home.state)
             # A poll of the embedded sandbox needs no account: its key is new.
             counted_here = address.sandbox is not None or last is None or not last.has_account
-
         count_here = partial(limiter.count_here, settings.monthly_quota or plan.monthly_quota)
         if counted_here:
             count_here()
-        client = stack.enter_context(_client(settings, address, log, limiter, service_clock))
         service = OpenedSession(
             client=client,
             plan=plan,
@@ -202,6 +180,14 @@ def open_service(
         )
         limiter.request_account = count_here if counted_here else service.request_usage
         yield service
+
+
+def _sleep(sandbox: "Sandbox | None", seconds: float) -> None:
+    if sandbox is None or sandbox.clock.running:
+        time.sleep(seconds)
+    else:
+        # A stopped clock gives no new tokens, so waiting means advancing it.
+        sandbox.advance(timedelta(seconds=seconds))
 
 
 def _address(
@@ -304,8 +290,6 @@ def _known_plan(
 def _plan(settings: Settings, stated_plan: str | None, key: SecretStr) -> Plan:
     name = settings.plan or stated_plan
     if name is None or name not in PLANS:
-        from resources.http.network import Redactor
-
         shown = name if name is None else Redactor(key)(name)
         raise SettingsError(
             f"the service reports the plan {shown!r}, which Almanac does not know. Set "

@@ -19,7 +19,7 @@ from resources.errors import ContractBroken, Defer, PlanLacksAccess
 from resources.scopes import covers, first_instant, single_requests
 from resources.session import CatalogSession
 from warehouse.files.documents import put_note, read_note
-from warehouse.files.locks import hold_lock, is_held
+from warehouse.files.locks import hold_lock
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Scope
 
@@ -61,10 +61,6 @@ def read_open_backfill(state: Storage, now: datetime) -> OpenBackfill | None:
     found = read_note(state, _NOTE, OpenBackfill)
     last_at = found and max(found.resumed_at, found.resume_at or found.resumed_at)
     return found if last_at and now - last_at <= ABANDONED_AFTER else None
-
-
-def is_backfill_running(state: Storage) -> bool:
-    return is_held(state.path(_LOCK))
 
 
 class Backfill:

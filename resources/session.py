@@ -282,7 +282,7 @@ class Poll:
 def poll(service: CatalogSession, what: Poll, deferrals: DeferredPulls) -> Iterator[FeedPull]:
     """Land what is requested, and yield the result of each feed; stop if the quota is used up.
 
-    What was deferred is noted, and no longer if it was received.
+    A deferral is noted; the note is removed once the same feed is received.
 
     Raises:
         CatalogError: for another reason than the quota. Data received before it is landed.

@@ -75,7 +75,7 @@ FLOORS = {
         "history",
     ),
     "resources": (
-        "answers scopes service_address service_clock",
+        "answers redaction scopes service_address service_clock",
         "errors",
         "waits",
         "limits",

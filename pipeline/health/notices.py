@@ -15,7 +15,8 @@ import msgspec
 from pydantic import SecretStr
 
 from pipeline.settings import Settings, SettingsError
-from resources.http.network import DIRECT, Network, conceal_in_logs, connection_error
+from resources.http.network import DIRECT, Network, connection_error
+from resources.redaction import conceal_in_logs
 from warehouse.files.documents import put_note, read_note
 from warehouse.home import Home
 

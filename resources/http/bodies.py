@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import httpx
 
 from resources.answers import Answer, ResponseHead
 from resources.errors import ContractBroken, NotData, NotDataKind, TooLarge, TruncatedBody
-from resources.http.network import Redactor
+from resources.redaction import Redactor
 from warehouse import bounds
 from warehouse.bounds import RATIO, RATIO_FROM_BYTES
 from warehouse.codecs import (
@@ -24,9 +26,6 @@ from warehouse.codecs import (
     decode_json,
     detect_kind,
 )
-
-if TYPE_CHECKING:
-    import httpx
 
 COUNT_MAX: Final = 10**12
 """A larger count is impossible: no list and no month has as many."""
@@ -54,7 +53,7 @@ class Body:
     `on_bytes` is called with the number of bytes as sent, for each chunk; it may raise.
     """
 
-    response: "httpx.Response"
+    response: httpx.Response
     redact: Redactor
     on_bytes: Callable[[int], None]
     wire_bytes: int = 0
@@ -80,8 +79,8 @@ class Body:
         yield from self.redact.body(self._bounded(pieces, max_bytes))
 
     def _counted(self) -> Iterator[bytes]:
-        stream: Any = self.response.stream
-        for raw in stream:
+        assert isinstance(self.response.stream, httpx.SyncByteStream)
+        for raw in self.response.stream:
             self.wire_bytes += len(raw)
             self.on_bytes(self.wire_bytes)
             yield raw

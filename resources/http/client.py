@@ -39,10 +39,11 @@ from resources.http.bodies import (
     read_count,
     read_instant,
 )
-from resources.http.network import DIRECT, Network, Redactor, conceal_in_logs
+from resources.http.network import DIRECT, Network
 from resources.http.paginator import PAGED, ListProgress, Paginator, Validators, read_page
 from resources.http.retry import OK, Call, Caller, OriginKey, Timeouts, is_version_retired
 from resources.limits.limiter import Limiter
+from resources.redaction import Redactor, conceal_in_logs
 from resources.request_log import Observer, ReportedUsage
 from resources.scopes import query_of
 from resources.service_address import checked_base_url, checked_key

@@ -1,33 +1,21 @@
-"""The way to other machines: proxies, certificates, failed connections, and secrets in texts.
+"""The way to other machines: proxies, certificates, and failed connections.
 
 httpx reads HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR from the
 environment. Two settings go before them: ALMANAC_PROXY and ALMANAC_CA_FILE.
 """
 
-import logging
 import ssl
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from typing import Any, Final
 from urllib.request import getproxies
 
+import httpx
 from pydantic import SecretStr
 
 from resources.errors import CatalogError, RetryLater
-from warehouse.landing.batches import KEY_MARK
 
-if TYPE_CHECKING:
-    import httpx
-
-LEAST_CHARS: Final = 12
-"""A shorter key may be a part of ordinary data: it is removed from messages, not from bodies."""
-_LIBRARIES: Final = (
-    *("httpx", "httpcore.connection", "httpcore.http11", "httpcore.proxy", "httpcore.socks"),
-)
-"""The loggers of the HTTP libraries: on DEBUG they log the header fields of each response."""
 _NO_TLS: Final = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
 
 
@@ -43,16 +31,13 @@ class Network:
     ca_file: Path | None = None
     is_direct: bool = False
 
-    def http_client(self, **options: Any) -> "httpx.Client":
+    def http_client(self, **options: Any) -> httpx.Client:
         """Return a client of httpx, with more options of `httpx.Client`.
 
         Raises:
             OSError: a file of certificates can't be read.
             ValueError, httpx.InvalidURL, ImportError: a proxy can't be used.
         """
-        # Imported here and below: quick commands read settings and secrets without it.
-        import httpx
-
         trust, proxy = self.trust(), None
         if self.proxy is not None:
             address = self.proxy.get_secret_value()
@@ -89,8 +74,6 @@ def _without_login(address: str) -> str:
 
 @cache
 def _trust(ca_file: Path | None) -> ssl.SSLContext:
-    import httpx
-
     # Reading the public certificates takes 20 ms, once in a process.
     context = httpx.create_ssl_context()
     if ca_file is not None:
@@ -103,8 +86,6 @@ def connection_error(error: Exception, call: str, text: str) -> CatalogError:
 
     It is not chained: the traceback would keep the request with its key alive.
     """
-    import httpx
-
     if isinstance(error, httpx.ProxyError) and text.partition(": ")[2].startswith("4"):
         return proxy_refused(call, text)
     if isinstance(error, httpx.ConnectError) and any(fault in text for fault in _NO_TLS):
@@ -124,51 +105,3 @@ def proxy_refused(call: str, text: str) -> CatalogError:
         f"{call}: the proxy refused it ({text})",
         next_step="Check user, password and address in ALMANAC_PROXY or HTTPS_PROXY",
     )
-
-
-class Redactor:
-    """Replaces one secret by a mark, as it is and URL-encoded. No repr shows the secret."""
-
-    def __init__(self, secret: SecretStr) -> None:
-        text = secret.get_secret_value()
-        self._forms = tuple(dict.fromkeys((text, quote(text, safe=""))))
-        self._is_short = len(text) < LEAST_CHARS
-        self._held_bytes = max(map(len, self._forms)) - 1
-
-    def __call__(self, text: str) -> str:
-        """Return a text without the secret."""
-        for form in self._forms:
-            text = text.replace(form, KEY_MARK)
-        return text
-
-    def body(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield a body without the secret, which may span two pieces."""
-        if self._is_short:
-            yield from pieces
-            return
-        held = b""
-        for piece in pieces:
-            held += piece
-            for form in self._forms:
-                held = held.replace(form.encode(), KEY_MARK.encode())
-            yield held[: -self._held_bytes]
-            held = held[-self._held_bytes :]
-        yield held
-
-
-_concealed: dict[SecretStr, Redactor] = {}
-
-
-def _conceal(record: logging.LogRecord) -> bool:
-    text = record.getMessage()
-    for redact in tuple(_concealed.values()):
-        text = redact(text)
-    record.msg, record.args = text, ()
-    return True
-
-
-def conceal_in_logs(secret: SecretStr) -> None:
-    """Remove a secret from what the HTTP libraries log, from now on."""
-    _concealed[secret] = Redactor(secret)
-    for name in _LIBRARIES:
-        logging.getLogger(name).addFilter(_conceal)

@@ -35,9 +35,10 @@ from resources.errors import (
     TruncatedBody,
 )
 from resources.http.bodies import Body, Bounds, looks_like_html, read_count
-from resources.http.network import Redactor, connection_error, proxy_refused
+from resources.http.network import connection_error, proxy_refused
 from resources.limits.ledger import QuotaHeaders, next_reset
 from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter, Permit
+from resources.redaction import Redactor
 from resources.request_log import Observer, SentRequest
 from resources.service_clock import ServiceClock, read_http_date, retry_after_s, useful_headers
 from resources.waits import Ambient, RetryPolicy, with_retries

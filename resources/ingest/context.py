@@ -1,4 +1,4 @@
-"""What all pulls share: client, landing, plan, source and clocks; and the last look at a feed.
+"""The context of all pulls of a puller: client, landing, plan, source, clock; and the last look.
 
 A process locks its pull, and the lock ends with the process: so no other process resumes a pull
 whose process is alive. Nothing else in resources/ uses files of the landing folder.

@@ -179,17 +179,29 @@ class Puller(PullContext):
         Raises:
             ValueError: an id that can't stand in a path.
         """
+        why, status, rows = "", 200, 0
         try:
             answer = self.client.event(event_id)
+            requests = answer.attempts
+            status, rows = answer.status, int(answer.status == 200)
+            if status != 200 and looks_like_html(answer.body, answer.headers):
+                why = f"the {status} is an HTML page, which may not come from the catalog"
         except (NotData, TruncatedBody) as error:
             if not isinstance(error.evidence, Answer):
                 raise
-            return self._land_event(event_id, error.evidence, error.attempts, str(error))
-        status, why = answer.status, ""
-        if status != 200 and looks_like_html(answer.body, answer.headers):
-            why = f"the {status} is an HTML page, which may not come from the catalog"
-        rows = int(status == 200)
-        return self._land_event(event_id, answer, answer.attempts, why, status, rows)
+            answer, requests, why = error.evidence, error.attempts, str(error)
+        pull = self.describe_batch(
+            "event",
+            Scope(event_id=event_id),
+            observed_at=answer.date,
+            content_at=list_content_at(answer.date, self.plan),
+            requests=requests,
+            why_incomplete=why,
+            date_doubt=answer.date_doubt,
+        )
+        manifest = self.landing.land(pull, [(answer.body, None)], status=status)
+        warnings = tuple(text for text in (why, answer.date_doubt) if text)
+        return LandedBatch(manifest, requests, rows, warnings=warnings)
 
     def resume_open(self) -> list[LandedBatch]:
         """Finish or close the pulls that an earlier process left in the journal, oldest first.
@@ -245,29 +257,6 @@ class Puller(PullContext):
         if not found.may_continue(self.clock()):
             return f"{_TOO_LATE}; the rest is a new batch"
         return ""
-
-    def _land_event(
-        self,
-        event_id: str,
-        received: Answer,
-        attempts: int,
-        why_incomplete: str,
-        status: int = 200,
-        rows: int = 0,
-    ) -> LandedBatch:
-        """Land the response to a look-up."""
-        pull = self.describe_batch(
-            "event",
-            Scope(event_id=event_id),
-            observed_at=received.date,
-            content_at=list_content_at(received.date, self.plan),
-            requests=attempts,
-            why_incomplete=why_incomplete,
-            date_doubt=received.date_doubt,
-        )
-        manifest = self.landing.land(pull, [(received.body, None)], status=status)
-        warnings = tuple(text for text in (why_incomplete, received.date_doubt) if text)
-        return LandedBatch(manifest, attempts, rows, warnings=warnings)
 
     def _halves(self, scope: Scope) -> tuple[Scope, Scope] | None:
         """Return two parts of an export's dates, None if they can't be split further.

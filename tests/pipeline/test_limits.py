@@ -13,6 +13,7 @@ from pipeline.settings import Settings
 from resources.errors import Defer
 from resources.limits.ledger import Ledger, Pace, ledger_name
 from tests.pipeline.homes_in_days import NOW, address_of, settings_of
+from tests.resources.fakes import paginated
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def ledger_of(settings: Settings) -> Ledger:
 
 
 def send_request(service: OpenedSession) -> None:
-    assert list(service.client.categories())
+    assert list(paginated(service.client, feed="categories"))
 
 
 def test_two_homes_with_one_key_count_together_as_the_service_does(

@@ -16,8 +16,8 @@ from pydantic import SecretStr
 
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
-from resources.http.network import Redactor
 from resources.http.retry import OriginKey
+from resources.redaction import Redactor
 from resources.request_log import SentRequest
 from resources.waits import RetryPolicy
 from tests.resources.fakes import FakeTime, answering, chunked, head, paginated, raw_server
