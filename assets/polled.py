@@ -6,7 +6,7 @@ their plots show poll after poll. When polls are due is decided in pipeline/auto
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import dagster as dg
@@ -17,10 +17,8 @@ from assets.metadata import log_problems, poll_metadata
 from assets.table_columns import LANDED_COLUMNS, column_schema
 from resources.errors import CatalogError, Defer
 from resources.request_log import DeferredPulls, deferred_pull
-from resources.scopes import PollWindow
+from resources.scopes import PollWindow, near_window
 from resources.session import (
-    NEAR_AFTER_DAYS,
-    NEAR_BEFORE_DAYS,
     CatalogSession,
     FeedPull,
     LazySession,
@@ -136,21 +134,13 @@ def poll_feeds(
 
 def _poll_of(config: PollConfig, feeds: Collection[Feed], service: CatalogSession) -> Poll:
     windows = tuple(PollWindow.of_texts(*texts) for texts in config.windows)
+    near = near_window(service.plan, service.now())
+    since = datetime.fromisoformat(config.since) if config.since else None
     return Poll(
-        windows=(windows or (_near(service),)) if "events" in feeds else (),
+        windows=(windows or (near,)) if "events" in feeds else (),
         cancellations="cancellations" in feeds,
-        since=datetime.fromisoformat(config.since) if config.since else None,
+        since=since and since.replace(tzinfo=since.tzinfo or UTC),
         event_ids=tuple(config.event_ids) if "event" in feeds else (),
-    )
-
-
-def _near(service: CatalogSession) -> PollWindow:
-    """Return the near dates, as far as the plan shows them."""
-    today, shown = service.today(), service.window()
-    last = today + timedelta(days=NEAR_AFTER_DAYS)
-    return PollWindow(
-        max(today - timedelta(days=NEAR_BEFORE_DAYS), shown.lower.date()),
-        None if shown.upper is not None and shown.upper.date() <= last else last,
     )
 
 

@@ -202,7 +202,7 @@ def _catalog(
         def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[LazySession]:
             service_clock = ServiceClock(clock, state=Storage(settings.home / "state"))
             # Without a Date of the service so far, its day may be any within the accepted skew.
-            is_known = service_clock.offset is not None or settings.base_url is None
+            is_known = service_clock.heard is not None or settings.base_url is None
             near_days = NEAR_DAYS if is_known else MAX_SKEW.days
             with LazySession(opening, clock=service_clock.now, near_days=near_days) as session:
                 yield session

@@ -22,9 +22,9 @@ from pipeline.settings import Settings
 from resources.inbox import PUSH_SILENCE, Inbox, receipt_of
 from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset
 from resources.request_log import last_usage
-from resources.scopes import PollWindow, first_instant
+from resources.scopes import PollWindow, first_instant, near_window
 from resources.service_clock import ServiceClock
-from resources.session import NEAR_AFTER_DAYS, NEAR_BEFORE_DAYS, Poll
+from resources.session import Poll
 from warehouse.files.storage import Storage
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
@@ -257,10 +257,7 @@ def _read_month(
         allowed, resets_at = state.allowed, datetime.fromtimestamp(state.resets_at, UTC)
     elif ledger is None and usage is not None and now < (usage.reset_at or now):
         allowed, used, resets_at = usage.allowed, usage.used or 0, usage.reset_at or now
-    near = PollWindow(date.min, None)
-    if plan.export:
-        today = now.date()
-        near = PollWindow(today - NEAR_BEFORE_DAYS * _DAY, today + NEAR_AFTER_DAYS * _DAY)
+    near = near_window(plan, now) if plan.export else PollWindow(date.min, None)
     pages = activity.coins // COINS_LIMIT_MAX + activity.cancellations // EVENTS_LIMIT_MAX + 2
     stated = {UNKNOWN: plan.monthly_quota, UNLIMITED: None}.get(allowed, allowed)
     return Month(

@@ -277,7 +277,7 @@ def _known_plan(
     """
     if address.sandbox is not None:
         return settings.plan or SANDBOX_PLAN.name
-    if service_clock.offset is None:
+    if service_clock.heard is None:
         return None
     if settings.plan is not None:
         return settings.plan

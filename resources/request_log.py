@@ -72,7 +72,7 @@ class RequestLog:
     """The observer of a client: called after every attempt. Thread-safe.
 
     `folder` is the home's state folder; `clock` gives aware UTC. `count` is the number of requests
-    sent, `remaining` the rest of the month by the newest answer that stated it.
+    sent.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], datetime], *, key: SecretStr) -> None:
@@ -81,7 +81,6 @@ class RequestLog:
         self._fingerprint = fingerprint_key(key)
         self._lock = Lock()
         self.count = 0
-        self.remaining: int | None = None
 
     def __call__(self, sent: SentRequest) -> None:
         now, quota = self._clock(), sent.quota
@@ -104,8 +103,6 @@ class RequestLog:
             line["request_id"] = sent.request_id
         with self._lock:
             self.count += 1
-            if quota is not None and quota.remaining is not None:
-                self.remaining = quota.remaining
             _append(self._folder / "requests" / f"{now:%Y-%m-%d}.jsonl", line)
 
     def usage(self, usage: "ReportedUsage") -> None:
@@ -185,10 +182,6 @@ def _append(path: Path, line: object) -> None:
         file.write(msgspec.json.encode(line) + b"\n")
 
 
-_FOLDER = "deferred"
-_REFUSED = "refused"
-
-
 class DeferredPull(msgspec.Struct, frozen=True, kw_only=True):
     """One deferred pull. Times are aware UTC."""
 
@@ -198,31 +191,9 @@ class DeferredPull(msgspec.Struct, frozen=True, kw_only=True):
     resume_at: datetime
     why: str
 
-
-class DeferredPulls:
-    """The notes of a home; `state` is its state folder."""
-
-    def __init__(self, state: Storage) -> None:
-        self._state = state
-
-    def note(self, deferred: DeferredPull) -> None:
-        """Write the note of a deferred pull; it replaces an earlier one of the same pull."""
-        put_note(self._state, _name(deferred.work, deferred.feed), deferred)
-
-    def done(self, work: Work, feed: Feed) -> None:
-        """Remove the note of a pull that has succeeded."""
-        self._state.remove(_name(work, feed))
-
-    def settle(self, work: Work, now: datetime) -> None:
-        """Remove the notes of a kind of work that are due: it resumes by its own plan."""
-        for deferred in self.all():
-            if deferred.work == work and deferred.resume_at <= now:
-                self.done(work, deferred.feed)
-
-    def all(self) -> list[DeferredPull]:
-        """Return every deferred pull, the first to resume first; damaged notes are ignored."""
-        found = read_notes(self._state, _FOLDER, DeferredPull, _wrong)
-        return sorted(found, key=lambda deferred: deferred.resume_at)
+    @property
+    def name(self) -> str:
+        return f"deferred/{self.work}-{self.feed}.json"
 
 
 class RefusedFeed(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,6 +204,36 @@ class RefusedFeed(msgspec.Struct, frozen=True, kw_only=True):
     noted_at: datetime
     why: str
 
+    @property
+    def name(self) -> str:
+        return f"refused/{self.feed}.json"
+
+
+class DeferredPulls:
+    """The notes of a home; `state` is its state folder."""
+
+    def __init__(self, state: Storage) -> None:
+        self._state = state
+
+    def note(self, deferred: DeferredPull) -> None:
+        """Write the note of a deferred pull; it replaces an earlier one of the same pull."""
+        put_note(self._state, deferred.name, deferred)
+
+    def done(self, work: Work, feed: Feed) -> None:
+        """Remove the note of a pull that has succeeded."""
+        self._state.remove(f"deferred/{work}-{feed}.json")
+
+    def settle(self, work: Work, now: datetime) -> None:
+        """Remove the notes of a kind of work that are due: it resumes by its own plan."""
+        for deferred in self.all():
+            if deferred.work == work and deferred.resume_at <= now:
+                self.done(work, deferred.feed)
+
+    def all(self) -> list[DeferredPull]:
+        """Return every deferred pull, the first to resume first; damaged notes are ignored."""
+        found = read_notes(self._state, "deferred", DeferredPull, _wrong)
+        return sorted(found, key=lambda deferred: deferred.resume_at)
+
 
 class RefusedFeeds:
     """The notes of a home; `state` is its state folder."""
@@ -242,20 +243,21 @@ class RefusedFeeds:
 
     def note(self, refused: RefusedFeed) -> None:
         """Write the note of a refused feed; it replaces an earlier one."""
-        put_note(self._state, f"{_REFUSED}/{refused.feed}.json", refused)
+        put_note(self._state, refused.name, refused)
 
     def done(self, feed: Feed) -> None:
         """Remove the note of a feed that was received."""
-        self._state.remove(f"{_REFUSED}/{feed}.json")
+        self._state.remove(f"refused/{feed}.json")
 
     def all(self) -> dict[Feed, RefusedFeed]:
         """Return the refused feeds; damaged notes are ignored."""
-        found = read_notes(self._state, _REFUSED, RefusedFeed, _wrong_feed)
+        found = read_notes(self._state, "refused", RefusedFeed, _wrong)
         return {refused.feed: refused for refused in found}
 
 
-def _wrong_feed(name: str, note: RefusedFeed) -> str:
-    return "" if name == f"{_REFUSED}/{note.feed}.json" else "it belongs to another feed"
+def _wrong(name: str, note: DeferredPull | RefusedFeed) -> str:
+    # Under another name it would never be removed.
+    return "" if name == note.name else "it belongs to another pull"
 
 
 def deferred_pull(work: Work, feed: Feed, error: Defer, now: datetime) -> DeferredPull:
@@ -263,12 +265,3 @@ def deferred_pull(work: Work, feed: Feed, error: Defer, now: datetime) -> Deferr
     return DeferredPull(
         work=work, feed=feed, noted_at=now, resume_at=error.resume_at, why=error.happened
     )
-
-
-def _wrong(name: str, note: DeferredPull) -> str:
-    # Under another name it would never be removed.
-    return "" if name == _name(note.work, note.feed) else "it belongs to another pull"
-
-
-def _name(work: Work, feed: Feed) -> str:
-    return f"{_FOLDER}/{work}-{feed}.json"

@@ -14,9 +14,10 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from catalog.contract import constants
-from catalog.contract.plans import END_OF_DAY, INSTANT_STEP, Window, day_end
+from catalog.contract.plans import END_OF_DAY, INSTANT_STEP, Plan, Window, day_end, plan_window
 from warehouse.landing.batches import Scope
 
+NEAR_AFTER_DAYS: Final = 90
 _FILTERS: Final = ("coins", "categories", "event_id")
 _MIDNIGHT: Final = time(tzinfo=UTC)
 
@@ -39,6 +40,15 @@ class PollWindow:
     def of_texts(cls, first: str, last: str = "") -> Self:
         """Return the window with the given `texts`. Raises ValueError if one is not a date."""
         return cls(date.fromisoformat(first), date.fromisoformat(last) if last else None)
+
+
+def near_window(plan: Plan, now: datetime) -> PollWindow:
+    """Return yesterday to 90 days ahead, as far as the plan shows them."""
+    today, shown = now.date(), plan_window(plan, now)
+    last = today + timedelta(days=NEAR_AFTER_DAYS)
+    is_end = shown.upper is not None and shown.upper.date() <= last
+    first = max(today - timedelta(days=1), shown.lower.date())
+    return PollWindow(first, None if is_end else last)
 
 
 def scope_of(

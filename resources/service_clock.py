@@ -125,14 +125,9 @@ class ServiceClock:
         self.heard = self._stored = None if state is None else read_saved_clock(state)
 
     @property
-    def offset(self) -> timedelta | None:
-        """How far the service is ahead of the machine; None until a Date is believed."""
-        return None if self.heard is None else timedelta(seconds=self.heard.ahead_s)
-
-    @property
     def ahead(self) -> timedelta:
-        """The offset; 0 until a Date is believed."""
-        return self.offset or timedelta(0)
+        """How far the service is ahead of the machine; 0 until a Date is believed."""
+        return timedelta(seconds=0.0 if self.heard is None else self.heard.ahead_s)
 
     def now(self) -> datetime:
         """Return the service's time; the machine's until a Date is believed."""

@@ -10,7 +10,7 @@ poll requests (pipeline/polls.py), Dagster.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Final
@@ -27,7 +27,7 @@ from resources.errors import (
 )
 from resources.limits.limiter import Limiter
 from resources.request_log import DeferredPulls, ReportedUsage, RequestLog, deferred_pull
-from resources.scopes import PollWindow
+from resources.scopes import PollWindow, near_window
 from warehouse.landing.batches import Feed
 from warehouse.landing.landing import Landing
 
@@ -174,8 +174,6 @@ class LazySession:
 OPTIONAL: Final = frozenset[Feed]({"categories"})
 """The feeds without which a pull goes on if the service refuses them (401, 402, 403): the interface
 names no plan that lacks them."""
-NEAR_BEFORE_DAYS: Final = 1
-NEAR_AFTER_DAYS: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,10 +251,9 @@ def _pull(feed: Feed, service: CatalogSession) -> "list[LandedBatch]":
         }
         return [pulls[feed]()]
     # The near days if the export has the rest, else all that the plan shows.
-    today, first = service.today(), service.window().lower.date()
-    near = today - timedelta(days=NEAR_BEFORE_DAYS), today + timedelta(days=NEAR_AFTER_DAYS)
-    window = PollWindow(*near) if service.plan.export else PollWindow(first, None)
-    return [_events_in(service, window)]
+    all_shown = PollWindow(service.window().lower.date(), None)
+    near = near_window(service.plan, service.now()) if service.plan.export else all_shown
+    return [_events_in(service, near)]
 
 
 def _events_in(service: CatalogSession, window: PollWindow) -> "LandedBatch":

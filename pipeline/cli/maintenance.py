@@ -256,7 +256,7 @@ def _clock(service_clock: ServiceClock, permitted: timedelta) -> Checked:
 
     A service with a set time, such as a replay, is far from it. Then `permitted` is raised.
     """
-    if service_clock.offset is None:
+    if service_clock.heard is None:
         return Checked("clock", False, "the service sent no plausible Date")
     size = f"{abs(service_clock.ahead.total_seconds()):,.0f} s"
     way = "ahead of" if service_clock.ahead > timedelta(0) else "behind"

@@ -95,7 +95,7 @@ def test_no_offset_is_stored_before_the_home_is_claimed(machine: Machine) -> Non
     service_clock.record_response_date(dated(STARTS + HOUR))
     assert not machine.state.exists(FILE)
     service_clock.keep()
-    assert machine.process().offset == HOUR
+    assert machine.process().ahead == HOUR
 
 
 def test_an_offset_is_written_again_when_it_moved_or_after_an_hour(machine: Machine) -> None:
@@ -121,9 +121,9 @@ def test_an_offset_is_written_again_when_it_moved_or_after_an_hour(machine: Mach
 )
 def test_an_unreadable_clock_file_counts_as_no_offset(machine: Machine, kept: bytes) -> None:
     machine.state.put(FILE, kept)
-    assert machine.process().offset is None
+    assert machine.process().heard is None
     assert machine.process().record_response_date(dated(STARTS + HOUR)).doubt == ""
-    assert machine.process().offset == HOUR
+    assert machine.process().ahead == HOUR
 
 
 def test_a_service_whose_time_is_set_on_purpose_may_have_any_time(machine: Machine) -> None:
