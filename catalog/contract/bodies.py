@@ -16,7 +16,6 @@ _META: Final = ("meta", "pagination", "paging")
 _NEXT: Final = ("nextcursor", "next")
 _CURSORS: Final = frozenset({*_NEXT, "cursor"})
 _TOTALS: Final = ("total", "totalcount")
-_LIMITS: Final = ("limit", "pagesize", "perpage")
 _ENVELOPE: Final = frozenset({"type", "apiVersion", "deliveredAt"})
 
 
@@ -44,11 +43,6 @@ class ListBody:
     def total(self) -> Any:
         """The number of all rows as sent, None if it is absent."""
         return first_named(self.meta or {}, _TOTALS)
-
-    @property
-    def limit(self) -> Any:
-        """The applied page size as sent, None if it is absent."""
-        return first_named(self.meta or {}, _LIMITS)
 
 
 def list_body(value: Any) -> ListBody | None:

@@ -60,7 +60,7 @@ PAGED: Final[Mapping[Feed, PagedList]] = {
 class RawPage:
     """A page as the service sent it, with its parameters and its headers.
 
-    `body` is decompressed. `total`, `limit` and the cursors are None if the page has none. `ids`
+    `body` is decompressed. `total` and the cursors are None if the page has none. `ids`
     has a key for every row, in order. `date` is the service's time, `date_doubt` the reason if it
     is not the Date of the response. `attempts` counts the requests sent.
     """
@@ -71,7 +71,6 @@ class RawPage:
     body: bytes = field(repr=False)
     ids: tuple[str, ...] = field(repr=False)
     total: int | None
-    limit: int | None
     headers: dict[str, str] = field(repr=False)
     date: datetime
     date_doubt: str
@@ -111,7 +110,6 @@ def read_page(
         body=answer.body,
         ids=tuple(row_key(row, of.key_fields) for row in found.rows),
         total=read_count(found.total),
-        limit=read_count(found.limit),
         headers=answer.headers,
         date=answer.date,
         date_doubt=answer.date_doubt,

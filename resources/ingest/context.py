@@ -146,14 +146,13 @@ class LandedBatch:
     """A landed pull, whole or in part (`manifest.complete`).
 
     `requests` counts the requests of this process, and the pages of an earlier one. `rows` includes
-    duplicates. `resumed_pages` were in the journal. `deferred` says when the service will respond
-    again. `unchanged` is a look that the service answered with 304.
+    duplicates. `deferred` says when the service will respond again. `unchanged` is a look that the
+    service answered with 304.
     """
 
     manifest: Manifest
     requests: int
     rows: int
-    resumed_pages: int = 0
     deferred: Defer | None = None
     warnings: tuple[str, ...] = ()
     unchanged: bool = False

@@ -48,7 +48,6 @@ class PagedPull:
         self._refused: RefusedPage | None = None
         for note, body in open_pull.pages():
             self._read_back(note, body)
-        self._resumed_pages = self._progress.pages
         self._paid_before = self._progress.pages + (self._refused is not None)
         self._paginator = context.client.pages(self._intent.feed, self._progress, validators)
         self._warnings: list[str] = []
@@ -111,7 +110,6 @@ class PagedPull:
             manifest=landed,
             requests=self._requests,
             rows=self._progress.rows,
-            resumed_pages=self._resumed_pages,
             deferred=deferred,
             warnings=tuple(dict.fromkeys(filter(None, self._warnings))),
         )
@@ -136,10 +134,6 @@ class PagedPull:
         note = PageNote(
             number=self._progress.pages,
             cursor_in=page.cursor_in,
-            cursor_out=page.cursor_out,
-            rows=page.rows,
-            total=page.total,
-            limit=page.limit or int(page.params.get("limit", 0)),
             date=page.date.astimezone(UTC),
             received_at=self._context.clock(),
             lower=page.params.get("from"),
@@ -157,10 +151,6 @@ class PagedPull:
         note = PageNote(
             number=self._progress.pages + 1,
             cursor_in=error.cursor,
-            cursor_out=None,
-            rows=0,
-            total=None,
-            limit=0,
             date=evidence.date.astimezone(UTC),
             received_at=self._context.clock(),
             date_doubt=evidence.date_doubt,

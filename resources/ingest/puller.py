@@ -135,12 +135,11 @@ class Puller(PullContext):
         *,
         coins: Sequence[str] | None = None,
         categories: Sequence[str] | None = None,
-        rows_expected: int | None = None,
     ) -> list[LandedBatch]:
         """Pull the export between two inclusive days; default the plan's whole window.
 
         Mostly one batch. If the service is too slow, or the filter takes several requests, it is
-        one for each part, with a scope of its own. `rows_expected` None is requested first.
+        one for each part, with a scope of its own. The number of rows is requested first.
 
         Raises:
             ValueError: as `events`.
@@ -150,8 +149,6 @@ class Puller(PullContext):
         usual = plan_window(self.plan, self.now())
         whole = scope_of(lower, upper, usual=usual, coins=coins, categories=categories)
         parts = deque(_ExportRequest(part) for part in single_requests(whole))
-        if len(parts) == 1:
-            parts[0].rows = rows_expected
         landed: list[LandedBatch] = []
         while parts:
             try:

@@ -108,6 +108,17 @@ def answering(*answers: httpx.Response | Exception) -> Handler:
     return handle
 
 
+def counted(rows: int, exports: Handler) -> Handler:
+    """Return a function that answers the count of the rows of an export, and its requests."""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("export"):
+            return exports(request)
+        return httpx.Response(200, json={"data": [], "meta": {"total": rows}})
+
+    return handle
+
+
 Chunk = bytes | float
 """Bytes to send, or seconds to pause before the next."""
 

@@ -49,10 +49,6 @@ class PageNote(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     cursor_in: str | None
-    cursor_out: str | None
-    rows: int
-    total: int | None
-    limit: int
     date: datetime
     received_at: datetime
     """The machine's clock, on which the 15 minutes are counted."""

@@ -70,7 +70,6 @@ class TestEvents:
         }  # fmt: skip
         assert first.date == STANDS_AT
         assert not first.date_doubt
-        assert first.limit == 20
         assert first.headers["content-type"].startswith("application/json")
         assert "sandbox" not in repr(first).lower()
 

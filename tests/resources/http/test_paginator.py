@@ -173,7 +173,7 @@ class TestLenientReading:
             lambda _: httpx.Response(200, json={"data": [{"id": "a"}], "meta": meta})
         )
         (item,) = paginator
-        assert (item.cursor_out, item.total, item.limit) == (None, None, None)
+        assert (item.cursor_out, item.total) == (None, None)
         assert not paginator.progress.why_incomplete()
 
     def test_paging_continues_after_a_page_smaller_than_requested(self) -> None:

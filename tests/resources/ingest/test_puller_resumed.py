@@ -94,13 +94,13 @@ def ids_of(root: Path, landed: LandedBatch) -> list[str]:
 
 
 POINTS = [
-    *(("events", "page", n) for n in range(1, 8)),
+    *(("events", "page", n) for n in (1, 4, 7)),
     ("events", "before", 0),
     ("events", "after", 0),
-    *(("coins", "page", n) for n in (1, 8, 15, 16)),
+    *(("coins", "page", n) for n in (1, 16)),
     ("coins", "before", 0),
     ("coins", "after", 0),
-    *(("cancellations", "page", n) for n in (1, 2, 3)),
+    ("cancellations", "page", 2),
     ("cancellations", "after", 0),
 ]
 
@@ -118,7 +118,7 @@ class TestKilled:
         pages = bought(almanac_sandbox)
         assert set(pages.values()) == {1}
         assert len(pages) == landed.requests == len(landed.manifest.pages)
-        assert landed.resumed_pages == before == (page or len(pages))
+        assert before == (page or len(pages))
         assert landed.manifest.complete
         assert all_manifests(root) == [landed.manifest]
         assert Landing(root).journal.open_pulls() == []
@@ -265,7 +265,7 @@ class TestKilled:
             with pytest.raises(Killed):
                 puller_of(make_client(), root, on_page=stop).resume_open()
         (landed,) = puller_of(make_client(), root).resume_open()
-        assert (landed.resumed_pages, len(landed.manifest.pages)) == (5, 7)
+        assert len(landed.manifest.pages) == 7
         assert set(bought(almanac_sandbox).values()) == {1}
 
     def test_a_pull_killed_before_the_first_page_leaves_nothing(
@@ -336,7 +336,7 @@ class TestNotResumed:
             "resumed after more than 15 minutes; the rest is a new batch"
         )
         assert landed.manifest.scope == MARCH_SCOPE
-        assert (landed.rows, landed.resumed_pages, landed.requests) == (300, 3, 3)
+        assert (landed.rows, landed.requests) == (300, 3)
 
     def test_exactly_fifteen_minutes_are_not_too_late(
         self, make_client: MakeClient, kill: Kill, root: Path
@@ -383,7 +383,7 @@ class TestNotResumed:
         scope = MARCH_SCOPE
         pull = Landing(root).journal.begin(intent("events", scope))
         note = PageNote(
-            number=1, cursor_in="from nowhere", cursor_out=None, rows=1, total=1, limit=100,
+            number=1, cursor_in="from nowhere",
             date=AT, received_at=MACHINE_AT, lower="2026-03-01", upper="2026-03-31",
         )  # fmt: skip
         pull.add(note, b'{"data":[{"id":"a","date":"2026-03-05T00:00:00Z"}],"meta":{"total":1}}')
@@ -433,20 +433,4 @@ class TestNotResumed:
         puller = puller_of(make_client(transport=FaultScript("", "quota")), root)
         (landed,) = puller.resume_open()
         assert landed.deferred is not None
-        assert (landed.rows, landed.resumed_pages) == (300, 2)
-
-    def test_a_pull_whose_process_is_alive_is_not_resumed(
-        self, make_client: MakeClient, root: Path
-    ) -> None:
-        seen: list[list[LandedBatch]] = []
-        other = puller_of(make_client(), root)
-
-        def meanwhile(feed: str, rows: int, total: int | None) -> None:
-            seen.append(other.resume_open())
-
-        landed = puller_of(make_client(), root, on_page=meanwhile).events(
-            date(2026, 3, 1), date(2026, 3, 31)
-        )
-        assert seen == [[]] * 7
-        assert landed.manifest.complete
-        assert list((root / "journal").iterdir()) == []
+        assert landed.rows == 300

@@ -10,7 +10,7 @@ import pytest
 
 from resources.errors import ContractBroken, Defer, RetryLater, TruncatedBody
 from tests.resources.conftest import MakeClient
-from tests.resources.fakes import FaultScript, answering, mocked
+from tests.resources.fakes import FaultScript, answering, counted, mocked
 from tests.resources.ingest.test_puller import MARCH, MARCH_SCOPE
 from tests.resources.pulls import AT, all_manifests, puller_of, rows_of
 from warehouse.landing.batches import Scope
@@ -147,22 +147,16 @@ class TestExports:
         assert abs(manifest.rows_claimed - landed.rows) < 0.02 * landed.rows
         assert b"".join(Landing(root).body(manifest)).count(b"\r\n") > landed.rows
 
-    def test_a_given_number_of_expected_rows_is_not_requested(
-        self, make_client: MakeClient, root: Path
-    ) -> None:
-        (landed,) = puller_of(make_client(), root).export(*MARCH, rows_expected=600)
-        assert (landed.requests, landed.manifest.rows_claimed) == (1, 600)
-        assert landed.manifest.complete
-
-    @pytest.mark.parametrize(("expected", "complete"), [(660, True), (1000, False)])
+    @pytest.mark.parametrize(("expected", "complete"), [(102, True), (103, False)])
     def test_an_export_is_flagged_only_under_98_percent_of_the_expected_rows(
-        self, make_client: MakeClient, root: Path, expected: int, complete: bool
+        self, root: Path, expected: int, complete: bool
     ) -> None:
-        (landed,) = puller_of(make_client(), root).export(*MARCH, rows_expected=expected)
-        assert landed.rows < expected
+        rows = "\r\n".join(["id", *map(str, range(100)), ""])
+        answer = answering(httpx.Response(200, text=rows))
+        (landed,) = puller_of(mocked(counted(expected, answer)), root).export(*MARCH)
         assert landed.manifest.complete is complete
         reason = " ".join(landed.warnings) if complete else landed.manifest.why_incomplete
-        assert f"{landed.rows} rows of {expected} expected" in (reason or "")
+        assert f"100 rows of {expected} expected" in (reason or "")
 
     def test_an_export_without_bounds_covers_the_window_of_the_plan(
         self, make_client: MakeClient, root: Path
@@ -182,7 +176,7 @@ class TestExports:
         self, root: Path, answer: httpx.Response, word: str
     ) -> None:
         answer.headers["Date"] = "Mon, 02 Mar 2026 00:09:59 GMT"
-        (landed,) = puller_of(mocked(answering(answer)), root).export(*MARCH, rows_expected=9)
+        (landed,) = puller_of(mocked(counted(9, answering(answer))), root).export(*MARCH)
         manifest = landed.manifest
         assert not manifest.complete
         assert word in (manifest.why_incomplete or "")
@@ -223,7 +217,7 @@ class TestExports:
         if last_modified is not None:
             headers["Last-Modified"] = f"Mon, 02 Mar 2026 {last_modified} GMT"
         answer = httpx.Response(200, text="id\r\na\r\n", headers=headers)
-        (landed,) = puller_of(mocked(answering(answer)), root).export(*MARCH, rows_expected=1)
+        (landed,) = puller_of(mocked(counted(1, answering(answer))), root).export(*MARCH)
         assert landed.manifest.content_at == datetime.fromisoformat(f"2026-03-{content}+00:00")
         assert landed.manifest.complete
         assert bool(landed.warnings) == (f"02T{last_modified}" != content)
@@ -292,8 +286,9 @@ class TestSlowExports:
 
     def test_a_range_without_an_end_is_split_after_today(self, root: Path) -> None:
         slow = httpx.Response(500, json={"error": {"code": "timeout"}})
-        puller = puller_of(mocked(answering(slow, httpx.Response(200, text="id\r\na\r\n"))), root)
-        parts = puller.export(AT - timedelta(days=3), None, rows_expected=1)
+        answers = answering(slow, httpx.Response(200, text="id\r\na\r\n"))
+        puller = puller_of(mocked(counted(1, answers)), root)
+        parts = puller.export(AT - timedelta(days=3), None)
         assert [part.manifest.scope.upper for part in parts] == [
             datetime(2026, 3, 2, 23, 59, 59, 999_999, tzinfo=UTC),
             None,

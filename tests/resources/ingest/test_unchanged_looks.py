@@ -13,7 +13,7 @@ from resources.ingest.puller import Puller
 from resources.request_log import SentRequest
 from tests.history.stories.merged_story import reading
 from tests.resources.conftest import MakeClient
-from tests.resources.fakes import answering, mocked
+from tests.resources.fakes import answering, counted, mocked
 from tests.resources.pulls import AT, puller_of
 from warehouse.history.merge import merge, replay
 from warehouse.home import Home
@@ -154,10 +154,10 @@ def test_a_service_without_etags_is_asked_by_the_date_of_its_answer(home: Home) 
         assert "if-none-match" not in request.headers
         return answers(request)
 
-    puller = puller_of(mocked(handle), home.landing.storage.root, landing=home.landing)
+    puller = puller_of(mocked(counted(3, handle)), home.landing.storage.root, landing=home.landing)
     puller.client.service_clock.record_response_date([DATE])
-    (first,) = puller.export(*MARCH, rows_expected=3)
-    (second,) = puller.export(*MARCH, rows_expected=3)
+    (first,) = puller.export(*MARCH)
+    (second,) = puller.export(*MARCH)
     assert seen == [None, modified]
     assert second.unchanged
     assert second.manifest.content_at == first.manifest.content_at
@@ -262,10 +262,10 @@ def test_an_export_that_was_flagged_is_not_named(home: Home) -> None:
         body = b"id,title,date\r\n" + (damaged if len(sent) == 1 else rows)
         return httpx.Response(200, content=body, headers={"Date": at(hour), "ETag": '"1"'})
 
-    puller = puller_of(mocked(handle), home.landing.storage.root, landing=home.landing)
+    puller = puller_of(mocked(counted(20, handle)), home.landing.storage.root, landing=home.landing)
     puller.client.service_clock.record_response_date([at(12)])
     for _ in range(3):
-        puller.export(*MARCH, rows_expected=20)
+        puller.export(*MARCH)
         merge(home)
     assert sent == [False, False, True]
     with reading(home) as warehouse:
