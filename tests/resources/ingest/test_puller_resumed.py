@@ -157,6 +157,7 @@ class TestKilled:
         puller = puller_of(make_client(), root, **options)
         (resumed,) = puller.resume_open()
         assert resumed.manifest.complete
+        assert (resumed.manifest.plan, resumed.manifest.source) == ("enterprise", SOURCE)
         assert bought(almanac_sandbox) == {}
         pull_of(puller, what)()
         assert bought(almanac_sandbox)
@@ -345,22 +346,6 @@ class TestNotResumed:
         clock = lambda: MACHINE_AT + timedelta(minutes=15)  # noqa: E731
         (landed,) = puller_of(make_client(), root, clock=clock).resume_open()
         assert landed.manifest.complete
-
-    @pytest.mark.parametrize("point", ["before", "after"])
-    def test_a_pull_that_had_reached_its_end_is_complete_at_any_time(
-        self, almanac_sandbox: Sandbox, make_client: MakeClient, kill: Kill, root: Path, point: str
-    ) -> None:
-        kill("cancellations", point)
-        almanac_sandbox.forget_requests()
-        days = timedelta(days=3)
-        puller = puller_of(
-            make_client(), root, clock=lambda: MACHINE_AT + days, plan=ELITE, source="elsewhere"
-        )
-        (landed,) = puller.resume_open()
-        assert almanac_sandbox.requests == []
-        assert landed.manifest.complete
-        assert (landed.manifest.plan, landed.manifest.source) == ("enterprise", SOURCE)
-        assert all_manifests(root) == [landed.manifest]
 
     @pytest.mark.parametrize(
         ("options", "word"),

@@ -168,18 +168,3 @@ def test_no_request_is_sent_after_our_own_count_reaches_the_quota(
     assert len(first.manifest.pages) == first.requests == QUOTA - 3
     assert {request.status for request in sandbox.requests} == {200}
     assert go_on_after_the_reset(sandbox, first, puller).manifest.complete
-
-
-def test_another_process_knows_of_the_used_up_quota_and_sends_nothing(
-    sandbox: Sandbox, key: str, opened: Opening
-) -> None:
-    first, other = opened(), opened()
-    other.event("nothing")
-    spend(sandbox, key, QUOTA - 2)
-    with pytest.raises(Defer):
-        first.event("nothing")
-    sandbox.forget_requests()
-    with pytest.raises(Defer) as refused:
-        other.event("nothing")
-    assert refused.value.resume_at == RESET
-    assert sandbox.requests == []
