@@ -11,10 +11,10 @@
     │   └── NotModified        skip it: what was received before is still valid
     └── ContractBroken         the response breaks the contract of the interface
         ├── TruncatedBody      it ended early (retried before it is raised)
-        ├── NotData            HTML, a JSON error, nothing or a header without rows instead of data
-        └── TooLarge           over our limits of size or ratio
+        └── NotData            HTML, a JSON error, nothing or a header without rows instead of data
 
-After AccessDenied and the two below it, the same call would fail again until somebody changes
+A ContractBroken itself is over our limits of size or ratio, or lacks a needed field. After
+AccessDenied and the two below it, the same call would fail again until somebody changes
 something; so it would after a plain CatalogError, which is of this machine: proxy, certificate or
 ledger. 404 and 410 of a look-up are answers, not errors. No error shows the key, in its text or in
 the objects that it refers to.
@@ -145,12 +145,6 @@ class NotData(ContractBroken):
     def __init__(self, happened: str, *, kind: NotDataKind) -> None:
         super().__init__(happened)
         self.kind: NotDataKind = kind
-
-
-class TooLarge(ContractBroken):
-    """A body over our limit of size, or of its ratio to the bytes sent."""
-
-    next_step = "Raise the limit if the response is genuine"
 
 
 FAILED_EXPORT_AGAIN_AFTER: Final = timedelta(hours=3)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 
 from resources.answers import Answer, ResponseHead
-from resources.errors import ContractBroken, NotData, NotDataKind, TooLarge, TruncatedBody
+from resources.errors import ContractBroken, NotData, NotDataKind, TruncatedBody
 from resources.redaction import Redactor
 from warehouse import bounds
 from warehouse.bounds import RATIO, RATIO_FROM_BYTES
@@ -63,7 +63,7 @@ class Body:
 
         Raises:
             TruncatedBody: a gzip body without a sound end.
-            TooLarge: over `max_bytes`, or RATIO times the bytes on the wire.
+            ContractBroken: over `max_bytes`, or RATIO times the bytes on the wire.
             ContractBroken: an encoding that was not requested and can't be undone.
         """
         encoding = self.response.headers.get("content-encoding", "").strip().lower()
@@ -90,9 +90,9 @@ class Body:
         for piece in pieces:
             size += len(piece)
             if size > max_bytes:
-                raise TooLarge(f"The body is larger than {max_bytes} bytes")
+                raise ContractBroken(f"The body is larger than {max_bytes} bytes")
             if size > RATIO_FROM_BYTES and size > RATIO * self.wire_bytes:
-                raise TooLarge(f"The body is larger than {RATIO:g} times the bytes sent")
+                raise ContractBroken(f"The body is larger than {RATIO:g} times the bytes sent")
             yield piece
 
 
@@ -128,12 +128,12 @@ def decoded_json(answer: Answer, call: str) -> Any:
     Raises:
         TruncatedBody: it ends early, or is otherwise no JSON.
         NotData: it is HTML, empty, or of another content type.
-        TooLarge: its values would not fit into memory.
+        ContractBroken: its values would not fit into memory.
     """
     try:
         return decode_json(answer.body)[0]
     except OversizedBody as oversized:
-        raise TooLarge(f"{call} was answered with {oversized}") from oversized
+        raise ContractBroken(f"{call} was answered with {oversized}") from oversized
     except UnreadableBody:
         pass
     content_type = answer.headers.get("content-type", "")
@@ -154,7 +154,7 @@ def decoded_object(answer: Answer, call: str) -> dict[str, Any]:
     """Return the body as a JSON object.
 
     Raises:
-        TruncatedBody, NotData, TooLarge: it is none.
+        TruncatedBody, NotData, ContractBroken: it is none.
     """
     content = decoded_json(answer, call)
     if not isinstance(content, dict):

@@ -258,7 +258,7 @@ class CatalogClient:
         the merge knows how many rows to expect.
 
         Raises:
-            NotData, TruncatedBody, TooLarge: what was received is in the file.
+            NotData, TruncatedBody, ContractBroken: what was received is in the file.
             TooSlow: it exceeded the service's 30 s: request half of the dates.
             CatalogError: any other of the tree.
         """

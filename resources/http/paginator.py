@@ -15,7 +15,7 @@ from typing import Any, Final
 from catalog.contract import constants
 from catalog.contract.bodies import list_body
 from resources.answers import Answer
-from resources.errors import CatalogError, ContractBroken, TooLarge, TooSlow
+from resources.errors import CatalogError, ContractBroken, TooSlow
 from resources.http.bodies import decoded_json, not_data, read_count
 from resources.http.retry import Call, Caller
 from resources.scopes import halves, query_of
@@ -91,7 +91,7 @@ def read_page(
     Raises:
         TruncatedBody: it is not complete JSON.
         NotData: it is HTML, nothing, or JSON that is not a list.
-        TooLarge: it has far more rows than requested.
+        ContractBroken: it has far more rows than requested.
     """
     call, requested = f"GET {of.path}", int(params.get("limit", 0))
     content = decoded_json(answer, call)
@@ -102,7 +102,9 @@ def read_page(
         raise not_data(answer, call, "json", what)
     rows = len(found.rows)
     if rows > max(ROWS_LEAST, ROWS_FACTOR * requested):
-        raise TooLarge(f"{call} was answered with {rows} rows, expected were {requested or 'some'}")
+        raise ContractBroken(
+            f"{call} was answered with {rows} rows, expected were {requested or 'some'}"
+        )
     return RawPage(
         params=params,
         cursor_in=cursor,

@@ -10,7 +10,7 @@ from datetime import UTC
 from itertools import islice
 
 from resources.answers import Answer
-from resources.errors import CatalogError, Defer, NotData, TooLarge, TruncatedBody
+from resources.errors import CatalogError, ContractBroken, Defer, NotData, TruncatedBody
 from resources.http.paginator import PAGED, ListProgress, RawPage, Validators, read_page
 from resources.ingest.context import (
     LandedBatch,
@@ -165,7 +165,7 @@ class PagedPull:
         answer = Answer(200, {}, note.date, note.date_doubt, note.received_at, 1, body)
         try:
             page = read_page(answer, PAGED[self._intent.feed], params, note.cursor_in)
-        except (NotData, TooLarge, TruncatedBody) as error:
+        except ContractBroken as error:
             self._refused = RefusedPage(note, str(error))
         else:
             self._progress.follow(page)

@@ -16,7 +16,6 @@ from resources.errors import (
     NotData,
     RequestRejected,
     RetryLater,
-    TooLarge,
     TruncatedBody,
 )
 from resources.http.bodies import Bounds
@@ -143,7 +142,7 @@ def test_a_body_over_the_limit_is_stopped_at_once() -> None:
     endless: list[Chunk] = [head(), *[b" " * 65_536] * 4_000]
     with (
         raw_server(endless) as server,
-        pytest.raises(TooLarge, match="larger than 1000000 bytes"),
+        pytest.raises(ContractBroken, match="larger than 1000000 bytes"),
     ):
         pages_of(server, bounds=Bounds(page_bytes=1_000_000))
 
@@ -153,7 +152,7 @@ def test_a_body_that_decompresses_to_too_much_is_stopped() -> None:
     bomb = b"".join(packer.compress(b" " * 1_000_000) for _ in range(200)) + packer.flush()
     with (
         raw_server([head(GZIP, length(bomb)), bomb]) as server,
-        pytest.raises(TooLarge, match="200 times"),
+        pytest.raises(ContractBroken, match="200 times"),
     ):
         pages_of(server)
 
@@ -246,7 +245,7 @@ def test_an_export_that_decompresses_to_too_much_is_stopped(tmp_path: Path) -> N
     with (
         raw_server([head(GZIP), bomb]) as server,
         client_of(server) as client,
-        pytest.raises(TooLarge),
+        pytest.raises(ContractBroken),
     ):
         client.export(tmp_path / "export.csv", Scope())
     assert (tmp_path / "export.csv").stat().st_size < 5_000_000
