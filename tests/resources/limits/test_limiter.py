@@ -18,6 +18,7 @@ from resources.http.client import CatalogClient
 from resources.limits.ledger import UNLIMITED, Ledger, Pace, QuotaHeaders, ReportedLimits
 from resources.limits.limiter import JITTER_S, LONGEST_HOLD_S, Limiter, Permit, usable_burst
 from tests.resources.limits.moved_clock import RESET, Machine, with_usage
+from warehouse.landing.batches import Scope
 
 PACE = Pace(5.0, 10)
 DAY_S = 86_400.0
@@ -425,5 +426,5 @@ class TestExports:
             key = sandbox.new_key("elite")
             with CatalogClient(sandbox.base_url, key, limiter=limiter) as client:
                 for _ in range(2):
-                    client.export(path.with_name("export.csv"), now.date(), now.date())
+                    client.export(path.with_name("export.csv"), Scope(lower=now, upper=now))
             assert {request.status for request in sandbox.requests} == {200}
