@@ -22,6 +22,7 @@ import msgspec
 
 from almanac.reading.attached_file import attach_published
 from almanac.reading.connections import open_memory
+from almanac.reading.named_sql import NamedStatements
 from catalog.contract.constants import CANCELLATIONS_SINCE_DAYS as LISTED_DAYS
 from catalog.contract.plans import PLANS
 from pipeline.secrecy import cautions_of, open_home
@@ -45,7 +46,6 @@ from warehouse.history.warehouse_file import (
 )
 from warehouse.home import Home
 from warehouse.landing.batches import FEEDS, Feed
-from warehouse.sql import Statements
 
 HISTORY_DAYS: Final = 100
 """The days of batches that are read: cancellations are listed for 90 days and then lost."""
@@ -58,7 +58,7 @@ RUN_NOTE: Final = "runs.json"
 _LOOKED_BACK: Final = timedelta(days=30)
 """A delivery before that does not count as the last one."""
 _DAY: Final = timedelta(days=1)
-_SQL: Final = Statements(__package__)
+_SQL: Final = NamedStatements(__package__)
 _PACE_OVER: Final = timedelta(days=7)
 _RATE_LIMITED: Final = 429
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]

@@ -17,19 +17,11 @@ WHERE observed_at > $since AND observed_at <= $at
 
 -- name: list_feeds
 -- Grain: one row per feed that was pulled: how often, the last pull, and the last complete one.
--- A pull of events is complete here if its dates include the day of the pull.
 SELECT
     feed,
     count(*),
     max(observed_at),
-    max(observed_at) FILTER (
-        WHERE complete
-            AND status = 'merged'
-            AND (
-                feed NOT IN ('export', 'events')
-                OR (coalesce(lower <= observed_at, true) AND coalesce(upper >= observed_at, true))
-            )
-    )
+    {shared last_complete_pull}
 FROM batches
 WHERE observed_at > $since AND observed_at <= $at
 GROUP BY feed

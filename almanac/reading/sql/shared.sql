@@ -16,6 +16,18 @@
     OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
 )
 
+-- name: shared_last_complete_pull
+-- When the last complete pull of a feed was observed, over rows of `batches`. A pull of events is
+-- complete here if its dates include the day of the pull.
+max(observed_at) FILTER (
+    WHERE complete
+        AND status = 'merged'
+        AND (
+            feed NOT IN ('export', 'events')
+            OR (coalesce(lower <= observed_at, true) AND coalesce(upper >= observed_at, true))
+        )
+)
+
 -- name: shared_in_window
 -- Whether an event may lie in the window from $lower to $upper, instants or NULL; $lower_day and
 -- $upper_day are the same for dates of days and periods. A deadline may fall at any time from the

@@ -9,19 +9,11 @@
 -- name: list_pulled_feeds
 -- Grain: one row per feed that was pulled by $at: the last pull and the last complete one.
 -- Parameters: $at. Run twice: the same rows.
--- A pull of events is complete here if its dates include the day of the pull.
 SELECT
     feed,
     count(*) AS batches,
     max(observed_at) AS observed_at,
-    max(observed_at) FILTER (
-        WHERE complete
-            AND status = 'merged'
-            AND (
-                feed NOT IN ('export', 'events')
-                OR (coalesce(lower <= observed_at, true) AND coalesce(upper >= observed_at, true))
-            )
-    ) AS complete_at
+    {shared last_complete_pull} AS complete_at
 FROM batches
 WHERE observed_at <= $at::TIMESTAMPTZ
 GROUP BY feed
