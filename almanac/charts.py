@@ -30,7 +30,8 @@ class BarSeries:
 class BarChart:
     """Counts by label; the bars of several series are stacked.
 
-    `question` is the heading, `description` says what is counted; `label` names the labels.
+    `question` is the heading, `description` explains the counts, and `label` is the title of the
+    label axis.
     """
 
     name: str

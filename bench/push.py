@@ -41,7 +41,7 @@ from warehouse.home import Home
 PARTS: Final = ("acknowledged", "landing", "merge")
 SECRET: Final = "whsec_bench_0123456789abcdef"
 SOURCE: Final = "http://127.0.0.1:9"
-"""No service listens there: what is measured pulls nothing."""
+"""No service listens on this port: the benchmark sends no pull."""
 PATH: Final = "/webhooks"
 _WORDS: Final = "The network moves to the next release, and holders must act before it. " * 12
 _STOP_TIMEOUT_S: Final = 60.0

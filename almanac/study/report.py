@@ -310,7 +310,7 @@ def plot(study: Study) -> Drawing:
 def render_study(study: Study, *, is_fragment: bool = False) -> str:
     """Return the study as HTML: a page, or a fragment for a notebook.
 
-    The page needs no other file. The fragment has no style.
+    The page includes its style and figure. The fragment has no style.
     """
     if is_fragment:
         return render_html(

@@ -227,9 +227,9 @@ class Sandbox:
         When it returns, the endpoint is sent what changes from then on.
 
         Raises:
-            ServiceDirError: the account has no push, or the secret can't be one.
+            ServiceDirError: the account has no push, the secret is invalid, or a file of the
+                folder can't be read.
             TargetRefused: webhooks are not sent to this URL.
-            ServiceDirError: a file of the folder can't be read.
             TimeoutError: the sender does not answer.
         """
         endpoint, secret = register(
