@@ -289,7 +289,7 @@ def test_deferred_pulls_and_failed_runs_are_read(small: SmallHome) -> None:
     health = read_health(small.settings, small.home, now)
     assert [pull.feed for pull in health.deferred] == ["export"]
     assert health.runs == failed()
-    assert kinds(small, timedelta(hours=25)) == ["work"]
+    assert "work" in kinds(small, timedelta(hours=25))
 
 
 def replace_times(pull: DeferredPull, at: datetime) -> DeferredPull:
