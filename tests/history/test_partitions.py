@@ -10,7 +10,7 @@ from warehouse.history.partitions import CHANGES, EVENTS
 
 MAY = {"date": "2026-05-02T00:00:00Z"}
 ROWS = {
-    CHANGES: "SELECT * EXCLUDE (known_to) REPLACE (extra::VARCHAR AS extra), "
+    CHANGES: "SELECT * EXCLUDE (known_to, published_seq) REPLACE (extra::VARCHAR AS extra), "
     "known_from::DATE::VARCHAR FROM event_versions",
     EVENTS: "SELECT * EXCLUDE (last_seen_at, missing_since, content_at) REPLACE "
     "(extra::VARCHAR AS extra), strftime(date, '%Y-%m') FROM events",

@@ -31,6 +31,8 @@ from warehouse.landing.landing import Landing
 Tables = dict[str, list[tuple[object, ...]]]
 OUTSIDE_REPLAY = {"requests", "usage"}
 """Tables whose names start with `_`, in which a file describes itself, are outside too."""
+UNLIKE = {"landed_at", "published_seq"}
+"""Columns that tell when this machine landed a batch, and in which order it published versions."""
 EXAMPLES, EXAMPLES_AT_LENGTH = 5, 300
 
 
@@ -112,7 +114,7 @@ def tables_of(home: Home) -> Tables:
             "ORDER BY table_name, column_index"
         ).fetchall()
         for table in sorted({name for name, _ in columns} - OUTSIDE_REPLAY):
-            names = [column for name, column in columns if name == table and column != "landed_at"]
+            names = [column for name, column in columns if name == table and column not in UNLIKE]
             names_text = ", ".join(f'"{name}"' for name in names)
             rows = connection.sql(f'SELECT {names_text} FROM "{table}" ORDER BY ALL').fetchall()
             tables[table] = rows

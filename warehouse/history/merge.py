@@ -254,7 +254,7 @@ def _publish_next(
         step("merge:copied")
         report.outcomes = _fold_batches(home, plan, file, failed, step)
         _complete(home, plan, file, monotonic() - began)
-        report.refolded = _count_differences(home, plan, file, report.days)
+        report.refolded = _continue_feed(home, plan, file, report.days)
         report.lost = _find_lost(plan, report.quarantined)
         report.rows = dict(file.connection.execute(ddl.counts(TABLES)).fetchall())
         check(file, None if plan.base is None else [each.batch_id for each in plan.manifests])
@@ -400,28 +400,39 @@ def _complete(home: Home, plan: MergePlan, file: NextFile, seconds: float) -> No
         file.note_facts({SECONDS_FACT: f"{before + seconds:.3f}"})
 
 
-def _count_differences(
+def _continue_feed(
     home: Home, plan: MergePlan, file: NextFile, folded: Iterable[date]
 ) -> dict[date, tuple[int, int]]:
-    """Return the numbers of added and removed versions of the days that were folded before.
+    """Give each version its place in the feed of changes, after those that were published.
 
-    Returns nothing if the published file is damaged: the next one replaces it.
+    Returns the numbers of added and removed versions of the days that were folded before. If the
+    published file is damaged, the next one replaces it: nothing is returned, and a new feed begins.
     """
-    published = plan.published
-    if published is None or not plan.is_refold or not published.has_current_tables:
-        return {}
-    days = [day for day in folded if day in published.days]
-    attach_published(file.connection, home.warehouse, "before")
-    text = file.text("count_differences", {"columns": ddl.column_list(CHANGES_COLUMNS)})
-    values = {"first_day": plan.first_day, "days": days}
-    try:
-        rows = file.connection.execute(text, values).fetchall()
-    except duckdb.Error:
-        if (why := _find_damage(home, home.warehouse)) is None:
-            raise
-        _log.warning("%s is damaged, and is replaced: %s", home.warehouse.name, why)
-        rows = []
-    file.connection.execute("DETACH before")
+    published, rows, feed_id = plan.published, [], uuid.uuid4().hex
+    if published is not None and not plan.is_refold:
+        feed_id = published.feed_id
+    elif published is not None and published.has_current_tables:
+        attach_published(file.connection, home.warehouse, "before")
+        days = [day for day in folded if day in published.days]
+        text = file.text("count_differences", {"columns": ddl.column_list(CHANGES_COLUMNS)})
+        values = {"first_day": plan.first_day, "days": days}
+        try:
+            rows = file.connection.execute(text, values).fetchall()
+            file.run("list_versions_before")
+        except duckdb.Error:
+            if (why := _find_damage(home, home.warehouse)) is None:
+                raise
+            _log.warning("%s is damaged, and is replaced: %s", home.warehouse.name, why)
+            rows = []
+        else:
+            feed_id = published.feed_id
+            with file.transaction():
+                file.run("keep_places")
+                file.run("note_removed")
+        file.connection.execute("DETACH before")
+    with file.transaction():
+        file.run("number_new")
+        file.run("note_feed", feed_id=feed_id)
     return {day: (added, removed) for day, added, removed in rows}
 
 

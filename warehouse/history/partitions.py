@@ -34,8 +34,10 @@ _KEYS: Final = {CHANGES: "observed_date", EVENTS: "event_month"}
 _CONTENTS: Final = {CHANGES: "list_days_as_text", EVENTS: "list_months"}
 _TOGETHER: Final = 64
 """Partitions that one statement writes: DuckDB keeps a file open for each, at most 100."""
-CHANGES_COLUMNS: Final = tuple(name for name in EVENT_VERSIONS.names if name != "known_to")
-"""The columns of the changes: a version's end is only known later."""
+CHANGES_COLUMNS: Final = tuple(
+    name for name in EVENT_VERSIONS.names if name not in ("known_to", "published_seq")
+)
+"""The columns of the changes, without the end of a version and its place in the feed."""
 EVENTS_COLUMNS: Final = tuple(column.name for column in AS_OF)
 
 

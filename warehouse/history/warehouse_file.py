@@ -85,11 +85,12 @@ class MergedBatch:
 class PublishedFile:
     """The facts of a published file. `at` is the machine's time when it was written.
 
-    `last_key` is the fold key of its last batch. `days` has the content of each observed day, a
-    text that differs if the versions of the day do.
+    `feed_id` is the identity of the feed of changes. `last_key` is the fold key of its last batch.
+    `days` has the content of each observed day, a text that differs if the versions of the day do.
     """
 
     publication: str
+    feed_id: str
     at: datetime
     facts: Mapping[str, str]
     batches: Mapping[str, MergedBatch]
@@ -123,6 +124,7 @@ def read_published(path: Path) -> PublishedFile | None:
         days = {day: content for day, _, content in _rows(connection, "list_days")}
         return PublishedFile(
             named["publication"],
+            named.get("feed_id", ""),
             datetime.fromisoformat(named["published_at"]),
             facts,
             batches,

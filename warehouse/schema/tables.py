@@ -101,6 +101,12 @@ EVENT_VERSIONS: Final = Table(
         ),
         *(KNOWN_BASIS, CHANGE_KINDS, _CHANGED_FIELDS),
         *(BATCH_ID, FEED, PLAN, CONTENT_AT),
+        count(
+            "published_seq",
+            "Place in the order in which this home published the versions; never NULL, and never "
+            "given to another version.",
+            "",
+        ),
     ),
 )
 EVENT_ABSENCES: Final = Table(

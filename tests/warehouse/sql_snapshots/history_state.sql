@@ -21,6 +21,9 @@ CREATE TABLE state.watched_spans (
 );
 CREATE TABLE state.batch_records (batch_id VARCHAR, released BOOLEAN, record JSON);
 CREATE TABLE state.days (day DATE, versions BIGINT, content VARCHAR);
+CREATE TABLE state.removed_versions (
+    event_id VARCHAR, known_from TIMESTAMPTZ, published_seq BIGINT
+);
 CREATE TABLE state.facts (name VARCHAR, value VARCHAR);
 
 -- name: define_macros

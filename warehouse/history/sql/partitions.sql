@@ -18,11 +18,11 @@ ORDER BY month;
 
 -- name: write_event_changes
 -- The versions that became known on some days, a folder for each. Grain: event, version.
--- Without the end of a version, which only later versions tell. Unknown fields are JSON text:
+-- Without the end of a version, which only later versions tell, and without its place. Unknown fields are JSON text:
 -- engines differ on a JSON type. Parameters: $keys, the days; $folder.
 COPY (
     SELECT
-        * EXCLUDE (known_to) REPLACE (extra::VARCHAR AS extra),
+        * EXCLUDE (known_to, published_seq) REPLACE (extra::VARCHAR AS extra),
         known_from::DATE::VARCHAR AS observed_date
     FROM event_versions
     WHERE known_from::DATE IN (SELECT unnest($keys::DATE[]))

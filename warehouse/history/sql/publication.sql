@@ -3,7 +3,7 @@
 --     (forget_batch, forget_record →) insert_batch, insert_record, insert_rejects
 --     → show_seen → show_unknown → note_first_look → forget_days → note_days
 --     → empty_requests → insert_requests → empty_usage → insert_usage   (if the logs changed)
---     → check_versions, check_absences, check_counts → note_publication
+--     → (feed.sql) → check_versions, check_absences, check_counts → note_publication
 --
 -- Aliases: s when and how an event was seen (`event_seen`).
 
@@ -187,7 +187,7 @@ ORDER BY read_at;
 
 -- name: forget_publication
 -- Remove the facts of the publication before. Run twice: the same.
-DELETE FROM _almanac.facts;
+DELETE FROM _almanac.facts WHERE name <> 'feed_id';
 
 -- name: note_publication
 -- The id of this publication, and when the file was written, by the machine's clock. Grain: fact.

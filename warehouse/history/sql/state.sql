@@ -14,7 +14,8 @@
 -- `absent_export_content_at` are those of the first export that counts for a withdrawal.
 -- `row_md5` is the digest of the record of an export.
 -- `coin_labels` are the names of coins in events. `batch_records` has each batch's account as JSON.
--- `days` has the versions of each observed day, and a hash of them.
+-- `days` has the versions of each observed day, and a hash of them. `removed_versions` are those that
+-- were published, and that a refold removed.
 CREATE SCHEMA state;
 CREATE TABLE state.event_seen (
     event_id VARCHAR, known BIGINT,
@@ -37,6 +38,9 @@ CREATE TABLE state.watched_spans (
 );
 CREATE TABLE state.batch_records (batch_id VARCHAR, released BOOLEAN, record JSON);
 CREATE TABLE state.days (day DATE, versions BIGINT, content VARCHAR);
+CREATE TABLE state.removed_versions (
+    event_id VARCHAR, known_from TIMESTAMPTZ, published_seq BIGINT
+);
 CREATE TABLE state.facts (name VARCHAR, value VARCHAR);
 
 -- name: define_macros

@@ -36,12 +36,11 @@ SELECT
 
 -- name: compare_rows
 -- How many rows two warehouses have, only the first has, only the second has. Grain: one row.
--- Placeholders: table.
+-- Placeholders: table, columns.
+WITH
+    published_rows AS (SELECT {columns} FROM published.main.{table}),
+    replayed_rows AS (SELECT {columns} FROM replayed.main.{table})
 SELECT
-    (SELECT count(*) FROM published.main.{table}),
-    (SELECT count(*) FROM (
-        FROM published.main.{table} EXCEPT ALL FROM replayed.main.{table}
-    )),
-    (SELECT count(*) FROM (
-        FROM replayed.main.{table} EXCEPT ALL FROM published.main.{table}
-    ));
+    (SELECT count(*) FROM published_rows),
+    (SELECT count(*) FROM (FROM published_rows EXCEPT ALL FROM replayed_rows)),
+    (SELECT count(*) FROM (FROM replayed_rows EXCEPT ALL FROM published_rows));

@@ -1,0 +1,63 @@
+-- The feed of changes: the order in which this home published its versions, `published_seq`.
+--
+--     list_versions_before → keep_places → note_removed   (a refold of a published file)
+--     → number_new → (note_feed)
+--
+-- A version that a refold makes again, with the same content, keeps its place. Any other is new, and
+-- comes after all places that were ever given: a reader that continues after a place skips none.
+
+-- name: list_versions_before
+-- The places of the versions that were published before. Grain: version.
+-- `nth` numbers the versions of an event that are equal. Needs: that file attached as `before`.
+CREATE TEMP TABLE versions_before AS
+SELECT
+    published_seq, event_id, known_from, hash({each content: @name}) AS content_hash,
+    row_number() OVER (PARTITION BY event_id, known_from, content_hash ORDER BY version) AS nth
+FROM before.main.event_versions;
+CREATE TEMP TABLE removed_before AS FROM before.state.removed_versions;
+
+-- name: keep_places
+-- Give equal versions their places of before, and all others none. Grain: version.
+UPDATE event_versions SET published_seq = v.published_seq
+FROM (
+    SELECT row_id, b.published_seq
+    FROM (
+        SELECT
+            rowid AS row_id, event_id, known_from, hash({each content: @name}) AS content_hash,
+            row_number() OVER (PARTITION BY event_id, known_from, content_hash ORDER BY version) AS nth
+        FROM event_versions
+    )
+    LEFT JOIN versions_before AS b USING (event_id, known_from, content_hash, nth)
+) AS v
+WHERE event_versions.rowid = v.row_id;
+
+-- name: note_removed
+-- The versions that were ever published and are not here. Grain: version.
+DELETE FROM state.removed_versions;
+INSERT INTO state.removed_versions
+SELECT event_id, known_from, published_seq
+FROM versions_before
+ANTI JOIN event_versions USING (published_seq)
+UNION ALL
+FROM removed_before;
+
+-- name: number_new
+-- Give new versions the next places, in order of knowledge. Grain: version.
+UPDATE event_versions SET published_seq = v.published_seq
+FROM (
+    SELECT
+        rowid AS row_id,
+        row_number() OVER (ORDER BY known_from, event_id, version) + greatest(
+            0,
+            (SELECT max(published_seq) FROM event_versions),
+            (SELECT max(published_seq) FROM state.removed_versions)
+        ) AS published_seq
+    FROM event_versions
+    WHERE published_seq IS NULL
+) AS v
+WHERE event_versions.rowid = v.row_id;
+
+-- name: note_feed
+-- The id of the feed, to which the places belong. Grain: fact.
+DELETE FROM _almanac.facts WHERE name = 'feed_id';
+INSERT INTO _almanac.facts VALUES ('feed_id', $feed_id);
