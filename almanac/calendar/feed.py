@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from almanac.coins import slugs_of
@@ -45,7 +44,6 @@ _SEQUENCE_FROM: Final = datetime(2017, 1, 1, tzinfo=UTC)
 _TICKERS_MAX: Final = 3
 _OCTETS_MAX: Final = 75
 _PREFIX: Final = {"cancelled": "Cancelled: ", "withdrawn": "Withdrawn: "}
-_NOTHING: Final[Mapping[str, Sequence[datetime]]] = MappingProxyType({})
 _SQL: Final = NamedStatements("almanac.calendar")
 
 
@@ -90,13 +88,8 @@ class Feed:
         return self.events < self.total
 
 
-def write_feed(
-    database: Database, query: FeedQuery, removed: Mapping[str, Sequence[datetime]] = _NOTHING
-) -> Feed:
+def write_feed(database: Database, query: FeedQuery) -> Feed:
     """Return the calendar of a query.
-
-    `removed` are the times of versions that were published and then removed by a refold, by event:
-    the SEQUENCE of an event stays above theirs.
 
     Raises:
         InvalidArgument: an argument is wrong, or `as_of` is still to come.
@@ -136,14 +129,10 @@ def write_feed(
             _check_known(database, query.event_ids, at)
     total = rows[0]["total"] if rows else 0
     name = _name(query, slugs, coins)
-    before = {
-        event_id: [moment for moment in moments if moment <= at]
-        for event_id, moments in removed.items()
-    }
     for row in rows:
         # The coins of the filter first: the title names only three.
         row["coins"] = sorted(row["coins"] or (), key=lambda slug: slug not in (slugs or ()))
-    lines = [*_head(name, query, len(rows), total), *_events(rows, coins, before)]
+    lines = [*_head(name, query, len(rows), total), *_events(rows, coins)]
     lines.append(b"END:VCALENDAR")
     return Feed(b"\r\n".join(lines) + b"\r\n", len(rows), total)
 
@@ -233,20 +222,14 @@ def _head(name: str, query: FeedQuery, events: int, total: int) -> Iterator[byte
         yield text_line("X-ALMANAC-TRUNCATED", left_out)
 
 
-def _events(
-    rows: list[dict[str, Any]],
-    coins: Mapping[str, Any],
-    removed: Mapping[str, Sequence[datetime]],
-) -> Iterator[bytes]:
+def _events(rows: list[dict[str, Any]], coins: Mapping[str, Any]) -> Iterator[bytes]:
     for row in rows:
         changed = _instant(row["changed_at"])
         yield b"BEGIN:VEVENT"
         yield text_line("UID", plain_line(row["event_id"]) + SUFFIX)
         yield b"DTSTAMP:" + changed
         yield b"LAST-MODIFIED:" + changed
-        yield b"SEQUENCE:%d" % sequence_number(
-            row["version_from"], removed.get(row["event_id"], ())
-        )
+        yield b"SEQUENCE:%d" % sequence_number(row["version_from"], row["removed"] or ())
         yield from _when(row)
         yield text_line("SUMMARY", _summary(row, coins))
         yield text_line("DESCRIPTION", _description(row, coins))

@@ -7,7 +7,6 @@ machine's.
 """
 
 import shutil
-import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -408,7 +407,7 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
     if published is not None:
         health.published_at = published.at
         health.list_separator = published.facts.get(SEPARATOR_FACT)
-        health.outdated = find_outdated(home, settings.mirror_dir, published)
+        health.outdated = find_outdated(home, published)
     health.deferred = DeferredPulls(state).all()
     backfill = read_open_backfill(state, health.service_at)
     if backfill is not None and backfill.resume_at is not None:
@@ -436,19 +435,12 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
     return health
 
 
-def find_outdated(home: Home, mirror: Path, published: PublishedFile) -> list[str]:
-    """Return which Parquet files, and whether a running mirror, lack the last publication."""
+def find_outdated(home: Home, published: PublishedFile) -> list[str]:
+    """Return which Parquet files lack the last publication."""
     record, found = read_record(home.parquet).get(CHANGES, {}), []
     for day, content in published.days.items():
         name, written = partition_name(CHANGES, f"{day}"), record.get(f"{day}")
         is_written = written is not None and written.content == content
         if not content.startswith("0-") and not (is_written and home.parquet.exists(name)):
             found.append(f"parquet/{name}")
-    if is_held(mirror / "server.lock"):
-        address = f"{(mirror / 'changes.sqlite').absolute().as_uri()}?mode=ro"
-        recorded = None
-        with suppress(sqlite3.Error), closing(sqlite3.connect(address, uri=True)) as feed:
-            recorded = feed.execute(_SQL["find_recorded_publication"]).fetchone()
-        if recorded is None or datetime.fromisoformat(recorded[0]) < published.at:
-            found.append("the mirror's change feed")
     return found

@@ -1,8 +1,7 @@
--- Questions of the health to the published file, and one to the mirror's change feed.
+-- Questions of the health to the published file.
 --
 --     batches                        ─▶ find_start, list_feeds, list_gaps
 --     batches, state.batch_records   ─▶ list_problems
---     position (SQLite)              ─▶ find_recorded_publication
 --
 -- Parameters: batches observed after $since and up to $at. They only read.
 
@@ -123,8 +122,3 @@ WHERE status = 'merged'
             AND (later.upper IS NULL OR later.upper >= b.upper)
     )
 ORDER BY observed_at, batch_id
-
--- name: find_recorded_publication
--- Grain: at most one row, the publication whose changes the mirror recorded last. SQLite.
-SELECT published_at
-FROM position

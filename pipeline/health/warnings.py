@@ -219,7 +219,7 @@ def disk(health: Health) -> str | None:
 
 @_warning
 def damaged(health: Health) -> str | None:
-    """Landing, the published file, its Parquet files and the mirror agree."""
+    """Landing, the published file and its Parquet files agree."""
     texts = []
     if health.unreadable:
         texts.append(
@@ -235,8 +235,7 @@ def damaged(health: Health) -> str | None:
     if health.outdated and health.published_at and health.at - health.published_at > STUCK_AFTER:
         texts.append(
             f"Without the last publication: {_count(len(health.outdated), 'file', 'files')}, the "
-            f"first {health.outdated[0]}. almanac merge writes Parquet files, a restart of almanac "
-            "serve its change feed"
+            f"first {health.outdated[0]}. almanac merge writes them"
         )
     return _join(texts)
 

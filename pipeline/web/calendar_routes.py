@@ -9,7 +9,7 @@ import hmac
 import logging
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
@@ -139,14 +139,12 @@ class CalendarRoutes:
             at = known_at(reader, query.as_of, "as_of")
             publication = reader.publication()
             known = find_knowledge(reader, at)
-        removed = self._place.removed()
-        gone = sum(map(len, removed.values()))
-        key = (publication.id, known, gone, starts_by_default(at), repr(query))
+        key = (publication.id, known, starts_by_default(at), repr(query))
         with self._lock:
             kept = self._kept.get(key)
         # Outside of the lock, so that other requests do not wait for a large feed.
         if kept is None:
-            kept = self._make_feed(query, removed)
+            kept = self._make_feed(query)
         with self._lock:
             self._keep(key, kept)
         # A feed also changes when the day of its start does.
@@ -154,14 +152,12 @@ class CalendarRoutes:
         modified = min(reader.clock(), max(publication.published_at, day))
         return TaggedFeed(*kept, modified.astimezone(UTC).replace(microsecond=0))
 
-    def _make_feed(
-        self, query: FeedQuery, removed: Mapping[str, Sequence[datetime]]
-    ) -> tuple[Feed, str]:
+    def _make_feed(self, query: FeedQuery) -> tuple[Feed, str]:
         """Return a feed and its tag. One at a time: a large feed takes seconds, and much memory."""
         if not self._making.acquire(timeout=_MAKING_WAIT_S):
             raise WarehouseError("Other calendars are being made. Ask again in a few seconds.")
         try:
-            feed = write_feed(self._database, query, removed)
+            feed = write_feed(self._database, query)
         finally:
             self._making.release()
         if feed.is_truncated:

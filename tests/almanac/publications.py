@@ -40,10 +40,12 @@ def publish_by_hand(
     claims: Sequence[Known] = (),
     absences: Iterable[Absence] = (),
     coins: Sequence[NamedCoin] = (),
+    removed: Sequence[tuple[str, datetime]] = (),
 ) -> Path:
     """Write what was published by an instant, by default by the last version or pull.
 
-    A pull is of every event date. A file at the path is replaced by a rename.
+    A pull is of every event date. `removed` are events and times of versions that a refold removed.
+    The order of publication is the order of knowledge. A file at the path is replaced by a rename.
     """
     made = Handmade(versions, claims=claims, absences=absences, pulls=pulls)
     if at is not None:
@@ -60,13 +62,20 @@ def publish_by_hand(
             basis = f"'{_BASES[table.name]}' AS known_basis"
             ends = ", coalesce(known_to, (SELECT min(v.known_from) FROM event_versions AS v "
             ends += "WHERE v.event_id = given.event_id)) AS known_to, NULL AS first_seen_at"
-            replaced = basis + (ends if table.name == "event_claims" else "")
+            place = ", row_number() OVER (ORDER BY known_from, event_id, version) AS published_seq"
+            replaced = basis + (ends if table.name == "event_claims" else place)
             source = f"SELECT * REPLACE ({replaced}) FROM ({source}) AS given"
         if {table.name, table.qualified} & PUBLISHED.keys():
             connection.execute(f"INSERT INTO {table.qualified} BY NAME {source}")
     _fill_coins(made, coins)
+    for event_id, known_from in removed:
+        connection.execute(
+            "INSERT INTO published.state.removed_versions VALUES ($event_id, $known_from, 0)",
+            {"event_id": event_id, "known_from": known_from},
+        )
     known = [at] if at else [*pulls, *(version.known_from for version in versions)]
     facts = {"publication": sha256(repr(versions).encode()).hexdigest()[:32]}
+    facts["feed_id"] = "by hand"
     facts["published_at"] = max(known).isoformat()
     connection.execute(
         "INSERT INTO published._almanac.facts BY NAME "

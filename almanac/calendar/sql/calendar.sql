@@ -1,7 +1,8 @@
 -- The events of a calendar, each with the days or instants at which a calendar shows it.
 --
 --     events_as_of ─▶ known ─┬─▶ calendar_events
---     event_absences ────────┘
+--     event_absences ────────┤
+--     removed_versions ──────┘
 
 -- name: calendar_events
 -- Grain: one row per event known at $at that has a date and passes the filters, as it was known then;
@@ -9,6 +10,7 @@
 -- An exact instant has starts_at and ends_at (NULL if it has no end); any other event has first_day and
 -- end_day, exclusive. A period or a deadline is shown on its last day, and is_exact is false.
 -- changed_at is the start of the version, or the last start or end of an absence if that is later.
+-- removed are the starts of versions that were published and then removed by a refold; NULL is none.
 -- Parameters: $at; $coins, $categories, $min_impact, $bands, $lower, $upper, $lower_day and $upper_day
 -- as in events; $event_ids, a list or NULL; $estimated, whether to include dates that are not exact;
 -- $cancelled, whether to include cancelled and withdrawn events; $limit. Run twice: the same rows.
@@ -45,7 +47,7 @@ SELECT
     k.status, k.cancelled_at, k.missing_since,
     k.coins, k.categories, k.impact, k.impact_band, k.source_url, k.unknown_fields,
     k.first_seen_at, k.changed_at AS version_from,
-    greatest(k.changed_at, a.changed_at) AS changed_at,
+    greatest(k.changed_at, a.changed_at) AS changed_at, r.removed,
     count(*) OVER () AS total
 FROM known AS k
 LEFT JOIN (
@@ -54,6 +56,12 @@ LEFT JOIN (
     WHERE changed_at <= $at::TIMESTAMPTZ
     GROUP BY event_id
 ) AS a ON a.event_id = k.event_id
+LEFT JOIN (
+    SELECT event_id, list(known_from) AS removed
+    FROM state.removed_versions
+    WHERE known_from <= $at::TIMESTAMPTZ
+    GROUP BY event_id
+) AS r ON r.event_id = k.event_id
 ORDER BY k.first_day, starts_at NULLS FIRST, k.event_id
 LIMIT $limit
 

@@ -30,8 +30,9 @@ class Subscriptions:
 
     def fetch(self, *versions: Known, removed: Sequence[datetime] = ()) -> None:
         """Publish the versions; each program fetches twice."""
-        with open_at(self._path, [*versions, OTHER]) as db:
-            content = write_feed(db, self._query, {"evt": removed}).content
+        gone = [("evt", moment) for moment in removed]
+        with open_at(self._path, [*versions, OTHER], removed=gone) as db:
+            content = write_feed(db, self._query).content
         for calendar in self.each:
             calendar.fetch(content)
             calendar.fetch(content)
@@ -106,4 +107,5 @@ def test_removal_that_is_not_known_yet_does_not_count_in_the_past(tmp_path: Path
     query = FeedQuery(as_of=PULLED + timedelta(hours=1))
     with open_at(tmp_path, [FIRST]) as db:
         plain = write_feed(db, query)
-        assert write_feed(db, query, {"evt": [MOVED.known_from]}) == plain
+    with open_at(tmp_path, [FIRST], removed=[("evt", MOVED.known_from)]) as db:
+        assert write_feed(db, query) == plain

@@ -96,7 +96,7 @@ PUBLISHED = {
         SELECT
             v.* EXCLUDE (
                 known_from, known_to, known_basis, change_kinds, changed_fields,
-                batch_id, feed, plan
+                batch_id, feed, plan, published_seq
             ),
             v.first_seen_at AS last_seen_at, a.missing_since, v.known_from AS changed_at
         FROM event_versions AS v
