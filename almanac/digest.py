@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from almanac.coins import slugs_of
 from almanac.errors import InvalidArgument, QueryRefused
@@ -88,17 +88,24 @@ class Digest:
         return self.last_pull_at is None or self.until - self.last_pull_at > STALE_AFTER
 
 
-def last_known(reader: Reader) -> datetime:
-    """Return the timestamp of the last pull whose changes are published.
+class LastKnown(NamedTuple):
+    """The time of the last pull whose changes are published, and the last place of their feed."""
+
+    at: datetime
+    feed_id: str
+    place: int
+
+
+def last_known(reader: Reader) -> LastKnown:
+    """Return the end of the published knowledge.
 
     Raises:
         QueryRefused: nothing was pulled yet.
     """
     (row,) = reader.rows(_SQL["last_known"])
-    found: datetime | None = row["last_known"]
-    if found is None:
+    if row["known_at"] is None:
         raise QueryRefused("nothing was pulled yet, so there is nothing to report")
-    return found
+    return LastKnown(row["known_at"], row["feed_id"], row["place"])
 
 
 def digest_of(
@@ -106,6 +113,7 @@ def digest_of(
     *,
     since: Instant,
     until: Instant | None = None,
+    places: tuple[int, int] | None = None,
     coins: Coins | None = None,
     kinds: Names | None = None,
     min_impact: float | None = None,
@@ -114,9 +122,10 @@ def digest_of(
 ) -> Digest:
     """Return what became known after `since`, until `until` (now by default).
 
-    Before the first pull nothing was known, so a period may begin before it. `limit` is the most
-    events of a kind that have an entry; None is all. Events that were only revealed have none if
-    they are many, unless `kinds` names them.
+    Before the first pull nothing was known, so a period may begin before it. `places` selects what
+    was published after one place of the feed, until another, whenever it became known. `limit` is
+    the most events of a kind that have an entry; None is all. Events that were only revealed have
+    none if they are many, unless `kinds` names them.
     """
     with reader.pinned():
         after, before = known_at(reader, since, "since"), known_at(reader, until, "until")
@@ -127,8 +136,7 @@ def digest_of(
         named, slugs = listed(kinds, "kinds", IN_ORDER), slugs_of(reader, coins)
         names = category_names(reader, categories)
         values = {
-            "since": after,
-            "until": before,
+            **{"since": after, "until": before, **place_values(places)},
             "kinds": named,
             "coins": slugs,
             "categories": names,
@@ -150,6 +158,12 @@ def digest_of(
     ]
     unscored = sum(row["unscored"] for row in counts)
     return Digest(*(after, before, *pulls, sections, values["min_impact"], unscored, slugs, names))
+
+
+def place_values(places: tuple[int, int] | None) -> dict[str, int | None]:
+    """Return the parameters of statements on a part of the feed; None is all of it."""
+    after, through = places or (None, None)
+    return {"after": after, "through": through}
 
 
 def summary(digest: Digest) -> str:

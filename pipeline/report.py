@@ -4,7 +4,8 @@ alone as Markdown, JSON or a Slack message, which can be posted.
     state/reports.json    {name: ReportMark}, the period of the last report of each name
 
 A mark moves after the report is in its place or posted, under a lock: a report that fails moves
-nothing. Changes that are dated before the last report afterwards, as by an import, are in none.
+nothing. It is a place in the feed of changes, so a change that an import or a late delivery dates
+before the last report is in the next one.
 """
 
 import re
@@ -53,22 +54,32 @@ _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class ReportMark(msgspec.Struct, frozen=True, kw_only=True):
-    """The period of a report, and when it was made."""
+    """The period of a report, its places in a feed of changes, and when it was made."""
 
     since: _Time
     until: _Time
     at: _Time
+    feed_id: str = ""
+    after: int | None = None
+    """None if the report was of all changes of the period."""
+    through: int = 0
+
+    @property
+    def places(self) -> tuple[int, int] | None:
+        return None if self.after is None else (self.after, self.through)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRequest:
     """The contents of a report: its time of knowledge, None for now, its period, days and filters.
 
-    The filters select coming events and changes; the quality is of all data.
+    `places` of the feed of changes are used in place of the period. The filters select coming
+    events and changes; the quality is of all data.
     """
 
     since: datetime
     until: datetime
+    places: tuple[int, int] | None = None
     as_of: datetime | None = None
     days: int = 14
     coins: tuple[str, ...] = ()
@@ -85,20 +96,33 @@ def read_marks(home: Home) -> dict[str, ReportMark]:
 def next_report(home: Home, reader: Reader, name: str, now: datetime) -> Iterator[ReportRequest]:
     """Yield the request of the report after the last one of a name, and record it at the end.
 
-    Without a new pull it has the period of the last report, so that a failed step can be repeated.
+    If nothing was published since, it has the period of the last report, so that a failed step can
+    be repeated.
 
     Raises:
         WarehouseError: another report of this home takes too long.
         QueryRefused: nothing was pulled yet.
     """
     with hold_lock(home.state / "report.lock", "to write a report", wait_s=_LOCK_WAIT_S):
-        marks, until = read_marks(home), last_known(reader)
+        marks, known = read_marks(home), last_known(reader)
         last = marks.get(name)
-        since = until - FIRST_PERIOD if last is None else last.until
-        if last is not None and until <= last.until:
-            since, until = last.since, last.until
-        yield ReportRequest(since, until)
-        marks[name] = ReportMark(since=since, until=until, at=now)
+        since, until, after = known.at - FIRST_PERIOD, known.at, None
+        if last is not None:
+            is_same = last.feed_id == known.feed_id
+            if until > last.until or (is_same and known.place > last.through):
+                since, after = min(last.until, until), last.through if is_same else None
+            else:
+                since, until, after = last.since, last.until, last.after if is_same else None
+        mark = ReportMark(
+            since=since,
+            until=until,
+            at=now,
+            feed_id=known.feed_id,
+            after=after,
+            through=known.place,
+        )
+        yield ReportRequest(since, until, mark.places)
+        marks[name] = mark
         put_note(home.state_storage, _NOTE, marks)
 
 
@@ -108,6 +132,7 @@ def make_digest(reader: Reader, request: ReportRequest, *, limit: int = LISTED) 
         reader,
         since=request.since,
         until=request.until,
+        places=request.places,
         coins=list(request.coins) or None,
         categories=request.category,
         min_impact=request.min_impact,
@@ -141,7 +166,11 @@ def make_html(settings: Settings, home: Home, database: Database, request: Repor
         page = replace(pages.read_request("/", {**filters, **ahead}), is_report=True)
         page = page if request.as_of is None else pages.move(page, request.as_of)
         changes = replace(page, path="/changes", parameters={**filters, **changed})
-        parts = [show_upcoming(page), show_changes(changes), show_quality(page, health)]
+        parts = [
+            show_upcoming(page),
+            show_changes(changes, request.places),
+            show_quality(page, health),
+        ]
         return render(
             "report.html",
             page,
@@ -174,8 +203,8 @@ def write_daily_report(settings: Settings, home: Home, now: datetime) -> tuple[P
 def post_digest(settings: Settings, home: Home, now: datetime) -> str | None:
     """Post the changes since the last post; return its period and summary.
 
-    It ends with the last published pull, so that a day without a post is in the next one. Return
-    None if no pull was published since the last post.
+    It ends with the last publication, so that a day without a post is in the next one. Return None
+    if nothing was published since the last post.
 
     Raises:
         SettingsError: no address is set, or it can't be used.
@@ -190,7 +219,7 @@ def post_digest(settings: Settings, home: Home, now: datetime) -> str | None:
         next_report(home, database.reader, DIGEST, now) as request,
     ):
         last = read_marks(home).get(DIGEST)
-        if last is not None and last.until == request.until:
+        if last is not None and request == ReportRequest(last.since, last.until, last.places):
             return None
         limit = LISTED if is_slack(address) else _POSTED_OF_A_KIND
         digest = make_digest(database.reader, request, limit=limit)

@@ -1,4 +1,4 @@
--- What became known after $since, until $until, for a digest. A version may have several kinds of
+-- What became known or was published in a period, for a digest. A version may have several kinds of
 -- change, and each is a row, as in `changes`.
 --
 --     batches                              ─▶ last_known
@@ -6,14 +6,19 @@
 --     changes, event_versions, reschedules ─▶ digest_rows
 
 -- name: last_known
--- Grain: one row, the instant of the last pull whose changes are published; NULL if there was none.
+-- Grain: one row, the instant of the last pull whose changes are published, NULL if there was none; and
+-- the feed of changes with its last place.
 -- Parameters: none. Run twice: the same row.
-SELECT max(observed_at) AS last_known FROM batches WHERE status = 'merged'
+SELECT
+    (SELECT max(observed_at) FROM batches WHERE status = 'merged') AS known_at,
+    (SELECT value FROM _almanac.facts WHERE name = 'feed_id') AS feed_id,
+    (SELECT coalesce(max(published_seq), 0) FROM event_versions) AS place
 
 -- name: digest_counts
 -- Grain: one row per kind of change in the period.
--- Parameters: $since, $until, instants; $kinds, $coins, $categories, lists or NULL; $min_impact, a
--- score or NULL; $bands, the bands that lie above it as a whole. Run twice: the same rows.
+-- Parameters: $since, $until, instants; $after, $through, places of the feed that are used in place of
+-- the instants, or NULL; $kinds, $coins, $categories, lists or NULL; $min_impact, a score or NULL;
+-- $bands, the bands that lie above it as a whole. Run twice: the same rows.
 -- `unscored` are changes of events without a known impact, which a least impact leaves out.
 SELECT
     kind,
@@ -31,8 +36,11 @@ FROM (
         ) AS is_shown
     FROM changes AS c
     JOIN event_versions AS v ON v.event_id = c.event_id AND v.version = c.version
-    WHERE c.known_from > $since::TIMESTAMPTZ
-        AND c.known_from <= $until::TIMESTAMPTZ
+    WHERE if(
+            $after::BIGINT IS NULL,
+            c.known_from > $since::TIMESTAMPTZ AND c.known_from <= $until::TIMESTAMPTZ,
+            v.published_seq > $after::BIGINT AND v.published_seq <= $through::BIGINT
+        )
         AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], c.kind))
         AND ($coins::VARCHAR[] IS NULL OR list_has_any(c.coins, $coins::VARCHAR[]))
         AND {shared has_category}
@@ -61,8 +69,11 @@ WITH found AS (
         END, -1)) OVER per_event AS score
     FROM changes AS c
     JOIN event_versions AS v ON v.event_id = c.event_id AND v.version = c.version
-    WHERE c.known_from > $since::TIMESTAMPTZ
-        AND c.known_from <= $until::TIMESTAMPTZ
+    WHERE if(
+            $after::BIGINT IS NULL,
+            c.known_from > $since::TIMESTAMPTZ AND c.known_from <= $until::TIMESTAMPTZ,
+            v.published_seq > $after::BIGINT AND v.published_seq <= $through::BIGINT
+        )
         AND ($kinds::VARCHAR[] IS NULL OR list_contains($kinds::VARCHAR[], c.kind))
         AND (c.kind <> 'revealed' OR $revealed)
         AND ($coins::VARCHAR[] IS NULL OR list_has_any(c.coins, $coins::VARCHAR[]))
@@ -98,7 +109,8 @@ JOIN event_versions AS n
 LEFT JOIN (
     SELECT event_id, version, shift_days, least_shift_days, most_shift_days
     FROM reschedules
-    WHERE known_from > $since::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ
+    WHERE $after::BIGINT IS NOT NULL
+        OR (known_from > $since::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ)
 ) AS m ON m.event_id = r.event_id AND m.version = r.version
 WHERE $limit::BIGINT IS NULL OR r.place <= $limit::BIGINT
 ORDER BY r.kind, r.place, r.version

@@ -86,7 +86,7 @@ def report(
             posted = reports.post_digest(settings, home, now)
         except NotPosted as error:
             fail(str(error))
-        nothing = "Nothing to post: no pull was published since the last post."
+        nothing = "Nothing to post: nothing was published since the last post."
         people.print(f"Posted: {posted}." if posted else nothing, soft_wrap=True)
         return
     file = f"report-{(at or now).astimezone(UTC):%Y-%m-%d}.html"
@@ -101,7 +101,7 @@ def report(
         if since_last:
             next_one = reports.next_report(home, reader, name, now)
         else:
-            until = at or last_known(reader)
+            until = at or last_known(reader).at
             start = begin or until - reports.FIRST_PERIOD
             next_one = nullcontext(reports.ReportRequest(start, until, as_of=at))
         with next_one as request:

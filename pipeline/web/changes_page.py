@@ -6,7 +6,7 @@ from math import ceil
 from typing import Any, Final
 
 from almanac.charts import BarChart, BarSeries
-from almanac.digest import IN_ORDER, TITLES, show_days
+from almanac.digest import IN_ORDER, TITLES, place_values, show_days
 from almanac.errors import InvalidArgument
 from almanac.events import BANDS, impact_values, known_at
 from almanac.forms import cut_line, rounded
@@ -75,8 +75,11 @@ class ChangesSection:
         return self.is_dated or self.kind in ("rescored", "restored")
 
 
-def show_changes(request: SiteRequest) -> str:
-    """Return the page of the changes that became known in a period, until the time of knowledge."""
+def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) -> str:
+    """Return the page of the changes that became known in a period, until the time of knowledge.
+
+    `places` selects what was published after one place of the feed, until another, instead.
+    """
     last, since, until = _read_period(request)
     kind = request.text("kind")
     if kind is not None and kind not in IN_ORDER:
@@ -84,8 +87,7 @@ def show_changes(request: SiteRequest) -> str:
     page = read_page(request)
     category = read_category(request, [])
     filters = {
-        "since": since,
-        "until": until,
+        **{"since": since, "until": until, **place_values(places)},
         "coins": read_coin_filter(request),
         "categories": None if category is None else [category.lower()],
         **impact_values(read_impact(request)),

@@ -20,7 +20,7 @@ from warehouse.schema.views import EVENT_CLAIMS
 Digests = dict[str, tuple[int, str | None]]
 """Rows of each table, and a digest of them all."""
 UNFINISHED = ".unfinished-"
-_OF_LANDING_ALONE = frozenset({"landed_at"})
+_OF_THIS_HOME = frozenset({"landed_at", "published_seq"})
 _DIGEST = "SELECT count(*), sum(hash(told))::VARCHAR FROM ({rows}) AS told"
 _BUT_FOR_EVENTS = " WHERE event_id NOT IN (SELECT unnest($without_events::VARCHAR[]))"
 
@@ -40,7 +40,7 @@ def published(
     with queries.connected(warehouse) as connection:
         for table in (*TABLES, EVENT_CLAIMS):
             if table not in (REQUESTS, USAGE) and table.name not in without:
-                kept = [name for name in table.names if name not in _OF_LANDING_ALONE | columns]
+                kept = [name for name in table.names if name not in _OF_THIS_HOME | columns]
                 rows = f'SELECT {", ".join(kept)} FROM "{table.name}"'
                 values = {}
                 if without_events and "event_id" in table.names:

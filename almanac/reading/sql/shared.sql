@@ -16,6 +16,15 @@
     OR (impact IS NULL AND list_contains($bands::VARCHAR[], impact_band))
 )
 
+-- name: shared_in_period
+-- Whether a version was published after the place $after, until $through; where $after is NULL,
+-- whether it became known after $since, until $until.
+if(
+    $after::BIGINT IS NULL,
+    known_from > $since::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ,
+    published_seq > $after::BIGINT AND published_seq <= $through::BIGINT
+)
+
 -- name: shared_last_complete_pull
 -- When the last complete pull of a feed was observed, over rows of `batches`. A pull of events is
 -- complete here if its dates include the day of the pull.

@@ -6,15 +6,15 @@
 
 -- name: count_changes
 -- Grain: one row per kind of change in the period: changes, and events with such a change.
--- Parameters: $since (exclusive) and $until, instants; $coins and $categories (names in small
--- letters), lists or NULL; $min_impact, a score or NULL; $bands, the bands that lie above it.
+-- Parameters: $since (exclusive) and $until, instants, or $after and $through, places of the feed, else
+-- NULL; $coins and $categories (names in small letters), lists or NULL; $min_impact, a score or NULL;
+-- $bands, the bands that lie above it.
 -- Run twice: the same rows.
 SELECT kind, count(*) AS changes, count(DISTINCT event_id) AS events
 FROM (
     SELECT event_id, unnest(change_kinds) AS kind
     FROM event_versions
-    WHERE known_from > $since::TIMESTAMPTZ
-        AND known_from <= $until::TIMESTAMPTZ
+    WHERE {shared in_period}
         AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
         AND {shared has_category}
         AND {shared has_impact}
@@ -33,8 +33,7 @@ WITH found AS (
             event_id, version, known_from, title, coins, impact, impact_band, status,
             displayed_date_full, source_url, changed_fields, unnest(change_kinds) AS kind
         FROM event_versions
-        WHERE known_from > $since::TIMESTAMPTZ
-            AND known_from <= $until::TIMESTAMPTZ
+        WHERE {shared in_period}
             AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
             AND {shared has_category}
             AND {shared has_impact}
@@ -69,7 +68,8 @@ LEFT JOIN event_versions AS old
 LEFT JOIN (
     SELECT event_id, version, kind, shift_days, least_shift_days, most_shift_days
     FROM reschedules
-    WHERE known_from > $since::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ
+    WHERE $after::BIGINT IS NOT NULL
+        OR (known_from > $since::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ)
 ) AS moved
     ON moved.event_id = found.event_id AND moved.version = found.version
     AND found.kind IN ('rescheduled', 'made_exact', 'made_estimated')
@@ -93,11 +93,11 @@ FROM (
     FROM (
         SELECT event_id, version, kind
         FROM reschedules
-        WHERE known_from > $since::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ
+        WHERE $after::BIGINT IS NOT NULL
+            OR (known_from > $since::TIMESTAMPTZ AND known_from <= $until::TIMESTAMPTZ)
     ) AS moved
     JOIN event_versions AS v ON v.event_id = moved.event_id AND v.version = moved.version
-    WHERE v.known_from > $since::TIMESTAMPTZ
-        AND v.known_from <= $until::TIMESTAMPTZ
+    WHERE {shared in_period}
         AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))
         AND {shared has_category}
         AND {shared has_impact}
@@ -119,8 +119,7 @@ FROM (
         CASE WHEN date_precision IN ('instant', 'day')
             THEN _almanac.days_until(date, date_precision, created_at) END AS days
     FROM event_versions
-    WHERE known_from > $since::TIMESTAMPTZ
-        AND known_from <= $until::TIMESTAMPTZ
+    WHERE {shared in_period}
         AND list_contains(change_kinds, 'created')
         AND created_at IS NOT NULL
         AND ($coins::VARCHAR[] IS NULL OR list_has_any(coins, $coins::VARCHAR[]))

@@ -10,7 +10,8 @@ from pydantic import SecretStr
 
 from almanac.database import open_database
 from almanac.errors import AlmanacError, QueryRefused
-from pipeline.report import ReportMark, ReportRequest, next_report, read_marks
+from pipeline.report import ReportRequest, make_digest, next_report, read_marks
+from tests.history.stories.handmade import HandmadeHome, event
 from tests.pipeline.report.reported_home import (
     NOW,
     PULLS,
@@ -125,8 +126,8 @@ def test_file_has_no_secret_and_no_folder_of_the_machine(hostile: str) -> None:
 def test_report_has_what_comes_what_changed_and_the_quality(home: ReportedHome) -> None:
     text = Page(home.report()).text
     coming, changed, quality = re.split("What changed Became|Data quality Warnings", text)
-    for event in ("soon", "timed", "slips", "earlier"):
-        assert f"Event {event}" in coming
+    for name in ("soon", "timed", "slips", "earlier"):
+        assert f"Event {name}" in coming
     assert "Event far" not in coming
     assert "Rescheduled 3 changes of 2 events" in changed
     assert "Cancelled 1 change of 1 event" in changed
@@ -193,11 +194,38 @@ def test_each_report_begins_where_the_last_one_of_its_name_ended(own: ReportedHo
     own.publish()
     # A missed day is in the next report; reports of another name do not move it.
     assert follow(own, "other") == ReportRequest(PULLS[20] - 7 * DAY, PULLS[20])
-    assert follow(own) == ReportRequest(PULLS[16], PULLS[20])
+    assert follow(own) == ReportRequest(PULLS[16], PULLS[20], (10, 13))
     # Without a new pull the same period is reported again.
-    assert follow(own, now=NOW + DAY) == ReportRequest(PULLS[16], PULLS[20])
-    mark = ReportMark(since=PULLS[16], until=PULLS[20], at=NOW + DAY)
-    assert read_marks(own.small.home)["mine"] == mark
+    assert follow(own, now=NOW + DAY) == ReportRequest(PULLS[16], PULLS[20], (10, 13))
+    assert read_marks(own.small.home)["mine"].at == NOW + DAY
+
+
+def test_change_that_is_dated_before_the_last_report_is_in_the_next(tmp_path: Path) -> None:
+    story = HandmadeHome(tmp_path)
+
+    def report() -> list[str]:
+        with (
+            open_database(story.home.warehouse, clock=lambda: NOW) as database,
+            next_report(story.home, database.reader, "mine", NOW) as request,
+        ):
+            sections = make_digest(database.reader, request).sections
+        return [row["event_id"] for each in sections for rows in each.entries for row in rows]
+
+    story.listed("10 06:00", event("a"), event("b"))
+    story.merge()
+    assert report() == ["a", "b"]
+    story.deliveries(("09 06:00", "2026-03-09T06:00:00Z", event("late")))
+    story.merge()
+    assert [report(), report()] == [["late"], ["late"]]
+    story.listed("11 06:00", event("c"), why_incomplete="cut")
+    story.merge()
+    assert report() == ["c"]
+
+
+def test_page_of_changes_has_what_was_published_between_two_places(home: ReportedHome) -> None:
+    text = home.report(places=(0, len(VERSIONS)), since=PULLS[20])
+    assert "Event slips" in text
+    assert "Event slips" not in home.report(places=(0, 0), days=1).split("What changed")[1]
 
 
 def test_report_that_fails_moves_nothing(own: ReportedHome) -> None:

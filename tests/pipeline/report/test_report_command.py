@@ -143,7 +143,7 @@ def test_post_by_command_is_one_line(
     receiver.status = 204
     assert almanac("report", "--post", digest_url=receiver.url).stdout.startswith("Posted: 2026-")
     again = almanac("report", "--post", digest_url=receiver.url)
-    assert again.stdout == "Nothing to post: no pull was published since the last post.\n"
+    assert again.stdout == "Nothing to post: nothing was published since the last post.\n"
 
 
 def materialise(
