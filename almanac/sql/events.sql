@@ -79,7 +79,7 @@ ORDER BY known_from, event_id, version, kind
 -- Grain: one row per version of the event $event_id, oldest first.
 -- Parameters: $event_id; $claimed, whether to add what the service only claims of the time before
 -- the first observation. Run twice: the same rows.
-SELECT * FROM event_versions WHERE event_id = $event_id
+SELECT * EXCLUDE (published_seq) FROM event_versions WHERE event_id = $event_id
 UNION ALL BY NAME
 SELECT * FROM event_claims WHERE event_id = $event_id AND $claimed
 ORDER BY version

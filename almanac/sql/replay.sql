@@ -1,4 +1,5 @@
--- Versions in order of knowledge. The end of a version is left out: it became known later.
+-- Versions in order of knowledge. The end of a version and its place in the feed are left
+-- out: they became known later.
 --
 --     event_versions ─┬─▶ catalog_at (the state at the start)
 --                     └─▶ changes_between ─▶ one batch after another
@@ -6,7 +7,7 @@
 -- name: catalog_at
 -- Grain: one row per event known at $at, as its newest version then.
 -- Parameters: $at. Run twice: the same rows.
-SELECT * EXCLUDE (known_to, known_basis)
+SELECT * EXCLUDE (known_to, known_basis, published_seq)
 FROM event_versions
 WHERE known_from <= $at::TIMESTAMPTZ AND (known_to > $at::TIMESTAMPTZ OR known_to IS NULL)
 
@@ -14,7 +15,7 @@ WHERE known_from <= $at::TIMESTAMPTZ AND (known_to > $at::TIMESTAMPTZ OR known_t
 -- Grain: one row per version that became known after $after, until $until, and lies behind the key of
 -- $known_from, $event_id and $version; in order of knowledge, at most $most rows.
 -- Parameters: as named; a key that is NULL is the start. Run twice: the same rows.
-SELECT * EXCLUDE (known_to, known_basis)
+SELECT * EXCLUDE (known_to, known_basis, published_seq)
 FROM event_versions
 WHERE known_from > $after::TIMESTAMPTZ
     AND known_from <= $until::TIMESTAMPTZ
