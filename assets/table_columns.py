@@ -6,6 +6,7 @@ from typing import Final
 import dagster as dg
 
 from assets.layout import Layout
+from warehouse.history import partitions
 from warehouse.landing.batches import Feed
 from warehouse.schema import tables
 from warehouse.schema.columns import (
@@ -38,7 +39,7 @@ LANDED_COLUMNS: Final[Mapping[Feed, tuple[Column, ...]]] = {
 }
 """The columns of each feed, as they are named after normalisation."""
 CHANGES_COLUMNS: Final = tuple(
-    column for column in tables.EVENT_VERSIONS.columns if column.name != "known_to"
+    column for column in tables.EVENT_VERSIONS.columns if column.name in partitions.CHANGES_COLUMNS
 )
 """The columns of the files of the changes."""
 _DERIVED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -49,6 +50,7 @@ _DERIVED: Final[Mapping[str, tuple[str, ...]]] = {
     "first_seen_at": ("known_from",),
     "changed_at": ("known_from",),
     "known_to": ("known_from",),
+    "published_seq": ("known_from",),
 }
 """Columns of the tables of events that follow from columns of other names."""
 _EVENT_FEEDS: Final = ("landed_export", "landed_events", "landed_calendar", "landed_deliveries")

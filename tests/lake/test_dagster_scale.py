@@ -57,8 +57,9 @@ query { runsOrError { ... on Runs { results {
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 ROOT_RUN = "dagster/root_run_id"
 QUOTA = 3_000
-# The id of a batch has a hash of its requests, which depend on the pulls before.
-COMPARED = "* EXCLUDE (batch_id)"
+# The id of a batch has a hash of its requests, which depend on the pulls before; the places of versions
+# tell the order of merges.
+COMPARED = "* EXCLUDE (batch_id, published_seq)"
 SENSORS = "daily_schedule,first_pull,unmerged_batches,health,quota,dead_runs"
 
 
