@@ -57,8 +57,8 @@ query { runsOrError { ... on Runs { results {
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 ROOT_RUN = "dagster/root_run_id"
 QUOTA = 3_000
-# The id of a batch has a hash of its requests, which depend on the pulls before; the places of versions
-# tell the order of merges.
+# The id of a batch has a hash of its requests, which depend on the pulls before, and the
+# place of a version in the feed depends on the merges.
 COMPARED = "* EXCLUDE (batch_id, published_seq)"
 SENSORS = "daily_schedule,first_pull,unmerged_batches,health,quota,dead_runs"
 

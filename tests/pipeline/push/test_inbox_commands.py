@@ -87,7 +87,8 @@ def older(body: bytes) -> DeliveryHead:
 def history(home: Home) -> list[tuple[Any, ...]]:
     with connected(home.warehouse) as connection:
         versions = connection.sql(
-            "SELECT * EXCLUDE (batch_id, published_seq) FROM event_versions ORDER BY event_id, version"
+            "SELECT * EXCLUDE (batch_id, published_seq) FROM event_versions "
+            "ORDER BY event_id, version"
         ).fetchall()
         return versions + connection.sql("SELECT * FROM events ORDER BY event_id").fetchall()
 
