@@ -54,6 +54,11 @@ from warehouse.schema.tables import TABLES
 _log = logging.getLogger(__name__)
 ABANDONED_S = 3600.0
 """Unfinished files in landing or state, where other processes write too, are removed after this."""
+_COMPARED: Final = {
+    "versions_before": "before.main.event_versions",
+    "versions_now": "event_versions",
+}
+"""The versions of a refold, and those that were published before it."""
 _EARLIER_FORMAT: Final = ("lake", ".spare-warehouse.duckdb")
 """Parts of a home of an earlier format. A rebuilt home does not need them."""
 
@@ -418,7 +423,10 @@ def _continue_feed(
         values = {"first_day": plan.first_day, "days": days}
         try:
             rows = file.connection.execute(text, values).fetchall()
-            file.run("list_versions_before")
+            for name, source in _COMPARED.items():
+                replaced = {"name": name, "source": source}
+                file.run("list_versions", replaced, first_day=plan.first_day)
+            file.run("list_removed_before")
         except duckdb.Error:
             if (why := _find_damage(home, home.warehouse)) is None:
                 raise

@@ -1,33 +1,39 @@
 -- The feed of changes: the order in which this home published its versions, `published_seq`.
 --
---     list_versions_before → keep_places → note_removed   (a refold of a published file)
+--     list_versions, list_removed_before → keep_places → note_removed   (a refold of a published file)
 --     → number_new → (note_feed)
 --
 -- A version that a refold makes again, with the same content, keeps its place. Any other is new, and
 -- comes after all places that were ever given: a reader that continues after a place skips none.
 
--- name: list_versions_before
--- The places of the versions that were published before. Grain: version.
--- `nth` numbers the versions of an event that are equal. Needs: that file attached as `before`.
-CREATE TEMP TABLE versions_before AS
+-- name: list_versions
+-- The versions of a file, so that those of two files can be compared. Grain: version.
+-- Before $first_day both files have the same. From then on `nth` numbers equal versions of an event.
+-- Placeholders: name, source.
+CREATE TEMP TABLE {name} AS
 SELECT
-    published_seq, event_id, known_from, hash({each content: @name}) AS content_hash,
+    rowid AS row_id, published_seq, event_id, known_from,
+    hash({each content: @name}) AS content_hash,
     row_number() OVER (PARTITION BY event_id, known_from, content_hash ORDER BY version) AS nth
-FROM before.main.event_versions;
+FROM {source}
+WHERE known_from >= $first_day::TIMESTAMPTZ
+UNION ALL
+SELECT rowid, published_seq, event_id, known_from, 0, version
+FROM {source}
+WHERE known_from < $first_day::TIMESTAMPTZ;
+
+-- name: list_removed_before
+-- The versions that were removed before. Grain: version. Needs: that file attached as `before`.
 CREATE TEMP TABLE removed_before AS FROM before.state.removed_versions;
 
 -- name: keep_places
 -- Give equal versions their places of before, and all others none. Grain: version.
 UPDATE event_versions SET published_seq = v.published_seq
 FROM (
-    SELECT row_id, b.published_seq
-    FROM (
-        SELECT
-            rowid AS row_id, event_id, known_from, hash({each content: @name}) AS content_hash,
-            row_number() OVER (PARTITION BY event_id, known_from, content_hash ORDER BY version) AS nth
-        FROM event_versions
-    )
+    SELECT n.row_id, b.published_seq
+    FROM versions_now AS n
     LEFT JOIN versions_before AS b USING (event_id, known_from, content_hash, nth)
+    WHERE n.published_seq IS DISTINCT FROM b.published_seq
 ) AS v
 WHERE event_versions.rowid = v.row_id;
 
