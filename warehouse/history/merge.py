@@ -257,10 +257,13 @@ def _publish_next(
     began = monotonic()
     with next_file(home, plan.base) as file:
         step("merge:copied")
+        # Updates of the table would have to maintain it.
+        file.run("drop_index")
         report.outcomes = _fold_batches(home, plan, file, failed, step)
         _complete(home, plan, file, monotonic() - began)
         report.refolded = _continue_feed(home, plan, file, report.days)
         report.lost = _find_lost(plan, report.quarantined)
+        file.run("make_index")
         report.rows = dict(file.connection.execute(ddl.counts(TABLES)).fetchall())
         check(file, None if plan.base is None else [each.batch_id for each in plan.manifests])
         step("merge:checked")

@@ -280,3 +280,11 @@ LEFT JOIN (SELECT day, count(*) AS added FROM (FROM new EXCEPT ALL FROM old) GRO
 LEFT JOIN (SELECT day, count(*) AS removed FROM (FROM old EXCEPT ALL FROM new) GROUP BY day) AS r
     ON r.day = d.day
 ORDER BY 1;
+
+-- name: make_index
+-- Finds the versions of an event, which readers look up one by one. Once per publication.
+CREATE INDEX event_versions_by_event ON event_versions (event_id);
+
+-- name: drop_index
+-- Run twice: the same.
+DROP INDEX IF EXISTS event_versions_by_event;
