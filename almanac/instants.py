@@ -56,6 +56,7 @@ _ABBREVIATED: Final = re.compile(
 ZONES_READ: Final = "Z, UTC, GMT, an offset such as -06:00, or an IANA name such as America/Chicago"
 US: Final = timedelta(microseconds=1)
 ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST: Final = datetime.min.replace(tzinfo=UTC)
 _LONGEST: Final = timedelta(days=365_000)
 _DAYS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
 
@@ -112,6 +113,11 @@ def instant(
         return _placed(moment, tz) if moment.tzinfo is None else moment.astimezone(UTC)
     except OverflowError as error:
         raise InvalidArgument(f"{name}={given!r} is not within the years 1 to 9999") from error
+
+
+def earlier(moment: datetime, by: timedelta) -> datetime:
+    """Return a timestamp before another in UTC, or the first of the calendar."""
+    return moment - by if moment - _FIRST > by else _FIRST
 
 
 def calendar_time(

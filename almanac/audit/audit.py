@@ -28,6 +28,7 @@ from almanac.events import STATUSES, category_names, impact_values, listed
 from almanac.forms import escaped_in_json, fitted, plain
 from almanac.instants import ORIGIN, US, duration, zone
 from almanac.reader import Reader, find_file
+from almanac.reading.answers import refuse_part_of_home
 from almanac.results import Result
 from almanac.streams import SLICE_ROWS, RowProgress
 
@@ -244,8 +245,10 @@ def run_audit(
     """
     if signals.suffix.lower() == ".html":
         raise InvalidArgument(f"{signals} is an HTML file; expected a CSV or Parquet file")
-    if html is not None and not html.parent.is_dir():
-        raise InvalidArgument(f"--html {html}: there is no folder {html.parent}")
+    if html is not None:
+        if not html.parent.is_dir():
+            raise InvalidArgument(f"--html {html}: there is no folder {html.parent}")
+        refuse_part_of_home(html, warehouse)
     most_unjudged = None if max_unjudged is None else _unjudged(max_unjudged)
     required = [name.strip() for names in require for name in names.split(",") if name.strip()]
     rule = dict(map(_filter, universe)) or None

@@ -9,7 +9,7 @@ import typer
 
 from almanac.commands import locate_warehouse, split_names
 from almanac.console import HomeOption, JsonOption, local_file, people, warnings
-from almanac.reading.answers import names_a_stream, replacing
+from almanac.reading.answers import names_a_stream, refuse_part_of_home, replacing
 
 
 class EstimatedDates(StrEnum):
@@ -79,7 +79,9 @@ def export(
         as_of=as_of,
         limit=limit,
     )
-    with open_database(locate_warehouse(home)) as database:
+    warehouse = locate_warehouse(home)
+    refuse_part_of_home(output, warehouse)
+    with open_database(warehouse) as database:
         feed = write_feed(database, query)
     if names_a_stream(output):
         with output.open("ab") as stream:

@@ -27,7 +27,7 @@ from almanac.events import (
     window_values,
 )
 from almanac.forms import plain, plain_line, web_address
-from almanac.instants import Instant, instant
+from almanac.instants import Instant, earlier, instant
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 
@@ -149,7 +149,8 @@ def find_categories(reader: Reader, at: datetime) -> list[str]:
 
 def starts_by_default(at: datetime) -> datetime:
     """Return the midnight at which a feed begins if its query names no start."""
-    return (at - PAST).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    first = earlier(at.astimezone(UTC), PAST)
+    return first.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _window(query: FeedQuery, at: datetime) -> tuple[Instant | None, Instant | None] | None:

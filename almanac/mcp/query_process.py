@@ -9,12 +9,11 @@ import json
 import logging
 import math
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -24,7 +23,13 @@ from almanac.errors import QueryRefused, WarehouseError
 from almanac.forms import json_text
 from almanac.reading.answers import with_iso_instants
 from almanac.reading.attached_file import connected, explained
-from almanac.reading.named_sql import NamedStatements, identifiers_in, lists_names, reading_relation
+from almanac.reading.named_sql import (
+    NamedStatements,
+    check_text,
+    identifiers_in,
+    lists_names,
+    reading_relation,
+)
 from almanac.reading.query_limits import (
     QueryHooks,
     QueryLimits,
@@ -37,15 +42,7 @@ log = logging.getLogger(__name__)
 _START_S: Final = 10.0
 _WAIT_S: Final = 10.0
 _FETCHED: Final = 1_000
-_MESSAGE_MAX: Final = 1_500
 _SQL = NamedStatements("almanac.mcp")
-_OF_MACHINE: Final = re.compile(
-    r"duckdb_(databases|settings|secrets|extensions?\w*|external\w*|logs?\w*|temporary_files"
-    r"|profiling_settings|prepared_statements)|pragma_database_list|pg_settings|pg_tablespace"
-    r"|current_setting|which_secret",
-    re.IGNORECASE,
-)
-"""Tables and functions that show paths and settings of the machine, also inside a text."""
 _RUNS_TEXT: Final = frozenset(
     {
         *("query", "query_table", "json_execute_serialized_sql"),
@@ -53,7 +50,8 @@ _RUNS_TEXT: Final = frozenset(
         "python_map_function",
     }
 )
-"""Functions that run a text as SQL, where a name can be composed, or read a memory address."""
+"""Functions that run a text as SQL, in which a name can be composed, or read an address in memory,
+which ends the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +91,10 @@ class QueryProcesses:
         """Run one reading statement, and return its first rows.
 
         Raises:
-            QueryRefused: it would write, fails, takes too long, needs too much memory, or asks for
-                settings of the machine; or two statements run already.
+            QueryRefused: it would write, fails, takes too long, or needs too much memory; or two
+                statements run already.
         """
-        refuse_machine_names(sql)
+        refuse_composed(sql)
         order = {
             "file": str(self._file),
             "sql": sql,
@@ -114,7 +112,7 @@ class QueryProcesses:
         finally:
             self._free.release()
         if "error" in answer:
-            raise QueryRefused(answer["error"][:_MESSAGE_MAX])
+            raise QueryRefused(answer["error"])
         return QueryRows(**answer)
 
     def _run_process(self, order: dict[str, Any]) -> bytes:
@@ -174,17 +172,13 @@ class QueryProcesses:
         return process
 
 
-def refuse_machine_names(sql: str) -> None:
-    """Refuse a statement that asks for paths or settings of the machine, or hides a name."""
-    try:
-        found = _OF_MACHINE.search(sql)
-        name = found[0] if found else next(iter(identifiers_in(sql) & _RUNS_TEXT), None)
-    except UnicodeEncodeError:
-        return  # The process refuses it with its place.
-    if name is not None:
+def refuse_composed(sql: str) -> None:
+    """Refuse a statement that runs a text as SQL, or reads an address in memory."""
+    check_text(sql)
+    for name in identifiers_in(sql) & _RUNS_TEXT:
         raise QueryRefused(
-            f"{name} is not permitted here: it shows or can show settings of the machine. The "
-            "statement was not run. The tool tables lists the content of the warehouse."
+            f"{name} is not permitted here: it runs a text as SQL, or reads memory. The statement "
+            "was not run."
         )
 
 
@@ -227,34 +221,37 @@ def _answer(order: Mapping[str, Any], limits: QueryLimits) -> dict[str, Any]:
                 {"name": name, "type": kind}
                 for name, kind in zip(relation.columns, types, strict=True)
             ]
-            batches: Iterator[list[Any]]
+            batches: Iterable[list[Any]]
             if lists_names(sql):
-                batches = iter([relation.fetchall()])
+                batches = [relation.fetchall()]
             else:
                 connection.register("answer", with_iso_instants(relation))
                 connection.execute(_SQL["read_answer"])
                 batches = iter(lambda: connection.fetchmany(_FETCHED), [])
             names = _distinct_names(relation.columns)
-            rows, count = _first_rows(batches, names, order["rows_max"], order["bytes_max"])
+            found = (
+                {name: _plain(value) for name, value in zip(names, row, strict=True)}
+                for batch in batches
+                for row in batch
+            )
+            rows, count = first_rows(found, order["rows_max"], order["bytes_max"])
     return {"columns": columns, "rows": rows, "count": count, "snapshot": snapshot}
 
 
-def _first_rows(
-    batches: Iterable[list[Any]], names: list[str], rows_max: int, bytes_max: int
+def first_rows(
+    rows: Iterable[Mapping[str, Any]], rows_max: int, bytes_max: int
 ) -> tuple[list[dict[str, Any]], int]:
     """Return the first rows as JSON values, within both limits, and the number of all."""
-    rows: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     size = count = 0
-    for batch in batches:
-        count += len(batch)
-        for row in batch:
-            if len(rows) == rows_max or size > bytes_max:
-                break
-            text = json_text({name: _plain(value) for name, value in zip(names, row, strict=True)})
+    for row in rows:
+        count += 1
+        if len(found) < rows_max and size <= bytes_max:
+            text = json_text(row)
             size += len(text.encode())
             if size <= bytes_max:
-                rows.append(json.loads(text))
-    return rows, count
+                found.append(json.loads(text))
+    return found, count
 
 
 def _distinct_names(names: list[str]) -> list[str]:

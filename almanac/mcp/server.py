@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any, Final
 
 import mcp_types as types
@@ -17,7 +17,7 @@ from mcp.server.stdio import stdio_server
 
 from almanac.errors import AlmanacError
 from almanac.forms import json_text
-from almanac.mcp.tools import TOOLS, ToolSpec
+from almanac.mcp.tools import OUTPUT_SCHEMA, TOOLS, ToolSpec
 
 CallTool = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 """Returns the answer of a tool. It may raise an AlmanacError, whose text is for the assistant."""
@@ -32,17 +32,13 @@ _THREADS: Final = 4
 log = logging.getLogger(__name__)
 
 
-def make_server(call: CallTool, prepare: Callable[[], None] = lambda: None) -> Server[Any]:
-    """Return a server whose tools are answered by `call`, on threads.
-
-    `prepare` runs when a client asks for the tools, which it does before its first call.
-    """
+def make_server(call: CallTool) -> Server[Any]:
+    """Return a server whose tools are answered by `call`, on threads."""
     threads = ThreadPoolExecutor(_THREADS, "mcp-tool")
 
     async def list_tools(
         context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        threads.submit(prepare)
         return types.ListToolsResult(tools=[_describe(tool) for tool in TOOLS])
 
     async def call_tool(
@@ -67,19 +63,12 @@ def make_server(call: CallTool, prepare: Callable[[], None] = lambda: None) -> S
 
     return Server(
         NAME,
-        version=_read_version(),
+        version=version("crypto-almanac"),
         title="Almanac",
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-
-
-def _read_version() -> str:
-    try:
-        return version("crypto-almanac")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _refuse(message: str) -> types.CallToolResult:
@@ -93,7 +82,7 @@ def _describe(tool: ToolSpec) -> types.Tool:
         title=tool.title,
         description=tool.description,
         input_schema=tool.input_schema,
-        output_schema=tool.output_schema,
+        output_schema=OUTPUT_SCHEMA,
         annotations=types.ToolAnnotations(
             title=tool.title,
             read_only_hint=True,
@@ -104,8 +93,8 @@ def _describe(tool: ToolSpec) -> types.Tool:
     )
 
 
-async def serve_stdio(call: CallTool, prepare: Callable[[], None]) -> None:
+async def serve_stdio(call: CallTool) -> None:
     """Answer a client on standard input and output until it closes them."""
-    server = make_server(call, prepare)
+    server = make_server(call)
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())

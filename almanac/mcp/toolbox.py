@@ -6,7 +6,7 @@ Every answer has `as_of`, the time of knowledge; `snapshot`, the publication tha
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from almanac.database import Database, open_database
 from almanac.errors import AlmanacError, InvalidArgument, QueryRefused, UnknownName
 from almanac.events import known_at
 from almanac.forms import json_text
-from almanac.mcp.query_process import QueryProcesses
+from almanac.mcp.query_process import QueryProcesses, first_rows
 from almanac.mcp.tools import BYTES_MAX, LIMIT, TOOLS, ToolSpec
 from almanac.reading.named_sql import NamedStatements
 from almanac.reading.query_limits import QueryLimits
@@ -33,8 +33,8 @@ _EVENT_COLUMNS: Final = (
     "unknown_fields",
 )
 """Without the long texts, which history_of has."""
+_MESSAGE_MAX: Final = 1_500
 _EXACT: Final = ("instant", "day")
-_PATHS_KEPT: Final = ("/", ".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,6 @@ _ANSWERS: Final[Mapping[str, Callable[[Database, Arguments], FoundRows]]] = {
     "resolve_coin": _resolve_coin,
     "tables": _tables,
 }
-_QUERY: Final = "query"
 _SQL = NamedStatements("almanac.mcp")
 
 
@@ -174,34 +173,29 @@ class Toolbox:
             raise UnknownName(f"there is no tool {name!r}; the tools are {names}")
         check_arguments(tool, given)
         try:
-            return self._query(given) if name == _QUERY else self._answer(name, given)
+            return self._query(given) if name == "query" else self._answer(name, given)
         except AlmanacError as error:
-            shown = without_paths(str(error), self._database.path)
-            if shown == str(error):
-                raise
-            raise AlmanacError(shown) from error
+            message = without_paths(str(error)[:_MESSAGE_MAX], self._database.path)
+            raise AlmanacError(message) from error
 
     def _answer(self, name: str, given: Arguments) -> dict[str, Any]:
         with self._database.reader.pinned():
             found = _ANSWERS[name](self._database, given)
             publication = self._database.publication
         offset, limit = given.get("offset", 0), given.get("limit", LIMIT)
-        rows = fit_rows((json_text(row) for row in found.rows), BYTES_MAX)
+        rows, _ = first_rows(found.rows, limit, BYTES_MAX)
         last = offset + len(rows)
-        by = "offset" if offset else None
-        if last < found.total:
-            by = "rows" if len(rows) == limit else "bytes"
-        facts = {"as_of": found.as_of, **found.facts}
         snapshot = {"id": publication.id, "published_at": publication.published_at}
-        return {
-            **json.loads(json_text({**facts, "snapshot": snapshot})),
-            "total_rows": found.total,
-            "truncated": by is not None,
-            "truncated_by": by,
-            "next_offset": max(last, offset + 1) if last < found.total else None,
-            "note": _page_note(offset, last, found.total),
-            "rows": rows,
-        }
+        facts: dict[str, Any] = json.loads(
+            json_text({"as_of": found.as_of, **found.facts, "snapshot": snapshot})
+        )
+        note = _page_note(offset, last, found.total)
+        answer = _envelope(rows, found.total, last, limit, note) | facts
+        if last < found.total:
+            answer["next_offset"] = max(last, offset + 1)
+        elif offset:
+            answer |= {"truncated": True, "truncated_by": "offset"}
+        return answer
 
     def _query(self, given: Arguments) -> dict[str, Any]:
         if self._is_replay:
@@ -212,23 +206,29 @@ class Toolbox:
         limit = given.get("limit", LIMIT)
         found = self._queries.run(given["sql"], rows_max=limit, bytes_max=BYTES_MAX)
         shown = len(found.rows)
+        note = f"{shown:,} of {found.count:,} rows."
+        if shown < found.count:
+            note += " For the others, raise limit, select fewer columns, or use LIMIT and OFFSET."
         published_at = found.snapshot["published_at"].replace("+00:00", "Z")
-        by = None if shown == found.count else "rows" if shown == limit else "bytes"
-        note = f"{shown:,} of {_rows(found.count)}."
-        if by is not None:
-            way = "a higher limit" if by == "rows" else "fewer or shorter columns"
-            note += f" For the others ask for {way}, or use ORDER BY, LIMIT and OFFSET in the SQL."
-        return {
+        return _envelope(found.rows, found.count, shown, limit, note) | {
             "as_of": published_at,
             "snapshot": {**found.snapshot, "published_at": published_at},
             "columns": found.columns,
-            "total_rows": found.count,
-            "truncated": by is not None,
-            "truncated_by": by,
-            "next_offset": None,
-            "note": note,
-            "rows": found.rows,
         }
+
+
+def _envelope(
+    rows: list[dict[str, Any]], total: int, last: int, limit: int, note: str
+) -> dict[str, Any]:
+    is_cut = last < total
+    return {
+        "total_rows": total,
+        "truncated": is_cut,
+        "truncated_by": ("rows" if len(rows) == limit else "bytes") if is_cut else None,
+        "next_offset": None,
+        "note": note,
+        "rows": rows,
+    }
 
 
 def check_arguments(tool: ToolSpec, given: Arguments) -> None:
@@ -242,29 +242,11 @@ def check_arguments(tool: ToolSpec, given: Arguments) -> None:
 
 
 def without_paths(text: str, file: Path) -> str:
-    """Return a text without the folders of this machine in which the file and temporary files are.
-
-    A path that a caller wrote stays as written.
-    """
-    folders: list[str] = []
-    for place in (file.absolute(), file.resolve(), Path(tempfile.gettempdir()), Path.home()):
-        folders += [str(place.parent), str(place)] if place.name == file.name else [str(place)]
-    for folder in sorted(set(folders) - set(_PATHS_KEPT), key=len, reverse=True):
-        name = file.name if folder.endswith(file.name) else "…"
-        text = text.replace(folder, name)
+    """Return a text without the folders of the file, of temporary files and of the user."""
+    places = (file.absolute().parent, file.resolve().parent, Path(tempfile.gettempdir()))
+    for folder in sorted(map(str, {*places, Path.home()} - {Path("/")}), key=len, reverse=True):
+        text = text.replace(folder, "…")
     return text
-
-
-def fit_rows(texts: Iterable[str], bytes_max: int) -> list[dict[str, Any]]:
-    """Return the first rows, given as JSON, that have at most so many bytes in all."""
-    rows: list[dict[str, Any]] = []
-    size = 0
-    for text in texts:
-        size += len(text.encode())
-        if size > bytes_max:
-            break
-        rows.append(json.loads(text))
-    return rows
 
 
 def _some(given: Arguments, *names: str) -> dict[str, Any]:
@@ -302,7 +284,3 @@ def _page_note(offset: int, last: int, total: int) -> str:
         )
     note = f"Rows {offset + 1:,} to {last:,} of {total:,}." if last > offset else "No more rows."
     return note + (f" Read on with offset {last}." if last < total else "")
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'' if count == 1 else 's'}"

@@ -47,7 +47,7 @@ def write_answer(
 
     Raises:
         WarehouseError: the warehouse can't be opened.
-        InvalidArgument: there is no folder for the file.
+        InvalidArgument: there is no folder for the file, or it is a part of a home.
         QueryRefused: the statement would write, fails, takes too long, or the disk has no room.
         OSError: the file can't be written, or nobody reads the stream any more.
     """
@@ -67,8 +67,34 @@ def write_answer(
         # that a shell redirected to may have content already.
         with target.open("ab") as stream:
             return copied(write, stream, form)
+    refuse_part_of_home(target, warehouse)
     with replacing(target) as staged:
         return write(staged)
+
+
+_STAMP: Final = "home.json"
+_PARTS_OF_HOME: Final = frozenset(
+    {_STAMP, "landing", "inbox", "checkpoints", "parquet", "state", "dagster"}
+)
+
+
+def refuse_part_of_home(target: Path, warehouse: Path) -> None:
+    """Refuse to write to the published file or into a home, also through a link or `..`.
+
+    Raises:
+        InvalidArgument: the target is, or would be, a part of a home.
+    """
+    file, published = target.resolve(), warehouse.resolve()
+    is_part = file == published or (file.exists() and file.samefile(published))
+    for folder in file.parents:
+        if (folder / _STAMP).exists():
+            name = file.relative_to(folder).parts[0].lower()
+            is_part |= name in _PARTS_OF_HOME or published.name in name
+    if is_part:
+        raise InvalidArgument(
+            f"{target} is a part of a home, which Almanac alone writes. Nothing was written; "
+            "choose a file outside of the home."
+        )
 
 
 @contextmanager

@@ -1,15 +1,13 @@
 """Days with a hostile service: pulled, polled, merged and published, and then a good day.
 
 A life is a home that goes through some hostile days, one run each, and a good one at the end.
-It is a process of its own, so that its memory can be measured. Belongs here: what a day does,
-and what is false. Does not: tampering (kinds_of_*.py).
+Lives run in a process of their own, so that its memory can be measured.
 """
 
-import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -30,9 +28,7 @@ from resources.scopes import PollWindow
 from resources.service_clock import ServiceClock
 from resources.session import CatalogSession, Poll, poll, pull
 from resources.waits import Ambient, RetryPolicy
-from tests.hostile_service.answers import Kind
-from tests.hostile_service.kinds_of_bytes import BODIES, EXPORT, HEADS, STATUSES, WIRES
-from tests.hostile_service.kinds_of_data import LISTS, ROWS, USAGE
+from tests.hostile_service.kinds import KINDS
 from tests.hostile_service.upstream import Upstream, serving
 from tests.memory import peak_bytes
 from tests.unlimited import Unlimited
@@ -42,20 +38,15 @@ from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Feed
 
-KINDS: Final[dict[str, Kind]] = {
-    kind.name: kind for kind in (*ROWS, *LISTS, *USAGE, *EXPORT, *BODIES, *HEADS, *STATUSES, *WIRES)
-}
 LIFE_DAYS: Final = 10
 FIRST: Final = datetime(2026, 2, 23, 6, tzinfo=UTC)
 DAY: Final = timedelta(days=1)
 COIN: Final = "ondo-finance"
-SOURCE: Final = "hostile"
 FEEDS: Final[tuple[Feed, ...]] = ("coins", "categories", "export", "events", "cancellations")
 DISK_BYTES: Final = 256 << 20
 _PATIENT: Final = Timeouts(connect=60.0, read=300.0, total=300.0, export_total=300.0)
 """The machine may be busy with other tests: only slow answers have short timeouts."""
 _HASTY: Final = Timeouts(connect=60.0, read=0.5, total=0.8, export_total=0.8)
-_POLICY: Final = RetryPolicy(attempts=2)
 _SHARES: Final = (1.0, 0.5, 0.2)
 
 
@@ -92,21 +83,22 @@ class Life:
             self._run(chance.sample(list(KINDS), chance.choice((1, 1, 2, 3))), chance)
         self._set(())
         self._work(_PATIENT)
-        self._check(self._true_events(), self._true_cancelled())
+        rows = self.upstream.rows("/v2/events/export", coins=COIN)
+        self._check({row["id"]: row["title"] for row in rows}, self._true_cancelled())
 
     def _run(self, names: list[str], chance: Random) -> None:
         self.kinds = names
-        self._set(tuple(KINDS[name] for name in names))
+        self._set(names)
         self.upstream.share, self.upstream.chance = chance.choice(_SHARES), chance
         self.upstream.another_day = chance.random() < 0.1
         batch_ids = self._work(_HASTY if any("drips" in name for name in names) else _PATIENT)
         self._check_day(batch_ids)
         self.account.runs += 1
 
-    def _set(self, kinds: tuple[Kind, ...]) -> None:
+    def _set(self, names: Sequence[str]) -> None:
         self.day += 1
         self.upstream.now = FIRST + self.day * DAY
-        self.upstream.kinds = kinds
+        self.upstream.kinds = [KINDS[name] for name in names]
         self.upstream.untrue = set()
 
     def _work(self, timeouts: Timeouts) -> list[str]:
@@ -161,13 +153,8 @@ class Life:
         with queries.connected(self.home.warehouse) as connection:
             return connection.execute(query).fetchall()
 
-    def _true_events(self) -> dict[str, str]:
-        rows = self.upstream.rows("/v2/events/export", coins=COIN)
-        return {row["id"]: row["title"] for row in rows}
-
     def _true_cancelled(self) -> set[str]:
-        rows = self.upstream.rows("/v2/events/cancellations")
-        return {row["id"] for row in rows}
+        return {row["id"] for row in self.upstream.rows("/v2/events/cancellations")}
 
     def _check_day(self, batch_ids: list[str]) -> None:
         """Note what the day published about events that no answer had."""
@@ -219,27 +206,23 @@ class Life:
             key,
             limiter=Unlimited(),
             ambient=Ambient(clock=self.now, sleep=lambda seconds: None, random=lambda: 0.0),
-            policy=_POLICY,
+            policy=RetryPolicy(attempts=2),
             timeouts=timeouts,
             observer=log,
             service_clock=ServiceClock(self.now, state=Storage(self.home.state)),
         ) as client:
+            landing, source = self.home.landing, "hostile"
+            options: Any = {"clock": self.now, "log": log, "coins": (COIN,)}
             yield CatalogSession(
-                client=client,
-                plan=ENTERPRISE,
-                source=SOURCE,
-                landing=self.home.landing,
-                clock=self.now,
-                log=log,
-                coins=(COIN,),
+                client=client, plan=ENTERPRISE, source=source, landing=landing, **options
             )
 
 
-def lives(first: int, last: int, *, true_url: str, key: str) -> Account:
-    """Run some lives; each depends only on its number."""
+def main(first: str, last: str, true_url: str, key: str) -> None:
+    """Run some lives, each of which depends only on its number; print their account."""
     account = Account()
     with serving(Upstream(true_url, key)) as upstream:
-        for number in range(first, last):
+        for number in range(int(first), int(last)):
             with tempfile.TemporaryDirectory(prefix="almanac-hostile-") as folder:
                 life = Life(number, upstream, Home(Path(folder)), account)
                 try:
@@ -248,19 +231,8 @@ def lives(first: int, last: int, *, true_url: str, key: str) -> Account:
                     error.add_note(f"life {number}, day {life.day}, kinds {life.kinds}")
                     raise
     account.peak_bytes = peak_bytes()
-    return account
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.hostile_service.days")
-    parser.add_argument("first", type=int, help="the first life")
-    parser.add_argument("last", type=int, help="the life before which to end")
-    parser.add_argument("--true-url", required=True, help="the sandbox to tamper with")
-    parser.add_argument("--key", required=True, help="its key")
-    given = parser.parse_args()
-    account = lives(given.first, given.last, true_url=given.true_url, key=given.key)
     sys.stdout.write(json.dumps(vars(account)))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -7,22 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from tests.hangs import HANGS_AFTER_S
-from tests.hostile_service.days import DISK_BYTES, KINDS, LIFE_DAYS
-from tests.hostile_service.kinds_of_bytes import EXPORT
-from tests.hostile_service.kinds_of_data import LISTS, ROWS, USAGE
+from tests.hostile_service.days import DISK_BYTES, LIFE_DAYS
+from tests.hostile_service.kinds import EXPORT, KINDS, LISTS, ROWS, USAGE
 from tests.hostile_service.upstream import Upstream, serving
 
 ROOT = Path(__file__).parent.parent.parent
-LIVES, MORE_LIVES = 1, 2
 LONG_LIVES = 1_000
 LIVES_A_PART = 20
-COMMANDS = 1
 LONG_COMMANDS = 20
 MEMORY_BYTES = 1 << 30
 PART_S = 3_600
@@ -33,11 +29,24 @@ def key(almanac_sandbox: Sandbox) -> str:
     return almanac_sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
 
 
-def lived(first: int, last: int, sandbox: Sandbox, key: str) -> dict[str, Any]:
-    """Run some lives in a process of their own; return their account."""
-    address = ("--true-url", sandbox.base_url, "--key", key)
+@pytest.mark.parametrize(
+    ("first", "lives"),
+    [
+        (0, 1),
+        pytest.param(1, 1, marks=pytest.mark.long),
+        *(
+            pytest.param(first, LIVES_A_PART, marks=[pytest.mark.long, pytest.mark.mass])
+            for first in range(2, LONG_LIVES, LIVES_A_PART)
+        ),
+    ],
+)
+def test_days_with_a_hostile_service_publish_nothing_false(
+    first: int, lives: int, almanac_sandbox: Sandbox, key: str
+) -> None:
+    """The lives run in a process of their own, whose memory is measured."""
+    words = (str(first), str(first + lives), almanac_sandbox.base_url, key)
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.hostile_service.days", str(first), str(last), *address],
+        [sys.executable, "-m", "tests.hostile_service.days", *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -45,11 +54,7 @@ def lived(first: int, last: int, sandbox: Sandbox, key: str) -> dict[str, Any]:
         check=False,
     )
     assert ended.returncode == 0, ended.stderr[-4_000:]
-    account: dict[str, Any] = json.loads(ended.stdout)
-    return account
-
-
-def check(account: dict[str, Any], lives: int) -> None:
+    account = json.loads(ended.stdout)
     assert account["false"] == []
     assert account["runs"] == lives * LIFE_DAYS
     assert account["peak_bytes"] < MEMORY_BYTES
@@ -57,33 +62,7 @@ def check(account: dict[str, Any], lives: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "first",
-    [
-        *range(LIVES),
-        *(pytest.param(life, marks=pytest.mark.long) for life in range(LIVES, MORE_LIVES)),
-    ],
-)
-def test_days_with_a_hostile_service_publish_nothing_false(
-    first: int, almanac_sandbox: Sandbox, key: str
-) -> None:
-    check(lived(first, first + 1, almanac_sandbox, key), 1)
-
-
-@pytest.mark.long
-@pytest.mark.mass
-@pytest.mark.parametrize("first", range(MORE_LIVES, MORE_LIVES + LONG_LIVES, LIVES_A_PART))
-def test_thousands_of_days_with_a_hostile_service_publish_nothing_false(
-    first: int, almanac_sandbox: Sandbox, key: str
-) -> None:
-    check(lived(first, first + LIVES_A_PART, almanac_sandbox, key), LIVES_A_PART)
-
-
-@pytest.mark.parametrize(
-    "number",
-    [
-        *range(COMMANDS),
-        *(pytest.param(n, marks=pytest.mark.long) for n in range(COMMANDS, LONG_COMMANDS)),
-    ],
+    "number", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, LONG_COMMANDS))]
 )
 def test_the_command_ends_with_a_message_and_never_with_a_traceback(
     number: int, almanac_sandbox: Sandbox, key: str, tmp_path: Path
@@ -91,8 +70,8 @@ def test_the_command_ends_with_a_message_and_never_with_a_traceback(
     chance = Random(number)
     upstream = Upstream(almanac_sandbox.base_url, key, dated_now=True, share=0.7)
     upstream.now = almanac_sandbox.clock.now()
-    drawn = [kind.name for kind in (*ROWS, *LISTS, *USAGE, *EXPORT)]
-    upstream.kinds = [KINDS[name] for name in chance.sample(drawn, 4)]
+    drawn = chance.sample([*ROWS, *LISTS, *USAGE, *EXPORT], 4)
+    upstream.kinds = [KINDS[name] for name in drawn]
     upstream.chance = chance
     with serving(upstream):
         settings = {

@@ -1,7 +1,4 @@
-"""A service on loopback that requests from the true one, changes the answer, and sends it raw.
-
-Belongs here: sockets, and the true data. Does not: kinds of tampering (kinds_of_*.py).
-"""
+"""A service on loopback that requests from the true one, changes the answer, and sends it raw."""
 
 import csv
 import io
@@ -22,9 +19,10 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx
 
 from tests.hangs import HANGS_AFTER_S
-from tests.hostile_service.answers import RESET, STAGES, Answer, Kind
+from tests.hostile_service.kinds import STAGES, Answer, Kind
 
 Query = tuple[tuple[str, str], ...]
+TrueAnswer = tuple[int, list[tuple[str, str]], bytes]
 _OWN = ("connection", "content-length", "transfer-encoding", "server")
 COINS_NAMED = "ether"
 """The catalog has few coins: the requested coins are those with this in their name."""
@@ -33,7 +31,12 @@ CANCELLED_SINCE = datetime(2026, 2, 20, tzinfo=UTC)
 
 @dataclass
 class Upstream:
-    """`now` is the time of the true answers; `kinds` tamper with a share of the answers."""
+    """`now` is the time of the true answers; `kinds` tamper with a share of the answers.
+
+    `untrue` has what was untrue in the answers, `titles` the true titles of each event. `failure`
+    is an error of this service, not of the code under test. With `dated_now` answers have the Date
+    of the machine, for a process that uses its clock.
+    """
 
     true_url: str
     key: str
@@ -43,25 +46,16 @@ class Upstream:
     chance: Random = field(default_factory=lambda: Random(0))
     another_day: bool = False
     dated_now: bool = False
-    """Whether answers have the Date of the machine, for a process that uses its clock."""
     base_url: str = ""
     requests: int = 0
     failure: Exception | None = None
-    """An error of this service, not of the code under test."""
     untrue: set[str] = field(default_factory=set)
-    """What was untrue in the answers."""
     titles: dict[str, set[str]] = field(default_factory=dict)
-    """The true titles of each event."""
-    true: dict[tuple[datetime, str, Query], tuple[int, list[tuple[str, str]], bytes]] = field(
-        default_factory=dict
-    )
+    true: dict[tuple[datetime, str, Query], TrueAnswer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._http = httpx.Client(
-            base_url=self.true_url,
-            headers={"x-api-key": self.key, "Accept-Encoding": "identity"},
-            timeout=HANGS_AFTER_S,
-        )
+        headers = {"x-api-key": self.key, "Accept-Encoding": "identity"}
+        self._http = httpx.Client(base_url=self.true_url, headers=headers, timeout=HANGS_AFTER_S)
         self._lock = threading.Lock()
 
     def tampered(self, target: str) -> Answer:
@@ -144,7 +138,7 @@ class Upstream:
                 connection.sendall(part)
             elif isinstance(part, float):
                 time.sleep(part)
-            elif part is RESET:
+            else:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 return
         connection.shutdown(socket.SHUT_WR)

@@ -21,6 +21,21 @@ _READERS: Final = (
     *("parquet_metadata", "parquet_schema", "parquet_file_metadata", "parquet_kv_metadata"),
     *("sniff_csv", "glob", "read_duckdb"),
 )
+FILES: Final = ("{canary}", "file://{canary}", "{folder}/../canary.csv", "/proc/self/environ")
+_REMOTE: Final = (
+    "http://{address}/x.csv",
+    "https://{address}/x.parquet",
+    "s3://bucket/x.parquet",
+    "gs://bucket/x.parquet",
+    "hf://datasets/x/y.csv",
+    "az://container/x.csv",
+)
+_READERS: Final = (
+    *("read_csv", "read_csv_auto", "read_text", "read_blob", "read_json", "read_json_auto"),
+    *("read_json_objects", "read_ndjson", "read_ndjson_objects", "read_parquet", "parquet_scan"),
+    *("parquet_metadata", "parquet_schema", "parquet_file_metadata", "parquet_kv_metadata"),
+    *("sniff_csv", "glob", "read_duckdb"),
+)
 _RESTRICTED: Final = (
     *("duckdb_databases()", "duckdb_settings()", "duckdb_secrets()", "duckdb_extensions()"),
     *("duckdb_temporary_files()", "duckdb_external_file_cache()", "duckdb_logs()", "duckdb_logs"),
@@ -125,40 +140,25 @@ SETTINGS: Final = (
     "INSTALL spatial FROM community",
 )
 LEAKS: Final = (
-    *(f"SELECT * FROM {name}" for name in _RESTRICTED),
-    "SELECT current_setting('temp_directory')",
-    "SELECT current_setting('secret_' || 'directory')",
     "SELECT getenv('ALMANAC_API_KEY')",
-    "SELECT * FROM query('SELECT * FROM duckdb_' || 'settings()')",
-    "SELECT * FROM query /* x */ ('SELECT * FROM duckdb_' || 'databases()')",
-    "SELECT * FROM query/* /* */ */('FROM pg_' || 'settings')",
-    "SELECT * FROM query_table('duckdb_' || 'databases')",
-    "SELECT * FROM \"query\"('FROM duckdb_' || 'databases()')",
-    "SELECT * FROM query_table(['duckdb_' || 'settings'])",
+    "SELECT * FROM query('SELECT * FROM read_' || 'text(''{canary}'')')",
+    "SELECT * FROM query /* x */ ('FROM arrow_' || 'scan_dumb(1, 2, 3)')",
+    "SELECT * FROM query/* /* */ */('FROM pandas_' || 'scan(1)')",
+    "SELECT * FROM query_table('sys' || '')",
+    "SELECT * FROM \"query\"('FROM python_arrow_' || 'scan(1)')",
+    "SELECT * FROM query_table(['sys'])",
     "SELECT * FROM json_execute_serialized_sql(json_serialize_sql('SELECT 1'))",
-    "SUMMARIZE duckdb_databases",
-    "DESCRIBE SELECT * FROM duckdb_settings()",
-    "SELECT reverse(path) FROM duckdb_databases()",
     "SELECT * FROM which_secret('{canary}', 's3')",
     "SELECT * FROM arrow_scan(1, 2, 3)",
+    "SELECT * FROM ARROW_SCAN /* c */ (1, 2, 3)",
     "SELECT * FROM pandas_scan(140000000000000::UBIGINT)",
     "SELECT * FROM python_arrow_scan(1)",
     "SELECT * FROM sys",
     "SELECT * FROM order",
     "FROM limits",
     "SELECT * FROM toolbox",
-    "SELECT * FROM information_schema.tables",
-    "SELECT * FROM information_schema.schemata",
-    "SELECT * FROM duckdb_functions() WHERE database_name <> 'system'",
-    "SELECT * FROM duckdb_views()",
-    "SELECT * FROM pragma_version()",
-    "SELECT * FROM pragma_user_agent()",
-    "SELECT * FROM pragma_storage_info('events')",
-    "SELECT * FROM pragma_database_size()",
+    "SELECT * FROM duckdb_secrets()",
     "SELECT * FROM duckdb_variables()",
-    "SELECT * FROM duckdb_memory()",
-    "SHOW DATABASES",
-    "SHOW ALL TABLES",
     "SHOW VARIABLES",
 )
 ENDLESS: Final = (
@@ -193,6 +193,6 @@ ENDLESS: Final = (
 ALL: Final = (*FILES, *REMOTE, *WRITES, *SETTINGS, *LEAKS, *ENDLESS)
 FEW: Final = (
     *("FROM '{canary}'", "FROM 'http://{address}/x.csv'", WRITES[0], WRITES[7], WRITES[38]),
-    *(SETTINGS[0], "SHOW DATABASES", ENDLESS[11]),
+    *(SETTINGS[0], LEAKS[2], LEAKS[9], ENDLESS[11]),
 )
 """One of each way to be refused or stopped, for each run of the tests."""
