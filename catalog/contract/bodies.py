@@ -127,17 +127,12 @@ def usage_fields(content: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def is_wrapped(value: Any) -> bool:
-    """Whether a body is an object that has another object in `data`."""
-    return isinstance(value, dict) and isinstance(value.get("data"), dict)
-
-
-def single_body(value: Any, *, key: str = "") -> Any:
+def single_body(value: Any, *, key: str | None = None) -> Any:
     """Return the record of a body, bare or in `data`.
 
     A body that has `key` is the record itself, and its `data` is a field.
     """
-    if is_wrapped(value) and (not key or key not in value):
+    if isinstance(value, dict) and isinstance(value.get("data"), dict) and key not in value:
         return value["data"]
     return value
 

@@ -72,10 +72,7 @@ ACCEPTED_FORMS: Final[tuple[AcceptedForm, ...]] = ("hex", "t,v1", "base64", "sta
 """The forms that a receiver can verify."""
 WEBHOOK_API_VERSION: Final = "2025-10-01"
 WEBHOOK_KINDS: Final = (
-    "events.created",
-    "events.updated",
-    "events.cancelled",
-    "events.high-impact",
+    *("events.created", "events.updated", "events.cancelled", "events.high-impact"),
 )
 WEBHOOK_MEANINGS: Final[dict[str, Literal["created", "updated", "cancelled"]]] = {
     "events.created": "created",
@@ -95,14 +92,6 @@ WEBHOOK_MATERIAL: Final = (
 """The columns of what is an `events.updated` if it changes: date, score, description, source."""
 WEBHOOK_TIMEOUT_S: Final = 15.0
 WEBHOOK_RETRY_AFTER_S: Final = (
-    5.0,
-    300.0,
-    1_800.0,
-    7_200.0,
-    18_000.0,
-    36_000.0,
-    50_400.0,
-    72_000.0,
-    86_400.0,
+    *(5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0),
 )
 """The wait after each failed attempt; after the last attempt a delivery is a dead letter."""

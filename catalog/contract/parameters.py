@@ -1,13 +1,14 @@
-"""The list parameters with their types and bounds (interface section 4, decisions).
+"""The parameters of the interface, declared once for the reader and the document (section 4).
 
 The query string is read strictly: a known parameter of the wrong form is an error, an unknown
 parameter is ignored.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
-from typing import Literal, TypeVar
+from typing import Any, Final, Literal
 from urllib.parse import unquote_plus
 
 from catalog.contract import constants
@@ -15,39 +16,213 @@ from catalog.contract.errors import InvalidParameter
 from catalog.contract.plans import day_end
 
 SortBy = Literal["date_asc", "impact_desc"]
-SORT_BY: tuple[SortBy, ...] = ("date_asc", "impact_desc")
-SortT = TypeVar("SortT", bound=str)
+SORT_BY: Final[tuple[SortBy, ...]] = ("date_asc", "impact_desc")
+
+CURSOR_MAX, SEARCH_MAX = constants.CURSOR_LENGTH_MAX, constants.KEYWORD_LENGTH_MAX
+IMPACT_MIN, IMPACT_MAX = constants.IMPACT_MIN, constants.IMPACT_MAX
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,340})?([eE][+-]?[0-9]{1,3})?", re.ASCII)
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
-_INSTANT = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]00:00)", re.ASCII
+DAY_OR_INSTANT: Final = (
+    r"^(([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
+    r"-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])"
+    r"|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))"
+    r"|([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)-02-29)"
+    r"(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]00:00))?$"
 )
+"""The days of the calendar from 0001 to 9999 and no others, each with or without a time in UTC."""
+_DAY_OR_INSTANT = re.compile(DAY_OR_INSTANT)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter. `read` returns the value of a text, None if the text has a wrong form."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    form: str = ""
+    """The form, after "must" in the message of the error."""
+    read: Callable[[str], Any] = str
+    example: object = None
+    default: object = None
+    field: str = ""
+    """The field of the request that has the value, if it has another name."""
+    place: Literal["query", "path", "header"] = "query"
+
+    def value(self, text: str | None) -> Any:
+        """Return the value of a text, or the default.
+
+        Raises:
+            InvalidParameter: the text has a wrong form.
+        """
+        if text is None:
+            return self.default
+        value = self.read(text)
+        if value is None:
+            raise InvalidParameter(f"{self.name} must {self.form}")
+        return value
+
+
+def _text(name: str, description: str, length_max: int, example: object = None) -> Parameter:
+    schema = {"type": "string", "minLength": 1, "maxLength": length_max}
+    form = f"have 1 to {length_max} characters"
+
+    def read(text: str) -> str | None:
+        return text if 1 <= len(text) <= length_max else None
+
+    return Parameter(name, description, schema, form, read, example)
+
+
+def _limit(description: str, maximum: int) -> Parameter:
+    default = constants.LIMIT_DEFAULT
+    schema = {"type": "integer", "minimum": 1, "maximum": maximum, "default": default}
+
+    def read(text: str) -> int | None:
+        return int(text) if _INTEGER.fullmatch(text) and 1 <= int(text) <= maximum else None
+
+    form = f"be an integer from 1 to {maximum}"
+    return Parameter("limit", description, schema, form, read, default, default)
+
+
+def _names(name: str, description: str, maximum: int, example: str) -> Parameter:
+    """Return a list of identifiers; an unknown one is allowed, an empty one is an error."""
+    schema = {"type": "string", "pattern": rf"^[^,]+(,[^,]+){{0,{maximum - 1}}}$"}
+    form = f"be 1 to {maximum} values, comma-separated"
+
+    def read(text: str) -> tuple[str, ...] | None:
+        is_valid = "" not in (names := text.split(",")) and len(names) <= maximum
+        return tuple(dict.fromkeys(names)) if is_valid else None
+
+    about = f"{description}, 1 to {maximum}, separated by commas: events with any of them."
+    return Parameter(name, about, schema, form, read, example)
+
+
+def _instant(name: str, description: str, example: str) -> Parameter:
+    schema = {"$ref": "#/components/schemas/DayOrInstant"}
+    form = "be YYYY-MM-DD or an RFC 3339 instant in UTC"
+    return Parameter(name, description, schema, form, _read_instant, example)
+
+
+def _read_instant(text: str, *, end_of_day: bool = False) -> datetime | None:
+    if not _DAY_OR_INSTANT.fullmatch(text):
+        return None
+    if "T" in text:
+        return datetime.fromisoformat(text.replace("-00:00", "+00:00")).astimezone(UTC)
+    day = date.fromisoformat(text)
+    return day_end(day) if end_of_day else datetime.combine(day, time(tzinfo=UTC))
+
+
+def _read_score(text: str) -> float | None:
+    is_number = _NUMBER.fullmatch(text)
+    return float(text) if is_number and IMPACT_MIN <= float(text) <= IMPACT_MAX else None
+
+
+_CURSOR = _text("cursor", "`meta.cursor` of the previous page, with the same filters.", CURSOR_MAX)
+_RECORDS_LIMIT = _limit("Records per page.", constants.EVENTS_LIMIT_MAX)
+_FROM = _instant("from", "First date; by default today, for the export all.", "2026-10-01")
+_TO = _instant("to", "Last date; a day runs to its end. By default all.", "2026-10-31")
+_SINCE = _instant("since", "First `cancelledAt`; by default 90 days ago.", "2026-09-01T00:00:00Z")
+
+# fmt: off
+_TRACKED = Parameter(
+    "tracked", "True for coins that the editorial team monitors, false for the others.",
+    {"type": "boolean"}, "be true or false", {"true": True, "false": False}.get, example=True)
+_IMPACT_MIN = Parameter(
+    "impactMin", "Lowest impact score, inclusive. Events without a score do not match.",
+    {"type": "number", "minimum": IMPACT_MIN, "maximum": IMPACT_MAX},
+    f"be a number from {IMPACT_MIN:g} to {IMPACT_MAX:g}", _read_score,
+    example=constants.IMPACT_MAJOR, field="impact_min")
+_SORT_BY = Parameter(
+    "sortBy", "`date_asc` is by date; `impact_desc` is by impact score, highest first.",
+    {"type": "string", "enum": list(SORT_BY), "default": SORT_BY[0]},
+    f"be one of {', '.join(SORT_BY)}", lambda text: text if text in SORT_BY else None,
+    example=SORT_BY[0], default=SORT_BY[0], field="sort_by")
+# fmt: on
+
+COINS_PARAMETERS: Final = (
+    _text("q", "Text anywhere in name or symbol, in any case.", SEARCH_MAX, "bit"),
+    _TRACKED,
+    _limit("Coins per page.", constants.COINS_LIMIT_MAX),
+    _CURSOR,
+)
+EXPORT_PARAMETERS: Final = (
+    _names("coins", "Slugs of coins", constants.COIN_SLUGS_MAX, "bitcoin,ethereum"),
+    _names("categories", "Ids of categories", constants.CATEGORY_IDS_MAX, "upgrade,mainnet"),
+    replace(_FROM, field="lower"),
+    replace(_TO, field="upper", read=lambda text: _read_instant(text, end_of_day=True)),
+    _text("keyword", "Text in title or description, where shown; any case.", SEARCH_MAX, "upgrade"),
+    _IMPACT_MIN,
+    _SORT_BY,
+)
+EVENTS_PARAMETERS: Final = (*EXPORT_PARAMETERS, _RECORDS_LIMIT, _CURSOR)
+CANCELLATIONS_PARAMETERS: Final = (_SINCE, _RECORDS_LIMIT, _CURSOR)
+
+AS_OF: Final = _instant("as_of", "Extension: the answer as known at this time.", "2026-10-01")
+AS_OF_HEADER: Final = replace(
+    AS_OF, name="X-As-Of", description="Extension: the same as `as_of`.", place="header"
+)
+_AFTER = _instant("since", "Only changes known after this time; by default all.", "2026-10-01")
+CHANGES_PARAMETERS: Final = (_AFTER, _RECORDS_LIMIT, _CURSOR)
+"""Additions of a mirror: no part of the interface."""
+
+# fmt: off
+COIN_SLUG: Final = Parameter(
+    "slug", "The coin's slug.", {"type": "string", "pattern": "^[a-z0-9_~-][a-z0-9._~-]*$"},
+    example="bitcoin", place="path")
+EVENT_ID: Final = Parameter(
+    "id", "The event's id.", {"type": "string", "minLength": 1}, example="evt_7c1e09", place="path")
+IF_NONE_MATCH: Final = Parameter(
+    "If-None-Match", "The `ETag` of an earlier response: 304 if it is still valid.",
+    {"type": "string"}, example='"5f2b1c"', place="header")
+IF_MODIFIED_SINCE: Final = Parameter(
+    "If-Modified-Since", "The `Last-Modified` of an earlier export: 304 if it is the newest.",
+    {"type": "string"}, example="Thu, 01 Oct 2026 00:05:00 GMT", place="header")
+# fmt: on
+
+
+def read_query(query: str, parameters: Iterable[Parameter]) -> dict[str, Any]:
+    """Return the values of a query string by the fields of a request.
+
+    Raises:
+        InvalidParameter: a parameter has a wrong form or was given twice.
+    """
+    known = {parameter.name: parameter for parameter in parameters}
+    texts: dict[str, str] = {}
+    # As parse_qsl reads it, in a third of the time.
+    for pair in query.split("&"):
+        name, _, text = pair.partition("=")
+        if "%" in pair or "+" in pair:
+            name, text = unquote_plus(name), unquote_plus(text)
+        if name in texts:
+            raise InvalidParameter(f"{name} was given more than once; give it once")
+        if name in known:
+            texts[name] = text
+    return {each.field or each.name: each.value(texts.get(each.name)) for each in known.values()}
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
     """The parameters of every paged list."""
 
-    limit: int
-    cursor: str | None
+    limit: int = constants.LIMIT_DEFAULT
+    cursor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoinsRequest(PageRequest):
     q: str | None
     tracked: bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancellationsRequest(PageRequest):
     since: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventsRequest(PageRequest):
-    """The events list and, with `limit` and `cursor` ignored, the export."""
+    """The events list and, without `limit` and `cursor`, the export."""
 
     coins: tuple[str, ...] | None
     categories: tuple[str, ...] | None
@@ -58,140 +233,29 @@ class EventsRequest(PageRequest):
     sort_by: SortBy
 
 
-class QueryReader:
-    """Reads one query string; each method raises InvalidParameter naming the parameter."""
-
-    def __init__(self, query: str, known: frozenset[str]) -> None:
-        self._values: dict[str, str] = {}
-        # As parse_qsl reads it, in a third of the time.
-        for pair in query.split("&"):
-            name, _, value = pair.partition("=")
-            if "%" in pair or "+" in pair:
-                name, value = unquote_plus(name), unquote_plus(value)
-            if name not in known:
-                continue
-            if name in self._values:
-                raise InvalidParameter(f"{name} was given more than once; give it once")
-            self._values[name] = value
-
-    def text(self, name: str, *, length_max: int) -> str | None:
-        value = self._values.get(name)
-        if value is not None and not 1 <= len(value) <= length_max:
-            raise InvalidParameter(f"{name} must have 1 to {length_max} characters")
-        return value
-
-    def limit(self, *, maximum: int) -> int:
-        value = self._values.get("limit")
-        if value is None:
-            return constants.LIMIT_DEFAULT
-        if not _INTEGER.fullmatch(value) or not 1 <= int(value) <= maximum:
-            raise InvalidParameter(f"limit must be an integer from 1 to {maximum}")
-        return int(value)
-
-    def boolean(self, name: str) -> bool | None:
-        value = self._values.get(name)
-        if value is None:
-            return None
-        if value not in ("true", "false"):
-            raise InvalidParameter(f"{name} must be true or false")
-        return value == "true"
-
-    def number(self, name: str, *, minimum: float, maximum: float) -> float | None:
-        value = self._values.get(name)
-        if value is None:
-            return None
-        if not _NUMBER.fullmatch(value) or not minimum <= float(value) <= maximum:
-            raise InvalidParameter(f"{name} must be a number from {minimum:g} to {maximum:g}")
-        return float(value)
-
-    def names(self, name: str, *, count_max: int) -> tuple[str, ...] | None:
-        """Read comma-separated identifiers; an unknown one is allowed, an empty one is an error."""
-        value = self._values.get(name)
-        if value is None:
-            return None
-        names = tuple(dict.fromkeys(value.split(",")))
-        if "" in names or value.count(",") >= count_max:
-            raise InvalidParameter(f"{name} must be 1 to {count_max} values, comma-separated")
-        return names
-
-    def choice(self, name: str, choices: tuple[SortT, ...]) -> SortT:
-        value = self._values.get(name, choices[0])
-        for choice in choices:
-            if value == choice:
-                return choice
-        raise InvalidParameter(f"{name} must be one of {', '.join(choices)}")
-
-    def instant(self, name: str, *, end_of_day: bool = False) -> datetime | None:
-        """Read `YYYY-MM-DD` or an RFC 3339 instant in UTC; `end_of_day` is for a date-only `to`."""
-        value = self._values.get(name)
-        if value is None:
-            return None
-        try:
-            if _DATE.fullmatch(value):
-                day = date.fromisoformat(value)
-                return day_end(day) if end_of_day else datetime.combine(day, time(tzinfo=UTC))
-            if _INSTANT.fullmatch(value):
-                return datetime.fromisoformat(value.replace("-00:00", "+00:00")).astimezone(UTC)
-        except ValueError:
-            pass  # not a day of the calendar: the same error as for any wrong form
-        raise InvalidParameter(f"{name} must be YYYY-MM-DD or an RFC 3339 instant in UTC")
-
-
-_PAGE = frozenset({"limit", "cursor"})
-COINS_PARAMETERS = _PAGE | {"q", "tracked"}
-CANCELLATIONS_PARAMETERS = _PAGE | {"since"}
-EVENTS_PARAMETERS = _PAGE | {
-    *("coins", "categories", "from", "to", "keyword", "impactMin", "sortBy"),
-}
-EXPORT_PARAMETERS = EVENTS_PARAMETERS - _PAGE
-
-
 def read_coins_request(query: str) -> CoinsRequest:
     """Read GET /v2/coins (interface 4.1)."""
-    reader = QueryReader(query, COINS_PARAMETERS)
-    return CoinsRequest(
-        limit=reader.limit(maximum=constants.COINS_LIMIT_MAX),
-        cursor=reader.text("cursor", length_max=constants.CURSOR_LENGTH_MAX),
-        q=reader.text("q", length_max=constants.KEYWORD_LENGTH_MAX),
-        tracked=reader.boolean("tracked"),
-    )
+    return CoinsRequest(**read_query(query, COINS_PARAMETERS))
 
 
 def read_cancellations_request(query: str) -> CancellationsRequest:
     """Read GET /v2/events/cancellations (interface 4.5)."""
-    reader = QueryReader(query, CANCELLATIONS_PARAMETERS)
-    return CancellationsRequest(
-        limit=reader.limit(maximum=constants.EVENTS_LIMIT_MAX),
-        cursor=reader.text("cursor", length_max=constants.CURSOR_LENGTH_MAX),
-        since=reader.instant("since"),
-    )
+    return CancellationsRequest(**read_query(query, CANCELLATIONS_PARAMETERS))
 
 
 def read_events_request(query: str) -> EventsRequest:
     """Read GET /v2/events (interface 4.3)."""
-    return _read_events(QueryReader(query, EVENTS_PARAMETERS))
+    return _read_events(query, EVENTS_PARAMETERS)
 
 
 def read_export_request(query: str) -> EventsRequest:
     """Read the export: the filters of the events list; pagination is ignored (interface 4.8)."""
-    return _read_events(QueryReader(query, EXPORT_PARAMETERS))
+    return _read_events(query, EXPORT_PARAMETERS)
 
 
-def _read_events(reader: QueryReader) -> EventsRequest:
-    lower = reader.instant("from")
-    upper = reader.instant("to", end_of_day=True)
+def _read_events(query: str, parameters: Iterable[Parameter]) -> EventsRequest:
+    request = EventsRequest(**read_query(query, parameters))
+    lower, upper = request.lower, request.upper
     if lower is not None and upper is not None and lower > upper:
         raise InvalidParameter("from must not be after to")
-    return EventsRequest(
-        limit=reader.limit(maximum=constants.EVENTS_LIMIT_MAX),
-        cursor=reader.text("cursor", length_max=constants.CURSOR_LENGTH_MAX),
-        coins=reader.names("coins", count_max=constants.COIN_SLUGS_MAX),
-        categories=reader.names("categories", count_max=constants.CATEGORY_IDS_MAX),
-        lower=lower,
-        upper=upper,
-        keyword=reader.text("keyword", length_max=constants.KEYWORD_LENGTH_MAX),
-        impact_min=reader.number(
-            "impactMin", minimum=constants.IMPACT_MIN, maximum=constants.IMPACT_MAX
-        ),
-        sort_by=reader.choice("sortBy", SORT_BY),
-    )
+    return request

@@ -6,7 +6,6 @@
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
-from functools import lru_cache
 from typing import Final
 
 from catalog.contract import constants
@@ -68,77 +67,31 @@ _PRO_FIELDS = _STANDARD_FIELDS | {
     *("impact", "impactSummary", "sourceUrl", "snapshotUrl", "lastVerifiedAt"),
 }
 
+# fmt: off
 FREE: Final = Plan(
-    name="free",
-    rank=0,
-    monthly_quota=3_000,
-    rate_per_s=1,
-    burst=5,
-    keys_max=1,
-    seats=1,
-    horizon_days=7,
-    past_days=0,
-    coverage_top=100,
-    freshness_s=24 * 3600,
-    event_fields=_FREE_FIELDS,
-    impact=ImpactView.NONE,
-    score_counters=False,
-    webhooks=False,
-    export=False,
+    name="free", rank=0, monthly_quota=3_000, rate_per_s=1, burst=5, keys_max=1, seats=1,
+    horizon_days=7, past_days=0, coverage_top=100, freshness_s=24 * 3600,
+    event_fields=_FREE_FIELDS, impact=ImpactView.NONE, score_counters=False,
+    webhooks=False, export=False,
 )
 STANDARD: Final = replace(
-    FREE,
-    name="standard",
-    rank=1,
-    monthly_quota=30_000,
-    rate_per_s=3,
-    burst=15,
-    keys_max=5,
-    seats=3,
-    horizon_days=90,
-    coverage_top=None,
-    freshness_s=60,
-    event_fields=_STANDARD_FIELDS,
+    FREE, name="standard", rank=1, monthly_quota=30_000, rate_per_s=3, burst=15, keys_max=5,
+    seats=3, horizon_days=90, coverage_top=None, freshness_s=60, event_fields=_STANDARD_FIELDS,
 )
 PRO: Final = replace(
-    STANDARD,
-    name="pro",
-    rank=2,
-    monthly_quota=300_000,
-    rate_per_s=10,
-    burst=50,
-    keys_max=10,
-    seats=5,
-    horizon_days=None,
-    past_days=30,
-    event_fields=_PRO_FIELDS,
-    impact=ImpactView.BANDED,
-    score_counters=True,
+    STANDARD, name="pro", rank=2, monthly_quota=300_000, rate_per_s=10, burst=50, keys_max=10,
+    seats=5, horizon_days=None, past_days=30, event_fields=_PRO_FIELDS,
+    impact=ImpactView.BANDED, score_counters=True,
 )
 ELITE: Final = replace(
-    PRO,
-    name="elite",
-    rank=3,
-    monthly_quota=3_000_000,
-    rate_per_s=25,
-    burst=150,
-    keys_max=20,
-    seats=10,
-    past_days=None,
-    impact=ImpactView.PRECISE,
-    webhooks=True,
-    export=True,
+    PRO, name="elite", rank=3, monthly_quota=3_000_000, rate_per_s=25, burst=150, keys_max=20,
+    seats=10, past_days=None, impact=ImpactView.PRECISE, webhooks=True, export=True,
 )
 ENTERPRISE: Final = replace(
-    ELITE,
-    name="enterprise",
-    rank=4,
-    monthly_quota=None,
-    rate_per_s=constants.ENTERPRISE_RATE_PER_S,
-    burst=constants.ENTERPRISE_BURST,
-    keys_max=None,
-    seats=None,
+    ELITE, name="enterprise", rank=4, monthly_quota=None, keys_max=None, seats=None,
+    rate_per_s=constants.ENTERPRISE_RATE_PER_S, burst=constants.ENTERPRISE_BURST,
 )
+# fmt: on
 
 PLANS: Final[dict[str, Plan]] = {
     plan.name: plan for plan in (FREE, STANDARD, PRO, ELITE, ENTERPRISE)
@@ -198,21 +151,14 @@ def day_end(day: date) -> datetime:
 
 def plan_window(plan: Plan, now: datetime) -> Window:
     """Return all that the plan shows: its past, today, its horizon."""
-    return _windows(plan, now.date())[0]
+    today = day_start(now)
+    lower = _CATALOG_STARTS_AT if plan.past_days is None else today - timedelta(days=plan.past_days)
+    return Window(lower, _horizon(plan, today))
 
 
 def upcoming_window(plan: Plan, now: datetime) -> Window:
     """Return the default range of the events list, which the counters of a coin also use."""
-    return _windows(plan, now.date())[1]
-
-
-@lru_cache(maxsize=128)
-def _windows(plan: Plan, day: date) -> tuple[Window, Window]:
-    """Return the whole window and the upcoming one. Each request needs them."""
-    today = datetime.combine(day, time(tzinfo=UTC))
-    lower = _CATALOG_STARTS_AT if plan.past_days is None else today - timedelta(days=plan.past_days)
-    horizon = _horizon(plan, today)
-    return Window(lower, horizon), Window(today, horizon)
+    return Window(day_start(now), _horizon(plan, now))
 
 
 def requested_window(
@@ -226,7 +172,7 @@ def requested_window(
     return Window(max(requested_lower, whole.lower), min(uppers, default=None))
 
 
-def _horizon(plan: Plan, today: datetime) -> datetime | None:
+def _horizon(plan: Plan, now: datetime) -> datetime | None:
     if plan.horizon_days is None:
         return None
-    return day_end((today + timedelta(days=plan.horizon_days)).date())
+    return day_end((now + timedelta(days=plan.horizon_days)).date())

@@ -8,129 +8,152 @@ import csv
 import io
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
+
+from catalog.contract import constants
+from catalog.contract.plans import PLANS
 
 RecordT = TypeVar("RecordT")
 
+_SECOND = {"format": "date-time", "pattern": "^[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z$"}
+_BANDS = [name for _, name in constants.IMPACT_BANDS]
+# The bounds of a type are also checked where a response is read; `extra_json_schema` never is.
+Instant = Annotated[datetime, Meta(extra_json_schema=_SECOND)]
+Address = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+Count = Annotated[int, Meta(ge=0)]
+Number = Annotated[int, Meta(ge=1)]
+Score = Annotated[float, Meta(ge=constants.IMPACT_MIN, le=constants.IMPACT_MAX)]
+Band = Annotated[str, Meta(extra_json_schema={"enum": _BANDS})]
+DateType = Annotated[str, Meta(extra_json_schema={"enum": ["date", "month", "quarter", "year"]})]
+PlanName = Annotated[str, Meta(extra_json_schema={"enum": list(PLANS)})]
+DeliveryId = Annotated[str, Meta(extra_json_schema={"pattern": "^evt_dlv_[0-9a-f]+$"})]
+DeliveryKind = Annotated[str, Meta(extra_json_schema={"enum": list(constants.WEBHOOK_KINDS)})]
+ApiVersion = Annotated[str, Meta(extra_json_schema={"enum": [constants.WEBHOOK_API_VERSION]})]
+Up = Annotated[str, Meta(extra_json_schema={"enum": ["ok"]})]
+
 
 class Record(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A frozen record whose JSON names are camelCase."""
+    """A frozen record whose JSON names are camelCase. The document shows its texts."""
 
 
 class EventCoin(Record, frozen=True):
-    """A linked coin. The slug identifies it; the symbol does not."""
+    """A linked coin."""
 
-    slug: str
-    symbol: str
-    name: str
+    slug: Annotated[str, "The coin's identifier."]
+    symbol: Annotated[str, "Trading ticker; not unique."]
+    name: Annotated[str, "Name to show."]
 
 
 class Event(Record, frozen=True, kw_only=True):
-    """One dated event. When `is_estimated`, `date` is a deadline and is never shown to people."""
+    """One dated event. A field that the plan hides is null, which is not the same as empty."""
 
-    id: str
-    slug: str | None
-    title: str
-    description: str | None
-    displayed_date: str
-    date: datetime
-    date_end: datetime | None
-    date_type: str
-    is_estimated: bool
-    categories: tuple[str, ...] | UnsetType | None = UNSET
+    id: Annotated[str, "The event's identifier."]
+    slug: Annotated[str | None, "Readable name for addresses; not an identifier."]
+    title: Annotated[str, "Editorial title."]
+    description: Annotated[str | None, "The subject of the event."]
+    displayed_date: Annotated[str, "The date for people, such as `16 Sep → 24 Oct` or `Q3 2026`."]
+    date: Annotated[Instant, "Start of the event, UTC. If estimated, a deadline not to be shown."]
+    date_end: Annotated[Instant | None, "End of an event of several days, UTC; else null."]
+    date_type: Annotated[DateType, "How exact the date is."]
+    is_estimated: Annotated[bool, "True when the date is estimated."]
+    categories: Annotated[tuple[str, ...] | UnsetType | None, "Names of categories."] = UNSET
     coins: tuple[EventCoin, ...] = ()
-    impact: float | str | None = None
-    impact_summary: str | None = None
-    source_url: str | None = None
-    snapshot_url: str | None = None
-    last_verified_at: datetime | None = None
-    created_at: datetime | None
-    updated_at: datetime | None
+    impact: Annotated[Score | Band | None, "On Pro the band: under 2.5, 5, 7.5 or above."] = None
+    impact_summary: Annotated[str | None, "Why it may matter."] = None
+    source_url: Annotated[Address | None, "Address of the source."] = None
+    snapshot_url: Annotated[Address | None, "Address of a snapshot of the source."] = None
+    last_verified_at: Annotated[Instant | None, "When it was last verified, UTC."] = None
+    created_at: Annotated[Instant | None, "When it was entered, UTC."]
+    updated_at: Annotated[Instant | None, "When it was last changed, UTC."]
 
 
 class CancelledEvent(Event, frozen=True, kw_only=True):
-    """The payload of an `events.cancelled` delivery."""
+    """The payload of an `events.cancelled` delivery, an Event with the time it ended."""
 
-    cancelled_at: datetime
+    cancelled_at: Annotated[Instant, "When it was cancelled, UTC."]
 
 
 class Coin(Record, frozen=True):
-    """One coin with its counters inside the requester's window (interface 2.1)."""
+    """One coin, with counts of its upcoming events inside what the plan shows."""
 
-    slug: str
-    symbol: str
-    name: str
-    rank: int | None
-    tracked: bool
-    icon_url: str
-    upcoming_count: int
-    major_count: int | None
-    peak_impact: float | None
+    slug: Annotated[str, "The coin's identifier, for the path and for the filter `coins`."]
+    symbol: Annotated[str, "Trading ticker. Not unique, and often in lower case."]
+    name: Annotated[str, "Name to show."]
+    rank: Annotated[Number | None, "Market-cap rank at the last sync; null when unranked."]
+    tracked: Annotated[bool, "True when the editorial team monitors it. Others get no new events."]
+    icon_url: Annotated[Address, "Address of the coin's icon, a PNG of about 64 x 64 pixels."]
+    upcoming_count: Annotated[Count, "How many upcoming events it has."]
+    major_count: Annotated[Count | None, "How many of them have an impact of 7.5 or more."]
+    peak_impact: Annotated[Score | None, "The highest impact score among them."]
 
 
 class Category(Record, frozen=True):
-    """One editorial category; `id` is the value of the `categories` filter."""
+    """One editorial category."""
 
-    id: str
-    name: str
+    id: Annotated[str, "The value for the filter `categories`."]
+    name: Annotated[str, "The name, as events carry it."]
 
 
 class Cancellation(Record, frozen=True):
     """One cancelled event."""
 
-    id: str
-    cancelled_at: datetime
+    id: Annotated[str, "The event's identifier."]
+    cancelled_at: Annotated[Instant, "When it was cancelled, UTC."]
 
 
 class Period(Record, frozen=True):
-    """A quota month: start inclusive, end exclusive."""
+    """A quota month."""
 
-    start: datetime
-    end: datetime
+    start: Annotated[Instant, "Its start, UTC."]
+    end: Annotated[Instant, "The start of the next month, UTC."]
 
 
 class Usage(Record, frozen=True):
-    """The usage of a key in its month. `limit` and `remaining` are None if there is no quota."""
+    """A key's account of its month."""
 
-    plan: str
+    plan: Annotated[PlanName, "The plan of the key."]
     period: Period
-    used: int
-    limit: int | None
-    remaining: int | None
-    reset_at: datetime
-    rate: float
-    burst: int
+    used: Annotated[Count, "Requests counted this month, this one among them."]
+    limit: Annotated[Count | None, "Requests in the month's quota. Null where there is none."]
+    remaining: Annotated[Count | None, "Requests left this month. Null where there is no quota."]
+    reset_at: Annotated[Instant, "When the quota starts again, UTC."]
+    rate: Annotated[float, Meta(ge=0), "Requests per second, sustained."]
+    burst: Annotated[Number, "Requests together."]
 
 
 class PaginationMeta(Record, frozen=True):
-    """The `meta` of a list (interface 2.2)."""
+    """About a list and its page."""
 
-    total: int
-    limit: int
-    cursor: str | None
+    total: Annotated[Count, "Records that match the filters, on all pages."]
+    limit: Annotated[Number, "Page size that was applied."]
+    cursor: Annotated[str | None, "For the next page; null on the last one."]
 
 
 class Page(Record, Generic[RecordT], frozen=True):
-    """The wrapper of every list (interface section 1)."""
+    """One page of a list."""
 
-    data: tuple[RecordT, ...]
+    data: Annotated[tuple[RecordT, ...], "The records."]
     meta: PaginationMeta
 
 
 class Delivery(Record, frozen=True):
     """The body of a webhook, the same at every attempt."""
 
-    id: str
-    type: str
-    api_version: str
-    delivered_at: datetime
-    """When it was put into the outbox, by the catalog's clock."""
-    data: Event
-    created_at: datetime | UnsetType = UNSET
-    """When the server learned of the change, if that was after the change."""
+    id: Annotated[DeliveryId, "The delivery's identifier."]
+    type: Annotated[DeliveryKind, "What happened."]
+    api_version: Annotated[ApiVersion, "The version of this body."]
+    delivered_at: Annotated[Instant, "When it was first due to be sent, UTC."]
+    data: Annotated[Event, "The event as it then was; a CancelledEvent when it was cancelled."]
+    created_at: Annotated[Instant | UnsetType, "When a mirror learned of the change, UTC."] = UNSET
+
+
+class ServiceHealth(Record, frozen=True):
+    """The state of the service."""
+
+    status: Annotated[Up, "Always `ok`; a service that is down does not answer."] = "ok"
 
 
 EVENT_FIELDS: tuple[str, ...] = tuple(field.encode_name for field in msgspec.structs.fields(Event))
@@ -147,32 +170,12 @@ def instant_text(instant: datetime) -> str:
     return f"{instant.isoformat()[:19]}Z"
 
 
-def _optional(instant: datetime | None) -> str | None:
-    return None if instant is None else instant_text(instant)
-
-
-def _row(event: Event) -> tuple[object, ...]:
-    categories = () if event.categories is UNSET else event.categories or ()
-    return (
-        event.id,
-        event.slug,
-        event.title,
-        event.description,
-        event.displayed_date,
-        instant_text(event.date),
-        _optional(event.date_end),
-        event.date_type,
-        "true" if event.is_estimated else "false",
-        LIST_SEPARATOR.join(categories),
-        LIST_SEPARATOR.join(coin.slug for coin in event.coins),
-        event.impact,
-        event.impact_summary,
-        event.source_url,
-        event.snapshot_url,
-        _optional(event.last_verified_at),
-        _optional(event.created_at),
-        _optional(event.updated_at),
-    )
+def _row(event: Event) -> list[object]:
+    cells = msgspec.to_builtins(event)
+    cells["isEstimated"] = "true" if event.is_estimated else "false"
+    cells["categories"] = LIST_SEPARATOR.join(cells.get("categories") or ())
+    cells["coins"] = LIST_SEPARATOR.join([coin["slug"] for coin in cells["coins"]])
+    return [cells[name] for name in EVENT_FIELDS]
 
 
 def encode_rows(events: Iterable[Event]) -> bytes:

@@ -123,8 +123,6 @@ class _Claim(NamedTuple):
 class Verifier:
     """Verifies deliveries to one endpoint. `secrets` has several while one rotates."""
 
-    __slots__ = ("_forms", "_header", "_keys", "_names", "_standard_keys", "_tolerance_s")
-
     def __init__(
         self,
         secrets: Iterable[str],
@@ -158,9 +156,6 @@ class Verifier:
         self._standard_keys = tuple(key for key in decoded if key is not None)
         if self._forms == {"standard"} and not self._standard_keys:
             raise ValueError("secrets: the form standard needs whsec_ and valid base64")
-
-    def __repr__(self) -> str:
-        return f"Verifier({len(self._keys)} secrets, forms={sorted(self._forms)})"
 
     def check_head(self, headers: Headers) -> None:
         """Check that the headers have one signature of an allowed form, before a body is read.

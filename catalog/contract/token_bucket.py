@@ -11,17 +11,12 @@ class TokenBucket:
     """Holds up to `burst` tokens, and gains one token every `interval`.
 
     The caller keeps its only state, `full_at`: the time at which the bucket is full again (the
-    theoretical arrival time of GCRA). `interval` and all times are whole numbers of one unit.
+    theoretical arrival time of GCRA). `interval` and all times are whole numbers of one unit, and
+    `interval` and `burst` are at least 1.
     """
 
     interval: int
     burst: int
-
-    def __post_init__(self) -> None:
-        if self.interval < 1 or self.burst < 1:
-            raise ValueError(
-                f"a bucket needs interval >= 1 and burst >= 1, got {self.interval}, {self.burst}"
-            )
 
     def take(self, full_at: int, now: int) -> tuple[int, int]:
         """Take the next token; return the new `full_at` and the time from which it is valid."""

@@ -1,0 +1,422 @@
+"""A receiver accepts what the holder of a secret signed, in a form it allows, and nothing else.
+
+The tests sign without the code of the product.
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.contract import signatures
+from catalog.contract.constants import ACCEPTED_FORMS, SIGNATURE_FORMS, AcceptedForm, SignatureForm
+from catalog.contract.signatures import SignatureRejected, VerifiedSignature, Verifier, sign
+
+Headers = list[tuple[bytes, bytes]]
+NOW = datetime(2026, 10, 8, 12, 0, tzinfo=UTC)
+STAMP = b"%d" % NOW.timestamp()
+BODY = '{"id":"evt_dlv_1","type":"events.updated","data":{"id":"e1","title":"é"}}'.encode()
+SECRET = "whsec_" + base64.b64encode(b"the key of this endpoint").decode()
+OTHER_SECRET = "another secret"
+MESSAGE_ID = b"msg_1"
+
+
+def mac(key: bytes, message: bytes) -> bytes:
+    return hmac.new(key, message, hashlib.sha256).digest()
+
+
+def own(value: bytes) -> Headers:
+    return [(b"svc-signature", value)]
+
+
+def signed(
+    form: AcceptedForm,
+    body: bytes = BODY,
+    *,
+    secrets: Sequence[str] = (SECRET,),
+    stamp: bytes = STAMP,
+) -> Headers:
+    """Return the headers of a delivery, as an ASGI server passes them on."""
+    keys = [secret.encode() for secret in secrets]
+    if form == "hex":
+        return own(b",".join(mac(key, body).hex().encode() for key in keys))
+    if form == "base64":
+        return own(b",".join(base64.b64encode(mac(key, body)) for key in keys))
+    if form == "t,v1":
+        digests = [mac(key, stamp + b"." + body).hex().encode() for key in keys]
+        return own(b",".join([b"t=" + stamp, *(b"v1=" + digest for digest in digests)]))
+    message = MESSAGE_ID + b"." + stamp + b"." + body
+    keys = [base64.b64decode(key[6:]) if key.startswith(b"whsec_") else key for key in keys]
+    values = (b"v1," + base64.b64encode(mac(key, message)) for key in keys)
+    return [
+        (b"webhook-id", MESSAGE_ID),
+        (b"webhook-timestamp", stamp),
+        (b"webhook-signature", b" ".join(values)),
+    ]
+
+
+ALL = Verifier([SECRET], forms=ACCEPTED_FORMS)
+HEX, BASE64 = signed("hex")[0][1], signed("base64")[0][1]
+V1 = signed("t,v1")[0][1].partition(b"v1=")[2]
+STAMPED: tuple[AcceptedForm, ...] = ("t,v1", "standard")
+
+
+def outcome(
+    headers: Iterable[tuple[bytes, bytes]],
+    body: bytes = BODY,
+    *,
+    verifier: Verifier = ALL,
+    now: datetime = NOW,
+) -> str:
+    """Return the form of an accepted delivery, or the reason why it is rejected."""
+    try:
+        return verifier.verify(list(headers), body, now=now).form
+    except SignatureRejected as error:
+        assert str(error) == error.reason
+        return error.reason
+
+
+def standard(**changes: bytes | None) -> Headers:
+    """Return the headers of Standard Webhooks, some of them changed or left out."""
+    values: dict[str, bytes | None] = {
+        name.decode().removeprefix("webhook-"): value for name, value in signed("standard")
+    }
+    return [
+        (f"webhook-{name}".encode(), value)
+        for name, value in (values | changes).items()
+        if value is not None
+    ]
+
+
+@pytest.mark.parametrize("form", ACCEPTED_FORMS)
+def test_a_genuine_delivery_is_accepted_and_its_form_is_told_from_its_shape(
+    form: AcceptedForm,
+) -> None:
+    expected = VerifiedSignature(
+        form, NOW if form in STAMPED else None, MESSAGE_ID.decode() if form == "standard" else None
+    )
+    for allowed in (ACCEPTED_FORMS, (form,)):
+        verifier = Verifier([SECRET], forms=allowed)
+        assert verifier.verify(signed(form), BODY, now=NOW) == expected
+
+
+# RFC 4231, test cases 1 and 2, and the example of a large service's documentation.
+PUBLISHED = (
+    ("\x0b" * 20, b"Hi There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),
+    (
+        *("Jefe", b"what do ya want for nothing?"),
+        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
+    ),
+    (
+        *("It's a Secret to Everybody", b"Hello, World!"),
+        "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
+    ),
+)
+
+
+def test_published_examples_of_the_digest_are_accepted() -> None:
+    for secret, body, digest in PUBLISHED:
+        verifier = Verifier([secret], forms=ACCEPTED_FORMS)
+        assert outcome(own(digest.encode()), body, verifier=verifier) == "hex"
+
+
+@pytest.mark.parametrize("padding", ["", "="])
+def test_the_published_example_of_standard_webhooks_is_accepted(padding: str) -> None:
+    """From the test suites of its reference libraries; a secret may have lost its padding."""
+    example = {
+        "id": b"msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "timestamp": b"1614265330",
+        "signature": b"v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+    verifier = Verifier(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" + padding], forms=["standard"])
+    at = datetime.fromtimestamp(1614265330, UTC)
+    body = b'{"test": 2432232314}'
+    assert outcome(standard(**example), body, verifier=verifier, now=at) == "standard"
+    last = {"signature": b"v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OA="}
+    assert outcome(standard(**(example | last)), body, verifier=verifier, now=at) == "mismatch"
+
+
+STANDARD = signed("standard")[2][1]
+
+
+def test_a_signature_in_another_spelling_is_accepted() -> None:
+    for value in (
+        HEX.upper(),
+        b"sha256=" + HEX,
+        b" \t" + HEX + b" ",
+        HEX + b" , sha256=" + b"0" * 64,
+    ):
+        assert outcome(own(value)) == "hex", value
+    for headers, form in (
+        (own(BASE64 + b"," + b"A" * 43 + b"="), "base64"),
+        ([(b"SVC-Signature", HEX)], "hex"),
+        ([*own(HEX), (b"webhook-id", b"a"), (b"webhook-id", b"b")], "hex"),
+        ([(b"WebHook-" + name[8:], value) for name, value in standard()], "standard"),
+        (standard(signature=b"v2,x v1a,x  " + STANDARD), "standard"),
+        (own(b"v1=" + V1.upper() + b" , v0=x, t=" + STAMP + b",flag"), "t,v1"),
+    ):
+        assert outcome(headers) == form, headers
+
+
+WRONG: dict[str, list[Headers]] = {
+    "missing": [[(b"host", b"almanac")], standard(signature=None)],
+    "several": [
+        *(own(HEX) * 2, [*own(b"0" * 64), *own(HEX)], [*own(HEX), *own(b"")]),
+        *([*own(HEX), *signed("standard")], [*own(HEX), (b"SVC-SIGNATURE", HEX)]),
+        *([(b"webhook-id", b"x"), *standard()], [*standard(), (b"webhook-timestamp", STAMP)]),
+    ],
+    "mismatch": [
+        *map(own, (b"0" * 64, BASE64[:42] + b"B=", b"t=" + STAMP + b",v1=" + HEX)),
+        *(own(b"t=" + t + b",v1=" + V1) for t in (b"9" * 20, b"0" + STAMP, STAMP[:-1] + b"9")),
+        *(standard(id=b"msg_2"), standard(signature=b"v1," + BASE64)),
+    ],
+    "malformed": [
+        # One value without a time: its length, letters, prefix, and how it is encoded.
+        *map(
+            own, (b"", b",", HEX[:-1], HEX + b"0", b"g" + HEX[1:], HEX + b",", HEX + b"," + BASE64)
+        ),
+        *map(own, (b"sha256=", b"sha256=sha256=" + HEX, b"sha512=" + HEX, b",".join([HEX] * 9))),
+        *map(own, (BASE64.rstrip(b"="), b"-_" + BASE64[2:], base64.b64encode(HEX))),
+        *map(own, (HEX + "é".encode(), b"\xff" + HEX, HEX.replace(b"0", "\uff10".encode()))),
+        *map(own, (HEX + b"\0", HEX[:32] + b"\0" + HEX[32:], HEX + b"\n")),
+        # With a time: its parts, their number, and its digits.
+        *map(own, (b"t=" + STAMP, b"v1=" + V1, b"t=" + STAMP + b"," + HEX)),
+        *(own(b"t=" + STAMP + rest) for rest in (b",v2=" + V1, (b",v1=" + V1) * 9, b",v1=")),
+        *(own(b"t=" + STAMP + b",v1=" + v1) for v1 in (V1[:8], b"sha256=" + V1)),
+        own(b"v1=" + V1 + b",t=" + STAMP + b",x" * 1_000),
+        *(
+            own(b"t=" + t + b",v1=" + V1)
+            for t in (b"", b"-1", b"+" + STAMP, STAMP + b".0", b"0x10", b"9" * 1_000)
+        ),
+        *(own(b"t=" + t + b",v1=" + V1) for t in ("١".encode(), STAMP + b",t=" + STAMP)),
+        # Standard Webhooks, and its values in the other header.
+        *(standard(id=value) for value in (None, b"", "é".encode(), b"a b", b"a" * 257)),
+        *(standard(timestamp=value) for value in (None, b"2026-10-08T12:00:00Z", b"inf")),
+        standard(id=MESSAGE_ID + b"." + STAMP, timestamp=b""),
+        *(
+            standard(signature=b)
+            for b in (b"x", b"v2," + BASE64, b"v1,," + BASE64, b"v1,!!!!", HEX)
+        ),
+        *(standard(signature=b) for b in (STANDARD + b" v1,x", (b"v1," + BASE64 + b" ") * 9)),
+        own(STANDARD),
+    ],
+}
+
+
+@pytest.mark.parametrize("reason", WRONG)
+def test_a_wrong_signature_is_rejected_with_its_reason(reason: str) -> None:
+    for headers in WRONG[reason]:
+        assert outcome(headers) == reason, headers
+
+
+@pytest.mark.parametrize("form", ACCEPTED_FORMS)
+def test_the_raw_bytes_of_the_body_are_what_is_verified(form: AcceptedForm) -> None:
+    others = (b" " + BODY, BODY + b"\n", BODY.replace(b":", b": "), BODY[:-1], b"", BODY * 2)
+    for body in (*others, b"\xef\xbb\xbf" + BODY, BODY.replace("é".encode(), b"\\u00e9")):
+        assert outcome(signed(form), body) == "mismatch"
+    assert outcome(signed(form, b""), b"") == form
+    assert outcome(signed(form, b"\xff\0"), b"\xff\0") == form
+
+
+@pytest.mark.parametrize("form", STAMPED)
+def test_a_time_counts_both_ways_up_to_the_tolerance(form: AcceptedForm) -> None:
+    strict = Verifier([SECRET], forms=[form], tolerance_s=10)
+    for side in (1, -1):
+        for off_s, expected in ((0, form), (300, form), (300.5, "stale"), (10**8, "stale")):
+            assert outcome(signed(form), now=NOW + side * timedelta(seconds=off_s)) == expected
+        for off_s, expected in ((10, form), (11, "stale")):
+            now = NOW + side * timedelta(seconds=off_s)
+            assert outcome(signed(form), verifier=strict, now=now) == expected
+    for stamp in (STAMP + b"000", b"9" * 20, b"0"):
+        assert outcome(signed(form, stamp=stamp)) == "stale"
+    assert outcome(signed(form, secrets=["guessed"], stamp=b"1")) == "mismatch"
+
+
+@pytest.mark.parametrize("form", ACCEPTED_FORMS)
+def test_one_secret_in_common_is_enough_while_a_secret_rotates(form: AcceptedForm) -> None:
+    names = (SECRET, OTHER_SECRET, "third")
+    some = (*permutations(names, 1), *permutations(names, 2))
+    for known in some:
+        verifier = Verifier(known, forms=ACCEPTED_FORMS)
+        for signing in some:
+            headers = signed(form, secrets=signing)
+            expected = form if set(known) & set(signing) else "mismatch"
+            assert outcome(headers, verifier=verifier) == expected
+
+
+def test_every_secret_is_compared_with_every_value_also_after_a_match(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+    compare = signatures.hmac.compare_digest
+
+    def count(expected: bytes, value: bytes) -> bool:
+        compared.append((expected, value))
+        return compare(expected, value)
+
+    monkeypatch.setattr(signatures.hmac, "compare_digest", count)
+    verifier = Verifier([SECRET, "b", "c"], forms=["hex"])
+    assert outcome(own(b",".join([HEX, b"1" * 64])), verifier=verifier) == "hex"
+    assert len(set(compared)) == 6
+
+
+@pytest.mark.parametrize("form", ACCEPTED_FORMS)
+def test_a_form_that_is_not_allowed_is_refused_as_such(form: AcceptedForm) -> None:
+    others = [other for other in ACCEPTED_FORMS if other != form]
+    for allowed in (others, *([other] for other in others)):
+        assert outcome(signed(form), verifier=Verifier([SECRET], forms=allowed)) == "not_allowed"
+
+
+def test_a_second_header_of_a_form_that_is_not_allowed_does_not_count() -> None:
+    both = [*signed("hex"), *signed("standard")]
+    for form, wrong in (("hex", signed("standard", b"{}")), ("standard", own(b"x"))):
+        only = Verifier([SECRET], forms=[form])  # type: ignore[list-item]
+        assert outcome(both, verifier=only) == form
+        assert outcome([*wrong, *signed(form)], verifier=only) == form  # type: ignore[arg-type]
+
+
+def test_the_name_of_the_header_is_a_setting() -> None:
+    named = Verifier([SECRET], forms=ACCEPTED_FORMS, header="X-Hub-Signature-256")
+    assert outcome([(b"x-hub-signature-256", HEX)], verifier=named) == "hex"
+    assert outcome(own(HEX), verifier=named) == "missing"
+    shared = Verifier([SECRET], forms=ACCEPTED_FORMS, header="webhook-signature")
+    assert outcome([(b"webhook-signature", HEX)], verifier=shared) == "hex"
+    assert outcome(signed("standard"), verifier=shared) == "standard"
+
+
+def test_a_signature_with_a_time_is_not_accepted_again_without_it() -> None:
+    """The time in front of the body is the message that was signed; so it is no body."""
+    later, key = NOW + timedelta(days=365), OTHER_SECRET.encode()
+    plain, stamped = Verifier([OTHER_SECRET], forms=ACCEPTED_FORMS), STAMP + b"." + BODY
+    for message in (stamped, MESSAGE_ID + b"." + stamped):
+        for value in (mac(key, message).hex().encode(), base64.b64encode(mac(key, message))):
+            assert outcome(own(value), message, verifier=plain, now=later) == "mismatch"
+
+
+def test_no_part_of_a_body_becomes_a_time() -> None:
+    """The other direction: a body that begins with a time, signed without one."""
+    plain, key = Verifier([OTHER_SECRET], forms=ACCEPTED_FORMS), OTHER_SECRET.encode()
+    message = STAMP + b"." + BODY
+    as_sent = own(mac(key, message).hex().encode())
+    assert outcome(as_sent, message, verifier=plain) == "mismatch", "refused as it was sent, too"
+    twice, near = b"7." + message, datetime.fromtimestamp(7, UTC)
+    value = b"v1," + base64.b64encode(mac(key, b"msg." + twice))
+    headers = standard(id=b"msg.7", signature=value)
+    assert outcome(headers, BODY, verifier=plain) == "standard", "as it was sent"
+    moved = standard(id=b"msg", timestamp=b"7", signature=value)
+    assert outcome(moved, message, verifier=plain, now=near) == "mismatch"
+    numbered = own(b"t=7,v1=" + mac(key, twice).hex().encode())
+    assert outcome(numbered, message, verifier=plain, now=near) == "mismatch"
+
+
+def test_a_verifier_that_would_accept_nothing_or_anything_is_not_made() -> None:
+    standard, hush = {"forms": ["standard"]}, ["hush"]
+    wrong: list[tuple[list[str], dict[str, Any], str]] = [
+        *(([], {}, "expected 1 to 8, got 0"), (["x"] * 9, {}, "expected 1 to 8, got 9")),
+        *(([e], {}, "one is empty") for e in ("", "\0\0", " \n", "whsec_", "whsec_====")),
+        *(([SECRET, ""], {}, "one is empty"), (["hush\ud800"], {}, "surrogate")),
+        *(([key], standard, "valid base64") for key in ("whsec_hu!sh", "whsec_AAAA")),
+        *((hush, {"forms": forms}, "expected some of hex") for forms in ([], ["hex", "md5"])),
+        *(
+            (hush, {"tolerance_s": value}, "tolerance_s: expected 0 to 86400")
+            for value in (float("nan"), float("inf"), -1)
+        ),
+    ]
+    for secrets, options, message in wrong:
+        with pytest.raises(ValueError, match=message) as caught:
+            Verifier(secrets, **({"forms": ACCEPTED_FORMS} | options))
+        assert "hush" not in repr(caught.value) + repr(caught.value.__cause__)
+    # A secret that has no key in one form still verifies the others.
+    verifier = Verifier(["whsec_no base64!"], forms=ACCEPTED_FORMS)
+    assert outcome(signed("hex", secrets=["whsec_no base64!"]), verifier=verifier) == "hex"
+    assert outcome(signed("standard"), verifier=verifier) == "mismatch"
+
+
+def test_a_secret_is_in_no_text_of_a_verifier() -> None:
+    assert SECRET not in repr(ALL)
+    with pytest.raises(SignatureRejected) as caught:
+        ALL.verify(own(b"0" * 64), BODY, now=NOW)
+    assert SECRET not in repr(caught.value)
+
+
+NAMES = st.sampled_from(
+    [b"svc-signature", b"webhook-signature", b"webhook-id", b"webhook-timestamp", b"SVC-Signature"]
+)
+VALUES = st.binary(max_size=80) | st.sampled_from([HEX, BASE64, STAMP, MESSAGE_ID, b"v1=", b"t="])
+
+
+@given(
+    headers=st.lists(
+        st.tuples(NAMES | st.binary(), st.lists(VALUES, max_size=4).map(b"".join)), max_size=5
+    ),
+    body=st.binary(),
+)
+def test_arbitrary_bytes_are_rejected_and_never_break_the_receiver(
+    headers: Headers, body: bytes
+) -> None:
+    with pytest.raises(SignatureRejected):
+        ALL.verify(headers, body, now=NOW)
+
+
+PIECES = (
+    *(b"", b" ", b",", b"=", b".", b"\0", b"\n", b"\xff", b"0", b"t=", b"v1=", b"v1,", b"sha256="),
+    *(b"," * 3_000, b"0" * 64, b"{", STAMP + b".", HEX, BASE64, V1),
+)
+
+
+@pytest.mark.parametrize("form", ACCEPTED_FORMS)
+def test_a_mutated_delivery_is_accepted_only_if_it_still_has_what_was_signed(
+    form: AcceptedForm,
+) -> None:
+    headers, chance = signed(form), Random(form)
+    digest = HEX if form == "hex" else V1 if form == "t,v1" else headers[-1][1]
+    for _ in range(12_500):
+        texts = [*(value for _, value in headers), BODY]
+        for _ in range(chance.choice((1, 1, 2, 3))):
+            place = chance.randrange(len(texts))
+            text, start = texts[place], chance.randrange(len(texts[place]) + 1)
+            piece = chance.choice((chance.choice(PIECES), chance.randbytes(1)))
+            texts[place] = text[:start] + piece + text[start + chance.choice((0, 1, 8)) :]
+        mutated = [(name, value) for (name, _), value in zip(headers, texts, strict=False)]
+        if outcome(mutated, texts[-1]) in ACCEPTED_FORMS:
+            value = mutated[-1][1]
+            assert digest in (value if form in ("base64", "standard") else value.lower())
+            assert form != "t,v1" or b"t=" + STAMP in value
+            assert [value.strip() for value in texts[:-2]] == [v for _, v in headers[:-1]]
+            assert texts[-1] == BODY
+
+
+# Signing, by the form of an endpoint
+
+
+@pytest.mark.parametrize("form", SIGNATURE_FORMS)
+@given(
+    body=st.binary(max_size=200).map(lambda body: b"{" + body),
+    secrets=st.lists(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=40).map("s".__add__),
+        min_size=1,
+        max_size=3,
+    ),
+    at=st.floats(0, 4e9).map(lambda epoch_s: datetime.fromtimestamp(epoch_s, tz=UTC)),
+)
+def test_each_secret_that_signed_verifies_alone(
+    form: SignatureForm, body: bytes, secrets: list[str], at: datetime
+) -> None:
+    header = sign(body, secrets=secrets, at=at, form=form)
+    if form == "hex":
+        assert header == ",".join(mac(secret.encode(), body).hex() for secret in secrets)
+        assert header == sign(body, secrets=secrets, at=at), "this form is the default"
+    else:
+        assert header.startswith(f"t={int(at.timestamp())},v1=")
+    for secret in secrets:
+        Verifier([secret], forms=[form]).verify(own(header.encode()), body, now=at)
+    with pytest.raises(ValueError, match="at least one secret"):
+        sign(body, secrets=[], at=at, form=form)
