@@ -26,7 +26,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from catalog.contract.constants import ACCEPTED_FORMS
+from catalog.contract.errors import BodyTooLarge, BodyTooSlow
 from catalog.contract.signatures import SignatureRejected, Verifier
+from catalog.server.body_limit import BODY_WITHIN_S, BodyReader
 from pipeline.settings import Settings, SettingsError
 from resources.inbox import Inbox
 from warehouse.errors import WarehouseError
@@ -35,9 +37,6 @@ from warehouse.home import Home
 
 BODY_MAX: Final = 262_144
 """Bytes of one delivery."""
-BODIES_MAX: Final = 256
-"""Bodies that are received at the same time."""
-BODY_WITHIN_S: Final = 10.0
 HEALTH_PATH: Final = "/healthz"
 MERGE_EVERY_S: Final = 30.0
 """Other processes land batches too, so there is a merge without a new delivery."""
@@ -100,9 +99,7 @@ class Receiver:
         self._inbox = inbox
         self._clock = clock
         self._on_stored = stored
-        self._body_within_s = body_within_s
-        self._reading: dict[asyncio.Timeout, None] = {}
-        """The time limits of the bodies that are being received, the oldest first."""
+        self._bodies = BodyReader(body_max=BODY_MAX, within_s=body_within_s)
         self._is_failing = False
         self._refusals: Counter[str] = Counter()
         self._logged_at = -_REFUSALS_LOGGED_EVERY_S
@@ -124,7 +121,7 @@ class Receiver:
         try:
             verifier = self._verifier()
             verifier.check_head(request.headers.raw)
-            body = await self._read_body(request)
+            body = await self._bodies.read(request.scope, request.receive)
             now = self._clock()
             verifier.verify(request.headers.raw, body, now=now)
             await asyncio.to_thread(self._inbox.store, body, now)
@@ -132,8 +129,10 @@ class Receiver:
             raise Refused(401, rejection.reason) from None
         except ClientDisconnect:
             raise Refused(400, "incomplete") from None
-        except Refused:
-            raise
+        except BodyTooLarge:
+            raise Refused(413, "too large") from None
+        except BodyTooSlow:
+            raise Refused(408, "too slow") from None
         # Whatever it is, the sender sends the delivery again.
         except Exception as error:
             is_unforeseen = not isinstance(error, OSError | SettingsError)
@@ -144,31 +143,6 @@ class Receiver:
         self._is_failing = False
         self._on_stored()
         return Response(status_code=204)
-
-    async def _read_body(self, request: Request) -> bytes:
-        announced = request.headers.get("content-length")
-        if announced is not None and int(announced) > BODY_MAX:
-            raise Refused(413, "too large")
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self._body_within_s) as limit:
-                if len(self._reading) >= BODIES_MAX:
-                    # What a service sends is here within milliseconds, so the oldest is slow.
-                    oldest = next(iter(self._reading))
-                    del self._reading[oldest]
-                    if not oldest.expired():
-                        oldest.reschedule(0)
-                self._reading[limit] = None
-                try:
-                    async for chunk in request.stream():
-                        body += chunk
-                        if len(body) > BODY_MAX:
-                            raise Refused(413, "too large")
-                finally:
-                    self._reading.pop(limit, None)
-        except TimeoutError:
-            raise Refused(408, "too slow") from None
-        return bytes(body)
 
     async def _refuse(self, request: Request, refusal: Exception) -> Response:
         assert isinstance(refusal, Refused)

@@ -44,7 +44,6 @@ from warehouse.home import Home
 
 if TYPE_CHECKING:
     from catalog.sandbox.sandbox import Sandbox
-    from catalog.sandbox.world_process import WorldProcess
     from resources.http.client import CatalogClient
 
 
@@ -104,16 +103,14 @@ def open_service(
     settings: Settings,
     *,
     now: datetime | None = None,
-    world_process: "WorldProcess | None" = None,
     probe_state: Path | None = None,
     work: Work = "daily",
 ) -> Iterator[OpenedSession]:
     """Open a session, determine the plan, and claim the home once the service has answered.
 
-    `now` stops the clock of the embedded sandbox; with None it runs in real time. `world_process`
-    generates its catalog in advance. With `probe_state`, a folder for the request log, the home is
-    neither claimed nor written to. `work` is the purpose of the requests: each kind has its own
-    share of the month.
+    `now` stops the clock of the embedded sandbox; with None it runs in real time. With
+    `probe_state`, a folder for the request log, the home is neither claimed nor written to. `work`
+    is the purpose of the requests: each kind has its own share of the month.
 
     Raises:
         SettingsError: the settings contradict each other, or the plan is not known.
@@ -122,7 +119,7 @@ def open_service(
     """
     home = locate_home(settings)
     with ExitStack() as stack:
-        address = _address(settings, stack, now, world_process)
+        address = _address(settings, stack, now)
         if probe_state is None:
             restore_home(home)
             home.check(address.source)
@@ -190,9 +187,7 @@ def _sleep(sandbox: "Sandbox | None", seconds: float) -> None:
         sandbox.advance(timedelta(seconds=seconds))
 
 
-def _address(
-    settings: Settings, stack: ExitStack, now: datetime | None, world_process: "WorldProcess | None"
-) -> _Address:
+def _address(settings: Settings, stack: ExitStack, now: datetime | None) -> _Address:
     found, ledger = settings.service_address(), ledger_of(settings)
     if found is not None and ledger is not None:
         return _Address(*found, source=found[0], ledger=ledger)
@@ -203,7 +198,6 @@ def _address(
     sandbox = Sandbox(
         seed=settings.sandbox_seed,
         clock=SandboxClock(now),
-        world_process=world_process,
         state_dir=Path(folder),
     )
     stack.enter_context(sandbox)

@@ -276,13 +276,8 @@ class Settings(BaseSettings):
 
     @property
     def mirror_dir(self) -> Path:
-        """Where `almanac serve` keeps keys, endpoints, deliveries and its change feed."""
+        """Where `almanac serve` keeps keys, endpoints and deliveries."""
         return self.home / "state" / "mirror"
-
-    @property
-    def watch_dir(self) -> Path:
-        """Where `almanac watch` keeps its change feed."""
-        return self.home / "state" / "watch"
 
     @property
     def source(self) -> str:

@@ -278,7 +278,7 @@ def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
         (("accounts", "endpoints", "add", "http://127.0.0.1/x", "--account", "me"), "127.0.0.1"),
         (
             ("accounts", "endpoints", "add", "http:8.8.8.8", "--account", "me"),
-            "must start with http://",
+            "expected a URL such as",
         ),
         (
             (

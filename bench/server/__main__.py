@@ -19,13 +19,12 @@ from bench.server.peers.bare_peer import BarePeer
 from bench.server.peers.datasette_peer import DatasettePeer, make_datasette_folder
 from bench.server.peers.our_peer import OurPeer
 from bench.server.peers.peer import Peer
-from bench.server.peers.rows import State
+from bench.server.peers.rows import Rows, rows_of_run
 from bench.server.process import Cores
 from bench.server.race import Pace, ceiling, race
 from bench.server.report import show
 from bench.server.results import Results
 from bench.server.slow import felt, seconds_until_closed
-from bench.server.store_choice import compare_stores
 from bench.server.workloads import pages_of, workloads
 
 _FILE_WIDTH = 100
@@ -43,7 +42,6 @@ class Size:
     give_up_s: float
     export_rows: int
     export_slow_s: float
-    questions: int
 
 
 FULL = Size(
@@ -54,7 +52,6 @@ FULL = Size(
     give_up_s=20.0,
     export_rows=1_000_000,
     export_slow_s=10.0,
-    questions=400,
 )
 QUICK = Size(
     requests=2_000,
@@ -64,7 +61,6 @@ QUICK = Size(
     give_up_s=7.0,
     export_rows=100_000,
     export_slow_s=2.0,
-    questions=50,
 )
 
 
@@ -96,10 +92,9 @@ def _measure(size: Size, cores: Cores, folder: Path, console: Console) -> Result
     with console.status("") as status:
         report_progress = status.update
         report_progress("the rows of the world")
-        state = State.of_run()
-        loads = workloads(state.rows, size.requests)
-        peers = _peers(state, folder, cores)
-        asking = compare_stores(state.view, state.rows, loads, folder, count=size.questions)
+        rows = rows_of_run()
+        loads = workloads(rows, size.requests)
+        peers = _peers(rows, folder, cores)
         ceilings = {
             body_bytes: ceiling(
                 cores.server, body_bytes=body_bytes, count=size.requests, for_s=size.pace.closed_s
@@ -143,14 +138,13 @@ def _measure(size: Size, cores: Cores, folder: Path, console: Console) -> Result
                 slow_s=size.export_slow_s,
                 report_progress=report_progress,
             ),
-            asking=asking,
         )
 
 
-def _peers(state: State, folder: Path, cores: Cores) -> Sequence[Peer]:
+def _peers(rows: Rows, folder: Path, cores: Cores) -> Sequence[Peer]:
     rows_file = folder / "rows.msgpack"
-    state.rows.save(rows_file)
-    make_datasette_folder(state.rows, folder)
+    rows.save(rows_file)
+    make_datasette_folder(rows, folder)
     return (
         OurPeer(cores.server),
         DatasettePeer(folder, cores.server, tuned=False),

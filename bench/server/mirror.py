@@ -3,8 +3,8 @@
     python -m bench.server.mirror [--rounds 3] [--events 1000000] [--seconds 8] [--json FILE]
 
 The same workloads and load generator as `python -m bench.server`; both servers must return the same
-rows. `--events` is the size of a second home, which is too large for the memory of the mirror, so
-that requests are answered by SQL. Start: from the start of the process to the first answer.
+rows. `--events` is the size of a second home. Start: from the start of the process to the first
+answer.
 """
 
 import json
@@ -28,7 +28,7 @@ from bench.children import environment_without_settings
 from bench.report import parse_arguments
 from bench.server.peers.mirror_peer import AsOfPeer, MirrorPeer, publish_world
 from bench.server.peers.our_peer import OurPeer
-from bench.server.peers.rows import State
+from bench.server.peers.rows import rows_of_run
 from bench.server.process import Cores, Running
 from bench.server.race import Lap, Pace, race
 from bench.server.workloads import workloads
@@ -65,7 +65,7 @@ def main() -> int:
 
 def _race(home: Home, cores: Cores, given: Any, console: Console) -> dict[str, dict[str, float]]:
     """Return the middle of the requests per second, by workload and server."""
-    loads = workloads(State.of_run().rows, given.requests)
+    loads = workloads(rows_of_run(), given.requests)
     pace = Pace(sample=given.sample, closed_s=float(given.seconds), open_s=1.0)
     laps: list[Lap] = []
     for _ in range(given.rounds):
@@ -112,8 +112,6 @@ def _measure_start(home: Home) -> dict[str, float]:
         with httpx.Client(base_url=base_url, verify=False, timeout=120.0) as client:
             client.get("/v2/events?limit=1").raise_for_status()
             seconds, cpu = time.perf_counter() - began, Running(process.pid, 0).cpu_s()
-            while not client.get("/healthz").json()["publication"]["changesRecorded"]:
-                time.sleep(0.1)
             for query in ("limit=100", "sortBy=impact_desc", "keyword=a"):
                 client.get(f"/v2/events?from=2016-01-01&{query}").raise_for_status()
             client.get("/v2/coins?limit=100").raise_for_status()

@@ -15,7 +15,6 @@ def show(results: Results, cores: Cores, console: Console) -> None:
     _show_laps(results, console)
     _show_exports(results, console)
     _show_slow(results, console)
-    _show_stores(results, console)
     _show_bars(results.bars(), console)
 
 
@@ -101,21 +100,6 @@ def _show_slow(results: Results, console: Console) -> None:
         f"{felt.held} held at the end of a round, {felt.opened:,} opened in it, "
         f"{felt.refused} refused"
     )
-    console.print(table)
-
-
-def _show_stores(results: Results, console: Console) -> None:
-    table = _table(
-        "The store alone, without HTTP; median microseconds, one thread",
-        *("question", ">indexes in memory", ">DuckDB in process", ">DuckDB takes"),
-    )
-    for asking in results.asking:
-        table.add_row(
-            asking.question,
-            f"{asking.memory_us:,.0f}",
-            f"{asking.duckdb_us:,.0f}",
-            f"{asking.duckdb_us / asking.memory_us:.0f} ×",
-        )
     console.print(table)
 
 

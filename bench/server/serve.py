@@ -4,28 +4,27 @@ Prints one line of JSON with the port once connections are answered, and ends wi
 """
 
 import asyncio
-import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import datetime
 from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
+from msgspec.structs import replace
+
 from bench.server.peers.bare_peer import Encoder, bare_app
-from bench.server.peers.rows import NOW, SEED, Rows, State
+from bench.server.peers.rows import NOW, SEED, Rows, store_of_run
 from catalog.contract.plans import ENTERPRISE
 from catalog.sandbox.sandbox import Sandbox
 from catalog.server.accounts import KeyRing, UsageBook
 from catalog.server.app import ServerParts, build_app
+from catalog.server.catalog_store import EventQuery, StoredEvent
 from catalog.server.hosting import HostedApp
-from catalog.server.memory_view import MemoryView
-from catalog.server.routes import CursorSigner
+from catalog.server.sql_store import SqlStore
 from catalog.server.state_dir import ServiceDir
-from catalog.server.store import CatalogChange, CatalogStore, EventQuery, StoredEvent
 from pipeline.mirror.mirror import Mirror
 
 _UNBOUND_PER_S = 1e6
@@ -73,43 +72,30 @@ def long_export(undo: ExitStack, rows: str) -> dict[str, object]:
     """The real application over a store that makes its rows one by one."""
     folder = ServiceDir(Path(undo.enter_context(TemporaryDirectory(prefix="almanac-bench-"))))
     key, _ = folder.key_book().create("bench", ENTERPRISE)
+    store = LongStore(store_of_run(), int(rows))
     parts = ServerParts(
-        # An export uses only what this view has.
-        store=cast(CatalogStore, LongStore(State.of_run().view, int(rows))),
+        # An export uses only what this store has.
+        store=lambda _: cast(SqlStore, store),
         keys=KeyRing(book=folder.key_book()),
         usage=UsageBook(),
-        cursors=CursorSigner(bytes(32)),
-        instant_of=lambda _: NOW,
+        now=lambda: NOW,
     )
     return {"port": undo.enter_context(HostedApp(build_app(parts))).port, "key": key}
 
 
 class LongStore:
-    """A store whose only view repeats the world's events under new ids, up to a count."""
+    """A store that repeats the events of another under new ids, up to a count."""
 
     identity = "bench"
 
-    def __init__(self, view: MemoryView, count: int) -> None:
-        self._view = LongView(view, count)
-
-    def at(self, instant: datetime) -> "LongView":
-        return self._view
-
-    def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
-        return ()
-
-
-class LongView:
-    def __init__(self, view: MemoryView, count: int) -> None:
-        self._view = view
+    def __init__(self, store: SqlStore, count: int) -> None:
+        self._store = store
         self._count = count
-        self.coin = view.coin
-        self.categories = view.categories
 
     def iter_events(self, query: EventQuery) -> Iterator[StoredEvent]:
-        events = cycle(list(self._view.iter_events(query)))
+        events = cycle(list(self._store.iter_events(query)))
         for number, event in enumerate(islice(events, self._count)):
-            yield dataclasses.replace(event, id=f"{number:024x}")
+            yield replace(event, id=f"{number:024x}")
 
 
 _SERVERS: dict[str, Callable[..., dict[str, object]]] = {

@@ -2,15 +2,12 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from threading import Lock
 
 EARLIEST = datetime(2017, 1, 1, tzinfo=UTC)
 LATEST = datetime(2040, 1, 1, tzinfo=UTC)
 """The range of times that the synthetic catalog covers."""
-
-
-def wall_now() -> datetime:
-    return datetime.now(UTC)
 
 
 def checked(instant: datetime) -> datetime:
@@ -20,9 +17,7 @@ def checked(instant: datetime) -> datetime:
         ValueError: without a timezone, or outside `EARLIEST` to `LATEST`.
     """
     if instant.tzinfo is None:
-        raise ValueError(
-            f"{instant.isoformat()} has no timezone; give it in UTC, e.g. with a final Z"
-        )
+        raise ValueError(f"{instant.isoformat()} has no timezone; give it in UTC, e.g. with a Z")
     if not EARLIEST <= instant <= LATEST:
         raise ValueError(f"{instant.isoformat()} is outside {EARLIEST:%Y} to {LATEST:%Y}")
     return instant.astimezone(UTC)
@@ -32,9 +27,9 @@ class SandboxClock:
     """Thread-safe: tests move it while the server reads it. Every time is aware UTC."""
 
     def __init__(
-        self, start: datetime | None = None, *, wall: Callable[[], datetime] = wall_now
+        self, start: datetime | None = None, *, wall: Callable[[], datetime] | None = None
     ) -> None:
-        self._wall = wall
+        self._wall = wall or partial(datetime.now, UTC)
         self._lock = Lock()
         self._shift = timedelta(0)
         self._fixed_at = None if start is None else checked(start)
@@ -49,18 +44,15 @@ class SandboxClock:
 
     def set(self, instant: datetime) -> None:
         """Stand at a time until advanced or run."""
-        instant = checked(instant)
         with self._lock:
-            self._fixed_at = instant
+            self._fixed_at = checked(instant)
 
     def advance(self, by: timedelta) -> datetime:
         """Move forward (or back) and return the new time; a running clock continues to run."""
         with self._lock:
             moved = checked(self._now() + by)
-            if self._fixed_at is None:
-                self._shift += by
-            else:
-                self._fixed_at = moved
+            self._shift += by
+            self._fixed_at = None if self._fixed_at is None else moved
             return moved
 
     def run(self) -> None:

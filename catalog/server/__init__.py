@@ -1,1 +1,1 @@
-"""A server that conforms to the contract and reads through a small store protocol."""
+"""A server that conforms to the contract and reads through one store in SQL."""

@@ -8,34 +8,37 @@ a restart does not start a new month.
 
 import fcntl
 import hashlib
-import hmac
 import logging
 import os
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from itertools import chain
 from pathlib import Path
-from typing import Generic, TypeVar
+from threading import Lock
+from typing import Final, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from catalog.contract.plans import ENTERPRISE, PLANS, Plan, month_start, next_month
 from catalog.contract.records import Period, Usage
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class ServiceDirError(Exception):
     """A server's folder or one of its files can't be used or changed so; it is as it was."""
 
 
+@dataclass
 class Edit(Generic[T]):
     """Holds the value while the file is locked; assign `value` to change it."""
 
-    def __init__(self, value: T) -> None:
-        self.value = value
+    value: T
 
 
 class JsonFile(Generic[T]):
@@ -43,14 +46,12 @@ class JsonFile(Generic[T]):
 
     def __init__(self, path: Path, kind: type[T]) -> None:
         self.path = path
-        self._name = str(path)
         self._kind = kind
 
     def version(self) -> tuple[int, int, int] | None:
         """Return a value that changes with every change of the file; None when there is no file."""
         try:
-            # Half the time of `Path.stat`, and every request waits for it.
-            stat = os.stat(self._name)  # noqa: PTH116
+            stat = self.path.stat()
         except FileNotFoundError:
             return None
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
@@ -79,10 +80,9 @@ class JsonFile(Generic[T]):
 
     def _write(self, value: T) -> None:
         temporary = self.path.with_suffix(".tmp")
-        data = msgspec.json.format(msgspec.json.encode(value), indent=2)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            file.write(msgspec.json.format(msgspec.json.encode(value), indent=2))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.path)
@@ -165,134 +165,51 @@ def key_digest(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-log = logging.getLogger(__name__)
-
-_KEY_PREFIX = "alm2_"
-
-
-def random_key() -> str:
-    return _KEY_PREFIX + secrets.token_urlsafe(30)
+LIMITS: Final = {"rate_per_s": (0.001, 10**6), "burst": (1, 10**6), "monthly_quota": (0, 10**12)}
+"""The least and the most of each limit that an Enterprise key may set."""
 
 
-class KeyRing:
-    """Finds a presented key among fixed keys and the keys of a file, read again when it changes.
-
-    `others` is the grant of all other requests, None to refuse them. `adjusted` changes each grant
-    of the file.
-    """
-
-    def __init__(
-        self,
-        *,
-        book: "KeyBook | None" = None,
-        fixed: Iterable[Grant] = (),
-        others: Grant | None = None,
-        adjusted: Callable[[Grant], Grant] = lambda grant: grant,
-        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._book = book
-        self._others = others
-        self._adjusted = adjusted
-        self._wall = wall
-        self._fixed = {grant.sha256: grant for grant in fixed}
-        self._filed: dict[str, Grant] = {}
-        self._filed_version: object = None
-
-    def grant_of(self, keys: Collection[str]) -> Grant | None:
-        """Return the grant of a request that presents these keys; two keys are none."""
-        found = self.find(next(iter(keys))) if len(keys) == 1 else None
-        return found or self._others
-
-    def find(self, key: str) -> Grant | None:
-        """Return what the key may do; None when unknown, revoked or expired."""
-        digest = key_digest(key)
-        grant = self._fixed.get(digest) or self._from_file(digest)
-        if grant is None or not hmac.compare_digest(grant.sha256, digest):
-            return None
-        if grant.expires_at is not None and self._wall() >= grant.expires_at:
-            return None
-        return grant
-
-    def usable_grants(self) -> list[Grant]:
-        """Return the grant of each key that is not revoked or expired."""
-        self._from_file("")
-        now = self._wall()
-        found = (*self._fixed.values(), *self._filed.values())
-        return [grant for grant in found if grant.expires_at is None or now < grant.expires_at]
-
-    def _from_file(self, digest: str) -> Grant | None:
-        if self._book is None:
-            return None
-        version = self._book.file.version()
-        if version != self._filed_version:
-            self._filed_version = version
-            try:
-                accounts = self._book.read().accounts
-            except ServiceDirError:
-                # A running server continues with the keys it knew, and reads the next change.
-                log.exception("the key file can't be read; the previous keys stay valid")
-                return self._filed.get(digest)
-            grants = [
-                self._adjusted(make_grant(account, key))
-                for account in accounts
-                for key in account.keys
-            ]
-            self._filed = {grant.sha256: grant for grant in grants}
-        return self._filed.get(digest)
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 class KeyBook:
     """Creates, lists, revokes and rotates keys in the file."""
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    def __init__(self, path: Path, *, wall: Callable[[], datetime] = _utc_now) -> None:
         self.file = JsonFile(path, Accounts)
         self._wall = wall
-        self._plans: tuple[object, Mapping[str, Plan]] = (None, {})
 
     def read(self) -> Accounts:
         return self.file.read()
 
     def plans(self) -> Mapping[str, Plan]:
-        """Return the plan of each account; read the file if it changed.
-
-        Raises:
-            ServiceDirError: the file is not a key book.
-        """
-        version = self.file.version()
-        if version != self._plans[0]:
-            accounts = self.read().accounts
-            self._plans = (version, {each.name: PLANS[each.plan] for each in accounts})
-        return self._plans[1]
+        """Return the plan of each account. Raises ServiceDirError: the file is not a key book."""
+        return {account.name: PLANS[account.plan] for account in self.read().accounts}
 
     def create(
-        self,
-        account_name: str,
-        plan: Plan,
-        *,
-        rate_per_s: float | None = None,
-        burst: int | None = None,
-        monthly_quota: int | None = None,
+        self, account_name: str, plan: Plan, **limits: float | None
     ) -> tuple[str, StoredKey]:
         """Add a key to an account, which is made if new. Returns the key, shown only here.
+
+        `limits` are of `LIMITS`; None is the plan's.
 
         Raises:
             ServiceDirError: the account has another plan, or as many keys as its plan allows.
         """
         if not account_name.strip():
             raise ServiceDirError("an account needs a name; nothing was created")
-        limits = {"rate_per_s": rate_per_s, "burst": burst, "monthly_quota": monthly_quota}
-        if plan is not ENTERPRISE and any(limit is not None for limit in limits.values()):
+        own = {name: limit for name, limit in limits.items() if limit is not None}
+        if own and plan is not ENTERPRISE:
             raise ServiceDirError(
                 f"rate, burst and quota of {plan.name} are fixed; only Enterprise sets them"
             )
-        _check_limits(rate_per_s, burst, monthly_quota)
-        key, fresh = self._fresh()
-        stored = msgspec.structs.replace(fresh, **limits)
+        for name, limit in own.items():
+            least, most = LIMITS[name]
+            if not least <= limit <= most:
+                raise ServiceDirError(f"{name} must be from {least:g} to {most:,}, got {limit}")
+        key, fresh = self._make_key()
+        stored = replace(fresh, **own)
         with self.file.editing() as edit:
             known = {account.name: account for account in edit.value.accounts}
             account = known.get(account_name) or Account(name=account_name, plan=plan.name)
@@ -301,98 +218,117 @@ class KeyBook:
                     f"account {account_name} is on the plan {account.plan}, not {plan.name}; "
                     "use that plan, or another account"
                 )
-            self._check_room(account, plan)
-            known[account_name] = msgspec.structs.replace(account, keys=(*account.keys, stored))
+            # A key that expires has a successor in the account, and only the successor counts.
+            counted = sum(key.expires_at is None for key in account.keys)
+            if plan.keys_max is not None and counted >= plan.keys_max:
+                allowed = f"the plan {plan.name} allows {plan.keys_max}; revoke one first"
+                raise ServiceDirError(f"account {account_name} has {counted} keys, and {allowed}")
+            known[account_name] = replace(account, keys=(*account.keys, stored))
             edit.value = Accounts(accounts=tuple(known.values()))
         return key, stored
 
     def revoke(self, key_id: str) -> None:
-        """Make a key unusable from now on.
-
-        Raises:
-            ServiceDirError: there is no such key, or it is no longer in use.
-        """
-        self._replace(key_id, lambda key: (self._ended(key, self._wall()),))
+        """Make a key unusable from now on. Raises ServiceDirError if it is not in use."""
+        self._replace(key_id, lambda key: (replace(key, expires_at=self._wall()),))
 
     def rotate(self, key_id: str, *, overlap: timedelta) -> tuple[str, StoredKey]:
         """Return a new key for an old one, which stays valid for `overlap`.
 
-        The two count as one key of the plan, and share one bucket and one quota.
-
-        Raises:
-            ServiceDirError: there is no such key, it is not in use, or it was rotated already.
+        The two count as one key of the plan, and share one bucket and one quota. Raises
+        ServiceDirError if the old one is not in use, or was rotated already.
         """
-        fresh, stored = self._fresh()
-        ends_at = self._wall() + overlap
+        key, fresh = self._make_key()
 
-        def succeeded(key: StoredKey) -> tuple[StoredKey, ...]:
-            if key.expires_at is not None and key.usable(self._wall()):
-                raise ServiceDirError(f"key {key.id} was already replaced; rotate its successor")
-            successor = msgspec.structs.replace(
-                key,
-                id=stored.id,
-                sha256=stored.sha256,
-                created_at=stored.created_at,
-                metered_as=key.metered_as or key.id,
-            )
-            return self._ended(key, ends_at), successor
+        def succeed(old: StoredKey) -> tuple[StoredKey, ...]:
+            if old.expires_at is not None:
+                raise ServiceDirError(f"key {old.id} was already replaced; rotate its successor")
+            new = {"id": fresh.id, "sha256": fresh.sha256, "created_at": fresh.created_at}
+            successor = replace(old, **new, metered_as=old.metered_as or old.id)
+            return replace(old, expires_at=self._wall() + overlap), successor
 
-        self._replace(key_id, succeeded)
-        return fresh, stored
+        self._replace(key_id, succeed)
+        return key, fresh
 
-    def _fresh(self) -> tuple[str, StoredKey]:
-        key = random_key()
+    def _make_key(self) -> tuple[str, StoredKey]:
+        key = "alm2_" + secrets.token_urlsafe(30)
         digest = key_digest(key)
         return key, StoredKey(id="key_" + digest[:12], sha256=digest, created_at=self._wall())
 
-    def _ended(self, key: StoredKey, at: datetime) -> StoredKey:
-        if not key.usable(self._wall()):
-            raise ServiceDirError(f"key {key.id} expired at {key.expires_at}")
-        return msgspec.structs.replace(key, expires_at=at)
-
     def _replace(self, key_id: str, change: Callable[[StoredKey], tuple[StoredKey, ...]]) -> None:
+        """Put the keys that `change` returns in the place of a key that is in use."""
         with self.file.editing() as edit:
-            ids = {key.id for account in edit.value.accounts for key in account.keys}
-            if key_id not in ids:
+            known = edit.value.accounts
+            owner = next((each for each in known if key_id in {key.id for key in each.keys}), None)
+            if owner is None:
                 raise ServiceDirError(
                     f"no such key: {key_id} in {self.file.path.parent}; `almanac accounts keys "
                     "list` lists the keys of a folder. A mirror has a folder of its own (--dir), "
                     "by default state/mirror of the home"
                 )
-            edit.value = Accounts(
-                accounts=tuple(
-                    msgspec.structs.replace(
-                        account,
-                        keys=tuple(
-                            kept
-                            for key in account.keys
-                            for kept in (change(key) if key.id == key_id else (key,))
-                        ),
-                    )
-                    for account in edit.value.accounts
-                )
-            )
-
-    def _check_room(self, account: Account, plan: Plan) -> None:
-        # A key that expires has a successor in the account, and only the successor counts.
-        counted = sum(key.expires_at is None for key in account.keys)
-        if plan.keys_max is not None and counted >= plan.keys_max:
-            raise ServiceDirError(
-                f"account {account.name} has {counted} keys, and the plan {plan.name} allows "
-                f"{plan.keys_max}; revoke one first"
-            )
+            keys: dict[str, tuple[StoredKey, ...]] = {key.id: (key,) for key in owner.keys}
+            key = keys[key_id][0]
+            if not key.usable(self._wall()):
+                raise ServiceDirError(f"key {key.id} expired at {key.expires_at}")
+            keys[key_id] = change(key)
+            changed = replace(owner, keys=tuple(chain(*keys.values())))
+            accounts = tuple(changed if each is owner else each for each in known)
+            edit.value = Accounts(accounts=accounts)
 
 
-def _check_limits(rate_per_s: float | None, burst: int | None, quota: int | None) -> None:
-    if rate_per_s is not None and not 0.001 <= rate_per_s <= 1e6:
-        raise ServiceDirError(f"rate must be from 0.001 to 1,000,000 a second, got {rate_per_s}")
-    if burst is not None and not 1 <= burst <= 1_000_000:
-        raise ServiceDirError(f"burst must be from 1 to 1,000,000, got {burst}")
-    if quota is not None and not 0 <= quota <= 10**12:
-        raise ServiceDirError(f"quota must be from 0 to 1,000,000,000,000 a month, got {quota}")
+class KeyRing:
+    """Finds a presented key among fixed keys and the keys of a file, read again when it changes.
 
+    `others` is the grant of all other requests, None to refuse them.
+    """
 
-_MONTHS_MAX = 24
+    def __init__(
+        self,
+        *,
+        book: KeyBook | None = None,
+        fixed: Iterable[Grant] = (),
+        others: Grant | None = None,
+        adjusted: Callable[[Grant], Grant] = lambda grant: grant,
+        wall: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        self._book = book
+        self._others = others
+        self._adjusted = adjusted
+        self._wall = wall
+        self._fixed = {grant.sha256: grant for grant in fixed}
+        self._known: Mapping[str, Grant] = self._fixed
+        self._read_version: object = None
+
+    def grant_of(self, keys: Collection[str]) -> Grant | None:
+        """Return the grant of a request that presents these keys; two keys are none."""
+        found = self.find(*keys) if len(keys) == 1 else None
+        return found or self._others
+
+    def find(self, key: str) -> Grant | None:
+        """Return what the key may do; None when unknown, revoked or expired."""
+        # By a digest, so the time of the look-up tells nothing of other keys.
+        grant = self._grants().get(key_digest(key))
+        return grant if grant is not None and self._is_usable(grant) else None
+
+    def usable_grants(self) -> list[Grant]:
+        """Return the grant of each key that is not revoked or expired."""
+        return [grant for grant in self._grants().values() if self._is_usable(grant)]
+
+    def _is_usable(self, grant: Grant) -> bool:
+        return grant.expires_at is None or self._wall() < grant.expires_at
+
+    def _grants(self) -> Mapping[str, Grant]:
+        if self._book is None or (version := self._book.file.version()) == self._read_version:
+            return self._known
+        self._read_version = version
+        try:
+            accounts = self._book.read().accounts
+        except ServiceDirError:
+            # A running server continues with the keys it knew, and reads the next change.
+            log.exception("the key file can't be read; the previous keys stay valid")
+            return self._known
+        made = [make_grant(account, key) for account in accounts for key in account.keys]
+        self._known = {grant.sha256: self._adjusted(grant) for grant in made} | self._fixed
+        return self._known
 
 
 class UsageCounts(msgspec.Struct, frozen=True):
@@ -408,27 +344,25 @@ def quota_period(now: datetime) -> Period:
 
 
 class UsageBook:
-    """Charges requests against the monthly quota."""
+    """Charges requests against the monthly quota. Thread-safe."""
 
     def __init__(self, file: JsonFile[UsageCounts] | None = None) -> None:
         self._file = file
+        self._lock = Lock()
         self._used = {} if file is None else file.read().used
-        self._dirty = False
+        self._is_written = True
 
     def used(self, grant: Grant, now: datetime) -> int:
-        return self._used.get(grant.meter_id, {}).get(_month(now.year, now.month), 0)
+        return self._used.get(grant.meter_id, {}).get(f"{now:%Y-%m}", 0)
 
     def exhausted(self, grant: Grant, now: datetime) -> bool:
         return grant.monthly_quota is not None and self.used(grant, now) >= grant.monthly_quota
 
     def charge(self, grant: Grant, now: datetime, count: int = 1) -> None:
-        months = self._used.setdefault(grant.meter_id, {})
-        month = _month(now.year, now.month)
-        months[month] = months.get(month, 0) + count
-        if len(months) > _MONTHS_MAX:
-            # Never the month that is being charged: a sandbox may count in a past month.
-            del months[min(known for known in months if known != month)]
-        self._dirty = True
+        with self._lock:
+            months = self._used.setdefault(grant.meter_id, {})
+            months[f"{now:%Y-%m}"] = months.get(f"{now:%Y-%m}", 0) + count
+            self._is_written = False
 
     def read_out(self, grant: Grant, now: datetime) -> Usage:
         """Return the record of GET /v2/usage."""
@@ -444,32 +378,16 @@ class UsageBook:
             burst=grant.burst,
         )
 
-    def unwritten(self) -> UsageCounts | None:
-        """Return a copy of the counts if they changed since the last call."""
-        if self._file is None or not self._dirty:
-            return None
-        self._dirty = False
-        return UsageCounts(used={key: dict(months) for key, months in self._used.items()})
-
-    def write(self, counts: UsageCounts) -> None:
-        """Write the counts; for a thread, since it waits for the disk."""
-        if self._file is None:
+    def flush(self) -> None:
+        """Write what is not written yet. It waits for the disk."""
+        if self._file is None or self._is_written:
             return
+        with self._lock:
+            self._is_written = True
+            counts = UsageCounts({key: dict(months) for key, months in self._used.items()})
         try:
             with self._file.editing() as edit:
                 edit.value = counts
         except (OSError, ServiceDirError):
-            # The server continues to count in memory, and tries to write at the next flush.
             log.exception("the usage counts can't be written; they are kept in memory")
-            self._dirty = True
-
-    def flush(self) -> None:
-        """Write what is not written yet."""
-        counts = self.unwritten()
-        if counts is not None:
-            self.write(counts)
-
-
-@lru_cache(maxsize=64)
-def _month(year: int, month: int) -> str:
-    return f"{year:04d}-{month:02d}"
+            self._is_written = False

@@ -1,11 +1,11 @@
-"""The store of a server: queries as values, answered as of a time.
+"""The queries of a store and the rows of its answers, as values.
 
 A store is one state of the history of a catalog: versions of events with the times at which they
 became known, ranks of coins, categories and cancellations. *Now* is a time like any other. The
-sandbox and the mirror use the same implementation over different files.
+sandbox and the mirror use the same store over different files.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Literal, Protocol, TypeVar
@@ -15,7 +15,7 @@ import msgspec
 from catalog.contract.constants import IMPACT_BANDS, IMPACT_MAJOR
 from catalog.contract.parameters import SortBy
 from catalog.contract.plans import Window
-from catalog.contract.records import Cancellation, Category, EventCoin
+from catalog.contract.records import EventCoin
 
 RowT = TypeVar("RowT")
 ChangeKind = Literal["events.created", "events.updated", "events.cancelled", "events.high-impact"]
@@ -162,76 +162,6 @@ class KnownSpan:
     first: datetime | None
     last: datetime | None
     events: int
-
-
-class CatalogStore(Protocol):
-    """A catalog's history. Keys are exclusive: rows strictly after them. Safe for many threads."""
-
-    @property
-    def identity(self) -> str:
-        """A text that differs for any other catalog or state of it: part of the export's ETag."""
-        ...
-
-    @property
-    def feed_id(self) -> str:
-        """The identity of the feed: a place of one feed means nothing in another."""
-        ...
-
-    @property
-    def span(self) -> KnownSpan: ...
-
-    def events(
-        self, query: EventQuery, *, after: DateKey | ImpactKey | None, limit: int
-    ) -> Slice[StoredEvent]: ...
-
-    def iter_events(self, query: EventQuery) -> Iterator[StoredEvent]:
-        """Yield every event of the query in order, a few hundred at a time."""
-        ...
-
-    def event(self, event_id: str, ts: datetime) -> StoredVersion | None:
-        """Return the version of an event at a time, whatever its status; None if unknown.
-
-        A cancelled event of which only the cancellation is known has no `event`.
-        """
-        ...
-
-    def coins(
-        self, query: CoinQuery, *, after: CoinKey | None, limit: int
-    ) -> Slice[StoredCoin]: ...
-
-    def coin(self, slug: str, ts: datetime, upcoming: Window) -> StoredCoin | None: ...
-
-    def ranks(self, slugs: Sequence[str], ts: datetime) -> dict[str, int | None]:
-        """Return the ranks of listed coins."""
-        ...
-
-    def categories(self, ts: datetime) -> Sequence[Category]: ...
-
-    def cancellations(
-        self, ts: datetime, since: datetime, *, after: CancellationKey | None, limit: int
-    ) -> Slice[Cancellation]:
-        """Return the cancellations that happened or became known since a time."""
-        ...
-
-    def history(self, event_id: str, ts: datetime) -> Sequence[StoredVersion]:
-        """Return the versions of an event that were known at a time, oldest first."""
-        ...
-
-    def changes(self, query: ChangeQuery, *, limit: int) -> Slice[StoredVersion]:
-        """Return versions in the order of the feed."""
-        ...
-
-    def head(self, until: datetime) -> int:
-        """Return the last place of the feed with a version known at a time; 0 if there is none."""
-        ...
-
-    def last_pull(self, ts: datetime) -> datetime | None:
-        """Return the time of the last pull until a time."""
-        ...
-
-    def never_known(self) -> frozenset[str]:
-        """Return the columns whose value no version knows."""
-        ...
 
 
 class Clock(Protocol):

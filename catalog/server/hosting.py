@@ -1,14 +1,14 @@
 """Serves an application on loopback or another address, in its own thread.
 
 Granian, because it closes idle, half-header and half-body connections automatically within
-`HEADER_TIMEOUT_S` (measured). The calling thread stays free, so Ctrl-C and
-tests work as usual.
+`HEADER_TIMEOUT_S` (measured). The calling thread stays free, so Ctrl-C and tests work as usual.
 """
 
 import asyncio
 import logging
 import socket
 import threading
+import time
 
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
@@ -32,21 +32,14 @@ class HostedApp:
     def __init__(self, app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._app = app
         self._host = host
-        self._port = port
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._server: Server | None = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def port(self) -> int:
-        return self._port
+        self.port = port
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="almanac-server", daemon=True)
 
     @property
     def base_url(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return f"http://{host}:{self.port}"
 
     def start(self) -> "HostedApp":
         """Listen, and return when connections are answered.
@@ -54,20 +47,21 @@ class HostedApp:
         Raises:
             HostingError: the port is taken, or the application did not start in time.
         """
-        self._port = free_port(self._host, self._port)
-        self._thread = threading.Thread(target=self._run, name="almanac-server", daemon=True)
+        self.port = free_port(self._host, self.port)
         self._thread.start()
-        if not self._ready.wait(START_TIMEOUT_S):
-            raise HostingError(f"the server did not start within {START_TIMEOUT_S:g} s")
-        if self._failure is not None:
-            raise HostingError(f"the server did not start: {self._failure}") from self._failure
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._answers():
+            if not self._thread.is_alive():
+                raise HostingError(f"the server did not start: {self._failure}") from self._failure
+            if time.monotonic() > deadline:
+                raise HostingError(f"the server did not start within {START_TIMEOUT_S:g} s")
+            time.sleep(0.005)
         return self
 
     def stop(self) -> None:
         """Stop listening and wait until the application has ended."""
-        if self._loop is not None and self._server is not None and self._loop.is_running():
+        if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._server.stop)
-        if self._thread is not None:
             self._thread.join(timeout=START_TIMEOUT_S)
 
     def __enter__(self) -> "HostedApp":
@@ -76,21 +70,26 @@ class HostedApp:
     def __exit__(self, *raised: object) -> None:
         self.stop()
 
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection((self._host, self.port), timeout=START_TIMEOUT_S).close()
+        except OSError:
+            return False
+        return True
+
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
         except Exception as error:
             logging.getLogger(__name__).exception("the server ended with an error")
             self._failure = error
-        finally:
-            self._ready.set()
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._server = Server(
             self._app,
             address=self._host,
-            port=self._port,
+            port=self.port,
             interface=Interfaces.ASGI,
             http=HTTPModes.http1,
             websockets=False,
@@ -100,22 +99,7 @@ class HostedApp:
             ),
             log_enabled=False,
         )
-        waiting = asyncio.create_task(self._wait_until_answering())
-        try:
-            await self._server.serve()
-        finally:
-            waiting.cancel()
-
-    async def _wait_until_answering(self) -> None:
-        while True:
-            try:
-                _, writer = await asyncio.open_connection(self._host, self._port)
-            except OSError:
-                await asyncio.sleep(0.005)
-                continue
-            writer.close()
-            self._ready.set()
-            return
+        await self._server.serve()
 
 
 def free_port(host: str, port: int) -> int:

@@ -6,18 +6,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
-
 from catalog.server.accounts import JsonFile, KeyBook, ServiceDirError, UsageCounts
 from catalog.server.webhooks import endpoints, outbox
-from catalog.server.webhooks.endpoints import EndpointBook, Receivers
+from catalog.server.webhooks.endpoints import EndpointBook
 from catalog.server.webhooks.outbox import Outbox
-
-
-class Source(msgspec.Struct, frozen=True):
-    """The catalog that the deliveries and usage of a folder belong to."""
-
-    source: str | None = None
 
 
 class ServiceDir:
@@ -41,9 +33,6 @@ class ServiceDir:
             self.path / endpoints.FILE_NAME, accounts=self.key_book(), wall=self._wall
         )
 
-    def receivers(self) -> Receivers:
-        return Receivers(self.endpoint_book(), self.key_book())
-
     def outbox(self) -> Outbox:
         return Outbox(self.path / outbox.FILE_NAME)
 
@@ -56,14 +45,13 @@ class ServiceDir:
         Raises:
             ServiceDirError: it belongs to another source, whose deliveries and usage it keeps.
         """
-        stamp = JsonFile(self.path / "source.json", Source)
-        with stamp.editing() as edit:
-            if edit.value.source not in (None, source):
+        with JsonFile(self.path / "source.json", dict[str, str]).editing() as edit:
+            known = edit.value.setdefault("source", source)
+            if known != source:
                 raise ServiceDirError(
-                    f"{self.path} belongs to {edit.value.source}, not to {source}; give this "
-                    "server another --dir"
+                    f"{self.path} belongs to {known}, not to {source}; give this server another "
+                    "--dir"
                 )
-            edit.value = Source(source=source)
 
     @contextmanager
     def serving(self) -> Iterator[None]:

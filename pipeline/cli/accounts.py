@@ -168,10 +168,9 @@ def add_endpoint(
 ) -> None:
     """Add an endpoint and print its signing secret once."""
     with errors_as_messages(ServiceDirError, TargetRefused):
-        endpoint, secret = (
-            _service_dir(directory)
-            .endpoint_book()
-            .add(url, account=account, allow_private=allow_private, signature=signature)
+        book = _service_dir(directory).endpoint_book()
+        endpoint, secret = book.add(
+            url, account=account, allow_private=allow_private, signature=signature
         )
     _show_secret(endpoint.id, secret, as_json=as_json)
 
@@ -180,21 +179,19 @@ def add_endpoint(
 def list_endpoints(directory: DirOption = None, as_json: JsonOption = False) -> None:
     """List the endpoints."""
     with errors_as_messages(ServiceDirError):
-        is_there = _is_there(directory)
-        found = _service_dir(directory).endpoint_book().endpoints() if is_there else []
-        plans = _service_dir(directory).key_book().plans() if is_there else {}
+        folder = _service_dir(directory) if _is_there(directory) else None
+        book = folder and folder.endpoint_book()
+        plans = {} if folder is None else folder.key_book().plans()
+        found = [(each, book.why_no_push(each.id)) for each in book.endpoints()] if book else []
     if as_json:
-        print_json([_endpoint_fields(endpoint, plans) for endpoint in found])
+        print_json([_endpoint_fields(*each, plans) for each in found])
         return
     if not found:
         people.print("No endpoints yet: almanac accounts endpoints add URL --account NAME")
         return
     table = Table(Column("id", no_wrap=True), "account", "url", "signature", "state")
-    for endpoint in found:
-        state = "enabled" if endpoint.enabled else f"disabled: {endpoint.disabled_reason}"
-        no_push = endpoints.why_no_push(endpoint.account, plans.get(endpoint.account))
-        if no_push is not None:
-            state += f"; no push: {no_push}"
+    for endpoint, no_push in found:
+        state = no_push or "enabled"
         if endpoint.allow_private:
             state += ", private allowed"
         cells = (endpoint.id, endpoint.account, endpoint.url, endpoint.signature, state)
@@ -214,16 +211,15 @@ def remove_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> Non
 def rotate_secret(
     endpoint_id: IdArgument,
     overlap_hours: Annotated[
-        float, typer.Option(help="Hours for which the old secret signs as well.")
+        float, typer.Option(min=0, max=8_760, help="Hours for which the old secret signs as well.")
     ] = endpoints.OVERLAP_HOURS,
     directory: DirOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Give an endpoint a new signing secret and print it once."""
     with errors_as_messages(ServiceDirError):
-        secret = (
-            _service_dir(directory).endpoint_book().rotate(endpoint_id, overlap_hours=overlap_hours)
-        )
+        book = _service_dir(directory).endpoint_book()
+        secret = book.rotate(endpoint_id, overlap_hours=overlap_hours)
     _show_secret(endpoint_id, secret, as_json=as_json)
 
 
@@ -258,14 +254,13 @@ def list_deliveries(
     as_json: JsonOption = False,
 ) -> None:
     """List pending and dead deliveries, or retry dead ones with the full retry schedule."""
-    if retry:
-        with errors_as_messages(ServiceDirError), _service_dir(directory).outbox() as box:
-            for delivery_id in retry:
-                box.requeue(delivery_id, now=utc_now())
-                people.print(f"{delivery_id} requeued", soft_wrap=True)
-        return
     with errors_as_messages(ServiceDirError), _service_dir(directory).outbox() as box:
+        for delivery_id in retry or ():
+            box.requeue(delivery_id, now=utc_now())
+            people.print(f"{delivery_id} requeued", soft_wrap=True)
         found = (() if dead else box.pending(limit=limit)) + box.dead(limit=limit)
+    if retry:
+        return
     if as_json:
         print_json([_delivery_fields(delivery) for delivery in found])
         return
@@ -297,20 +292,20 @@ def _show_secret(endpoint_id: str, secret: str, *, as_json: bool) -> None:
     people.print(f"Signing secret (not shown again): {secret}", soft_wrap=True)
 
 
-def _endpoint_fields(endpoint: Endpoint, plans: Mapping[str, Plan]) -> dict[str, Any]:
+def _endpoint_fields(
+    endpoint: Endpoint, no_push: str | None, plans: Mapping[str, Plan]
+) -> dict[str, Any]:
     """Return the fields of an endpoint without the values of its secrets.
 
     `plan` is what the key book says of its account, null if there is no such account.
     """
-    plan = plans.get(endpoint.account)
     fields = msgspec.structs.asdict(endpoint)
     fields["secrets"] = [
         {"created_at": secret.created_at, "expires_at": secret.expires_at}
         for secret in endpoint.secrets
     ]
-    fields["plan"] = None if plan is None else plan.name
-    fields["no_push"] = endpoints.why_no_push(endpoint.account, plan)
-    return fields
+    plan = plans.get(endpoint.account)
+    return {**fields, "plan": plan and plan.name, "no_push": no_push}
 
 
 def _delivery_fields(delivery: OutboxDelivery) -> dict[str, Any]:

@@ -77,6 +77,7 @@ def report(
     from almanac.commands import split_names
     from almanac.database import open_database
     from almanac.digest import in_form, last_known
+    from almanac.reading.answers import refuse_part_of_home
     from pipeline import report as reports
     from pipeline.health.notices import NotPosted
     from warehouse.files.storage import Storage
@@ -93,6 +94,7 @@ def report(
     path = output or (Path(file) if form is ReportForm.HTML else None)
     if path is not None:
         path.parent.stat()  # Else a misspelt folder would be made.
+        refuse_part_of_home(path, home.warehouse)
     with show_steps("Writing the report ..."), open_database(home.warehouse) as database:
         reader = database.reader
         slugs = slugs_of(reader, split_names("--coins", coins)) or ()

@@ -6,6 +6,7 @@ Exit codes: 0 also when the quota is used up or the service asks to wait (receiv
 and the reason is printed); 1 for an error; 2 for unusable settings; 130 after Ctrl-C.
 """
 
+import gc
 import shlex
 import shutil
 import sys
@@ -82,18 +83,12 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
     # Before what takes seconds.
     restore_home(home)
     home.check(settings.source)
-    from catalog.sandbox.world.lifecycle import collector_paused, kept_from_collector
-    from catalog.sandbox.world_process import WorldProcess
+    from catalog.sandbox.world.lifecycle import collector_paused
 
     with ExitStack() as held:
         # Modules and catalog live until the end; the garbage collector would scan them for seconds.
         with collector_paused(), ExitStack() as opening:
             opening.enter_context(show_steps("Opening the home and the service ..."))
-            world_process = None
-            if simulated:
-                world_process = opening.enter_context(
-                    WorldProcess(settings.sandbox_seed, until=now)
-                )
             # Imported here, so that other commands do not wait for Dagster.
             from pipeline.automation.dead_runs import fail_dead_runs
             from pipeline.automation.health import write_run_note
@@ -109,15 +104,13 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
                 days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
             )
 
-            # Before the session, so that the sandbox generates its catalog during Dagster's import.
             instance = held.enter_context(instance_of(home))
             held.callback(lambda: write_run_note(home, settings, instance, utc_now()))
             for run_id in fail_dead_runs(instance):
                 warnings.print(f"Run {run_id} was killed; it is marked failed.", markup=False)
-            service = held.enter_context(
-                open_service(settings, now=instants[0].at, world_process=world_process)
-            )
-            held.enter_context(kept_from_collector())
+            service = held.enter_context(open_service(settings, now=instants[0].at))
+            gc.freeze()
+            held.callback(gc.unfreeze)
         opened = monotonic()
         bar = held.enter_context(progress("{task.completed}/{task.total}", quiet=quiet))
         bar.add_task("opening", total=len(instants))

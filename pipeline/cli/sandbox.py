@@ -3,7 +3,6 @@
 import os
 import threading
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ from almanac.command_line import stop_by_signals, wait_until
 from almanac.console import EXIT_INTERRUPTED, Table, fail, people
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.sandbox.faults import FAULTS
+from pipeline.cli.options import instant_option
 from pipeline.console import errors_as_messages, print_json
 from pipeline.settings import read_settings
 
@@ -101,7 +101,7 @@ def sandbox(
         fail("--webhook-secret-file is for --webhook URL, which is missing", code=2)
     secret = None if webhook_secret_file is None else _secret_in(webhook_secret_file)
     try:
-        clock = SandboxClock(None if now is None else _instant(now))
+        clock = SandboxClock(None if now is None else instant_option("--now", now))
         if tick:
             clock.run()
         box = Sandbox(
@@ -138,16 +138,6 @@ def sandbox(
     if not as_json:
         people.print("Stopped.")
     raise typer.Exit(EXIT_INTERRUPTED)
-
-
-def _instant(text: str) -> datetime:
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError(
-            f"--now {text!r}: expected a form such as 2026-03-01 or 2026-03-01T06:00:00Z"
-        ) from error
-    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
 
 def _secret_in(file: Path) -> str:

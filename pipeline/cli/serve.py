@@ -18,8 +18,8 @@ from pipeline.settings import read_settings
 from warehouse.clock import utc_now
 
 if TYPE_CHECKING:
-    from pipeline.mirror.mirror import HistoryServer
-    from pipeline.mirror.replay_server import ReplayState
+    from pipeline.mirror.mirror import Mirror
+    from pipeline.mirror.replay import Replay, ReplayState
 
 DEFAULT_PORT = 8651
 
@@ -70,9 +70,8 @@ def serve(
     from catalog.server.app import ServerOptions
     from catalog.server.hosting import HostingError
     from pipeline.health.warnings import read_health
-    from pipeline.mirror.mirror import Mirror, Served
-    from pipeline.mirror.replay_clock import SPEED_MAX
-    from pipeline.mirror.replay_server import ReplayServer
+    from pipeline.mirror.mirror import Mirror
+    from pipeline.mirror.replay import SPEED_MAX, Replay
     from pipeline.web.site import WebSite
 
     if plan not in PLANS:
@@ -80,38 +79,37 @@ def serve(
     if replay is None and (until is not None or speed is not None or paused):
         fail("--until, --speed and --paused are for --replay FROM, which is missing", code=2)
     if speed is not None and not 0 < speed <= SPEED_MAX:
-        fail(f"--speed {speed:g}: expected a number above 0, such as 3600", code=2)
+        form = f"a number above 0, such as 3600, and at most {SPEED_MAX:g}"
+        fail(f"--speed {speed:g}: expected {form}", code=2)
+    try:
+        options = ServerOptions(cors_origins=tuple(cors or ()))
+    except ValueError as error:
+        fail(f"--cors: {error}", code=2)
     start = None if replay is None else instant_option("--replay", replay)
     end = None if until is None else instant_option("--until", until)
     home = locate_existing_home()
     settings = read_settings()
-    state_dir = folder or settings.mirror_dir
-    served = Served(
-        host=host,
-        port=port,
-        plan=PLANS[plan],
-        options=ServerOptions(cors_origins=tuple(cors or ())),
-        site=WebSite,
-    )
-    server: HistoryServer
-    if start is None:
-        served["site"] = partial(
-            WebSite, read_health=lambda: read_health(settings, home, utc_now())
-        )
-        server = Mirror(home.warehouse, state_dir=state_dir, **served)
-    else:
-        server = ReplayServer(
-            *(home.warehouse, start, end),
-            speed=speed or 1.0,
-            paused=True,  # until its address is printed
-            state_dir=state_dir,
-            on_end=lambda state: _report_end(state, as_json=as_json),
-            **served,
-        )
+    site = partial(WebSite, read_health=lambda: read_health(settings, home, utc_now()))
     stop = threading.Event()
     stop_by_signals(stop.set)
     try:
-        server.start()
+        replayed = None
+        if start is not None:
+            replayed = Replay(
+                *(home.warehouse, start, end),
+                speed=speed or 1.0,
+                on_end=lambda state: _report_end(state, as_json=as_json),
+            )
+        server = Mirror(
+            home.warehouse,
+            state_dir=folder or settings.mirror_dir,
+            replay=replayed,
+            host=host,
+            port=port,
+            plan=PLANS[plan],
+            options=options,
+            site=site if replayed is None else WebSite,
+        ).start()
     except HostingError as error:
         cause = error.__cause__
         is_taken = isinstance(cause, OSError) and cause.errno == EADDRINUSE
@@ -123,21 +121,21 @@ def serve(
         if as_json:
             print_json({"base_url": server.base_url})
         else:
-            _announce(server, home.warehouse, host)
-        if isinstance(server, ReplayServer) and not paused:
-            server.clock.run()
+            _announce(server, replayed, home.warehouse, host)
+        if replayed is not None and not paused:
+            replayed.clock.change(running=True)
         wait_until(stop)
     finally:
         server.stop()
     raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def _announce(server: "HistoryServer", warehouse: Path, host: str) -> None:
+def _announce(server: "Mirror", replay: "Replay | None", warehouse: Path, host: str) -> None:
     from catalog.server.request_guard import is_loopback
-    from pipeline.mirror.replay_server import CONTROL_PATH, ReplayServer
+    from pipeline.mirror.mirror import CONTROL_PATH
 
-    if isinstance(server, ReplayServer):
-        clock = server.clock
+    if replay is not None:
+        clock = replay.clock
         what = f"Replay of {warehouse} from {clock.start:%FT%TZ} to {clock.until:%FT%TZ}"
         people.print(f"{what} on {server.base_url}", soft_wrap=True)
         people.print(f"The clock: curl {server.base_url}{CONTROL_PATH}", soft_wrap=True)

@@ -22,7 +22,7 @@ from pipeline.settings import Settings, read_settings
 if TYPE_CHECKING:
     from pipeline.mirror.watch import HomeSource, MirrorSource, WatchStart
 
-_CURSOR: Final = re.compile(r"[A-Za-z0-9_-]{40,4096}")
+_CURSOR: Final = re.compile(r"[A-Za-z0-9_-]{19,4096}")
 
 
 def watch(
@@ -108,8 +108,7 @@ def _start(since: str | None) -> "WatchStart":
 def _open_home() -> "HomeSource":
     from pipeline.mirror.watch import HomeSource
 
-    home = locate_existing_home()
-    return HomeSource(home.warehouse, read_settings().watch_dir)
+    return HomeSource(locate_existing_home().warehouse)
 
 
 def _open_mirror(address: str, key_file: Path | None) -> "MirrorSource":

@@ -1,22 +1,17 @@
 """The request's `as_of` or `X-As-Of`: the answer that a client could have had at a past time."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import ClassVar, Final
-from urllib.parse import quote
 
-from starlette.types import Scope
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract.errors import ApiError, InvalidParameter
-from catalog.contract.parameters import QueryReader
-from catalog.server.app import METHODS
-from catalog.server.exchange import Exchange, Handler, Reply
-from pipeline.mirror.published_catalog import KnownSpan, utc_text
+from catalog.contract.parameters import AS_OF, AS_OF_HEADER, read_query
+from catalog.server.catalog_store import KnownSpan
 
-PARAMETER: Final = "as_of"
-HEADER: Final = b"x-as-of"
-_HEADER_NAME: Final = "X-As-Of"
-_KNOWN: Final = frozenset({PARAMETER})
+_HEADER: Final = AS_OF_HEADER.name
 
 
 class NotKnownThen(ApiError):
@@ -25,46 +20,59 @@ class NotKnownThen(ApiError):
     status: ClassVar[int] = 422
     code: ClassVar[str] = "as_of_out_of_range"
     default_message: ClassVar[str] = "The warehouse has no answer for this time"
+    when: ClassVar[str] = "Extension: `as_of` is before the first pull, or in the future."
 
 
-def as_of_answers(
-    handler: Handler,
-    bounds: Callable[[], KnownSpan],
-    now: Callable[[], datetime],
-    *,
-    clock_moves: bool = False,
-) -> Handler:
-    """Return a handler that reads the time of knowledge before another answers.
+class AsOf:
+    """Middleware that reads the time of knowledge of a request, and names it in the answer.
 
-    If the clock moves otherwise than real time, clients may not reuse an answer without asking.
-    It raises InvalidParameter if the time can't be read, and NotKnownThen before the first pull and
-    in the future.
+    With `clock_moves`, the clock moves otherwise than real time, and clients may not reuse an
+    answer without asking.
     """
 
-    async def answer(scope: Scope, exchange: Exchange) -> Reply:
+    def __init__(
+        self,
+        app: ASGIApp,
+        span: Callable[[], KnownSpan],
+        now: Callable[[], datetime],
+        *,
+        clock_moves: bool = False,
+    ) -> None:
+        self._app = app
+        self._span = span
+        self._now = now
+        self._clock_moves = clock_moves
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Other methods are answered with 405, whatever time they name.
-        is_read = scope["method"] in METHODS
-        exchange.as_of = requested_time(scope) if is_read else None
-        if exchange.as_of is not None:
-            check_known(exchange.as_of, bounds(), now())
-        reply = await handler(scope, exchange)
-        # Each answer has it. Otherwise a cache could reuse a current answer for a past time.
-        reply.raw_headers.append((b"vary", HEADER))
-        if exchange.as_of is not None:
-            reply.raw_headers.append((HEADER, utc_text(exchange.as_of).encode()))
-        elif clock_moves:
-            _forbid_reuse(reply)
-        return reply
+        as_of = requested_time(scope) if scope["method"] in ("GET", "HEAD") else None
+        if as_of is not None:
+            self._check(as_of)
+        scope["state"]["as_of"] = as_of
 
-    return answer
+        async def send_with_time(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                # Otherwise a cache could reuse a current answer for a past time.
+                headers.append("vary", _HEADER)
+                if as_of is not None:
+                    headers[_HEADER] = utc_text(as_of)
+                elif self._clock_moves and headers.get("cache-control", "no-store") != "no-store":
+                    # A cache knows real time, and not the clock's: it must ask with the tag.
+                    headers["cache-control"] = "private, no-cache"
+            await send(message)
 
+        await self._app(scope, receive, send_with_time)
 
-def _forbid_reuse(reply: Reply) -> None:
-    """Make a client ask again with the tag: a cache knows real time, and not the clock's."""
-    reply.raw_headers[:] = [
-        (name, b"private, no-cache" if name == b"cache-control" and value != b"no-store" else value)
-        for name, value in reply.raw_headers
-    ]
+    def _check(self, ts: datetime) -> None:
+        first, now, shown = self._span().first, self._now(), utc_text(ts)
+        if first is None:
+            raise NotKnownThen("Nothing was pulled yet: this warehouse has no history")
+        if ts < first:
+            start = utc_text(first)
+            raise NotKnownThen(f"{shown} is before the first pull: history starts at {start}")
+        if ts > now:
+            raise NotKnownThen(f"{shown} is in the future: the newest time is {utc_text(now)}")
 
 
 def requested_time(scope: Scope) -> datetime | None:
@@ -74,24 +82,16 @@ def requested_time(scope: Scope) -> datetime | None:
         InvalidParameter: it can't be read, or the two differ.
     """
     query: bytes = scope["query_string"]
-    found = QueryReader(query.decode("utf-8", "replace"), _KNOWN).instant(PARAMETER)
-    headers = [value for name, value in scope["headers"] if name == HEADER]
-    for value in headers:
-        pair = f"{_HEADER_NAME}={quote(value.decode('latin-1').strip())}"
-        named = QueryReader(pair, frozenset({_HEADER_NAME})).instant(_HEADER_NAME)
-        if found not in (None, named):
-            raise InvalidParameter("as_of and X-As-Of name different times; give one of them")
-        found = named
+    found: datetime | None = read_query(query.decode("utf-8", "replace"), (AS_OF,))[AS_OF.name]
+    for name, value in scope["headers"]:
+        if name == _HEADER.lower().encode():
+            named = AS_OF_HEADER.value(value.decode("latin-1").strip())
+            if found not in (None, named):
+                raise InvalidParameter("as_of and X-As-Of name different times; give one of them")
+            found = named
     return found
 
 
-def check_known(ts: datetime, bounds: KnownSpan, now: datetime) -> None:
-    """Raise NotKnownThen if the warehouse can't answer for a time."""
-    if bounds.first is None:
-        raise NotKnownThen("Nothing was pulled yet: this warehouse has no history")
-    if ts < bounds.first:
-        raise NotKnownThen(
-            f"{utc_text(ts)} is before the first pull: history starts at {utc_text(bounds.first)}"
-        )
-    if ts > now:
-        raise NotKnownThen(f"{utc_text(ts)} is in the future: the newest time is {utc_text(now)}")
+def utc_text(instant: datetime) -> str:
+    """Return the time as the interface writes it, with its microseconds if it has any."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,48 +1,46 @@
-"""The mirror: a server of the interface over a published warehouse, without a quota.
+"""Servers of the interface over a published warehouse, without a quota: the mirror and the replay.
 
 with Mirror(Path("data/warehouse.duckdb"), state_dir=Path("data/mirror")) as mirror:
     httpx.get(mirror.base_url + "/v2/events")
+
+A replay is a mirror with a virtual clock. It sends webhooks to the endpoints of the same folder, in
+the order of knowledge. Its outbox is new, so that another replay sends everything again, as the
+same bytes.
 """
 
-import asyncio
-import logging
 import os
 import secrets
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from types import MappingProxyType
-from typing import Any, Final, Protocol, Self, TypedDict, Unpack
+from tempfile import NamedTemporaryFile, TemporaryDirectory
+from typing import Any, Final, Protocol, Self
 
 import msgspec
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Scope
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from catalog.contract.plans import ENTERPRISE, Plan
 from catalog.server.accounts import Grant, KeyRing, UsageBook
-from catalog.server.app import Background, ServerOptions, ServerParts, build_app
-from catalog.server.exchange import Exchange, Handler
-from catalog.server.hosting import HostedApp, HostingError, free_port
-from catalog.server.request_guard import RequestGuard, is_loopback
-from catalog.server.routes import CursorSigner
+from catalog.server.app import Background, Layer, ServerOptions, ServerParts, build_app
+from catalog.server.control_path import ControlPath
+from catalog.server.hosting import HostedApp, HostingError
+from catalog.server.request_guard import is_loopback
 from catalog.server.state_dir import ServiceDir
-from catalog.server.store import CatalogStore
-from catalog.server.webhooks.sender import Pusher, SenderOptions
-from pipeline.mirror import version_feed
-from pipeline.mirror.as_of import as_of_answers
-from pipeline.mirror.knowledge_routes import KnowledgeRoutes, KnowledgeStore
-from pipeline.mirror.mirror_document import DocumentRoutes
-from pipeline.mirror.mirror_store import EVENTS_IN_MEMORY, MirrorStore, PushClock, ServedClock
-from pipeline.mirror.published_catalog import KnownSpan
-from pipeline.mirror.version_feed import VersionFeed
+from catalog.server.webhooks.sender import SenderOptions, WebhookSender
+from pipeline.mirror.as_of import AsOf
+from pipeline.mirror.changes import ROUTES
+from pipeline.mirror.mirror_document import document_routes
+from pipeline.mirror.published import Publications
+from pipeline.mirror.replay import Replay
 from warehouse.clock import utc_now
 
-log = logging.getLogger(__name__)
-_FOLLOWED_EVERY_S: Final = 0.5
+CONTROL_PATH: Final = "/replay/clock"
+REPLAY_PUSH: Final = SenderOptions(retry_after_s=(1.0,), poll_s=0.1, in_order=True)
+"""A receiver that fails is tried again each second, and holds up its own deliveries only."""
 _NO_LIMITS: Final[dict[str, Any]] = {
     "rate_per_s": 1_000_000,
     "burst": 1_000_000,
@@ -51,16 +49,12 @@ _NO_LIMITS: Final[dict[str, Any]] = {
 }
 
 
-RemovedVersions = Callable[[], Mapping[str, Sequence[datetime]]]
-
-
 @dataclass(frozen=True, slots=True)
 class SitePlace:
     """The parts from which pages in front of the interface are made.
 
     `now` is the clock of the answers; `keys` are the keys that a request needs if `needs_key`.
-    `secret` is the secret of the server's folder, for signatures. `removed` returns the times of
-    versions that were published and then removed by a refold, by event.
+    `secret` is the secret of the server's folder, for signatures.
     """
 
     warehouse: Path
@@ -68,83 +62,66 @@ class SitePlace:
     keys: KeyRing
     needs_key: bool
     secret: bytes = field(repr=False)
-    removed: RemovedVersions
     is_replay: bool = False
 
 
 class Site(Protocol):
     """Pages in front of the interface: `around` answers their paths, and passes on the others."""
 
-    @property
-    def background(self) -> Sequence[Background]:
-        """Tasks that run as long as the server."""
-        ...
+    background: Sequence[Background]
 
     def around(self, app: ASGIApp) -> ASGIApp: ...
 
     def close(self) -> None: ...
 
 
-SiteMaker = Callable[[SitePlace], Site]
-
-
-class HistoryStore(CatalogStore, KnowledgeStore, Protocol):
-    """A catalog through time, with its versions."""
-
-    @property
-    def bounds(self) -> KnownSpan: ...
-
-    def never_known(self) -> frozenset[str]:
-        """Return the columns whose value no version knows. It may query."""
-        ...
-
-
-class Served(TypedDict, total=False):
-    """How a server is reached: by default on loopback, by anyone with the rights of `plan`."""
-
-    host: str
-    port: int
-    plan: Plan
-    options: ServerOptions
-    site: SiteMaker
-
-
-class HistoryServer(ABC):
-    """A server of the interface over the history of a warehouse, without limits.
+class Mirror:
+    """A running mirror of a published file: each new publication is followed.
 
     On loopback a request needs no key: it has the rights of `plan`. On another address it needs a
-    key of the key file. No request is limited.
+    key of the key file. No request is limited. Webhooks tell the endpoints of the folder what each
+    publication added since their creation; those of `replay`, what becomes known by its clock.
 
     Raises (start):
-        WarehouseError: the published file or the change feed is missing or can't be used.
+        WarehouseError: the published file is missing or can't be used.
         HostingError: the port is taken, or the address needs a key and there is none.
         ServiceDirError: the folder can't be used.
     """
 
-    def __init__(self, warehouse: Path, *, state_dir: Path, **served: Unpack[Served]) -> None:
-        self._warehouse = warehouse
-        self._make_site = served.get("site")
-        self._state_dir = state_dir
-        self._host = served.get("host", "127.0.0.1")
-        self._port = served.get("port", 0)
-        self._plan = served.get("plan", ENTERPRISE)
-        self._options = served.get("options", ServerOptions())
-        self._undo = ExitStack()
-        self._hosted: HostedApp | None = None
+    base_url: str
+    sender: WebhookSender
 
-    @property
-    def base_url(self) -> str:
-        if self._hosted is None:
-            raise RuntimeError("the server is not started; use it as a context manager")
-        return self._hosted.base_url
+    def __init__(
+        self,
+        warehouse: Path,
+        *,
+        state_dir: Path,
+        replay: Replay | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        plan: Plan = ENTERPRISE,
+        options: ServerOptions | None = None,
+        site: Callable[[SitePlace], Site] | None = None,
+        push: SenderOptions | None = None,
+        wall: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._warehouse = warehouse
+        self._state_dir = state_dir
+        self._replay = replay
+        self._host = host
+        self._port = port
+        self._plan = plan
+        self._options = options or ServerOptions()
+        self._site = site
+        self._push = push or (REPLAY_PUSH if replay else SenderOptions())
+        self._wall = wall
+        self._undo = ExitStack()
 
     def start(self) -> Self:
-        if self._port:
-            free_port(self._host, self._port)
         with ExitStack() as undo:
-            app = self._app(ServiceDir(self._state_dir), undo)
-            self._hosted = HostedApp(app, host=self._host, port=self._port).start()
-            undo.callback(self._hosted.stop)
+            app = self._make_app(ServiceDir(self._state_dir), undo)
+            hosted = undo.enter_context(HostedApp(app, host=self._host, port=self._port))
+            self.base_url = hosted.base_url
             self._undo = undo.pop_all()
         return self
 
@@ -157,150 +134,69 @@ class HistoryServer(ABC):
     def __exit__(self, *raised: object) -> None:
         self.stop()
 
-    @abstractmethod
-    def _app(self, folder: ServiceDir, undo: ExitStack) -> ASGIApp:
-        """Return the application; `undo` gets what ends with the server."""
-
-    def _serve(
-        self,
-        store: HistoryStore,
-        folder: ServiceDir,
-        undo: ExitStack,
-        *,
-        now: Callable[[], datetime],
-        changes_until: Callable[[], datetime | None],
-        cursors: CursorSigner,
-        usage: UsageBook,
-        background: Sequence[Background],
-        extensions: Mapping[str, Handler] = MappingProxyType({}),
-        clock_moves: bool = False,
-        removed: RemovedVersions = dict,
-    ) -> ASGIApp:
-        """Return the application over a store: the interface, and the mirror's own routes."""
-
-        def inside(handler: Handler) -> Handler:
-            return as_of_answers(handler, lambda: store.bounds, now, clock_moves=clock_moves)
-
-        needs_key = not is_loopback(self._host)
-        knowledge = KnowledgeRoutes(store, cursors=cursors, until=changes_until)
-        document = DocumentRoutes(store.never_known, needs_key=needs_key, clock_moves=clock_moves)
+    def _make_app(self, folder: ServiceDir, undo: ExitStack) -> ASGIApp:
+        replay, own = self._replay, folder
+        is_replay, needs_key = replay is not None, not is_loopback(self._host)
+        source: Publications | Replay
+        if replay is None:
+            undo.enter_context(folder.serving())
+            source = publications = Publications(self._warehouse, self._wall)
+            routes = [*ROUTES, Route("/healthz", publications.get_health, name="healthz")]
+        else:
+            source, routes = replay, [*ROUTES]
+            temporary = TemporaryDirectory(prefix="almanac-replay-")
+            own = ServiceDir(Path(undo.enter_context(temporary)))
+        undo.callback(source.close)
         keys = self._keys(folder)
-        secret = cursor_secret(folder.path)
-        place = SitePlace(
-            self._warehouse, now, keys, needs_key, secret, removed, is_replay=clock_moves
+        sender = self.sender = WebhookSender(
+            *(lambda _: source.store(), source, folder.endpoint_book()),
+            undo.enter_context(own.outbox()),
+            options=self._push,
+            states_created=True,
+            since=None if replay is None else replay.clock.start,
         )
-        site = None if self._make_site is None else self._make_site(place)
-        if site is not None:
+        around: list[Layer] = []
+        background: list[Background] = [sender.run]
+        if replay is not None:
+            obey = partial(replay.obey, sender)
+            around.append(lambda app: ControlPath(app, prefix=CONTROL_PATH, run=obey))
+            background.append(partial(replay.watch_end, sender))
+        if self._site is not None:
+            secret = cursor_secret(folder.path)
+            site = self._site(
+                SitePlace(self._warehouse, source.now, keys, needs_key, secret, is_replay)
+            )
             undo.callback(site.close)
+            around.append(site.around)
+            background += site.background
+        document = document_routes(source.store, needs_key=needs_key, clock_moves=is_replay)
         parts = ServerParts(
-            store=store,
+            store=lambda _: source.store(),
             keys=keys,
-            usage=usage,
-            cursors=cursors,
-            instant_of=lambda _: now(),
+            usage=UsageBook(own.usage_file()),
+            now=source.now,
             options=self._options,
-            background=(*background, *(site.background if site else ())),
-            around=site.around if site else lambda app: app,
-            inside=inside,
+            routes=[*routes, *document],
+            background=background,
+            around=around,
+            inside=[lambda app: AsOf(app, lambda: source.span, source.now, clock_moves=is_replay)],
             lags=False,
-            extensions={**knowledge.handlers(), **document.handlers(), **extensions},
+            guard=not needs_key,
         )
         return build_app(parts)
 
-    def _guard(self, app: ASGIApp) -> ASGIApp:
-        """Refuse requests of other sites on loopback, where no key is needed."""
-        if not is_loopback(self._host):
-            return app
-        return RequestGuard(app, self._options.cors_origins)
-
     def _keys(self, folder: ServiceDir) -> KeyRing:
-        book, others = folder.key_book(), None
+        book, plan = folder.key_book(), self._plan
         if is_loopback(self._host):
-            others = Grant(
-                meter_id="anyone", account="anyone", plan=self._plan, sha256="", **_NO_LIMITS
-            )
-        elif not any(account.keys for account in book.read().accounts):
+            others = Grant(meter_id="anyone", account="anyone", plan=plan, sha256="", **_NO_LIMITS)
+            return KeyRing(book=book, others=others, adjusted=_unlimited)
+        if not any(account.keys for account in book.read().accounts):
             raise HostingError(
                 f"{self._host} can be reached from other machines, and there is no key yet. "
                 "Nothing listens. Create one: "
-                f"almanac accounts keys create NAME --plan {self._plan.name} --dir "
-                f"{folder.path}"
+                f"almanac accounts keys create NAME --plan {plan.name} --dir {folder.path}"
             )
-        return KeyRing(book=book, others=others, adjusted=_unlimited)
-
-
-class Mirror(HistoryServer):
-    """A running mirror of a published file: each new publication is followed.
-
-    Webhooks tell the endpoints of the folder what each publication added since their creation.
-
-    Raises (start): as HistoryServer.
-    """
-
-    def __init__(
-        self,
-        warehouse: Path,
-        *,
-        state_dir: Path,
-        events_in_memory: int = EVENTS_IN_MEMORY,
-        wall: Callable[[], datetime] = utc_now,
-        push: SenderOptions | None = None,
-        **served: Unpack[Served],
-    ) -> None:
-        super().__init__(warehouse, state_dir=state_dir, **served)
-        self._events_in_memory = events_in_memory
-        self._wall = wall
-        self._push = push
-
-    def _app(self, folder: ServiceDir, undo: ExitStack) -> ASGIApp:
-        undo.enter_context(folder.serving())
-        feed = VersionFeed(folder.path / version_feed.FILE_NAME)
-        undo.callback(feed.close)
-        outbox = undo.enter_context(folder.outbox())
-        store = self.store = MirrorStore(
-            self._warehouse,
-            feed,
-            self._wall,
-            pushed_until=outbox.watermark(),
-            events_in_memory=self._events_in_memory,
-        )
-        self._pusher = Pusher(
-            *(store, PushClock(store), folder.receivers(), outbox), options=self._push
-        )
-        app = self._serve(
-            store,
-            folder,
-            undo,
-            now=ServedClock(store, self._wall).now,
-            changes_until=lambda: None,
-            cursors=CursorSigner(cursor_secret(folder.path)),
-            usage=UsageBook(folder.usage_file()),
-            background=(self._follow, self._pusher.run),
-            extensions={"/healthz": self._get_health},
-            removed=feed.removed_versions,
-        )
-        return self._guard(app)
-
-    async def _follow(self) -> None:
-        """Serve each new publication: its view is made on a thread, and then replaces the old."""
-        while True:
-            views = None
-            try:
-                views = await asyncio.to_thread(self.store.follow)
-            except Exception as error:
-                # The served publication stays in service, and the next round tries again.
-                if self.store.fail(error):
-                    log.exception("following the publications failed")
-            if views is not None:
-                self.store.serve(views)
-                self._pusher.wake()
-            del views  # or the replaced file would stay open until the next publication
-            await asyncio.sleep(_FOLLOWED_EVERY_S)
-
-    async def _get_health(self, scope: Scope, exchange: Exchange) -> JSONResponse:
-        exchange.route = "healthz"
-        health = {"status": "ok", "publication": self.store.describe()}
-        return JSONResponse(msgspec.to_builtins(health))
+        return KeyRing(book=book, adjusted=_unlimited)
 
 
 def _unlimited(grant: Grant) -> Grant:
@@ -308,7 +204,7 @@ def _unlimited(grant: Grant) -> Grant:
 
 
 def cursor_secret(folder: Path) -> bytes:
-    """Return the secret of the cursors; made once, so that a cursor outlives a restart."""
+    """Return the secret of a folder, which signs the addresses of calendars; made once."""
     file = folder / "cursor.key"
     if not file.exists():
         # Linked when it is complete: a kill leaves no part of it, and two starts keep one.

@@ -1,149 +1,125 @@
 """The OpenAPI document of a mirror: the interface's, its extensions, and the fields it never knew.
 
-The extensions are in `mirror_openapi.yaml`. The fields depend on the warehouse, so a publication
-may change the document.
+A mirror has no quota and no rate: the document has neither their headers nor their errors. The
+fields depend on the warehouse, so a publication may change the document.
 """
 
-import asyncio
-from collections.abc import Callable, Collection
-from copy import deepcopy
+from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
-import yaml
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.routing import Route
 
-from catalog.contract import constants
-from catalog.contract.openapi import Node, openapi_document
-from catalog.contract.records import EVENT_FIELDS
+from catalog.contract import constants, parameters
+from catalog.contract.errors import ERRORS, NotFound, RateLimited
+from catalog.contract.openapi import HEADERS, OPERATIONS, Node, Operation, make_document
+from catalog.contract.records import EVENT_FIELDS, Page
 from catalog.server.docs_page import render_docs
-from catalog.server.exchange import Exchange, Handler
 from catalog.server.routes import docs_response
-from pipeline.mirror.knowledge_routes import FIELD_NAMES
+from catalog.server.sql_store import SqlStore
+from pipeline.mirror.as_of import NotKnownThen
+from pipeline.mirror.changes import CHANGES_PATH, FIELD_NAMES, HISTORY_PATH
+from pipeline.mirror.changes import ChangeRecord as Change
+from pipeline.mirror.changes import KnownVersion as Version
 
-_EXTENSION: Final = "x-extension"
 NEVER_KNOWN: Final = "x-never-known"
-_MADE_KEPT: Final = 4
-_NULLABLE: Final = ("slug", "categories", "createdAt", "updatedAt")
-"""Fields of an event that are never null at the service, but may be unknown in a warehouse."""
+_ABOUT: Final = """\
+## This mirror
+
+A mirror serves this interface from your own warehouse, without a quota, a rate limit or a lag. A
+plan decides only which fields and dates are shown. A field that the warehouse does not know is
+null, or empty for `iconUrl`. `impact` is a band if no score is known. `categories` and the coins of
+an event are sorted.
+
+Extensions are marked with `x-extension`. `as_of`, or the header `X-As-Of`, asks for the answer that
+a client with this warehouse could have had at a past time; before the first pull, or in the future,
+it is 422. Name and icon of a coin are always the current ones."""
+_VIRTUAL: Final = "This is a replay. `Date`, and windows such as today, follow its virtual clock."
+_LOOPBACK: Final = "A request needs no key, because the mirror listens on loopback."
+_HISTORY: Final = "Extension: the versions of an event, oldest first, also if it was cancelled."
+_CHANGES: Final = """\
+Extension: versions of events in the order in which they became known. `meta.cursor` is never null:
+at the end, the same request later returns what was published since."""
+_PUBLICATION: Final = "Extension: the publication that a mirror serves, and why not a newer one."
+_UNKNOWN: Final = "This warehouse never knew it, because your plan never showed it; always null."
+_EXTENSIONS: Final = (
+    Operation("getEventHistory", HISTORY_PATH, "Events", "Get the history of an event",
+              Page[Version], (parameters.EVENT_ID,), errors=(NotFound,), description=_HISTORY),
+    Operation("listChanges", CHANGES_PATH, "Events", "List changes",
+              Page[Change], parameters.CHANGES_PARAMETERS, ("Cache-Control",),
+              description=_CHANGES),
+)  # fmt: skip
+_ERRORS: Final = (*(e for e in ERRORS if not issubclass(e, RateLimited)), NotKnownThen)
+_NOT_SENT: Final = ("X-RateLimit-", "Retry-After", "Deprecation", "Sunset")
+_HEADERS: Final = {
+    **{name: HEADERS[name] for name in HEADERS if not name.startswith(_NOT_SENT)},
+    "X-As-Of": ("Extension: the time that was named.", "2026-10-01T12:00:00Z"),
+}
 
 
-class DocumentRoutes:
-    """Handlers of the document and its page; `never_known` returns the columns, and may query."""
+@lru_cache(maxsize=4)
+def mirror_document(never_known: frozenset[str], needs_key: bool, clock_moves: bool) -> Node:
+    """Return the document of a mirror that never knew some columns. It is shared: do not change it.
 
-    def __init__(
-        self, never_known: Callable[[], Collection[str]], *, needs_key: bool, clock_moves: bool
-    ) -> None:
-        self._never_known = never_known
-        self._needs_key = needs_key
-        self._clock_moves = clock_moves
-
-    def handlers(self) -> dict[str, Handler]:
-        return {constants.OPENAPI_PATH: self.get_document, "/docs": self.get_page}
-
-    async def get_document(self, scope: Scope, exchange: Exchange) -> Response:
-        exchange.route = "openapi"
-        return Response(await self._made(_encode), media_type="application/json")
-
-    async def get_page(self, scope: Scope, exchange: Exchange) -> Response:
-        exchange.route = "docs"
-        return docs_response(await self._made(_render))
-
-    async def _made(self, make: Callable[[tuple[str, ...], bool, bool], bytes]) -> bytes:
-        return await asyncio.to_thread(
-            lambda: make(name_fields(self._never_known()), self._needs_key, self._clock_moves)
-        )
-
-
-def name_fields(columns: Collection[str]) -> tuple[str, ...]:
-    """Return the fields of an event that are null if no version knows these columns."""
-    # `impact` shows the band where the score is not known.
-    if "impact_band" not in columns:
-        columns = set(columns) - {"impact"}
-    names = set(map(FIELD_NAMES.get, columns))
-    return tuple(name for name in EVENT_FIELDS if name in names)
-
-
-@lru_cache(maxsize=_MADE_KEPT)
-def _encode(never_known: tuple[str, ...], needs_key: bool, clock_moves: bool) -> bytes:
-    document = mirror_document(never_known, needs_key=needs_key, clock_moves=clock_moves)
-    return msgspec.json.encode(document)
-
-
-@lru_cache(maxsize=_MADE_KEPT)
-def _render(never_known: tuple[str, ...], needs_key: bool, clock_moves: bool) -> bytes:
-    document = mirror_document(never_known, needs_key=needs_key, clock_moves=clock_moves)
-    return render_docs(document).encode()
-
-
-def mirror_document(
-    never_known: Collection[str], *, needs_key: bool, clock_moves: bool = False
-) -> Node:
-    """Return the document of a mirror that never knew some fields of an event.
-
-    `clock_moves` is true for a replay.
+    The clock of a replay moves.
     """
-    text = files("pipeline.mirror").joinpath("mirror_openapi.yaml").read_text(encoding="utf-8")
-    extensions: Node = yaml.safe_load(text)
-    document = deepcopy(openapi_document())
-    parts = document["components"]
-    for kind in ("parameters", "headers", "responses", "schemas"):
-        parts[kind] |= _mark_each(extensions[kind])
-    document["paths"] |= _mark_each(extensions["paths"])
-    for path, item in document["paths"].items():
-        if path.startswith("/v2/") and path != constants.OPENAPI_PATH:
-            _add_as_of(item["get"])
-    codes = parts["schemas"]["ErrorCode"]
-    codes["enum"] += list(extensions["error_codes"])
-    codes["x-codes"] |= extensions["error_codes"]
-    publication = {**extensions["publication"], _EXTENSION: True}
-    parts["schemas"]["Health"]["properties"]["publication"] = publication
-    for event in ("Event", "CancelledEvent"):
-        fields = parts["schemas"][event]["properties"]
-        for name in _NULLABLE:
-            fields[name]["nullable"] = True
-        for name in never_known:
-            # The two schemas share their fields.
-            if NEVER_KNOWN not in fields[name]:
-                _mark_never_known(fields[name], extensions["never_known_field"])
+    # `impact` shows the band where the score is not known.
+    columns = never_known if "impact_band" in never_known else never_known - {"impact"}
+    fields = sorted({FIELD_NAMES[column] for column in columns}, key=EVENT_FIELDS.index)
+    never = f"Your plan never showed these fields, so they are null: `{'`, `'.join(fields)}`."
+    said = {_ABOUT: True, _VIRTUAL: clock_moves, _LOOPBACK: not needs_key, never: fields}
+    about = [text for text, is_true in said.items() if is_true]
+    operations = [_with_as_of(each) for each in (*OPERATIONS, *_EXTENSIONS)]
+    document = make_document(operations, about, known_errors=_ERRORS, headers=_HEADERS)
+    document["security"] = [*([] if needs_key else [{}]), *document["security"]]
+    document[NEVER_KNOWN] = fields
+    schemas = document["components"]["schemas"]
+    for event in (schemas["Event"]["properties"], schemas["CancelledEvent"]["properties"]):
+        for name in fields:
+            event[name] |= {NEVER_KNOWN: True, "description": _UNKNOWN}
     # A coin that only events name has an empty address.
-    parts["schemas"]["Coin"]["properties"]["iconUrl"].pop("format")
-    document[NEVER_KNOWN] = list(never_known)
-    about = [extensions["description"], extensions["as_of"]]
-    if clock_moves:
-        about.append(extensions["virtual_clock"])
-    if not needs_key:
-        document["security"].insert(0, {})
-        about.append(extensions["loopback"])
-    if never_known:
-        names = ", ".join(f"`{name}`" for name in never_known)
-        about.append(f"{extensions['never_known'].strip()} {names}.")
-    else:
-        about.append(extensions["all_known"])
-    info = document["info"]
-    info["description"] = "\n\n".join(part.strip() for part in (*about, info["description"]))
+    del schemas["Coin"]["properties"]["iconUrl"]["format"]
+    publication = {"type": "object", "additionalProperties": True, "description": _PUBLICATION}
+    schemas["ServiceHealth"]["properties"]["publication"] = publication
+    _mark_extensions(document)
     return document
 
 
-def _mark_each(nodes: Node) -> Node:
-    return {name: {**node, _EXTENSION: True} for name, node in nodes.items()}
+def _with_as_of(operation: Operation) -> Operation:
+    if operation.tag == "Service":
+        return operation
+    asked = (*operation.parameters, parameters.AS_OF, parameters.AS_OF_HEADER)
+    sent, errors = (*operation.headers, "X-As-Of"), (*operation.errors, NotKnownThen)
+    return replace(operation, parameters=asked, headers=sent, errors=errors)
 
 
-def _add_as_of(operation: Node) -> None:
-    for name in ("AsOf", "AsOfHeader"):
-        operation.setdefault("parameters", []).append({"$ref": f"#/components/parameters/{name}"})
-    responses: dict[str, Any] = operation["responses"]
-    responses["200"].setdefault("headers", {})["X-As-Of"] = {"$ref": "#/components/headers/AsOf"}
-    responses.setdefault("400", {"$ref": "#/components/responses/InvalidRequest"})
-    responses["422"] = {"$ref": "#/components/responses/AsOfOutOfRange"}
-    operation["responses"] = dict(sorted(responses.items()))
+def _mark_extensions(node: Any) -> None:
+    """Mark each node whose description names it an extension."""
+    if isinstance(node, dict) and str(node.get("description")).startswith("Extension: "):
+        node["x-extension"] = True
+    for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        _mark_extensions(each)
 
 
-def _mark_never_known(field: Node, sentence: str) -> None:
-    field[NEVER_KNOWN] = True
-    field["description"] = f"{field['description'].strip()} {sentence}"
-    if "oneOf" not in field:
-        field["nullable"] = True
+def document_routes(
+    store: Callable[[], SqlStore], *, needs_key: bool, clock_moves: bool
+) -> tuple[Route, ...]:
+    """Return the routes of the document and its page; `store` returns the newest store."""
+
+    def make() -> Node:
+        return mirror_document(store().never_known(), needs_key, clock_moves)
+
+    def get_document(request: Request) -> Response:
+        return Response(msgspec.json.encode(make()), media_type="application/json")
+
+    def get_page(request: Request) -> Response:
+        return docs_response(render_docs(make()).encode())
+
+    return (
+        Route(constants.OPENAPI_PATH, get_document, name="openapi"),
+        Route("/docs", get_page, name="docs"),
+    )

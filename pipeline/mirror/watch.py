@@ -1,41 +1,46 @@
 """Watching changes: pages of them from a home or from a mirror, one after the other as they appear.
 
 A change is a dictionary of JSON values, as `/v2/events/changes` has them. Its `cursor` continues
-after it. The cursors of a home and of a mirror are not interchangeable.
+after it, also at another mirror of the home for a key of the same plan; a home is read as
+Enterprise.
 """
 
-import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from ssl import SSLContext
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import httpx
 import msgspec
 from pydantic import SecretStr
 
 from almanac.errors import AlmanacError
-from catalog.contract import constants, errors
+from catalog.contract import constants
+from catalog.contract.errors import InvalidCursor
 from catalog.contract.plans import ENTERPRISE
-from catalog.server.routes import CursorSigner
-from pipeline.mirror import version_feed
-from pipeline.mirror.knowledge_routes import CHANGES_PATH, ChangeReader
-from pipeline.mirror.mirror import cursor_secret
-from pipeline.mirror.mirror_store import MirrorStore, ServedClock
-from pipeline.mirror.published_catalog import utc_text
-from pipeline.mirror.version_feed import VersionFeed
+from catalog.server.routes import Reading
+from pipeline.mirror.as_of import utc_text
+from pipeline.mirror.changes import CHANGES_PATH, read_changes
+from pipeline.mirror.published import Publications
 from warehouse.clock import utc_now
 
 FOLLOWED_EVERY_S: Final = 0.5
-_END: Final = "9999-12-31T00:00:00Z"
+_END: Final = datetime.fromisoformat("9999-12-31T00:00:00Z")
 _HOME_PAGE: Final = 1_000
 _TIMEOUT_S: Final = 30.0
 _RETRIED_AFTER_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _SHOWN_CHARS: Final = 200
+_NEW_START: Final = "Begin again with --since and a time."
+_EXPECTED: Final = "Expected the address of `almanac serve`."
+_HINTS: Final = {
+    400: _NEW_START,
+    403: "The key must be one of the mirror's: `--key-file`, or ALMANAC_API_KEY.",
+}
 Change = dict[str, Any]
+Page = tuple[list[Change], str]
+"""Changes, and the cursor after them."""
 
 
 class WatchRefused(AlmanacError):
@@ -46,33 +51,11 @@ class SourceUnavailable(AlmanacError):
     """The source can't be reached now; a later attempt may succeed."""
 
 
-class WatchedPage(NamedTuple):
-    """Changes, the cursor after them, and whether all that is known now was read."""
-
-    changes: list[Change]
-    cursor: str
-    is_last: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WatchStart:
+class WatchStart(NamedTuple):
     """Where a watch begins: after a cursor or a time; without either, at the end."""
 
     since: datetime | None = None
     cursor: str | None = None
-
-
-class ChangeSource(Protocol):
-    """A home or a mirror."""
-
-    def read(self, start: WatchStart) -> WatchedPage:
-        """Return the next changes.
-
-        Raises:
-            SourceUnavailable: a later attempt may succeed.
-            WatchRefused: none will.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +66,7 @@ class ChangeFilter:
     coins: frozenset[str] | None = None
 
     def matches(self, change: Change) -> bool:
-        if self.kinds is not None and not self.kinds.intersection(change["kinds"]):
+        if self.kinds is not None and self.kinds.isdisjoint(change["kinds"]):
             return False
         if self.coins is None:
             return True
@@ -94,45 +77,27 @@ class ChangeFilter:
 class HomeSource:
     """The changes of a home, read from its published file without a server.
 
-    `state_dir` keeps the order of the changes; several watches may share it.
-
     Raises:
-        WarehouseError: there is no published file, or it or the feed can't be read.
+        WarehouseError: there is no published file, or it can't be read.
     """
 
-    def __init__(self, warehouse: Path, state_dir: Path) -> None:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with ExitStack() as undo:
-            feed = VersionFeed(state_dir / version_feed.FILE_NAME)
-            undo.callback(feed.close)
-            self._store = MirrorStore(warehouse, feed, utc_now, events_in_memory=0)
-            self._clock = ServedClock(self._store, utc_now)
-            self._reader = ChangeReader(self._store, CursorSigner(cursor_secret(state_dir)))
-            self._undo = undo.pop_all()
+    def __init__(self, warehouse: Path) -> None:
+        self._publications = Publications(warehouse, utc_now)
 
     def close(self) -> None:
-        self._undo.close()
+        self._publications.close()
 
-    def read(self, start: WatchStart) -> WatchedPage:
-        if (views := self._store.follow()) is not None:
-            self._store.serve(views)
-        if not self._store.is_recorded:
-            raise SourceUnavailable(self._store.trouble or "the warehouse was published meanwhile")
-        since = start.since or datetime.fromisoformat(_END)
+    def read(self, start: WatchStart) -> Page:
+        store, now = self._publications.store(), self._publications.now()
+        if self._publications.trouble is not None:
+            raise SourceUnavailable(self._publications.trouble)
+        reading = Reading(store, ENTERPRISE, ts=now, moment=now, as_of=None)
+        since = start.since or _END
         try:
-            page = self._reader.read(
-                *(ENTERPRISE, self._clock.now()),
-                since=None if start.cursor else since,
-                cursor=start.cursor,
-                limit=_HOME_PAGE,
-            )
-        except errors.InvalidCursor as error:
+            page = read_changes(reading, since=since, cursor=start.cursor, limit=_HOME_PAGE)
+        except InvalidCursor as error:
             raise WatchRefused(f"--since: {error.message}. {_NEW_START}") from error
-        except errors.ServiceUnavailable as error:
-            raise SourceUnavailable(error.message) from error
-        cursor = page.meta.cursor or ""
-        is_last = cursor == start.cursor and page.meta.total == 0
-        return WatchedPage(msgspec.to_builtins(page.data), cursor, is_last)
+        return _read_page(msgspec.to_builtins(page))
 
 
 class MirrorSource:
@@ -160,52 +125,39 @@ class MirrorSource:
     def close(self) -> None:
         self._client.close()
 
-    def read(self, start: WatchStart) -> WatchedPage:
-        asked = {"limit": str(constants.EVENTS_LIMIT_MAX)}
+    def read(self, start: WatchStart) -> Page:
+        asked = {"since": utc_text(start.since or _END)}
         if start.cursor is not None:
-            asked["cursor"] = start.cursor
-        else:
-            asked["since"] = _END if start.since is None else utc_text(start.since)
+            asked = {"cursor": start.cursor}
         try:
-            answer = self._client.get(CHANGES_PATH, params=asked)
+            answer = self._client.get(
+                CHANGES_PATH, params={"limit": constants.EVENTS_LIMIT_MAX, **asked}
+            )
         except httpx.TransportError as error:
             raise SourceUnavailable(
                 f"{self._base_url} can't be reached ({type(error).__name__})"
             ) from error
-        if answer.status_code == 429 or answer.status_code >= 500:
-            raise SourceUnavailable(f"{self._base_url} responded with {answer.status_code}")
-        if answer.status_code != 200:
-            raise WatchRefused(self._refusal(answer))
-        try:
-            page = answer.json()
-            changes, meta = page["data"], page["meta"]
-            cursor, total = str(meta["cursor"]), int(meta["total"])
-        except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            raise WatchRefused(
-                f"the response of {self._base_url} is not a page of changes. {_EXPECTED}"
-            ) from error
-        return WatchedPage(changes, cursor, cursor == start.cursor and total == 0)
-
-    def _refusal(self, answer: httpx.Response) -> str:
         status = answer.status_code
+        if status == 429 or status >= 500:
+            raise SourceUnavailable(f"{self._base_url} responded with {status}")
         try:
-            said = str(answer.json()["message"])[:_SHOWN_CHARS]
-        except (json.JSONDecodeError, KeyError, TypeError):
-            said = answer.reason_phrase
-        hint = {
-            400: _NEW_START,
-            403: "The key must be one of the mirror's: `--key-file`, or ALMANAC_API_KEY.",
-            404: _EXPECTED,
-        }.get(status, _EXPECTED)
-        return f"{self._base_url} refused the request with {status}: {said.rstrip('.')}. {hint}"
+            body = answer.json()
+            if status == 200:
+                return _read_page(body)
+            said = str(body["message"])[:_SHOWN_CHARS].rstrip(".")
+        except (KeyError, TypeError, ValueError):
+            said = "it is not a page of changes" if status == 200 else answer.reason_phrase
+        raise WatchRefused(
+            f"{self._base_url} responded with {status}: {said}. {_HINTS.get(status, _EXPECTED)}"
+        )
 
 
-_NEW_START: Final = "Begin again with --since and a time."
-_EXPECTED: Final = "Expected the address of `almanac serve`."
+def _read_page(body: dict[str, Any]) -> Page:
+    return body["data"], body["meta"]["cursor"]
 
 
 def watch_changes(
-    source: ChangeSource,
+    source: HomeSource | MirrorSource,
     start: WatchStart,
     *,
     pause: Callable[[float], bool],
@@ -223,7 +175,7 @@ def watch_changes(
     failures, has_begun = 0, False
     while True:
         try:
-            page = source.read(start)
+            changes, cursor = source.read(start)
         except SourceUnavailable as error:
             if once or not has_begun:
                 raise
@@ -237,10 +189,8 @@ def watch_changes(
         if failures:
             note("the source responds again.")
         failures, has_begun = 0, True
-        yield from page.changes
-        is_new = page.cursor != start.cursor
-        start = WatchStart(cursor=page.cursor)
-        if page.is_last and once:
+        yield from changes
+        # All that is known now was read when a page ends where it began.
+        if cursor == start.cursor and (once or pause(FOLLOWED_EVERY_S)):
             return
-        if not is_new and pause(FOLLOWED_EVERY_S):
-            return
+        start = WatchStart(cursor=cursor)

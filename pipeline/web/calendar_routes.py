@@ -46,7 +46,6 @@ from almanac.errors import (
 )
 from almanac.events import known_at
 from catalog.server.accounts import Grant
-from catalog.server.app import GzipWhereAccepted
 from catalog.server.request_guard import is_loopback
 from pipeline.mirror.mirror import SitePlace
 from pipeline.web.pages import Pages, SiteRequest, render
@@ -87,9 +86,7 @@ class CalendarRoutes:
         self._kept: OrderedDict[tuple[Any, ...], tuple[Feed, str]] = OrderedDict()
 
     def routes(self) -> list[BaseRoute]:
-        feed = Route(FEED_PATH, self.get_feed)
-        feed.app = GzipWhereAccepted(feed.app)
-        return [feed, Route(PAGE_PATH, self.get_page)]
+        return [Route(FEED_PATH, self.get_feed), Route(PAGE_PATH, self.get_page)]
 
     def find_grant(self, scope: Scope) -> Grant | None:
         """Return the grant of the key whose token is in the address of a feed."""

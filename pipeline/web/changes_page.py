@@ -10,6 +10,7 @@ from almanac.digest import IN_ORDER, TITLES, place_values, show_days
 from almanac.errors import InvalidArgument
 from almanac.events import BANDS, impact_values, known_at
 from almanac.forms import cut_line, rounded
+from almanac.instants import earlier
 from almanac.reading.named_sql import NamedStatements
 from pipeline.web.pages import SiteRequest, read_coin_filter, render
 from pipeline.web.upcoming_page import (
@@ -154,7 +155,7 @@ def _read_period(request: SiteRequest) -> tuple[str | None, datetime, datetime]:
         (row,) = request.reader.rows(_SQL["previous_pull"], {"at": until})
         since = row["observed_at"] or request.pulls.first or until
         return last, since, until
-    return last, until - timedelta(days=int(last.removesuffix("d"))), until
+    return last, earlier(until, timedelta(days=int(last.removesuffix("d")))), until
 
 
 def _is_flood(kind: str, counted: dict[str, Any]) -> bool:

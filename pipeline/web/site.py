@@ -15,7 +15,8 @@ from almanac.database import Database, open_database
 from almanac.reading.query_limits import QueryLimits
 from catalog.contract.constants import PATH_LENGTH_MAX, QUERY_LENGTH_MAX
 from catalog.server.accounts import Grant
-from catalog.server.app import Background, presented_keys
+from catalog.server.app import Background
+from catalog.server.middleware import presented_keys
 from pipeline.health.facts import Health
 from pipeline.mirror.mirror import SitePlace
 from pipeline.web import changes_page, upcoming_page
@@ -72,7 +73,13 @@ class WebSite:
             *self._mcp.routes(),
         ]
         routes = [self._guarded(route) for route in found]
-        return Router(routes, default=_BrowserLayer(app), redirect_slashes=False)
+        pages = Router(routes, default=_BrowserLayer(app), redirect_slashes=False)
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            # A router ends the lifespan here, and the tasks of the server would never start.
+            await (pages if scope["type"] == "http" else app)(scope, receive, send)
+
+        return answer
 
     def _guarded(self, route: BaseRoute) -> BaseRoute:
         assert isinstance(route, Route)

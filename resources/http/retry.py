@@ -253,7 +253,7 @@ class Caller:
         return RequestRejected(f"{text}{elsewhere}")
 
     def _transient(
-        self, answer: Answer, body: "ErrorBody", text: str, seconds: float
+        self, answer: Answer, body: "ErrorFields", text: str, seconds: float
     ) -> RetryLater | Defer:
         policy, now = self.policy, answer.date
         wait_s = retry_after_s(answer.headers.get("retry-after"), now=now)
@@ -306,7 +306,7 @@ def _error_body(body: Body) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorBody:
+class ErrorFields:
     """An error body: our two forms, a gateway's, or text. HTML and nothing have no message."""
 
     code: str = ""
@@ -314,23 +314,23 @@ class ErrorBody:
     request_id: str = ""
 
 
-def read_error_body(answer: Answer) -> ErrorBody:
+def read_error_body(answer: Answer) -> ErrorFields:
     """Read an error body liberally; it never fails."""
     if not answer.body.strip() or looks_like_html(answer.body, answer.headers):
-        return ErrorBody()
+        return ErrorFields()
     try:
         fields: Any = json.loads(answer.body)
     except (ValueError, RecursionError):
-        return ErrorBody(message=answer.body.decode("utf-8", "replace"))
+        return ErrorFields(message=answer.body.decode("utf-8", "replace"))
     if not isinstance(fields, dict):
-        return ErrorBody(message=str(fields))
+        return ErrorFields(message=str(fields))
     inner = fields.get("error")
     if not isinstance(inner, dict):
         inner = {"message": inner} if isinstance(inner, str) else {}
     code = inner.get("code", fields.get("code", ""))
     message = fields.get("message") or inner.get("message") or ""
     request_id = inner.get("requestId", fields.get("requestId", ""))
-    return ErrorBody(str(code), str(message), request_id if isinstance(request_id, str) else "")
+    return ErrorFields(str(code), str(message), request_id if isinstance(request_id, str) else "")
 
 
 def is_version_retired(answer: Answer) -> bool:
@@ -338,7 +338,7 @@ def is_version_retired(answer: Answer) -> bool:
     return read_error_body(answer).code == _RETIRED
 
 
-def _quota_of(body: ErrorBody) -> Period | None:
+def _quota_of(body: ErrorFields) -> Period | None:
     """Return the period of the quota that a response says is used up; None if it is not a quota."""
     text = f"{body.code} {body.message}"
     if _DAILY.search(text) is not None:

@@ -1,7 +1,9 @@
 """Commands of docs/operate.md and docs/push.md: marked blocks, and words of `almanac`, parsed."""
 
+import os
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +13,8 @@ from typing import Any, Final
 import click
 
 from almanac.command_line import commands
-from tests.test_cli import ROOT
+from tests.hangs import HANGS_AFTER_S
+from tests.test_cli import ROOT, environment
 
 DEPLOY: Final = ROOT / "deploy"
 PAGE: Final = ROOT / "docs" / "operate.md"
@@ -75,3 +78,18 @@ def _parse(command: Any, name: str, words: list[str]) -> None:
 
 
 UsageError = click.UsageError
+
+
+def run(text: str, folder: Path) -> str:
+    """Run commands of a page with the home of a folder, and return what they print."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text],
+        cwd=folder,
+        env={**environment(folder / "data"), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+    )
+    assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
+    assert '"error"' not in done.stdout, f"{text}\n{done.stdout}"
+    return done.stdout

@@ -6,20 +6,25 @@ requests, webhooks through the receiver, landing and merging.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+import httpx
 from pydantic import SecretStr
 
+from catalog.contract.constants import SIGNATURE_FORMS
 from catalog.contract.signatures import Verifier
-from catalog.sandbox.sandbox import Sandbox, register
+from catalog.sandbox.sandbox import ACCOUNT, Sandbox
+from catalog.server.catalog_store import ChangeQuery
 from catalog.server.hosting import HostedApp
+from catalog.server.sql_store import SqlStore
 from catalog.server.state_dir import ServiceDir
+from catalog.server.webhooks.sender import reported_kinds
 from pipeline.automation.jobs import EXPORT_IS_OUT_AT as DAILY_AT
-from pipeline.mirror.replay_server import ReplayOrder, ReplayServer
+from pipeline.mirror.replay import Replay
 from pipeline.polls import INTERVALS, plan_polls, read_poll_inputs
 from pipeline.receiver import Receiver
 from pipeline.session import OpenedSession, open_service
@@ -28,6 +33,7 @@ from resources.inbox import Inbox
 from resources.request_log import DeferredPulls
 from resources.session import poll, pull
 from tests.hangs import HANGS_AFTER_S, wait_for
+from tests.mirror.replays import order, replaying
 from tests.resources.inbox.deliveries import landed_bodies
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -41,7 +47,7 @@ PUSH_TAKES = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When the sandbox is watched, the time between two steps, and whether it sends webhooks.
+    """When the sandbox is watched, and the time between two steps.
 
     A replay is pulled `lag` later than the sandbox, so that no two pulls are simultaneous.
     """
@@ -50,7 +56,6 @@ class Span:
     days: int
     step: timedelta
     lag: timedelta
-    is_pushed: bool = True
 
     @property
     def until(self) -> datetime:
@@ -61,68 +66,67 @@ class Span:
         return self.start + self.lag
 
 
-class Upstream(Protocol):
-    """A service whose clock is set."""
-
-    def now(self) -> datetime: ...
-
-    def subscribe(self, url: str) -> None:
-        """Send webhooks to an address from now on."""
-        ...
-
-    def move(self, until: datetime) -> None:
-        """Move the clock to a time; what changes on the way is delivered at its own time."""
-        ...
-
-
+@dataclass
 class SandboxUpstream:
     """The sandbox. It delivers a change two seconds later."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
-        self._is_pushing = False
+    sandbox: Sandbox
+    is_pushing: bool = False
 
     def now(self) -> datetime:
-        return self._sandbox.clock.now()
+        return self.sandbox.clock.now()
 
     def subscribe(self, url: str) -> None:
-        self._sandbox.subscribe(url, secret=SECRET)
-        self._is_pushing = True
+        self.sandbox.subscribe(url, secret=SECRET)
+        self.is_pushing = True
 
     def move(self, until: datetime) -> None:
-        if self._is_pushing:
-            changes = self._sandbox.truth().changes(self.now() - PUSH_TAKES, until - PUSH_TAKES)
+        if self.is_pushing:
+            changes = self.sandbox.truth().changes(self.now() - PUSH_TAKES, until - PUSH_TAKES)
             for at in sorted({change.at + PUSH_TAKES for change in changes}):
-                self._sandbox.set_clock(at)
-                self._sandbox.wait_until_pushed(HANGS_AFTER_S)
-        self._sandbox.set_clock(until)
+                self.sandbox.set_clock(at)
+                self.sandbox.wait_until_pushed(HANGS_AFTER_S)
+        self.sandbox.set_clock(until)
 
 
+@dataclass
 class ReplayUpstream:
     """A replay. It delivers a change when the replayed home knew it."""
 
-    def __init__(self, replay: ReplayServer, folder: Path, inbox: Callable[[], int]) -> None:
-        self._replay = replay
-        self._folder = ServiceDir(folder)
-        self._inbox = inbox
-        self._is_pushing = False
+    replay: Replay
+    client: httpx.Client
+    folder: ServiceDir
+    inbox: Callable[[], int]
+    is_pushing: bool = False
 
     def now(self) -> datetime:
-        return self._replay.clock.now()
+        return self.replay.clock.now()
 
     def subscribe(self, url: str) -> None:
-        register(self._folder, url, secret=SECRET)
-        self._is_pushing = True
+        self.folder.endpoint_book().subscribe(
+            url, account=ACCOUNT, secret=SECRET, signature=SIGNATURE_FORMS[0]
+        )
+        self.is_pushing = True
 
     def move(self, until: datetime) -> None:
-        store, start = self._replay.store, self._replay.clock.start
-        if self._is_pushing:
-            reported = store.changes(self.now(), until)
-            for at in sorted({change.at for change in reported}):
-                self._replay.move(ReplayOrder(now=at.isoformat()))
-                deliveries = len(store.changes(start, at))
-                wait_for(lambda least=deliveries: self._inbox() >= least)
-        self._replay.move(ReplayOrder(now=until.isoformat()))
+        if self.is_pushing:
+            store = self.replay.store()
+            reported = list_reported(store, until)
+            for at in sorted({at for _, at in reported if at > self.now()}):
+                order(self.client, now=at.isoformat())
+                deliveries = sum(known <= at for _, known in reported)
+                wait_for(lambda least=deliveries: self.inbox() >= least)
+        order(self.client, now=until.isoformat())
+
+
+def list_reported(store: SqlStore, until: datetime) -> list[tuple[str, datetime]]:
+    """Return the event and the time of each delivery of a replay."""
+    found = store.changes(ChangeQuery(until=until), limit=1_000_000)
+    return [
+        (version.event_id, version.known_from)
+        for version in found.rows
+        for _ in reported_kinds(version)
+    ]
 
 
 @dataclass
@@ -131,10 +135,8 @@ class Daemon:
 
     settings: Settings
     service: OpenedSession
-    upstream: Upstream
+    upstream: SandboxUpstream | ReplayUpstream
     span: Span
-    pulled_at: list[datetime] = field(default_factory=list)
-    exported_at: list[datetime] = field(default_factory=list)
 
     @property
     def home(self) -> Home:
@@ -160,8 +162,6 @@ class Daemon:
         """Pull every feed, as the daily job does."""
         for feed in FEEDS:
             assert pull(feed, self.service).deferred is None
-        self.pulled_at.append(self.upstream.now())
-        self.exported_at.append(self.upstream.now())
         self._merge()
 
     def _merge(self) -> None:
@@ -177,8 +177,6 @@ class Daemon:
         plan = plan_polls(inputs)
         deferrals = DeferredPulls(self.home.state_storage)
         assert all(not p.deferred for p in poll(self.service, plan.due, deferrals))
-        if plan.due.windows:
-            self.pulled_at.append(self.upstream.now())
         return bool(plan.requests)
 
 
@@ -191,30 +189,27 @@ def fill_from_sandbox(root: Path, span: Span) -> Home:
         upstream = SandboxUpstream(service.sandbox)
         daemon = Daemon(settings, service, upstream, span)
         daemon.pull_day()
-        if span.is_pushed:
-            upstream.subscribe(stack.enter_context(_receiving(daemon.home, upstream.now)))
+        upstream.subscribe(stack.enter_context(_receiving(daemon.home, upstream.now)))
         daemon.live(span.until, daily_at=DAILY_AT)
     return daemon.home
 
 
-def fill_from_replay(root: Path, source: Home, span: Span, *, is_pushed: bool) -> Daemon:
-    """Fill a home from a replay of another, with or without webhooks."""
+def fill_from_replay(root: Path, source: Home, span: Span) -> Home:
+    """Return a home that was filled from a replay of another."""
     folder = root / "mirror"
     with ExitStack() as stack:
-        server = ReplayServer(source.warehouse, span.mirrored_from, paused=True, state_dir=folder)
-        replay = stack.enter_context(server)
+        replay, client = stack.enter_context(replaying(source, folder, span.mirrored_from))
         key = SecretStr("any-key-0123456789")
-        settings = _settings(root, span, base_url=replay.base_url, api_key=key)
+        settings = _settings(root, span, base_url=str(client.base_url), api_key=key)
         service = stack.enter_context(open_service(settings, work="polls"))
         home = Home(settings.home)
-        upstream = ReplayUpstream(replay, folder, lambda: count_received(home))
+        upstream = ReplayUpstream(replay, client, ServiceDir(folder), lambda: count_received(home))
         daemon = Daemon(settings, service, upstream, span)
-        if is_pushed:
-            # Before the first pull, so that no change falls in between.
-            upstream.subscribe(stack.enter_context(_receiving(home, upstream.now)))
+        # Before the first pull, so that no change falls in between.
+        upstream.subscribe(stack.enter_context(_receiving(home, upstream.now)))
         daemon.pull_day()
         daemon.live(span.until, daily_at=(datetime.combine(span.start, DAILY_AT) + span.lag).time())
-    return daemon
+    return daemon.home
 
 
 def count_received(home: Home) -> int:

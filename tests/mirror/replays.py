@@ -1,7 +1,7 @@
 """Replays of a home, and the change log as SQL shows it."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +10,8 @@ from typing import Any
 import duckdb
 import httpx
 
-from pipeline.mirror.replay_server import CONTROL_PATH, ReplayServer
+from pipeline.mirror.mirror import CONTROL_PATH, Mirror
+from pipeline.mirror.replay import Replay, ReplayState
 from tests.hangs import HANGS_AFTER_S
 from warehouse.home import Home
 
@@ -19,14 +20,23 @@ CHANGES = "/v2/events/changes"
 
 @contextmanager
 def replaying(
-    home: Home, state_dir: Path, start: datetime, until: datetime | None = None, **options: Any
-) -> Iterator[tuple[ReplayServer, httpx.Client]]:
+    home: Home,
+    state_dir: Path,
+    start: datetime,
+    until: datetime | None = None,
+    *,
+    paused: bool = True,
+    speed: float = 1.0,
+    on_end: Callable[[ReplayState], None] = lambda _: None,
+    **options: Any,
+) -> Iterator[tuple[Replay, httpx.Client]]:
     """Yield a replay, by default paused at its start, and a client of it."""
-    options.setdefault("paused", True)
+    replay = Replay(home.warehouse, start, until, speed=speed, on_end=on_end)
     with (
-        ReplayServer(home.warehouse, start, until, state_dir=state_dir, **options) as replay,
-        httpx.Client(base_url=replay.base_url, verify=False, timeout=HANGS_AFTER_S) as client,
+        Mirror(home.warehouse, state_dir=state_dir, replay=replay, **options) as mirror,
+        httpx.Client(base_url=mirror.base_url, verify=False, timeout=HANGS_AFTER_S) as client,
     ):
+        replay.clock.change(running=not paused)
         yield replay, client
 
 

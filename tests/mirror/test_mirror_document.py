@@ -1,19 +1,17 @@
 """The OpenAPI document of a mirror: extensions, unknown fields, and responses that fit it."""
 
 import json
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from openapi_schema_validator import OAS30Validator, oas30_format_checker
 from openapi_spec_validator import OpenAPIV30SpecValidator
 
 from catalog.contract.openapi import openapi_document
 from catalog.contract.plans import PLANS
-from pipeline.mirror.mirror_document import mirror_document, name_fields
-from tests.hangs import wait_for
+from catalog.server.docs_page import render_docs
+from pipeline.mirror.mirror_document import mirror_document
+from tests.documented import Documented, Node
 from tests.mirror.filled_home import STARTS, mirroring
 from tests.mirror.replays import replaying
 from tests.warehouse.landed_days import land
@@ -21,77 +19,52 @@ from tests.warehouse.normalise.catalog_bodies import json_event
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
-Node = dict[str, Any]
-AS_OF = "2026-03-04T00:00:00Z"
-
-
-def resolved(document: Node, node: Any) -> Any:
-    """Return the node with every reference resolved."""
-    if isinstance(node, dict):
-        if "$ref" in node:
-            found: Any = document
-            for step in node["$ref"].removeprefix("#/").split("/"):
-                found = found[step]
-            return resolved(document, found)
-        return {key: resolved(document, value) for key, value in node.items()}
-    if isinstance(node, list):
-        return [resolved(document, value) for value in node]
-    return node
-
-
-def check(document: Node, path: str, answer: httpx.Response) -> None:
-    """Fail if a response is not one that the document describes."""
-    responses = document["paths"][path]["get"]["responses"]
-    described = resolved(document, responses[str(answer.status_code)])
-    for name, header in described.get("headers", {}).items():
-        assert name in answer.headers or not header.get("required"), name
-    if "application/json" in described.get("content", {}):
-        schema = described["content"]["application/json"]["schema"]
-        OAS30Validator(schema, format_checker=oas30_format_checker).validate(answer.json())
+EVENT, COIN = "/v2/events/{id}", "/v2/coins/{slug}"
+QUERIES = (
+    *("", "as_of=2026-02-27", "as_of=2020-01-01", "as_of=yesterday", "as_of=0001-01-01"),
+    *("as_of=9999-12-31", "limit=2", "limit=0", "cursor=x", "since=2026-02-26"),
+    *("from=2026-03-01&to=2026-03-20", "impactMin=5", "sortBy=impact_desc", "keyword=a", "q=b"),
+    *("categories=release",),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_each_response_fits_the_document(filled_home: Home, tmp_path: Path, plan: str) -> None:
+def test_answers_are_those_that_the_document_describes(
+    filled_home: Home, tmp_path: Path, plan: str
+) -> None:
     with mirroring(filled_home, tmp_path, plan=PLANS[plan]) as (_, client):
-        document = client.get("/v2/openapi.json").json()
-        OpenAPIV30SpecValidator(document).validate()
+        documented = Documented(client)
+        OpenAPIV30SpecValidator(documented.document).validate()
         (event, *_) = client.get("/v2/events").json()["data"]
-        names = {"{id}": event["id"], "{slug}": event["coins"][0]["slug"]}
-        for path in document["paths"]:
-            place = path
-            for name, value in names.items():
-                place = place.replace(name, value)
-            check(document, path, client.get(place))
+        gone = client.get("/v2/events/cancellations?since=2020-01-01").json()["data"]
+        assert documented.get(EVENT, names=gone[0]).status_code == 410
+        names = {"id": event["id"], "slug": event["coins"][0]["slug"]}
+        for path, operation in documented.operations():
+            is_open = operation.get("security") == []
+            for query in QUERIES if not is_open else ("",):
+                answer = documented.get(path, names=names, params=query)
+                if "etag" in answer.headers:
+                    tag = {"if-none-match": answer.headers["etag"]}
+                    again = documented.get(path, names=names, params=query, headers=tag)
+                    assert again.status_code == 304
             if "{" in path:
-                check(document, path, client.get(path.replace("{id}", "-").replace("{slug}", "-")))
-            if path.startswith("/v2/") and path != "/v2/openapi.json":
-                times = [AS_OF, "2020-01-01", "yesterday"]
-                found = [client.get(place, params={"as_of": time}) for time in times]
-                for answer in found:
-                    check(document, path, answer)
-                assert [answer.status_code for answer in found[1:]] == [422, 400]
-
-
-def test_a_cancelled_event_fits_the_document(filled_home: Home, tmp_path: Path) -> None:
-    with mirroring(filled_home, tmp_path) as (_, client):
-        document = client.get("/v2/openapi.json").json()
-        since = {"since": "2020-01-01"}
-        (row, *_) = client.get("/v2/events/cancellations", params=since).json()["data"]
-        answer = client.get(f"/v2/events/{row['id']}")
-        assert answer.status_code == 410
-        check(document, "/v2/events/{id}", answer)
+                documented.get(path, names={"id": "-", "slug": "-"})
+        assert documented.count > 150
+        has_export = PLANS[plan].export
+        assert documented.unseen_headers() == (
+            set() if has_export else {"last-modified", "content-disposition"}
+        )
+        assert not {"429", "403" * has_export} & {s for _, s in documented.seen_statuses}
+        assert {"422", "400", "404"} <= {s for _, s in documented.seen_statuses}
 
 
 def test_a_replay_says_that_time_follows_its_clock(filled_home: Home, tmp_path: Path) -> None:
-    with replaying(filled_home, tmp_path / "replay", STARTS + timedelta(hours=1)) as (_, client):
-        document = client.get("/v2/openapi.json").json()
-        OpenAPIV30SpecValidator(document).validate()
-        assert "virtual clock" in document["info"]["description"]
+    with replaying(filled_home, tmp_path / "replay", STARTS) as (_, client):
+        documented = Documented(client)
+        assert "virtual clock" in documented.document["info"]["description"]
         assert "virtual clock" in client.get("/docs").text
         for path in ("/v2/events", "/v2/events/changes", "/v2/coins", "/healthz"):
-            check(document, path, client.get(path))
-    with mirroring(filled_home, tmp_path / "mirror") as (_, client):
-        assert "virtual clock" not in client.get("/docs").text
+            documented.get(path)
 
 
 @pytest.mark.parametrize("name", ["slug", "createdAt", "updatedAt"])
@@ -102,78 +75,61 @@ def test_a_field_that_one_version_does_not_know_may_be_null(tmp_path: Path, name
     land(home, 1)
     merge(home)
     with mirroring(home, tmp_path / "mirror") as (_, client):
-        document = client.get("/v2/openapi.json").json()
-        assert document["x-never-known"] == []
-        for path in ("/v2/events/{id}", "/v2/events/{id}/history"):
-            answer = client.get(path.replace("{id}", "event-0"))
-            check(document, path, answer)
-        assert client.get("/v2/events/event-0").json()[name] is None
+        documented = Documented(client)
+        assert documented.document["x-never-known"] == []
+        documented.get("/v2/events/{id}/history", names={"id": "event-0"})
+        assert documented.get(EVENT, names={"id": "event-0"}).json()[name] is None
+        # A coin that only events name has an empty address.
+        assert documented.get(COIN, names={"slug": "bitcoin"}).json()["iconUrl"] == ""
+        coin = documented.document["components"]["schemas"]["Coin"]["properties"]
+        assert "format" not in coin["iconUrl"]
 
 
-def test_a_coin_that_only_events_name_has_an_empty_icon(tmp_path: Path) -> None:
-    home = Home(tmp_path / "home")
-    land(home, 0)
-    merge(home)
-    with mirroring(home, tmp_path / "mirror") as (_, client):
-        document = client.get("/v2/openapi.json").json()
-        answer = client.get("/v2/coins/bitcoin")
-        check(document, "/v2/coins/{slug}", answer)
-        assert answer.json()["iconUrl"] == ""
-    # The validator of the tests does not check the format `uri`, so the schema is read.
-    assert "format" not in document["components"]["schemas"]["Coin"]["properties"]["iconUrl"]
+def made(*columns: str, needs_key: bool = False, clock_moves: bool = False) -> Node:
+    made_document = mirror_document(frozenset(columns), needs_key, clock_moves)
+    document: Node = json.loads(json.dumps(made_document))
+    return document
 
 
-def test_extensions_are_marked_and_the_rest_is_the_interface(
-    filled_home: Home, tmp_path: Path
-) -> None:
-    with mirroring(filled_home, tmp_path) as (_, client):
-        document = client.get("/v2/openapi.json").json()
-        page = client.get("/docs").text
-    interface = openapi_document()
+def test_extensions_are_marked_and_limits_are_not_described() -> None:
+    document, interface = made(), openapi_document()
     added = set(document["paths"]) - set(interface["paths"])
     assert added == {"/v2/events/{id}/history", "/v2/events/changes"}
     assert set(interface["paths"]) < set(document["paths"])
-    for path in added:
-        assert document["paths"][path]["x-extension"]
-        assert document["paths"][path]["get"]["description"].startswith("Extension: ")
-    for kind in ("parameters", "headers", "responses", "schemas"):
+    for path, item in document["paths"].items():
+        assert item["get"].get("x-extension", False) == (path in added)
+        assert "429" not in item["get"]["responses"]
+    for kind in ("headers", "responses", "schemas"):
         for name, node in document["components"][kind].items():
-            assert node.get("x-extension", False) == (name not in interface["components"][kind])
+            is_page = name in ("KnownVersionPage", "ChangeRecordPage")
+            is_added = name not in interface["components"][kind] and not is_page
+            assert node.get("x-extension", False) == is_added, name
+    assert not {h for h in document["components"]["headers"] if h.startswith("X-RateLimit")}
     assert document["security"] == [{}, *interface["security"]]
-    assert document["x-never-known"] == []
-    assert "X-As-Of" in page
-    assert 'id="getEventHistory"' in page
+    assert made(needs_key=True)["security"] == interface["security"]
+    page = render_docs(document)
+    assert "X-As-Of" in page and 'id="getEventHistory"' in page and "extension</span>" in page
 
 
-def test_a_mirror_that_other_machines_reach_needs_a_key() -> None:
-    assert mirror_document((), needs_key=True)["security"] == openapi_document()["security"]
-
-
-def test_the_shared_document_of_the_interface_stays_unchanged() -> None:
+def test_a_score_whose_band_is_known_is_not_named() -> None:
     before = json.dumps(openapi_document())
-    mirror_document(("impact", "sourceUrl"), needs_key=False)
-    assert json.dumps(openapi_document()) == before
-
-
-def test_impact_is_known_if_its_band_is() -> None:
-    assert name_fields({"impact", "source_url"}) == ("sourceUrl",)
-    assert name_fields({"impact", "impact_band"}) == ("impact",)
-
-
-def test_fields_that_the_plan_never_showed_are_named() -> None:
-    document = mirror_document(("impact", "sourceUrl"), needs_key=False)
-    assert document["x-never-known"] == ["impact", "sourceUrl"]
-    assert "null: `impact`, `sourceUrl`." in " ".join(document["info"]["description"].split())
-    for schema in ("Event", "CancelledEvent"):
-        for name, field in document["components"]["schemas"][schema]["properties"].items():
-            assert field.get("x-never-known", False) == (name in ("impact", "sourceUrl"))
-            assert field["description"].count("never knew it") == field.get("x-never-known", False)
+    assert made("impact", "impact_band", "source_url")["x-never-known"] == ["impact", "sourceUrl"]
+    assert made("impact")["x-never-known"] == []
+    assert json.dumps(openapi_document()) == before, "the document of the interface is shared"
 
 
 HIDDEN_ON_FREE = {
     *("description", "impact", "impactSummary", "sourceUrl", "snapshotUrl", "lastVerifiedAt"),
     "categories",
 }
+TAGGED = ("/v2/events/free", "/v2/events?from=2026-01-01")
+
+
+def statuses(client: httpx.Client, tags: dict[str, str]) -> list[int]:
+    """Return the status of each path with the tag of an earlier answer."""
+    return [
+        client.get(path, headers={"if-none-match": tag}).status_code for path, tag in tags.items()
+    ]
 
 
 def test_fields_that_free_never_showed_are_null_until_a_publication_knows_them(
@@ -181,35 +137,20 @@ def test_fields_that_free_never_showed_are_null_until_a_publication_knows_them(
 ) -> None:
     home = Home(tmp_path / "home")
     shown = {name: value for name, value in json_event().items() if name != "categories"}
-    hidden = dict.fromkeys(HIDDEN_ON_FREE - {"categories"})
-    free = {**shown, **hidden, "id": "free"}
+    free = {**shown, **dict.fromkeys(HIDDEN_ON_FREE - {"categories"}), "id": "free"}
     land(home, 0, plan="free", body=json.dumps({"data": [free], "meta": {}}).encode())
     merge(home)
-    with mirroring(home, tmp_path / "mirror") as (mirror, client):
-        first = client.get("/v2/openapi.json").json()
-        assert set(first["x-never-known"]) == HIDDEN_ON_FREE
-        answer = client.get("/v2/events/free")
+    with mirroring(home, tmp_path / "mirror") as (_, client):
+        documented = Documented(client)
+        assert set(documented.document["x-never-known"]) == HIDDEN_ON_FREE
+        answer = documented.get(EVENT, names={"id": "free"})
         assert all(answer.json()[name] is None for name in HIDDEN_ON_FREE)
-        check(first, "/v2/events/{id}", answer)
         assert "never knew it" in client.get("/docs").text
-
         tags = {path: client.get(path).headers["etag"] for path in TAGGED}
-        assert set(statuses(client, tags).values()) == {304}
+        assert statuses(client, tags) == [304, 304]
         land(home, 1)
         merge(home)
-        wait_for(lambda: mirror.store.bounds.events >= 2)
         assert client.get("/v2/openapi.json").json()["x-never-known"] == []
         assert "never knew it" not in client.get("/docs").text
         # Only the answers that changed have another tag.
-        assert statuses(client, tags) == {"/v2/events/free": 304, TAGGED[1]: 200}
-
-
-TAGGED = ("/v2/events/free", "/v2/events?from=2026-01-01")
-
-
-def statuses(client: httpx.Client, tags: dict[str, str]) -> dict[str, int]:
-    """Return the status of each path with the tag of an earlier answer."""
-    return {
-        path: client.get(path, headers={"if-none-match": tag}).status_code
-        for path, tag in tags.items()
-    }
+        assert statuses(client, tags) == [304, 200]

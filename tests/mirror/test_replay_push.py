@@ -4,21 +4,19 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from catalog.contract.plans import ELITE
 from catalog.server.state_dir import ServiceDir
 from catalog.server.webhooks.sender import SenderOptions
-from pipeline.mirror.replay_server import CONTROL_PATH
+from pipeline.mirror.mirror import CONTROL_PATH
 from tests.free_ports import free_port
 from tests.hangs import wait_for
-from tests.mirror.replays import change_log, log_hash, order, read_changes, replaying
+from tests.mirror.replays import change_log, log_hash, read_changes, replaying
 from tests.warehouse.landed_days import FIRST, ask, land
 from tests.warehouse.normalise.catalog_bodies import json_event
 from warehouse.history.merge import merge
@@ -29,6 +27,7 @@ EVENTS = 50
 START = FIRST + timedelta(minutes=1)
 PUSHED_FROM = FIRST + timedelta(hours=1)
 SOON = SenderOptions(retry_after_s=(0.05,), poll_s=0.02, in_order=True)
+Sent = tuple[list[Any], dict[str, Any]]
 MATERIAL = {
     *("date", "date_end", "date_type", "is_estimated", "impact", "impact_band", "description"),
     "source_url",
@@ -103,27 +102,23 @@ def add_endpoint(state_dir: Path, port: int) -> None:
     )
 
 
-@contextmanager
-def receiving(port: int, file: Path) -> Iterator["Receiver"]:
-    receiver = Receiver(port, file)
-    receiver.start()
-    try:
-        yield receiver
-    finally:
-        receiver.kill()
-
-
 class Receiver:
     """A receiver in its own process."""
 
     def __init__(self, port: int, file: Path) -> None:
-        self._port = port
+        program = "tests.mirror.receiver_process"
+        self._command = [sys.executable, "-m", program, f"{port}", f"{file}"]
         self._file = file
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.kill()
+
     def start(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.mirror.receiver_process", str(self._port), self._file]
-        )
+        self._process = subprocess.Popen(self._command)
 
     def kill(self) -> None:
         self._process.kill()
@@ -132,10 +127,10 @@ class Receiver:
     def count(self) -> int:
         return self._file.read_bytes().count(b"\n") if self._file.exists() else 0
 
-    def requests(self) -> list[tuple[list[Any], dict[str, Any]]]:
+    def requests(self) -> list[Sent]:
         """Return head and body of each request that was recorded, in order."""
-        lines = self._file.read_text().splitlines()
-        return [(head, json.loads(body)) for head, body in map(json.loads, lines)]
+        lines = map(json.loads, self._file.read_text().splitlines())
+        return [(head, json.loads(body)) for head, body in lines]
 
 
 def replay_to(
@@ -158,9 +153,7 @@ def replay_to(
         return state
 
 
-def without_repeats(
-    requests: list[tuple[list[Any], dict[str, Any]]],
-) -> list[tuple[list[Any], dict[str, Any]]]:
+def without_repeats(requests: list[Sent]) -> list[Sent]:
     """Return the requests without those that were sent again, since no answer came."""
     first = {body["id"]: (head, body) for head, body in reversed(requests)}
     return [first[id_] for id_ in dict.fromkeys(body["id"] for _, body in requests)]
@@ -170,7 +163,7 @@ def without_repeats(
     ("changes", "kills"),
     [
         pytest.param(300, 4, id="some"),
-        pytest.param(10_000, 20, id="many", marks=pytest.mark.long),
+        pytest.param(2_000, 10, id="many", marks=pytest.mark.long),
     ],
 )
 def test_a_killed_receiver_loses_nothing_and_two_replays_send_the_same_bytes(
@@ -183,51 +176,14 @@ def test_a_killed_receiver_loses_nothing_and_two_replays_send_the_same_bytes(
     add_endpoint(state_dir, port)
     found = []
     for run, times in (("first", kills), ("second", 0)):
-        with receiving(port, tmp_path / run) as receiver:
+        with Receiver(port, tmp_path / run) as receiver:
             state = replay_to(home, state_dir, receiver, kills=times, expected=len(expected))
             requests = receiver.requests()
         log = change_log(home, START, datetime.fromisoformat(state["until"]))
-        assert state["changes"] == {
-            "known": len(log),
-            "total": len(log),
-            "sha256": log_hash(log),
-        }
+        assert state["changes"] == dict(known=len(log), total=len(log), sha256=log_hash(log))
         assert len(requests) - len(without_repeats(requests)) <= times
         found.append(without_repeats(requests))
         assert [
             (body["type"], body["data"]["id"], body["data"]["description"]) for _, body in found[-1]
         ] == expected
     assert found[0] == found[1]
-
-
-def test_a_delivery_and_its_signature_have_the_time_of_the_change(tmp_path: Path) -> None:
-    home = make_home(tmp_path / "home", 5)
-    state_dir, port = tmp_path / "mirror", free_port()
-    add_endpoint(state_dir, port)
-    with receiving(port, tmp_path / "requests") as receiver:
-        replay_to(home, state_dir, receiver, kills=0, expected=5)
-        requests = receiver.requests()
-    times = sorted(
-        {at[:19] for *_, at in change_log(home, START, PUSHED_FROM + timedelta(hours=1))}
-    )
-    assert sorted({body["deliveredAt"][:19] for _, body in requests}) == times
-    for head, body in requests:
-        signature = next(text for _, text in head[1:] if text.startswith("t="))
-        delivered = datetime.fromisoformat(body["deliveredAt"])
-        assert signature.startswith(f"t={delivered.timestamp():.0f},")
-
-
-def test_webhooks_follow_the_clock(tmp_path: Path) -> None:
-    home = make_home(tmp_path / "home", 20)
-    state_dir, port = tmp_path / "mirror", free_port()
-    add_endpoint(state_dir, port)
-    with (
-        receiving(port, tmp_path / "requests") as receiver,
-        replaying(home, state_dir, START) as (_, client),
-    ):
-        for now in (PUSHED_FROM, PUSHED_FROM + timedelta(seconds=9, milliseconds=500)):
-            order(client, now=now.isoformat())
-            wait_for(lambda: client.get(CONTROL_PATH).json()["delivered"])
-            sent = [datetime.fromisoformat(body["deliveredAt"]) for _, body in receiver.requests()]
-            assert sent == sorted(sent)
-            assert max(sent) == now.replace(microsecond=0)

@@ -1,18 +1,17 @@
 """The replay: its clock and control path, and answers that follow the clock."""
 
-import threading
 import time
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
 
-import httpx
 import pytest
 
 from almanac.change_digest import ChangeDigest
 from almanac.errors import WarehouseError
-from pipeline.mirror.replay_server import CONTROL_PATH, ReplayState
+from pipeline.mirror.mirror import CONTROL_PATH
+from pipeline.mirror.replay import ReplayState
 from tests.hangs import HANGS_AFTER_S
 from tests.mirror.filled_home import ENDS, STARTS, mirroring
 from tests.mirror.replays import CHANGES, change_log, log_hash, order, read_changes, replaying
@@ -23,15 +22,10 @@ SECOND_DAY = STARTS + timedelta(days=1, hours=2)
 ROUTES = ("/v2/events", "/v2/events/export", "/v2/events/cancellations", "/v2/coins")
 
 
-@pytest.fixture
-def state_dir(tmp_path: Path) -> Path:
-    return tmp_path / "mirror"
-
-
-def test_all_answers_follow_the_clock(filled_home: Home, state_dir: Path) -> None:
+def test_all_answers_follow_the_clock(filled_home: Home, tmp_path: Path) -> None:
     with (
-        mirroring(filled_home, state_dir) as (_, mirror),
-        replaying(filled_home, state_dir, START) as (_, client),
+        mirroring(filled_home, tmp_path) as (_, mirror),
+        replaying(filled_home, tmp_path, START) as (_, client),
     ):
         for now in (START, SECOND_DAY):
             order(client, now=now.isoformat())
@@ -40,21 +34,13 @@ def test_all_answers_follow_the_clock(filled_home: Home, state_dir: Path) -> Non
                 expected = mirror.get(path, params={"as_of": f"{now:%FT%TZ}"})
                 assert answer.status_code == expected.status_code == 200
                 assert parsedate_to_datetime(answer.headers["date"]) == now
-                if path == "/v2/events/export":
-                    assert answer.content == expected.content
-                else:
-                    assert without_cursor(answer) == without_cursor(expected)
+                # The cursors of two servers differ.
+                shown, past = (text.partition('"meta"')[0] for text in (answer.text, expected.text))
+                assert shown == past, path
 
 
-def without_cursor(answer: httpx.Response) -> dict[str, Any]:
-    """Return the content of an answer; cursors of two servers differ."""
-    content: dict[str, Any] = answer.json()
-    content["meta"]["cursor"] = content["meta"]["cursor"] is not None
-    return content
-
-
-def test_changes_become_known_with_the_clock(filled_home: Home, state_dir: Path) -> None:
-    with replaying(filled_home, state_dir, START) as (_, client):
+def test_changes_become_known_with_the_clock(filled_home: Home, tmp_path: Path) -> None:
+    with replaying(filled_home, tmp_path, START) as (_, client):
         assert read_changes(client) == []
         order(client, now=SECOND_DAY.isoformat())
         seen = [(each["id"], each["version"]) for each in read_changes(client)]
@@ -67,39 +53,27 @@ def test_changes_become_known_with_the_clock(filled_home: Home, state_dir: Path)
         assert late.status_code == 422
 
 
-def test_the_end_has_the_count_and_hash_of_all_changes(filled_home: Home, state_dir: Path) -> None:
+def test_the_end_has_the_count_and_hash_of_all_changes(filled_home: Home, tmp_path: Path) -> None:
     log = change_log(filled_home, START, ENDS)
-    ends: list[ReplayState] = []
-    ended = threading.Event()
-
-    def note(state: ReplayState) -> None:
-        ends.append(state)
-        ended.set()
-
-    with replaying(filled_home, state_dir, START, ENDS, on_end=note) as (_, client):
+    ends: SimpleQueue[ReplayState] = SimpleQueue()
+    with replaying(filled_home, tmp_path, START, ENDS, on_end=ends.put) as (_, client):
         begin = client.get(CONTROL_PATH).json()
         assert begin["changes"] == {"known": 0, "total": len(log), "sha256": log_hash([])}
         state = order(client, now=ENDS.isoformat())
         assert (state["ended"], state["running"]) == (True, False)
-        assert state["changes"] == {
-            "known": len(log),
-            "total": len(log),
-            "sha256": log_hash(log),
-        }
+        assert state["changes"] == dict(known=len(log), total=len(log), sha256=log_hash(log))
         digest = ChangeDigest()
         for each in read_changes(client):
             known_from = datetime.fromisoformat(each["knownFrom"])
             digest.add(each["id"], each["version"], known_from)
         assert (digest.count, digest.hexdigest()) == (len(log), log_hash(log))
-        assert ended.wait(HANGS_AFTER_S)
-    assert [(each.changes.known, each.changes.sha256) for each in ends] == [
-        (len(log), log_hash(log))
-    ]
+        end = ends.get(timeout=HANGS_AFTER_S).changes
+    assert (end.known, end.sha256, ends.empty()) == (len(log), log_hash(log), True)
 
 
-def test_each_step_makes_one_more_time_of_changes_known(filled_home: Home, state_dir: Path) -> None:
+def test_each_step_makes_one_more_time_of_changes_known(filled_home: Home, tmp_path: Path) -> None:
     log = change_log(filled_home, START, ENDS)
-    with replaying(filled_home, state_dir, START, ENDS) as (_, client):
+    with replaying(filled_home, tmp_path, START, ENDS) as (_, client):
         place = 0
         for _ in range(5):
             state = order(client, step=1)
@@ -114,8 +88,8 @@ def test_each_step_makes_one_more_time_of_changes_known(filled_home: Home, state
         assert back["changes"]["sha256"] == log_hash([])
 
 
-def test_a_running_clock_passes_time_at_its_speed(filled_home: Home, state_dir: Path) -> None:
-    with replaying(filled_home, state_dir, START, ENDS) as (_, client):
+def test_a_running_clock_passes_time_at_its_speed(filled_home: Home, tmp_path: Path) -> None:
+    with replaying(filled_home, tmp_path, START, ENDS) as (_, client):
         assert client.get(CONTROL_PATH).json()["now"] == f"{START:%FT%TZ}"
         before = time.monotonic()
         state = order(client, speed=3600, running=True)
@@ -134,29 +108,34 @@ def test_a_running_clock_passes_time_at_its_speed(filled_home: Home, state_dir: 
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"now": "soon"}, "Invalid isoformat string"),
+        ({"now": "soon"}, "is not a time"),
         ({"now": "2026-02-27T00:00:00"}, "no time zone"),
         ({"now": "2036-01-01T00:00:00Z"}, "outside the replay"),
-        ({"advance_s": 1e300}, "the clock was not changed"),
-        ({"step": 0}, "above 0"),
-        ({"speed": 0}, "above 0"),
-        ({"speed": -1, "advance_s": 60}, "above 0"),
+        ({"advance_s": 1e300}, "<= 10000000000.0 - at `$.advance_s`"),
+        ({"step": 0}, ">= 1 - at `$.step`"),
+        ({"step": 10**25}, "$.step"),
+        ({"speed": 0}, "> 0.0 - at `$.speed`"),
+        ({"speed": 1e308}, "<= 1000000000.0 - at `$.speed`"),
+        ({"speed": -1, "advance_s": 60}, "> 0.0 - at `$.speed`"),
         ({"until": "2026-01-01"}, "until"),
     ],
-    ids=["unreadable", "zone", "outside", "far", "step", "speed", "both", "unknown"],
+    ids=[
+        *("unreadable", "zone", "outside", "far", "step", "many"),
+        *("speed", "fast", "both", "unknown"),
+    ],
 )
 def test_a_wrong_order_changes_nothing(
-    filled_home: Home, state_dir: Path, fields: dict[str, object], reason: str
+    filled_home: Home, tmp_path: Path, fields: dict[str, object], reason: str
 ) -> None:
-    with replaying(filled_home, state_dir, SECOND_DAY) as (_, client):
+    with replaying(filled_home, tmp_path, SECOND_DAY) as (_, client):
         before = client.get(CONTROL_PATH).json()
         answer = client.put(CONTROL_PATH, json=fields)
         assert (answer.status_code, reason in answer.json()["message"]) == (400, True), answer.text
         assert client.get(CONTROL_PATH).json() == before
 
 
-def test_the_control_path_refuses_other_sites(filled_home: Home, state_dir: Path) -> None:
-    with replaying(filled_home, state_dir, START) as (replay, client):
+def test_the_control_path_refuses_other_sites(filled_home: Home, tmp_path: Path) -> None:
+    with replaying(filled_home, tmp_path, START) as (replay, client):
         for headers in (
             {"host": "evil.example"},
             {"origin": "https://evil.example"},
@@ -164,36 +143,36 @@ def test_the_control_path_refuses_other_sites(filled_home: Home, state_dir: Path
         ):
             for method in ("GET", "PUT"):
                 answer = client.request(method, CONTROL_PATH, headers=headers, content=b"{}")
-                assert answer.status_code == 403
+                assert answer.status_code == (421 if "host" in headers else 403)
         assert client.delete(CONTROL_PATH).status_code == 405
         assert replay.clock.now() == START
 
 
-def test_a_cursor_of_another_replay_is_refused(filled_home: Home, state_dir: Path) -> None:
-    with replaying(filled_home, state_dir, START) as (_, client):
+def test_a_cursor_of_another_replay_is_refused(filled_home: Home, tmp_path: Path) -> None:
+    with replaying(filled_home, tmp_path, START) as (_, client):
         cursor = client.get(CHANGES).json()["meta"]["cursor"]
         assert client.get(CHANGES, params={"cursor": cursor}).status_code == 200
-    with replaying(filled_home, state_dir, SECOND_DAY) as (_, client):
+    with replaying(filled_home, tmp_path, SECOND_DAY) as (_, client):
         assert client.get(CHANGES, params={"cursor": cursor}).status_code == 400
-    with replaying(filled_home, state_dir, START) as (_, client):
+    with replaying(filled_home, tmp_path, START) as (_, client):
         assert client.get(CHANGES, params={"cursor": cursor}).status_code == 200
 
 
 @pytest.mark.parametrize(
-    ("start", "until", "reason"),
+    ("start", "until"),
     [
-        (STARTS - timedelta(seconds=1), None, "before the first pull"),
-        (START, ENDS + timedelta(days=30), "after the last pull"),
-        (ENDS, START, "not after its start"),
-        (START, START, "not after its start"),
+        (STARTS - timedelta(seconds=1), None),
+        (START, ENDS + timedelta(days=30)),
+        (ENDS, START),
+        (START, START),
     ],
     ids=["early", "late", "backward", "empty"],
 )
 def test_a_range_that_is_not_known_is_refused(
-    filled_home: Home, state_dir: Path, start: datetime, until: datetime | None, reason: str
+    filled_home: Home, tmp_path: Path, start: datetime, until: datetime | None
 ) -> None:
     with (
-        pytest.raises(WarehouseError, match=reason),
-        replaying(filled_home, state_dir, start, until),
+        pytest.raises(WarehouseError, match="history is from 2026-02-25T06:00:00Z to"),
+        replaying(filled_home, tmp_path, start, until),
     ):
         pass

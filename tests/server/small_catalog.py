@@ -1,156 +1,114 @@
-"""A hand-made catalog on the real server: a few events, each on a boundary of a rule."""
+"""A hand-made catalog in the store, and the application over it."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
+from catalog.sandbox.history import VERSION, insert, open_tables
+from catalog.server.catalog_store import StoredEvent
+from catalog.server.sql_store import SqlStore
+from tests.server.bare_server import BareServer, bare_server, linked
+from tests.server.bare_server import event as bare_event
 
-from catalog.contract.plans import PLANS
-from catalog.server.accounts import Grant, KeyRing, UsageBook, key_digest
-from catalog.server.app import ServerOptions, ServerParts, build_app
-from catalog.server.hosting import HostedApp
-from catalog.server.memory_view import CoinBook, EventIndex, MemoryView
-from catalog.server.routes import CursorSigner
-from catalog.server.store import (
-    CatalogChange,
-    CatalogStore,
-    StoredCategory,
-    StoredCoin,
-    StoredEvent,
-)
-from tests.hangs import HANGS_AFTER_S
-
-NOW = datetime(2026, 6, 15, 10, 0, tzinfo=UTC)
 TODAY = datetime(2026, 6, 15, tzinfo=UTC)
 DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
-CURSORS = CursorSigner(b"a secret of the tests, and only theirs")
-
-CATEGORIES = (
-    StoredCategory("release", "Release"),
-    StoredCategory("airdrop", "Airdrop"),
-    StoredCategory("fork", "Hard Fork"),
-)
-
-
-def coin(slug: str, rank: int | None, *, tracked: bool = True, name: str = "") -> StoredCoin:
-    return StoredCoin(
-        slug, slug[:3], name or slug.title(), rank, tracked, f"https://i.example/{slug}"
-    )
-
-
+FIRST = datetime(2016, 1, 1, tzinfo=UTC)
+"""When the catalog begins."""
+CATEGORIES = {"airdrop": "Airdrop", "fork": "Hard Fork", "release": "Release"}
 COINS = (
-    coin("first", 1),
-    coin("hundredth", 100),
-    coin("next", 101, tracked=False),
-    coin("unranked", None),
+    ("first", 1, True),
+    ("hundredth", 100, True),
+    ("next", 101, False),
+    ("unranked", None, True),
 )
+"""Slug, rank, and whether it is tracked."""
 
 
 def event(event_id: str, date: datetime = TODAY + DAY, **fields: Any) -> StoredEvent:
-    made = StoredEvent(
-        id=event_id,
-        slug=f"slug-{event_id}",
-        title=f"Title of {event_id}",
-        description=f"Description of {event_id}",
-        displayed_date="16 Jun",
-        date=date,
-        date_end=None,
-        date_type="date",
-        is_estimated=False,
-        categories=("release", "fork"),
-        coins=("first", "hundredth"),
-        impact=6.5,
-        impact_summary="It matters.",
-        source_url="https://source.example/1",
-        snapshot_url="https://snapshot.example/1.png",
-        last_verified_at=datetime(2026, 5, 3, tzinfo=UTC),
-        created_at=datetime(2026, 5, 1, tzinfo=UTC),
-        updated_at=datetime(2026, 5, 2, tzinfo=UTC),
-    )
-    return replace(made, **fields)
-
-
-def view(
-    events: Sequence[StoredEvent] = (),
-    *,
-    cancelled: Mapping[str, datetime] | None = None,
-    coins: Sequence[StoredCoin] = COINS,
-) -> MemoryView:
-    return MemoryView(
-        EventIndex.of(events),
-        coins=CoinBook(coins),
-        categories=CATEGORIES,
-        cancelled=dict(cancelled or {}),
-    )
-
-
-class TimedStore:
-    """Views, each valid from an instant on; every requested instant is recorded."""
-
-    def __init__(self, first: MemoryView) -> None:
-        self.views: list[tuple[datetime, MemoryView]] = [(datetime(2016, 1, 1, tzinfo=UTC), first)]
-        self.requested: list[datetime] = []
-        self.identity = "shelf"
-
-    def then(self, at: datetime, later: MemoryView) -> "TimedStore":
-        self.views.append((at, later))
-        return self
-
-    def at(self, instant: datetime) -> MemoryView:
-        self.requested.append(instant)
-        return next(found for since, found in reversed(self.views) if since <= instant)
-
-    def newest(self, instant: datetime) -> datetime:
-        return instant
-
-    def changes(self, after: datetime, until: datetime) -> Sequence[CatalogChange]:
-        return ()
-
-
-class ManualClock:
-    """A clock that a test sets."""
-
-    def __init__(self, now: datetime = NOW) -> None:
-        self.now = now
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-def grant(plan: str, key: str, **limits: Any) -> Grant:
-    """Return a grant whose rate and export interval are never reached unless given."""
-    declared = PLANS[plan]
-    return Grant(
-        meter_id=limits.pop("meter_id", key),
-        account="tests",
-        plan=declared,
-        rate_per_s=limits.pop("rate_per_s", 1e6),
-        burst=limits.pop("burst", 1_000_000),
-        monthly_quota=limits.pop("monthly_quota", declared.monthly_quota),
-        sha256=key_digest(key),
-        export_interval_s=limits.pop("export_interval_s", 0.0),
-        **limits,
-    )
+    """Return an event; `coins` are given by slug and `categories` by id."""
+    fields = {"categories": ("release", "fork"), "coins": ("first", "hundredth"), **fields}
+    fields["categories"] = tuple(CATEGORIES[name] for name in fields["categories"])
+    fields["coins"] = tuple(map(linked, fields["coins"]))
+    return bare_event(event_id, date, **fields)
 
 
 @dataclass
-class Service:
-    """A running server and its client."""
+class View:
+    """What a list shows: the scheduled events, and the cancelled ones with their times."""
 
-    client: httpx.Client
-    store: TimedStore
-    clock: ManualClock
-    usage: UsageBook
-    parts: ServerParts
+    events: dict[str, StoredEvent] = field(default_factory=dict)
+    cancelled: dict[str, datetime] = field(default_factory=dict)
 
-    def get(self, path: str, key: str = "elite", **headers: str) -> httpx.Response:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.client.get(path, headers={"x-api-key": key, **named})
+
+def view(
+    events: Sequence[StoredEvent] = (), *, cancelled: Mapping[str, datetime] | None = None
+) -> View:
+    return View({event.id: event for event in events}, dict(cancelled or {}))
+
+
+class TimedStore:
+    """A view, and later ones, each valid from a time on, as the versions that they show."""
+
+    def __init__(self, first: View, *later: tuple[datetime, View]) -> None:
+        self.connection = open_tables()
+        coins = [(slug, slug[:3], slug.title(), f"https://i.example/{slug}") for slug, *_ in COINS]
+        insert(self.connection, "insert_coins", coins)
+        insert(self.connection, "insert_categories", list(CATEGORIES.items()))
+        day = (FIRST - datetime.fromtimestamp(0, UTC)).days
+        insert(self.connection, "insert_ranks", COINS, day=day)
+        known, rows = View(), dict[str, list[dict[str, Any]]]()
+        for at, found in ((FIRST, first), *later):
+            for event_id in {*known.events, *known.cancelled, *found.events, *found.cancelled}:
+                shown = found.events.get(event_id), found.cancelled.get(event_id)
+                if shown != (known.events.get(event_id), known.cancelled.get(event_id)):
+                    _add(rows.setdefault(event_id, []), at, event_id, *shown)
+            known = found
+        ordered = sorted(
+            (row for versions in rows.values() for row in versions),
+            key=lambda row: (row["known_from"], row["event_id"], row["version"]),
+        )
+        for place, row in enumerate(ordered, start=1):
+            row["published_seq"] = place
+        versions = [[row[name] for name in VERSION] for row in ordered]
+        insert(self.connection, "insert_versions", versions)
+        self.sql = SqlStore(self.connection, identity="small", feed_id="small")
+
+
+def _add(
+    versions: list[dict[str, Any]],
+    at: datetime,
+    event_id: str,
+    event: StoredEvent | None,
+    cancelled_at: datetime | None,
+) -> None:
+    row: dict[str, Any] = dict.fromkeys(VERSION)
+    if versions:
+        versions[-1]["known_to"] = at
+        row |= versions[-1]
+    if event is not None:
+        row |= {name: getattr(event, name) for name in VERSION if hasattr(event, name)}
+        row["coins"] = [coin.slug for coin in event.coins]
+    gone = "withdrawn" if cancelled_at is None else "cancelled"
+    row |= {
+        "event_id": event_id,
+        "version": len(versions) + 1,
+        "known_from": at,
+        "known_to": None,
+        "status": gone if event is None else "scheduled",
+        "cancelled_at": cancelled_at,
+        "change_kinds": ["revised"] if versions else ["created"],
+    }
+    before = versions[-1] if versions else row
+    compared = [*list(VERSION)[9:], "status", "cancelled_at"]
+    row["changed_fields"] = [name for name in compared if row[name] != before[name]]
+    versions.append(row)
+
+
+class Service(BareServer):
+    """The application over a small catalog, and a client of it."""
 
     def ids(self, path: str, key: str = "elite") -> list[str]:
         answer = self.get(path, key)
@@ -159,54 +117,15 @@ class Service:
 
     def pages(self, path: str, key: str = "elite") -> list[dict[str, Any]]:
         """Follow the cursors to the end; return every page."""
-        join = "&" if "?" in path else "?"
         pages = [self.get(path, key).json()]
         while pages[-1]["meta"]["cursor"] is not None:
-            following = f"{path}{join}cursor={pages[-1]['meta']['cursor']}"
-            pages.append(self.get(following, key).json())
+            pages.append(self.get(f"{path}&cursor={pages[-1]['meta']['cursor']}", key).json())
             assert len(pages) < 500, "the cursors never end"
         return pages
 
-    def all_ids(self, path: str, key: str = "elite") -> list[str]:
-        return [row["id"] for page in self.pages(path, key) for row in page["data"]]
-
 
 @contextmanager
-def keep_in_memory(store: TimedStore) -> Iterator[CatalogStore]:
-    yield store
-
-
-keep: Callable[[TimedStore], AbstractContextManager[CatalogStore]] = keep_in_memory
-"""Returns the store that a server uses. The fixture `kept_in` replaces it."""
-
-
-@contextmanager
-def serving(
-    store: TimedStore | MemoryView,
-    *,
-    keys: Sequence[Grant] = (),
-    ring: KeyRing | None = None,
-    options: ServerOptions | None = None,
-    now: datetime = NOW,
-    monotonic_ns: Callable[[], int] = time.monotonic_ns,
-) -> Iterator[Service]:
-    versions = store if isinstance(store, TimedStore) else TimedStore(store)
-    clock = ManualClock(now)
-    named = [grant(plan, plan) for plan in PLANS]
-    with keep(versions) as kept:
-        parts = ServerParts(
-            store=kept,
-            keys=ring or KeyRing(fixed=[*named, *keys]),
-            usage=UsageBook(),
-            cursors=CURSORS,
-            instant_of=lambda scope: clock.now,
-            options=options or ServerOptions(),
-            monotonic_ns=monotonic_ns,
-        )
-        # Without `verify=False` each client reads the certificates of the machine, 20 ms.
-        with (
-            HostedApp(build_app(parts)) as hosted,
-            # A warehouse is merged inside a request.
-            httpx.Client(base_url=hosted.base_url, verify=False, timeout=HANGS_AFTER_S) as client,
-        ):
-            yield Service(client, versions, clock, parts.usage, parts)
+def serving(store: TimedStore | View) -> Iterator[Service]:
+    timed = store if isinstance(store, TimedStore) else TimedStore(store)
+    with bare_server(store=timed.sql) as server:
+        yield Service(server.client, timed, server.clock, server.usage)

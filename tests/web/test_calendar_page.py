@@ -12,9 +12,8 @@ import icalendar
 import pytest
 
 from pipeline.web.site import WebSite
-from tests.deploy.page import almanac_commands, blocks, blocks_of, parse
+from tests.deploy.page import almanac_commands, blocks, blocks_of, parse, run
 from tests.mirror.filled_home import mirroring
-from tests.mirror.test_page import run
 from tests.test_cli import ROOT, environment
 from warehouse.home import Home
 

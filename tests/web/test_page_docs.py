@@ -3,11 +3,12 @@
 import shlex
 from pathlib import Path
 
+import pytest
+
 from pipeline.cli.serve import DEFAULT_PORT
 from pipeline.web.site import WebSite
-from tests.deploy.page import almanac_commands, blocks, blocks_of, parse
+from tests.deploy.page import almanac_commands, blocks, blocks_of, parse, run
 from tests.mirror.filled_home import mirroring
-from tests.mirror.test_page import run
 from tests.test_cli import ROOT
 from warehouse.home import Home
 
@@ -26,9 +27,25 @@ def test_each_address_of_the_page_is_a_page(filled_home: Home, tmp_path: Path) -
         assert ">bitcoin<" in text[text.index("<h1") : text.index("</h1>")].lower()
 
 
-def test_each_command_of_the_page_has_valid_arguments() -> None:
-    assert [block.mark for block in blocks(PAGE)] == ["page start", "page", "page key"]
-    for block in (*blocks_of("page start", PAGE), *blocks_of("page key", PAGE)):
-        for line in block.commands:
+@pytest.mark.parametrize(
+    ("page", "marks"),
+    [
+        ("page.md", ("page start", "page", "page key")),
+        (
+            "mirror.md",
+            (
+                *("mirror start", "mirror", "replay start", "replay", "keys"),
+                *("server", "containers", "kubernetes"),
+            ),
+        ),
+    ],
+)
+def test_every_block_of_commands_says_where_it_runs_and_its_commands_exist(
+    page: str, marks: tuple[str, ...]
+) -> None:
+    found = [block for block in blocks(ROOT / "docs" / page) if block.language == "sh"]
+    assert {block.mark for block in found} == set(marks)
+    for block in found:
+        for line in block.commands if "curl" not in block.text else ():
             for words in almanac_commands(line):
                 parse(words)

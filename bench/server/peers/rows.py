@@ -4,9 +4,7 @@ Belongs here: the rows in the form of the wire, once, for all peers. Does not: h
 stores them. Instants are text of the wire, whole seconds, so they sort as text.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,10 @@ import msgspec
 
 from catalog.contract.plans import ENTERPRISE, plan_window, upcoming_window
 from catalog.contract.records import Coin, Event
-from catalog.sandbox.world.world import World
-from catalog.sandbox.world_store import SandboxStore
-from catalog.server.gating import ViewNames, shown_coin, shown_event
-from catalog.server.memory_view import MemoryView
-from catalog.server.store import CoinQuery, EventQuery
+from catalog.sandbox.history import SandboxHistory
+from catalog.server.catalog_store import CoinQuery, EventQuery
+from catalog.server.gating import shown_coin, shown_event
+from catalog.server.sql_store import SqlStore
 
 SEED = 1
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -52,33 +49,28 @@ class Rows(msgspec.Struct, frozen=True):
         return [msgspec.to_builtins(coin) for coin in self.coins]
 
 
-@dataclass(frozen=True)
-class State:
-    """The state of the world that the run serves, as a view and as rows."""
+SEEN_AT = NOW - timedelta(seconds=ENTERPRISE.freshness_s)
 
-    view: MemoryView
 
-    @classmethod
-    def of_run(cls) -> "State":
-        store = SandboxStore(World(SEED))
-        return cls(store.at(NOW - timedelta(seconds=ENTERPRISE.freshness_s)))
+def store_of_run() -> SqlStore:
+    return SandboxHistory(SEED, 1.0).at(NOW)
 
-    @cached_property
-    def rows(self) -> Rows:
-        """Return the whole view as the key of the run sees it.
 
-        Raises:
-            ValueError: an event outlasts `LONGEST_EVENT`, so that a peer would miss it.
-        """
-        view, names = self.view, ViewNames(self.view, self.view.categories())
-        events = list(view.iter_events(EventQuery(plan_window(ENTERPRISE, NOW))))
-        for event in events:
-            if event.date_end is not None and event.date_end - event.date > LONGEST_EVENT:
-                raise ValueError(f"event {event.id} lasts longer than {LONGEST_EVENT}")
-        upcoming = upcoming_window(ENTERPRISE, NOW)
-        coins = view.coins(CoinQuery(), after=None, limit=1_000_000).coins
-        return Rows(
-            events=tuple(shown_event(event, ENTERPRISE, names) for event in events),
-            coins=tuple(shown_coin(coin, ENTERPRISE, view, upcoming) for coin in coins),
-            category_ids={category.name: category.id for category in view.categories()},
-        )
+def rows_of_run() -> Rows:
+    """Return all that the key of the run sees.
+
+    Raises:
+        ValueError: an event outlasts `LONGEST_EVENT`, so that a peer would miss it.
+    """
+    store = store_of_run()
+    events = [*store.iter_events(EventQuery(SEEN_AT, plan_window(ENTERPRISE, NOW)))]
+    for event in events:
+        if event.date_end is not None and event.date_end - event.date > LONGEST_EVENT:
+            raise ValueError(f"event {event.id} lasts longer than {LONGEST_EVENT}")
+    query = CoinQuery(SEEN_AT, upcoming_window(ENTERPRISE, NOW))
+    coins = store.coins(query, after=None, limit=1_000_000).rows
+    return Rows(
+        events=tuple(shown_event(event, ENTERPRISE) for event in events),
+        coins=tuple(shown_coin(coin, ENTERPRISE) for coin in coins),
+        category_ids={category.name: category.id for category in store.categories(SEEN_AT)},
+    )

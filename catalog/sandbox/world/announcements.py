@@ -144,12 +144,9 @@ class Content(TypedDict, total=False):
 
 
 def announced_in(month: int, seed: int, coins: list[ListedCoin]) -> Iterator[Content]:
-    """Yield the events announced in a month, in the order of their announcement.
+    """Yield the events announced in a numbered month, in the order of their announcement.
 
-    Args:
-        month: Number of the month (dates.py).
-        seed: Seed of the catalog.
-        coins: The coins tracked throughout the month, the higher ranked first.
+    `coins` are the coins tracked throughout the month, the higher ranked first.
     """
     r = Random(f"{seed}/{month}/announced").random
     start, end = month_start_s(month), month_start_s(month + 1)

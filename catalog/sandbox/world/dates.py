@@ -97,25 +97,19 @@ def exact(at: int, span_days: int = 0) -> Dating:
     if span_days:
         end = at + span_days * DAY_S
         words = f"{words} → {day_words(end // DAY_S)}"
-    return {
-        "date": at,
-        "date_end": end,
-        "date_type": "date",
-        "is_estimated": False,
-        "displayed_date": words,
-    }
+    return Dating(date=at, date_end=end, date_type="date", is_estimated=False, displayed_date=words)
 
 
 def deadline(at: int) -> Dating:
     """Return the dating of an event that is due by a time, for example `By 11 Oct`."""
     words = f"By {day_words(at // DAY_S)}"
-    return {
-        "date": at,
-        "date_end": None,
-        "date_type": "date",
-        "is_estimated": True,
-        "displayed_date": words,
-    }
+    return _estimated(at, "date", words)
+
+
+def _estimated(at: int, date_type: str, words: str) -> Dating:
+    return Dating(
+        date=at, date_end=None, date_type=date_type, is_estimated=True, displayed_date=words
+    )
 
 
 @cache
@@ -139,11 +133,5 @@ def estimated(date_type: str, day: int, last_day: int) -> Dating:
     for period in NARROWER[date_type]:
         end, words = _period(period, day)
         if end <= last_day:
-            return {
-                "date": end * DAY_S + END_OF_DAY_S,
-                "date_end": None,
-                "date_type": period,
-                "is_estimated": True,
-                "displayed_date": words,
-            }
+            return _estimated(end * DAY_S + END_OF_DAY_S, period, words)
     return deadline(min(day, last_day) * DAY_S + END_OF_DAY_S)

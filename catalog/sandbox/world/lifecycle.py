@@ -8,7 +8,9 @@ import gc
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import exp
+from operator import attrgetter
 from random import Random
 from typing import NamedTuple, cast
 
@@ -58,32 +60,17 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-@contextmanager
-def kept_from_collector() -> Iterator[None]:
-    """Exclude all present objects from garbage collection, garbage or not.
-
-    For a program that has made what it needs; it affects the whole process.
-    """
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
 BAND_EDGES = (25, 50, 75)
 """Edges of the impact bands, in tenths; an edge belongs to the band above it."""
 
 
+@dataclass(frozen=True, slots=True)
 class Editor:
     """The editors of the events of one month; `r` decides, `coins` are those they may link."""
 
-    __slots__ = ("by_slug", "coins", "r")
-
-    def __init__(self, r: Draw, coins: list[ListedCoin], by_slug: dict[str, ListedCoin]) -> None:
-        self.r = r
-        self.coins = coins
-        self.by_slug = by_slug
+    r: Draw
+    coins: list[ListedCoin]
+    by_slug: dict[str, ListedCoin]
 
     def reschedule(self, now: Content, at: int) -> Content:
         """Move the date, the end or the time of day; a date past is at most corrected by days."""
@@ -290,7 +277,7 @@ class Life(tuple[LifeEvent, ...]):
         """Return the index of the last moment at or before a time, -1 before the first."""
         if seconds >= self[-1].at:
             return len(self) - 1
-        return bisect_right(self, seconds, key=_instant) - 1
+        return bisect_right(self, seconds, key=attrgetter("at")) - 1
 
     def content(self, index: int) -> Content:
         """Return the whole content after the moment of an index; the caller must not change it."""
@@ -311,10 +298,6 @@ def generate_lives(month: int, roster: Roster, pace: float) -> Iterator[Life]:
         yield Life(_LifeBuilder(content, editor).write(pace))
 
 
-def _instant(moment: LifeEvent) -> int:
-    return moment.at
-
-
 class _LifeBuilder:
     """Builds one life from its start to its end."""
 
@@ -331,9 +314,7 @@ class _LifeBuilder:
         cancelled_at = self._cancellation(pace)
         if cancelled_at:
             self.until = cancelled_at
-        count = self._count(MOMENTS_PER_LIFE * pace)
-        if count:
-            self._add_moments(count)
+        self._add_moments(self._count(MOMENTS_PER_LIFE * pace))
         if cancelled_at:
             self.moments.append(LifeEvent(cancelled_at, (CANCELLED,), CANCELLED, {}))
         return self.moments
@@ -355,13 +336,16 @@ class _LifeBuilder:
         act = ""
         for at, is_follow_up in self._instants(count):
             if not is_follow_up or act in ("", _WITHDRAW):
-                act = self._act()
+                acts = _ON_ESTIMATED if self.now["is_estimated"] else _ON_EXACT
+                act = acts[int(self.editor.r() * len(acts))]
             if at <= self.moments[-1].at:
                 continue
             if at >= self.until:
                 return
             if act != _WITHDRAW:
-                self._edit(act, at)
+                kinds, delta = self._edited(act, at)
+                if kinds:
+                    self._add(at, kinds, delta)
             elif not self._withdraw(at):
                 return
 
@@ -377,18 +361,7 @@ class _LifeBuilder:
                 soon = r()
                 at += 60 + int(soon * soon * 30_000)
                 instants.append((at, True))
-        if count > 1:
-            instants.sort()
-        return instants
-
-    def _act(self) -> str:
-        acts = _ON_ESTIMATED if self.now["is_estimated"] else _ON_EXACT
-        return acts[int(self.editor.r() * len(acts))]
-
-    def _edit(self, act: str, at: int) -> None:
-        kinds, delta = self._edited(act, at)
-        if kinds:
-            self._add(at, kinds, delta)
+        return sorted(instants)
 
     def _edited(self, act: str, at: int) -> tuple[list[str], Content]:
         delta: Content = getattr(self.editor, act)(self.now, at)

@@ -3,8 +3,10 @@
 Ranks sync daily at 00:00 UTC. Well-known coins lead them; the other coins are invented.
 `known_coins.txt` has a line for each well-known coin, in the order of its usual rank: slug, symbol,
 month of first trading, name. The month is `-` if it was before the catalog begins (October 2016).
+`wording.json` has the parts of invented names.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ TICKER_COPIES = 0.09
 """Share of the invented coins that have the ticker of another coin."""
 
 _KNOWN = Path(__file__).with_name("known_coins.txt")
+_WORDING = _KNOWN.with_name("wording.json")
 
 
 class KnownCoin(NamedTuple):
@@ -45,43 +48,11 @@ ALWAYS = day_number(2010, 1)
 NEVER = day_number(9999, 1)
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-_HEADS = _words(
-    "Ae Al Am An Ar As Av Bel Bri Cal Ce Cor Cy Da De Dra El En Eo Fal Fen Fi Ga Gli Ha Hel Il In "
-    "Ka Kel Ko Kry La Lu Lyn Ma Me Mir Na Ne No Ny Ob Om Or Pa Phe Pol Qua Ra Re Ro Sa Sel So Ta "
-    "Te Tor Ul Va Vel Vi Vor Wex Xa Ya Yo Za Ze Zir"
-)
-_TAILS = _words(
-    "bit bora cta dan dex don dra fi fira gen go lia lix lo lon lora lum mara meon mint nary nex "
-    "nia nova phi pia plex pulse qo ra rax ris rium ron ryn sha sys ta tera tha thos tix tra tron "
-    "va vara vex via vio von xel xis xo zen zo zone"
-)
-_FIRST = _words(
-    "Amber Arctic Atlas Azure Beacon Binary Birch Blue Bright Canyon Cedar Cipher Clever Cobalt "
-    "Copper Coral Crimson Crystal Delta Drift Dune Ember Fable Falcon Fern Flint Frost Garnet "
-    "Glass Golden Granite Harbor Hidden Hollow Indigo Iron Ivory Jade Juniper Kite Lantern Lilac "
-    "Lunar Maple Marble Meadow Mellow Midnight Misty Nimble North Oak Opal Orchid Pearl Pine Polar "
-    "Prism Quiet Radiant Raven River Ruby Saffron Scarlet Silent Silver Solar Spruce Stone Summit "
-    "Swift Tidal Timber Topaz Umber Velvet Violet Willow Winter"
-)
-_SECOND = _words(
-    "Arc Bank Bay Bridge Cash Chain Circle Compute Credit Data Dock Dollar Drive Edge Exchange "
-    "Farm Field Forge Gate Gold Grid Guild Harbor Hub Index Key Lab Layer Ledger Link Loop Market "
-    "Mesh Mine Mint Network Node Oracle Pay Peak Play Pool Port Rail Rollup Share Signal Spark "
-    "Stack Storage Swap Token Trade Vault Verse Wallet Wave Works Yield"
-)
-_ANIMALS = _words(
-    "Badger Beaver Bison Cat Corgi Crab Crow Dingo Doge Duck Ferret Fox Frog Gecko Goat Goose "
-    "Hamster Hedgehog Heron Husky Koala Lemur Llama Lynx Mole Moose Otter Owl Panda Pig Pug Puffin "
-    "Quokka Rabbit Raccoon Seal Shrimp Sloth Squid Toad Turtle Walrus Wolf Yak"
-)
-_MEMES = ("Baby {}", "{} Inu", "{} Coin", "{} AI", "Super {}", "{} Wif Scarf", "{}verse")
-_KINDS = _words(
-    "Protocol Finance Network AI DAO Chain Labs Token Games Exchange Cash Coin Swap Pay Money"
-)
+_WORDS: dict[str, tuple[str, ...]] = {
+    kind: tuple(words.split())
+    for kind, words in json.loads(_WORDING.read_text("utf-8"))["coins"].items()
+}
+_WORDS["memes"] = ("Baby {}", "{} Inu", "{} Coin", "{} AI", "Super {}", "{} Wif Scarf", "{}verse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +67,10 @@ class ListedCoin:
     phase: float
     listed_on: int
     untracked_from: int
+
+    @property
+    def icon_url(self) -> str:
+        return f"https://icons.example/coins/{self.slug}.png"
 
     def tracked_on(self, day: int) -> bool:
         """Return whether new events of the coin are announced on a day."""
@@ -169,11 +144,11 @@ def _coins(rng: Random) -> Iterator[ListedCoin]:
 def _name(r: Callable[[], float]) -> str:
     form = r()
     if form < 0.16:
-        return _pick(_MEMES, r).format(_pick(_ANIMALS, r))
+        return _pick("memes", r).format(_pick("animals", r))
     if form < 0.42:
-        return f"{_pick(_FIRST, r)} {_pick(_SECOND, r)}"
-    stem = _pick(_HEADS, r) + _pick(_TAILS, r)
-    return stem if form < 0.66 else f"{stem} {_pick(_KINDS, r)}"
+        return f"{_pick('first', r)} {_pick('second', r)}"
+    stem = _pick("heads", r) + _pick("tails", r)
+    return stem if form < 0.66 else f"{stem} {_pick('kinds', r)}"
 
 
 def _slug(name: str, taken: set[str]) -> str:
@@ -217,5 +192,6 @@ def _untracking_day(listed_on: int, r: Callable[[], float]) -> int:
     return first + int(within * max(day_number(2033, 1) - first, 400))
 
 
-def _pick(words: tuple[str, ...], r: Callable[[], float]) -> str:
+def _pick(kind: str, r: Callable[[], float]) -> str:
+    words = _WORDS[kind]
     return words[int(r() * len(words))]

@@ -20,14 +20,6 @@ class TrueCoin:
 
 
 @dataclass(frozen=True, slots=True)
-class TrueCategory:
-    """An editorial category."""
-
-    id: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class TrueEvent:
     """The whole content of an event. Categories by id, coins by slug, impact from 0 to 10."""
 

@@ -1,1 +1,1 @@
-"""Push: endpoints, the change feed, the outbox, delivery, and the guard of addresses."""
+"""Webhooks: the endpoints, the outbox, and the sender."""

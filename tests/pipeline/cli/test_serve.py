@@ -37,20 +37,22 @@ def three_days(tmp_path_factory: pytest.TempPathFactory) -> Home:
         ("--replay 2026-03-30 --speed 0", 2, "--speed 0: expected a number above 0"),
         ("--replay 2026-03-30 --speed -1", 2, "--speed -1: expected a number above 0"),
         ("--replay 2026-03-30 --speed nan", 2, "--speed nan: expected a number above 0"),
+        ("--replay 2026-03-30 --speed 1e308", 2, "and at most 1e+09"),
         ("--speed 3600", 2, "--until, --speed and --paused are for --replay FROM"),
+        ("--cors *", 2, "--cors: no page has the origin '*'; expected scheme and host"),
         ("--paused", 2, "--until, --speed and --paused are for --replay FROM"),
         (
             "--replay 2026-03-29T05:59:59Z",
             1,
-            "2026-03-29T05:59:59Z is before the first pull: history is from 2026-03-29T06:00:00Z "
-            "to 2026-03-31T06:00:00Z. Nothing was started.",
+            "there is no replay from 2026-03-29T05:59:59Z to 2026-03-31T06:00:00Z: history is from "
+            "2026-03-29T06:00:00Z to 2026-03-31T06:00:00Z. Nothing was started.",
         ),
-        ("--replay 2026-03-30 --until 2026-04-30", 1, "2026-04-30T00:00:00Z is after the last"),
-        ("--replay 2026-03-30 --until 2026-03-30", 1, "and not after its start"),
+        ("--replay 2026-03-30 --until 2026-04-30", 1, "there is no replay from 2026-03-30"),
+        ("--replay 2026-03-30 --until 2026-03-30", 1, "there is no replay from 2026-03-30"),
     ],
     ids=[
-        *("unreadable", "unreadable-end", "stands", "backward", "no-number", "no-replay"),
-        *("paused", "early", "late", "empty"),
+        *("unreadable", "unreadable-end", "stands", "backward", "no-number", "too-fast"),
+        *("no-replay", "cors", "paused", "early", "late", "empty"),
     ],
 )
 def test_a_wrong_replay_is_one_line(

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from catalog.contract.constants import SIGNATURE_HEADER
-from pipeline.receiver import BODIES_MAX, BODY_MAX
+from catalog.server.body_limit import BODIES_MAX
+from pipeline.receiver import BODY_MAX
 from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.pipeline.receiver.served import Served, answer_on, request, served, signature
 from tests.resources.inbox.deliveries import START, Clock, delivery

@@ -73,9 +73,6 @@ class Receiver:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}/hook"
 
-    def of(self, path: str) -> list[Received]:
-        return [request for request in self.received if request.path == path]
-
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()

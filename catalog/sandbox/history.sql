@@ -1,0 +1,76 @@
+-- The tables of a published warehouse that the store of a server reads, for a synthetic history.
+-- They are in memory, in an attached database `published`.
+--
+--     make_… → insert_coins → insert_categories → (insert_versions, insert_ranks)*
+
+-- name: attach
+-- Once.
+ATTACH ':memory:' AS published
+
+-- name: make_event_versions
+-- Grain: one row per version of an event.
+CREATE TABLE published.event_versions (
+    event_id VARCHAR, version INTEGER, known_from TIMESTAMPTZ, known_to TIMESTAMPTZ, status VARCHAR,
+    cancelled_at TIMESTAMPTZ, change_kinds VARCHAR[], changed_fields VARCHAR[], slug VARCHAR,
+    title VARCHAR, description VARCHAR, displayed_date VARCHAR, date TIMESTAMPTZ,
+    date_end TIMESTAMPTZ, date_type VARCHAR, is_estimated BOOLEAN, categories VARCHAR[],
+    coins VARCHAR[], impact DOUBLE, impact_band VARCHAR, impact_summary VARCHAR,
+    source_url VARCHAR, snapshot_url VARCHAR, last_verified_at TIMESTAMPTZ,
+    created_at TIMESTAMPTZ, updated_at TIMESTAMPTZ, unknown_fields VARCHAR[], published_seq BIGINT
+)
+
+-- name: make_index
+-- Finds the versions of an event without a scan.
+CREATE INDEX versions_by_event ON published.event_versions (event_id)
+
+-- name: make_coins
+-- Grain: one row per coin.
+CREATE TABLE published.coins (slug VARCHAR, symbol VARCHAR, name VARCHAR, icon_url VARCHAR)
+
+-- name: make_coin_snapshots
+-- Grain: one row per coin and day that was requested.
+CREATE TABLE published.coin_snapshots (
+    coin VARCHAR, rank INTEGER, tracked BOOLEAN, observed_at TIMESTAMPTZ
+)
+
+-- name: make_event_coins
+-- Grain: one row per event and coin. Empty: `coins` has every coin.
+CREATE TABLE published.event_coins (event_id VARCHAR, coin VARCHAR, symbol VARCHAR, name VARCHAR)
+
+-- name: make_categories
+-- Grain: one row per category.
+CREATE TABLE published.categories (id VARCHAR, name VARCHAR, first_seen_at TIMESTAMPTZ)
+
+-- name: make_cancellations
+-- Grain: one row per cancellation without a version. Empty: every one has its version.
+CREATE TABLE published.cancellations (
+    event_id VARCHAR, cancelled_at TIMESTAMPTZ, first_seen_at TIMESTAMPTZ
+)
+
+-- name: make_batches
+-- Grain: one row per pull. Empty: nothing is pulled.
+CREATE TABLE published.batches (feed VARCHAR, status VARCHAR, observed_at TIMESTAMPTZ)
+
+-- name: insert_versions
+-- Once per span of months, in their order. `rows` has the columns but two.
+INSERT INTO published.event_versions BY NAME
+SELECT *, []::VARCHAR[] AS unknown_fields
+FROM rows
+
+-- name: insert_coins
+-- Once.
+INSERT INTO published.coins BY NAME
+SELECT *
+FROM rows
+
+-- name: insert_categories
+-- Once.
+INSERT INTO published.categories BY NAME
+SELECT *, '2017-01-01 00:00:00+00'::TIMESTAMPTZ AS first_seen_at
+FROM rows
+
+-- name: insert_ranks
+-- Once per day.
+INSERT INTO published.coin_snapshots BY NAME
+SELECT *, to_timestamp($day * 86400) AS observed_at
+FROM rows

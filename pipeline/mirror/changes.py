@@ -1,0 +1,150 @@
+"""The mirror's own routes: the history of an event, and the changes in the order of publication.
+
+Each page of changes has a cursor, also the last page: a later request with it returns what was
+published since. The cursor contains `since`, so a client sends the cursor alone. Each change has a
+cursor, too, and a client can continue after any change.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, structs
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from catalog.contract import constants, errors
+from catalog.contract.parameters import CHANGES_PARAMETERS, read_query
+from catalog.contract.plans import ImpactView
+from catalog.contract.records import EVENT_FIELDS, Event, Page, PaginationMeta, Record
+from catalog.server.catalog_store import ChangeQuery, StoredVersion
+from catalog.server.cursors import read_cursor, write_cursor
+from catalog.server.gating import event_visible, shown_event
+from catalog.server.responses import json_response
+from catalog.server.routes import Reading, page_of, query_of
+
+HISTORY_PATH: Final = constants.EVENTS_PATH + "/{id}/history"
+CHANGES_PATH: Final = constants.EVENTS_PATH + "/changes"
+FIELD_NAMES: Final = {field.name: field.encode_name for field in structs.fields(Event)} | {
+    "impact_band": "impact"
+}
+"""The names of the interface for the columns of an event."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_LAST: Final = datetime.fromisoformat("9999-12-31T23:59:59.999999Z")
+
+
+_Time = Annotated[datetime, Meta(extra_json_schema={"format": "date-time"})]
+_Status = Annotated[str, Meta(extra_json_schema={"enum": ["scheduled", "cancelled", "withdrawn"]})]
+
+
+class KnownVersion(Record, frozen=True, kw_only=True):
+    """Extension: one version of an event, as the plan shows it."""
+
+    id: Annotated[str, "The event's identifier."]
+    version: Annotated[int, Meta(ge=1), "The number of the version, from 1."]
+    known_from: Annotated[_Time, "When the warehouse learned of it, UTC."]
+    known_to: Annotated[_Time | None, "When a later version replaced it, UTC."]
+    status: Annotated[_Status, "The state of the event."]
+    cancelled_at: Annotated[_Time | None, "When the event was cancelled, UTC."]
+    kinds: Annotated[tuple[str, ...], "The kinds of the change, such as `moved_later`."]
+    changed_fields: Annotated[tuple[str, ...], "Shown fields that differ from the version before."]
+    event: Annotated[Event | None, "The event. Null if it has no date."]
+
+
+class ChangeRecord(KnownVersion, frozen=True, kw_only=True):
+    """Extension: one version in the order of the changes."""
+
+    cursor: Annotated[str, "For the changes after this one."]
+
+
+def read_changes(
+    reading: Reading, *, since: datetime | None = None, cursor: str | None = None, limit: int
+) -> Page[ChangeRecord]:
+    """Return the changes after a cursor, or those that became known after `since`.
+
+    Raises:
+        InvalidCursor: the cursor is not one of this feed, plan and `as_of`.
+    """
+    store, until = reading.store, reading.ts
+    filters = reading.cursor_filters(store.feed_id)
+    after, since_us, head = 0, 0, 0
+    if cursor is not None:
+        after, since_us, head = read_cursor(cursor, "changes", filters, tuple[int, int, int])
+    elif since is not None:
+        # All that is published: `since` may be in the future of a replay.
+        since_us, head = (since - _EPOCH) // _MICROSECOND, store.head(_LAST)
+
+    def cursor_after(seq: int) -> str:
+        return write_cursor("changes", filters, (seq, since_us, head))
+
+    try:
+        query = ChangeQuery(until, after, since=_EPOCH + since_us * _MICROSECOND, head=head)
+    except OverflowError as error:
+        raise errors.InvalidCursor("The cursor was not issued by this service") from error
+    found = store.changes(query, limit=limit)
+    shown = tuple(
+        ChangeRecord(**structs.asdict(_shown(version, reading)), cursor=cursor_after(version.seq))
+        for version in found.rows
+        if _is_shown(version, reading)
+    )
+    end = found.rows[-1].seq if found.more else max(after, store.head(until))
+    meta = PaginationMeta(total=found.total, limit=limit, cursor=cursor_after(end))
+    return Page(data=shown, meta=meta)
+
+
+def list_changes(request: Request) -> Response:
+    asked = read_query(query_of(request), CHANGES_PARAMETERS)
+    try:
+        page = read_changes(Reading.of(request), **asked)
+    except errors.InvalidCursor as error:
+        raise errors.InvalidCursor(f"{error.message}. Begin again with since=") from error
+    body = msgspec.json.encode(page)
+    return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def get_history(request: Request) -> Response:
+    """Return the versions of an event that the plan shows, oldest first."""
+    reading = Reading.of(request)
+    versions = reading.store.history(request.path_params["id"], reading.ts)
+    shown = tuple(_shown(version, reading) for version in versions if _is_shown(version, reading))
+    if not shown or shown[-1].version != versions[-1].version:
+        raise errors.NotFound("No event has this id")
+    page = page_of(shown, total=len(shown), limit=len(shown))
+    return json_response(request, page, max_age_s=constants.LIST_MAX_AGE_S)
+
+
+ROUTES: Final = (
+    Route(HISTORY_PATH, get_history, name="history"),
+    Route(CHANGES_PATH, list_changes, name="changes"),
+)
+
+
+def _is_shown(version: StoredVersion, reading: Reading) -> bool:
+    """Whether the plan shows a version. Without a date, only a plan for all dates does."""
+    plan = reading.plan
+    if version.event is None:
+        return plan.past_days is None and plan.horizon_days is None and plan.coverage_top is None
+    return event_visible(version.event, plan, reading.store, ts=reading.ts, moment=reading.moment)
+
+
+def _shown(version: StoredVersion, reading: Reading) -> KnownVersion:
+    """Return a version as the plan shows it, without the names of fields that the plan hides."""
+    plan = reading.plan
+    changed = {FIELD_NAMES.get(column) for column in version.changed}
+    return KnownVersion(
+        id=version.event_id,
+        version=version.version,
+        known_from=version.known_from,
+        known_to=version.known_to,
+        status=version.status,
+        cancelled_at=version.cancelled_at,
+        kinds=tuple(
+            kind
+            for kind in version.kinds
+            if kind != "rescored" or plan.impact is not ImpactView.NONE
+        ),
+        changed_fields=tuple(name for name in EVENT_FIELDS if name in changed and plan.shows(name)),
+        event=None if version.event is None else shown_event(version.event, plan),
+    )

@@ -1,0 +1,137 @@
+"""The key book, the usage file, and the keys that a running server finds."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog.contract.plans import PLANS
+from catalog.server.accounts import (
+    JsonFile,
+    KeyBook,
+    KeyRing,
+    ServiceDirError,
+    UsageBook,
+    UsageCounts,
+    key_digest,
+)
+from tests.server.bare_server import NOW, ManualClock, bare_server, grant
+
+
+def test_usage_survives_a_restart_and_a_write_that_fails_is_tried_again(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.write_text("a file where the folder should be")
+    key, file = grant("free", "key"), JsonFile(folder / "usage.json", UsageCounts)
+    book = UsageBook()
+    book._file = file
+    book.charge(key, NOW, 3)
+    book.flush()
+    folder.unlink()
+    book.flush()
+    assert UsageBook(file).used(key, NOW) == 3
+
+
+class TestKeyBook:
+    def book(self, folder: Path, clock: ManualClock | None = None) -> KeyBook:
+        return KeyBook(folder / "keys.json", wall=clock or ManualClock())
+
+    def test_a_key_works_until_it_is_revoked_while_the_server_runs(self, tmp_path: Path) -> None:
+        clock = ManualClock()
+        book = self.book(tmp_path, clock)
+        with bare_server(ring=KeyRing(book=book, wall=clock)) as server:
+            key, stored = book.create("acme", PLANS["standard"])
+            usage = server.get("/v2/usage", key).json()
+            assert (usage["plan"], usage["rate"], usage["burst"]) == ("standard", 3, 15)
+            book.revoke(stored.id)
+            assert server.get("/v2/usage", key).status_code == 403
+
+    def test_a_rotated_key_works_beside_its_successor_for_the_overlap(self, tmp_path: Path) -> None:
+        clock = ManualClock()
+        book = self.book(tmp_path, clock)
+        ring = KeyRing(book=book, wall=clock)
+        old, stored = book.create("acme", PLANS["free"])
+        new, _ = book.rotate(stored.id, overlap=timedelta(hours=1))
+        assert ring.find(old) and ring.find(new)
+        clock.now += timedelta(hours=1)
+        assert ring.find(old) is None
+        assert ring.find(new)
+
+    def test_an_account_has_at_most_its_plans_number_of_keys(self, tmp_path: Path) -> None:
+        book = self.book(tmp_path)
+        for plan in (PLANS["free"], PLANS["standard"]):
+            made = [book.create(plan.name, plan)[1] for _ in range(plan.keys_max or 0)]
+            with pytest.raises(ServiceDirError, match="revoke one first"):
+                book.create(plan.name, plan)
+            book.revoke(made[0].id)
+            book.create(plan.name, plan)
+
+    def test_rotating_adds_no_key_and_a_replaced_key_is_not_rotated_again(
+        self, tmp_path: Path
+    ) -> None:
+        book, overlap = self.book(tmp_path), timedelta(hours=1)
+        _, first = book.create("acme", PLANS["free"])
+        _, second = book.rotate(first.id, overlap=overlap)
+        with pytest.raises(ServiceDirError, match="was already replaced"):
+            book.rotate(first.id, overlap=overlap)
+        book.rotate(second.id, overlap=overlap)
+        with pytest.raises(ServiceDirError):
+            book.create("acme", PLANS["free"])
+        with pytest.raises(ServiceDirError, match="another account"):
+            book.create("acme", PLANS["pro"])
+
+    def test_a_successor_uses_the_bucket_and_quota_of_the_replaced_key(
+        self, tmp_path: Path
+    ) -> None:
+        clock = ManualClock()
+        book = self.book(tmp_path, clock)
+        with bare_server(ring=KeyRing(book=book, wall=clock)) as server:
+            old, stored = book.create(
+                "acme", PLANS["enterprise"], rate_per_s=0.001, burst=5, monthly_quota=4
+            )
+            assert server.get("/v2/usage", old).json()["used"] == 1
+            second, stored = book.rotate(stored.id, overlap=timedelta(hours=1))
+            third, _ = book.rotate(stored.id, overlap=timedelta(hours=1))
+            assert server.get("/v2/usage", second).json()["used"] == 2
+            last = server.get("/v2/usage", third).json()
+            assert (last["used"], last["burst"], last["limit"]) == (3, 5, 4)
+            assert server.get("/v2/usage", old).status_code == 200
+            assert server.get("/v2/usage", third).json()["error"]["code"] == "quota_exceeded"
+
+    def test_the_file_holds_no_key_and_only_its_owner_reads_it(self, tmp_path: Path) -> None:
+        book = self.book(tmp_path)
+        key, _ = book.create("acme", PLANS["free"])
+        path = tmp_path / "keys.json"
+        assert key not in path.read_text()
+        assert key_digest(key) in path.read_text()
+        assert path.stat().st_mode & 0o077 == 0
+        assert key not in repr(book.read())
+
+    def test_a_file_that_is_not_readable_prevents_changes_and_known_keys_stay_valid(
+        self, tmp_path: Path
+    ) -> None:
+        book, path = self.book(tmp_path), tmp_path / "keys.json"
+        ring = KeyRing(book=book, wall=ManualClock())
+        key, _ = book.create("acme", PLANS["free"])
+        assert ring.find(key)
+        for text in (path.read_text().replace('"free"', '"gold"'), "{damaged"):
+            path.write_text(text)
+            assert ring.find(key)
+            assert KeyRing(book=book).find(key) is None
+            with pytest.raises(ServiceDirError, match="was not changed"):
+                book.create("other", PLANS["free"])
+            assert path.read_text() == text
+
+    def test_enterprise_alone_sets_its_limits_within_bounds(self, tmp_path: Path) -> None:
+        book = self.book(tmp_path)
+        with pytest.raises(ServiceDirError, match="only Enterprise"):
+            book.create("acme", PLANS["elite"], rate_per_s=50)
+        key, _ = book.create("large", PLANS["enterprise"], rate_per_s=7, burst=9, monthly_quota=11)
+        found = KeyRing(book=book).find(key)
+        assert found and (found.rate_per_s, found.burst, found.monthly_quota) == (7, 9, 11)
+        limits: list[dict[str, Any]] = [{"rate_per_s": 1e-300}, {"burst": 10**30}]
+        for each in (*limits, {"monthly_quota": -1}, {"rate_per_s": 0}):
+            with pytest.raises(ServiceDirError, match="must"):
+                book.create("big", PLANS["enterprise"], **each)
+        with pytest.raises(ServiceDirError, match="name"):
+            book.create(" ", PLANS["free"])

@@ -1,0 +1,298 @@
+"""Webhooks end to end, with real files, a real receiver on loopback, and clocks set by tests."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from catalog.contract.constants import IMPACT_BANDS, WEBHOOK_API_VERSION, WEBHOOK_RETRY_AFTER_S
+from catalog.server.catalog_store import StoredVersion
+from catalog.server.webhooks.sender import SenderOptions, reported_kinds
+from tests.hangs import HANGS_AFTER_S, wait_for
+from tests.server.webhooks.feeds import CANARY_TITLE, EVENT, MINUTE, START, Service, change
+from tests.server.webhooks.receiver import Received, Receiver, digest
+
+pytestmark = pytest.mark.anyio
+
+CANCELLED = change(2, status="cancelled", cancelled_at=START, version=2)
+MAJOR = replace(EVENT, impact=8.0)
+BAND_ONLY = replace(EVENT, impact=None, impact_band=IMPACT_BANDS[-1][1])
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path)
+    yield service
+    service.outbox.close()
+
+
+def events_sent(receiver: Receiver, path: str = "/hook") -> list[str]:
+    return [json.loads(each.body)["data"]["id"] for each in receiver.received if each.path == path]
+
+
+def test_a_version_is_reported_as_kinds() -> None:
+    expected: list[tuple[StoredVersion, list[str]]] = [
+        (change(1), ["created"]),
+        (change(1, event=MAJOR), ["created", "high-impact"]),
+        (change(1, event=MAJOR, is_first_major=False), ["created"]),
+        (change(1, event=BAND_ONLY), ["created", "high-impact"]),
+        (change(1, event=None), []),
+        (change(1, status="withdrawn"), []),
+        (CANCELLED, ["cancelled"]),
+        (replace(CANCELLED, cancelled_at=None), []),
+        (change(1, version=2, changed=("title", "coins", "categories")), []),
+        (change(1, version=2, changed=("impact_band",)), ["updated"]),
+        (change(1, version=2, changed=("impact",), event=MAJOR), ["updated", "high-impact"]),
+        (change(1, version=2, kinds=("restored",)), ["updated"]),
+    ]
+    for version, kinds in expected:
+        assert list(reported_kinds(version)) == [f"events.{kind}" for kind in kinds], version
+
+
+@pytest.mark.parametrize("states_created", [False, True])
+async def test_a_delivery_has_the_complete_event_and_its_time_of_enqueuing(
+    service: Service, receiver: Receiver, states_created: bool
+) -> None:
+    service.restart(states_created=states_created)
+    _, secret = await service.subscribe(receiver.url)
+    service.feed.versions = [CANCELLED]
+    service.clock.instant += timedelta(milliseconds=999)
+    await service.pass_minutes(3)
+    (request,) = receiver.received
+    assert request.is_signed_with(secret)
+    assert request.headers["Content-Type"] == "application/json"
+    body = json.loads(request.body)
+    assert body.pop("id").startswith("evt_dlv_")
+    event = body.pop("data")
+    assert (event["title"], event["cancelledAt"]) == (CANARY_TITLE, "2026-05-01T12:00:00Z")
+    assert body == {
+        "type": "events.cancelled",
+        "apiVersion": WEBHOOK_API_VERSION,
+        "deliveredAt": "2026-05-01T12:03:00Z",
+        **({"createdAt": "2026-05-01T12:03:00Z"} if states_created else {}),
+    }
+
+
+async def test_late_changes_and_versions_learned_together_are_sent_and_none_twice(
+    service: Service, receiver: Receiver
+) -> None:
+    await service.subscribe(receiver.url)
+    service.feed.versions = [change(5)]
+    for minutes in (6, -4, 4):
+        await service.pass_minutes(minutes)
+    late = change(6, known_from=START, version=2, changed=("date",))
+    service.feed.versions += [late, replace(late, seq=7, version=3)]
+    await service.pass_minutes(0)
+    assert events_sent(receiver) == ["e5", "e6", "e6"]
+    assert len({request.id for request in receiver.received}) == 3
+
+
+async def test_after_the_history_was_built_anew_only_what_became_known_later_is_sent(
+    service: Service, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    await service.subscribe(receiver.url)
+    service.feed.versions = [change(n) for n in (1, 2, 3)]
+    await service.pass_minutes(3)
+    service.feed.feed_id = "second"
+    service.feed.versions = [change(n, seq=n + 10) for n in (1, 2, 7, 3, 4, 5, 6)]
+    service.feed.versions.append(change(20, seq=18, known_from=START))
+    await service.pass_minutes(6)
+    service.feed.versions.append(change(21, seq=19, known_from=START))
+    await service.pass_minutes(1)
+    assert sorted(events_sent(receiver)) == ["e1", "e2", "e21", *(f"e{n}" for n in range(3, 8))]
+    assert caplog.text.count("the history was built anew") == 1
+
+
+async def test_in_order_a_delivery_waits_until_the_one_before_was_accepted(
+    service: Service, receiver: Receiver
+) -> None:
+    service.restart(retry_after_s=(0.001,), in_order=True)
+    for path in ("fails", "works"):
+        await service.subscribe(f"{receiver.url}/{path}", signature="t,v1")
+    failures = iter([*[503] * 20, *[200, 503] * 3])
+    receiver.answer = lambda each: next(failures, 200) if each.path.endswith("fails") else 200
+    service.feed.versions = [change(number) for number in (1, 2, 3, 4)]
+    await service.pass_minutes(5)
+    fails = [*["e1"] * 21, *["e2"] * 2, *["e3"] * 2, *["e4"] * 2]
+    assert events_sent(receiver, "/hook/fails") == fails
+    works = [request for request in receiver.received if request.path == "/hook/works"]
+    for number, request in enumerate(works, start=1):
+        at, body = START + number * MINUTE, json.loads(request.body)
+        assert (body["data"]["id"], body["deliveredAt"]) == (f"e{number}", f"{at:%FT%TZ}")
+        assert request.signature.startswith(f"t={at.timestamp():.0f},")
+
+
+async def test_a_failure_is_retried_on_the_schedule_and_then_is_a_dead_letter(
+    service: Service, receiver: Receiver
+) -> None:
+    _, secret = await service.subscribe(receiver.url, signature="t,v1")
+    service.feed.versions = [change(1)]
+    statuses = iter((302, 404))
+    receiver.answer = lambda _: next(statuses, 503)
+    await service.pass_minutes(1)
+    for attempts, wait_s in enumerate(WEBHOOK_RETRY_AFTER_S, start=1):
+        service.wall.instant += timedelta(seconds=wait_s, microseconds=-1)
+        service.restart()
+        await service.pass_minutes(1)
+        assert (len(receiver.received), service.sender.delivered_until) == (attempts, None)
+        service.wall.instant += timedelta(microseconds=1)
+        await service.sender.run_once()
+    assert service.sender.delivered_until == service.clock.now()
+    assert len({request.body for request in receiver.received}) == 1
+    for number, request in enumerate(receiver.received, start=1):
+        at = f"{(START + number * MINUTE).timestamp():.0f}"
+        assert request.signature == f"t={at},v1={digest(secret, f'{at}.'.encode() + request.body)}"
+    (dead,) = service.outbox.dead()
+    assert (dead.id, dead.attempts, dead.last_status) == (receiver.received[0].id, 10, 503)
+    receiver.answer = lambda _: 204
+    service.outbox.requeue(dead.id, now=service.wall())
+    await service.sender.run_once()
+    assert receiver.received[-1].body == dead.body
+    assert service.outbox.dead() == service.outbox.pending() == ()
+
+
+async def test_410_disables_the_endpoint_and_what_waits_is_dead(
+    service: Service, receiver: Receiver
+) -> None:
+    endpoint, _ = await service.subscribe(receiver.url)
+    service.feed.versions = [change(n) for n in (1, 2, 3, 5)]
+    statuses = iter((500, 500))
+    receiver.answer = lambda _: next(statuses, 410)
+    for minutes in (2, 1, 9):
+        await service.pass_minutes(minutes)
+    assert "410" in str(service.book.get(endpoint.id).disabled_reason)
+    assert (len(receiver.received), len(service.outbox.dead())) == (3, 3)
+    assert (service.outbox.pending(), service.outbox.places()) == ((), {})
+
+
+async def test_an_account_without_push_gets_nothing_until_it_has_push_again(
+    service: Service, receiver: Receiver
+) -> None:
+    await service.subscribe(receiver.url)
+    await service.subscribe(f"{receiver.url}/other", "other")
+    service.feed.versions = [change(n) for n in range(1, 40)]
+
+    def leave(request: Received) -> int:
+        if request.path == "/hook":
+            service.move("acme", "pro")
+        return 200
+
+    receiver.answer = leave
+    await service.pass_minutes(30)
+    sent = len(events_sent(receiver))
+    assert sent <= SenderOptions().per_endpoint, "it is asked for before each attempt"
+    service.restart()
+    await service.pass_minutes(1)
+    assert len(service.outbox.dead()) == 30 - sent
+    assert all("plan pro" in str(each.last_error) for each in service.outbox.dead())
+    receiver.answer = lambda _: 200
+    service.move("acme", "enterprise")
+    await service.pass_minutes(1)
+    await service.pass_minutes(5)
+    assert sorted(events_sent(receiver)[sent:]) == [f"e{n}" for n in range(32, 38)]
+    assert len(events_sent(receiver, "/hook/other")) == 37
+
+
+async def test_secrets_and_form_are_those_of_the_attempt_and_are_not_logged(
+    service: Service, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    endpoint, old = await service.subscribe(receiver.url)
+    service.feed.versions = [change(1)]
+    statuses = iter((503, 503))
+    receiver.answer = lambda _: next(statuses, 200)
+    older = service.book.rotate(endpoint.id, overlap_hours=9)
+    new = service.book.rotate(endpoint.id, overlap_hours=1)
+    await service.pass_minutes(1)
+    shown = repr(service.outbox.pending())
+    service.wall.instant += timedelta(hours=1)
+    await service.pass_minutes(1)
+    service.book.enable(endpoint.id, signature="t,v1")
+    service.wall.instant += timedelta(hours=1)
+    await service.pass_minutes(1)
+    during, after, stamped = receiver.received
+    assert during.is_signed_with(new, older, old)
+    assert after.is_signed_with(new)
+    assert stamped.signature.startswith(f"t={service.clock.now().timestamp():.0f},v1=")
+    assert "webhook failed" in caplog.text
+    shown += "".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records)
+    assert not [canary for canary in (old, older, new, CANARY_TITLE) if canary in shown]
+
+
+async def test_an_endpoint_without_a_valid_secret_fails_and_the_others_are_sent(
+    service: Service, receiver: Receiver
+) -> None:
+    endpoint, _ = await service.subscribe(receiver.url)
+    await service.subscribe(receiver.url, account="other")
+    file = service.folder.path / "endpoints.json"
+    document = json.loads(file.read_text())
+    document["endpoints"][0]["secrets"][0]["expires_at"] = "2020-01-01T00:00:00Z"
+    file.write_text(json.dumps(document))
+    service.feed.versions = [change(1)]
+    await service.pass_minutes(1)
+    assert events_sent(receiver) == ["e1"]
+    (waiting,) = service.outbox.pending()
+    assert (waiting.endpoint_id, waiting.attempts) == (endpoint.id, 1)
+    assert "no secret of the endpoint is valid" in str(waiting.last_error)
+
+
+async def running(service: Service, during: Callable[[], object]) -> None:
+    """Run the sender, call a function on a thread, and stop the sender."""
+    task = asyncio.create_task(service.sender.run())
+    try:
+        await asyncio.to_thread(during)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_slow_endpoint_delays_no_other_and_a_stop_counts_no_attempt(
+    service: Service, receiver: Receiver
+) -> None:
+    released = threading.Event()
+    slow, fast = "/hook/slow", "/hook/fast"
+    receiver.answer = lambda each: 200 if each.path == fast or released.wait(HANGS_AFTER_S) else 500
+    for path in (slow, fast):
+        await service.subscribe(receiver.url.replace("/hook", path))
+    service.feed.versions = [change(n) for n in range(1, 13)]
+
+    def during() -> None:
+        for minutes in (6, 12):
+            service.clock.instant = START + minutes * MINUTE
+            service.sender.wake()
+            wait_for(lambda least=minutes: len(events_sent(receiver, fast)) == least)  # type: ignore[misc]
+        wait_for(lambda: len(events_sent(receiver, slow)) == 4)
+        # The outbox hears of a delivery after the receiver.
+        wait_for(lambda: len(service.outbox.pending()) == 12)
+
+    await running(service, during)
+    released.set()
+    assert [each.attempts for each in service.outbox.pending()] == [0] * 12
+    service.restart()
+    await service.sender.run_once()
+    assert sorted({*events_sent(receiver, slow)}) == sorted(f"e{n}" for n in range(1, 13))
+    assert service.outbox.pending() == ()
+
+
+async def test_a_sender_that_fails_is_started_again(
+    service: Service, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    await service.subscribe(receiver.url)
+    service.sleep = sleep
+    service.restart()
+    service.feed.versions, service.feed.fails_at_page = [change(1)], 0
+    service.clock.instant += MINUTE
+    await running(service, lambda: wait_for(lambda: receiver.received))
+    assert len(pauses) == 1
+    assert "the webhook sender failed" in caplog.text
