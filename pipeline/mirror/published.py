@@ -58,7 +58,10 @@ def open_publication(path: Path, replay_from: datetime | None = None) -> Publica
     try:
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
         attach_published(connection, path, "published")
-        ((published_at, feed_id),) = connection.execute(_SQL["find_publication"]).fetchall()
+        found = connection.execute(_SQL["find_publication"]).fetchall()
+        if not found:
+            raise ValueError("it has no feed of changes")
+        ((published_at, feed_id),) = found
         order = None
         if replay_from is not None:
             order, feed_id = "feed", f"replay {feed_id} from {replay_from.isoformat()}"
