@@ -379,7 +379,7 @@ class UsageBook:
         )
 
     def flush(self) -> None:
-        """Write what is not written yet. It waits for the disk."""
+        """Write the pending counts, and wait until they are on disk."""
         if self._file is None or self._is_written:
             return
         with self._lock:

@@ -80,7 +80,7 @@ async def answer_exception(request: Request, error: Exception) -> Response:
 
 
 def log_failure(scope: Scope, error: BaseException) -> None:
-    """Log with the request's id; the path is a client's text, and may hold what is secret."""
+    """Log a failure by its request id. The path is left out, since it may contain a secret."""
     route, state = scope.get("route"), scope["state"]
     name = "other" if route is None else route.name
     log.error(

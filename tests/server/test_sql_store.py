@@ -212,7 +212,9 @@ def test_no_forged_cursor_and_no_end_of_the_calendar_raises(
     store.cancellations(ts, low, after=(first, name), limit=1)
     seq = int(first) if abs(first) < 2**64 else 0
     store.changes(ChangeQuery(until=ts, after=seq, since=low, head=seq), limit=1)
-    store.event(name, ts)
+    assert store.event(f"none {name}", ts) is None
+    found = store.event(name, ts)
+    assert found is None or (found.event_id, found.known_from <= ts) == (name, True)
 
 
 def test_an_event_whose_date_python_cannot_hold_is_left_out() -> None:

@@ -127,7 +127,7 @@ class EndpointBook:
         """Add an endpoint; return it and its signing secret, made unless it is given.
 
         Raises:
-            ServiceDirError: also: the secret can't be one, or the account's plan has no push.
+            ServiceDirError: as above; or the secret is invalid, or the account's plan has no push.
             TargetRefused: webhooks are not sent to this URL.
         """
         check_url(url, allow_private=allow_private)

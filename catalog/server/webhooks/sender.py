@@ -114,7 +114,7 @@ class WebhookSender:
                             await asyncio.wait_for(self._woken.wait(), self.options.poll_s)
                         self._woken.clear()
             except Exception:
-                # Nothing is lost: what was not sent is in the outbox or in the feed.
+                # Nothing is lost: unsent changes are in the outbox or the feed.
                 log.exception("the webhook sender failed; it restarts in a few seconds")
             await self.sleep(5.0)
 

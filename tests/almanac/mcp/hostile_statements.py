@@ -21,21 +21,6 @@ _READERS: Final = (
     *("parquet_metadata", "parquet_schema", "parquet_file_metadata", "parquet_kv_metadata"),
     *("sniff_csv", "glob", "read_duckdb"),
 )
-FILES: Final = ("{canary}", "file://{canary}", "{folder}/../canary.csv", "/proc/self/environ")
-_REMOTE: Final = (
-    "http://{address}/x.csv",
-    "https://{address}/x.parquet",
-    "s3://bucket/x.parquet",
-    "gs://bucket/x.parquet",
-    "hf://datasets/x/y.csv",
-    "az://container/x.csv",
-)
-_READERS: Final = (
-    *("read_csv", "read_csv_auto", "read_text", "read_blob", "read_json", "read_json_auto"),
-    *("read_json_objects", "read_ndjson", "read_ndjson_objects", "read_parquet", "parquet_scan"),
-    *("parquet_metadata", "parquet_schema", "parquet_file_metadata", "parquet_kv_metadata"),
-    *("sniff_csv", "glob", "read_duckdb"),
-)
 _RESTRICTED: Final = (
     *("duckdb_databases()", "duckdb_settings()", "duckdb_secrets()", "duckdb_extensions()"),
     *("duckdb_temporary_files()", "duckdb_external_file_cache()", "duckdb_logs()", "duckdb_logs"),
