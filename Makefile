@@ -8,10 +8,10 @@ LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-s
 
 # What the application needs, and what tests and benchmarks need.
 setup: LOCKS = requirements.lock
-tools: LOCKS = requirements.lock requirements-dev.lock requirements-docs.lock
-lake-tools: LOCKS = requirements.lock requirements-dev.lock requirements-lake.lock
-browser-tools: LOCKS = requirements.lock requirements-dev.lock requirements-docs.lock requirements-browser.lock
-docs-tools: LOCKS = requirements-docs.lock
+tools: LOCKS = requirements.lock locks/dev.lock locks/docs.lock
+lake-tools: LOCKS = requirements.lock locks/dev.lock locks/lake.lock
+browser-tools: LOCKS = requirements.lock locks/dev.lock locks/docs.lock locks/browser.lock
+docs-tools: LOCKS = locks/docs.lock
 setup tools lake-tools browser-tools docs-tools:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and \
 		"Almanac needs Python 3.11 to 3.13; name one with make PYTHON=python3.12")'
@@ -41,7 +41,7 @@ test-lake: lake-tools
 # Needs Chromium, and npm for axe-core.
 test-browser: browser-tools
 	@npm install --silent --no-save --no-package-lock --prefix .venv/npm axe-core@4
-	$(PYTEST) -m "browser and not long" tests/web
+	$(PYTEST) -m "browser and not long" tests/application/web
 
 test-mass: tools
 	$(PYTEST) -n 2 -m mass tests
@@ -96,17 +96,17 @@ docs-serve: docs-tools
 
 lock: setup
 	$(LOCK) --group application pyproject.toml -o requirements.lock
-	$(LOCK) -c requirements.lock --group pyproject.toml:setup -o requirements-setup.lock
-	$(LOCK) -c requirements.lock -c requirements-setup.lock --group dev --group bench --extra study --extra polars \
-		--extra lake pyproject.toml -o requirements-dev.lock
-	$(LOCK) -c requirements.lock -c requirements-setup.lock -c requirements-dev.lock --group lake --extra lake \
-		pyproject.toml -o requirements-lake.lock
-	$(LOCK) -c requirements.lock -c requirements-lake.lock --group application --group scale --extra lake pyproject.toml \
-		-o requirements-scale.lock
-	$(LOCK) -c requirements.lock -c requirements-setup.lock -c requirements-dev.lock --group browser pyproject.toml \
-		-o requirements-browser.lock
-	$(LOCK) -c requirements.lock -c requirements-setup.lock -c requirements-dev.lock --group docs pyproject.toml \
-		-o requirements-docs.lock
+	$(LOCK) -c requirements.lock --group pyproject.toml:setup -o locks/setup.lock
+	$(LOCK) -c requirements.lock -c locks/setup.lock --group dev --group bench --extra study --extra polars \
+		--extra lake pyproject.toml -o locks/dev.lock
+	$(LOCK) -c requirements.lock -c locks/setup.lock -c locks/dev.lock --group lake --extra lake \
+		pyproject.toml -o locks/lake.lock
+	$(LOCK) -c requirements.lock -c locks/lake.lock --group application --group scale --extra lake pyproject.toml \
+		-o locks/scale.lock
+	$(LOCK) -c requirements.lock -c locks/setup.lock -c locks/dev.lock --group browser pyproject.toml \
+		-o locks/browser.lock
+	$(LOCK) -c requirements.lock -c locks/setup.lock -c locks/dev.lock --group docs pyproject.toml \
+		-o locks/docs.lock
 
 clean:
 	rm -rf .venv build dist

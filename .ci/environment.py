@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-INSTALLER: Final = "requirements-setup.lock"
+INSTALLER: Final = "locks/setup.lock"
 PROJECTS: Final = ("pyproject.toml", "application/pyproject.toml")
 VENV: Final = Path(".venv")
 PYTHON: Final = VENV / "bin" / "python"

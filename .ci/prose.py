@@ -14,7 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PRODUCT = (
-    *("almanac/", "assets/", "catalog/", "deploy/", "pipeline/", "resources/", "warehouse/"),
+    *(
+        "almanac/",
+        "application/",
+        "assets/",
+        "catalog/",
+        "deploy/",
+        "pipeline/",
+        "resources/",
+        "warehouse/",
+    ),
 )
 """The folders whose docstrings and messages are checked, besides all Markdown."""
 WORDS_MAX = 40

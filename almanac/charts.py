@@ -11,7 +11,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from almanac.forms import render_html
+from almanac.safe_text import render_html
 
 _TICKS: Final = 4
 _STEPS: Final = (1, 2, 5, 10)

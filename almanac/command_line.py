@@ -38,7 +38,7 @@ from almanac.console import (
     warnings,
 )
 from almanac.errors import AlmanacError, WarehouseError
-from almanac.forms import accept_any_text
+from almanac.safe_text import accept_any_text
 
 if TYPE_CHECKING:
     from almanac.reading.query_limits import QueryLimits

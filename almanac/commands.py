@@ -28,12 +28,12 @@ from almanac.console import (
     show_steps,
 )
 from almanac.errors import InvalidArgument
-from almanac.forms import fitted
-from almanac.instants import refuse_misread
 from almanac.reader import Reader, find_file
-from almanac.reading.answers import FileForm, write_answer
 from almanac.reading.attached_file import connected, run_sql
 from almanac.reading.query_limits import QueryHooks, QueryLimits, bound_memory, end_process
+from almanac.reading.row_files import FileForm, write_answer
+from almanac.safe_text import fitted
+from almanac.timestamps import refuse_misread
 
 
 def locate_warehouse(home: Path | None) -> Path:

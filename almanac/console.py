@@ -21,7 +21,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from almanac.errors import InvalidArgument
-from almanac.forms import cell, fitted, plain, plain_line
+from almanac.safe_text import cell, fitted, plain, plain_line
 from almanac.user_files import local_path
 
 __all__ = ["Column", "Table"]

@@ -12,12 +12,12 @@ from almanac.coins import Coin
 from almanac.errors import InvalidArgument, UnknownName
 from almanac.events import Basis, Coins, Coverage, EventQueries, Names, coverage_at, one_of
 from almanac.history_replay import Replay
-from almanac.instants import Duration, Instant, plain_number, refuse_misread, zone
 from almanac.joins import Joins
 from almanac.reader import CoinTexts, Publication, Reader, find_file
 from almanac.reading.named_sql import NamedStatements
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
+from almanac.timestamps import Duration, Instant, plain_number, refuse_misread, zone
 from almanac.user_files import local_path, read_table
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 from almanac.coins import slugs_of
 from almanac.errors import InvalidArgument, QueryRefused
 from almanac.events import Coins, Names, category_names, find_pulls, impact_values, known_at, listed
-from almanac.forms import cut_line, json_text, markdown, mrkdwn, plain, rounded, web_address
-from almanac.instants import Instant
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
+from almanac.safe_text import cut_line, json_text, markdown, mrkdwn, plain, rounded, web_address
+from almanac.timestamps import Instant
 
 TITLES: Final = {
     "cancelled": "Cancelled",

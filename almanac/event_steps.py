@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from almanac.instants import ORIGIN, US
 from almanac.next_events import Flags, KnownStates, NextEvents, Numbers, Queries, Steps, next_events
 from almanac.reading.named_sql import NamedStatements
+from almanac.timestamps import ORIGIN, US
 
 _SQL: Final = NamedStatements("almanac")
 _HORIZON: Final = timedelta(days=7)

@@ -9,10 +9,10 @@ from typing import Any, Final, Literal
 
 from almanac.coins import Coin, slugs_of
 from almanac.errors import InvalidArgument, QueryRefused, UnknownName
-from almanac.instants import Duration, Instant, calendar_time, duration, instant, number
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.results import Result
+from almanac.timestamps import Duration, Instant, calendar_time, duration, instant, number
 
 Basis = Literal["observed", "claimed"]
 Names = str | Iterable[str]

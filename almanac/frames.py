@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from almanac.errors import InvalidArgument
-from almanac.instants import instant
+from almanac.timestamps import instant
 
 Kind = Literal["pandas", "polars", "arrow"]
 _SHOWN: Final = 12

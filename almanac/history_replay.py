@@ -18,9 +18,9 @@ from almanac.change_digest import ChangeDigest
 from almanac.coins import slugs_of
 from almanac.errors import InvalidArgument
 from almanac.events import KINDS, Coins, Names, check_observed, known_at, listed
-from almanac.instants import Instant
 from almanac.reader import Reader, find_file
 from almanac.reading.named_sql import NamedStatements
+from almanac.timestamps import Instant
 
 _SQL = NamedStatements("almanac")
 _BATCH: Final = 10_000

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from almanac.coins import Coin, LabelledCoins, resolve_each_pair, slugs_of
 from almanac.errors import InvalidArgument
 from almanac.events import Coins, Names, category_names, impact_values, known_at, one_of
-from almanac.instants import ORIGIN, US, Duration, Instant, duration
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.results import Result
+from almanac.timestamps import ORIGIN, US, Duration, Instant, duration
 
 AsOf = Literal["bar_close", "bar_open"]
 Symbols = str | Iterable[str] | Mapping[str, str | Coin]

@@ -20,10 +20,10 @@ from almanac import frames
 from almanac.coins import LabelledCoins, resolve_each_pair, resolve_pairs
 from almanac.errors import InvalidArgument
 from almanac.frames import Moments
-from almanac.instants import ORIGIN, US
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.streams import Stream
+from almanac.timestamps import ORIGIN, US
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

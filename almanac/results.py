@@ -10,7 +10,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from almanac.errors import InvalidArgument, UnknownName
-from almanac.forms import cell, render_html, shortened, text_table, width_of
+from almanac.safe_text import cell, render_html, shortened, text_table, width_of
 from almanac.user_files import local_path
 
 if TYPE_CHECKING:

@@ -23,13 +23,13 @@ import pyarrow as pa
 from almanac.coins import LabelledCoins, resolve_each_pair, resolve_pairs
 from almanac.database import Database, open_database
 from almanac.events import Basis, Names, one_of
-from almanac.instants import ORIGIN, US, Duration, duration
 from almanac.joins import AsOf, Unknown, bar_lag_us, filter_values
 from almanac.next_events import KnownRows, join_slices
 from almanac.reader import CoinTexts, find_file
 from almanac.reading.query_limits import QueryLimits
-from almanac.reading.temporary import own_folder
+from almanac.reading.temporary_files import own_folder
 from almanac.streams import open_stream
+from almanac.timestamps import ORIGIN, US, Duration, duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -231,7 +231,7 @@ class CsvFile:
     @contextmanager
     def _source(self) -> Iterator[CsvSource]:
         """Yield the file, or an unpacked copy of it."""
-        from almanac.reading.temporary import own_folder
+        from almanac.reading.temporary_files import own_folder
 
         fields = len(self.names)
         if self._opener is open:

@@ -18,12 +18,12 @@ import dagster as dg
 import duckdb
 
 from almanac.events import KINDS
-from almanac.forms import plain_line
+from almanac.safe_text import plain_line
 from assets.feed_day import FeedDay, feed_day_of
 from catalog.contract.bodies import delivery_body, list_body, single_body
-from resources.backfill import Backfill
+from resources.calendar_backfill import Backfill
 from resources.session import FeedPull
-from warehouse import bounds
+from warehouse import size_limits
 from warehouse.batch_problems import BatchProblem, list_landed_problems, list_record_problems
 from warehouse.codecs import UnreadableBody, decode_json, raw_text
 from warehouse.errors import WarehouseError
@@ -87,9 +87,13 @@ def batch_preview(landing: Landing, manifest: Manifest) -> str:
         if manifest.feed == "export":
             rows = _first_csv_rows(next(landing.body(manifest), b"")[:_HEAD_BYTES])
         elif manifest.feed == "deliveries":
-            rows = _deliveries(islice(landing.pages(manifest, max_bytes=bounds.PAGE_BYTES), ROWS))
+            rows = _deliveries(
+                islice(landing.pages(manifest, max_bytes=size_limits.PAGE_BYTES), ROWS)
+            )
         elif manifest.pages and manifest.pages[0].length <= _PAGE_BYTES:
-            rows = _first_json_rows(next(landing.pages(manifest, max_bytes=bounds.PAGE_BYTES))[1])
+            rows = _first_json_rows(
+                next(landing.pages(manifest, max_bytes=size_limits.PAGE_BYTES))[1]
+            )
         else:
             rows = []
     except (WarehouseError, csv.Error):

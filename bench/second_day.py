@@ -42,7 +42,7 @@ def serve_catalog(folder: Path) -> Iterator[httpx.Client]:
     """Yield a client of a sandbox in another process, whose clock stands."""
     words = ("sandbox", "--port", "0", "--now", _FIRST.isoformat() + "T06:00:00Z", "--json")
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline", *words, "--dir", str(folder)],
+        [sys.executable, "-m", "application", *words, "--dir", str(folder)],
         env=environment_without_settings(),
         stdout=subprocess.PIPE,
         text=True,
@@ -121,7 +121,7 @@ def passes_verify(place: Path) -> bool:
     """Return whether the home of a round passes `almanac verify`."""
     given = {"ALMANAC_HOME": str(place / "data"), "ALMANAC_STATE": str(place / "state")}
     verified = subprocess.run(
-        [sys.executable, "-m", "pipeline", "verify"],
+        [sys.executable, "-m", "application", "verify"],
         env={**environment_without_settings(), **given},
         capture_output=True,
     )

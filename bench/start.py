@@ -22,7 +22,7 @@ from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Pull, Scope
 
-ALMANAC = [sys.executable, "-m", "pipeline"]
+ALMANAC = [sys.executable, "-m", "application"]
 STARTED = {
     "python -c pass": [sys.executable, "-c", "pass"],
     "python -c 'import typer, rich'": [sys.executable, "-c", "import typer, rich"],

@@ -14,12 +14,12 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
-from assets.calendar import landed_calendar
-from assets.changes import event_changes
+from assets.event_changes import event_changes
 from assets.landed import landed_assets
+from assets.landed_calendar import landed_calendar
 from assets.layout import Layout, without_beta_warnings
 from assets.polled import polled_assets
-from assets.published import published_tables
+from assets.published_tables import published_tables
 from pipeline.automation.dead_runs import dead_runs_sensor, process_tags
 from pipeline.automation.health import health_checks, health_sensor
 from pipeline.automation.jobs import DAILY, asset_jobs, daily_schedule
@@ -27,7 +27,7 @@ from pipeline.automation.merges import deliveries, unmerged_batches
 from pipeline.automation.prune import prune_schedule
 from pipeline.automation.pulls import first_pull, polls, quota, was_day_pulled
 from pipeline.home_location import locate_home
-from pipeline.session import open_service
+from pipeline.service_session import open_service
 from pipeline.settings import EVERYTHING_ON, NOTHING_ON, Settings, SettingsError
 from resources.limits.ledger import Work
 from resources.service_address import checked_base_url
@@ -82,7 +82,7 @@ def build_definitions(
     exports = []
     if settings.iceberg is not None:
         # Imported here, since most homes have no such tables.
-        from assets.iceberg import iceberg_sensor, iceberg_tables
+        from assets.iceberg_tables import iceberg_sensor, iceberg_tables
 
         exports.append(iceberg_tables(layout, settings.iceberg))
         sensors.append(iceberg_sensor(layout))

@@ -18,7 +18,7 @@ def locate_home(settings: Settings, *, wait_s: float | None = None) -> Home:
         settings.home,
         wait_s=settings.wait_s if wait_s is None else min(wait_s, settings.wait_s),
         wait_setting="ALMANAC_WAIT_S" if wait_s is None else "",
-        limits=settings.making_limits,
+        limits=settings.duckdb_limits,
         list_separator=settings.list_separator,
         dagster_home=settings.dagster_home,
         bucket=settings.bucket,

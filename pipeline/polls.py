@@ -17,7 +17,7 @@ from typing import Final
 
 from catalog.contract.constants import COINS_LIMIT_MAX, EVENTS_LIMIT_MAX
 from catalog.contract.plans import PLANS, Plan, day_end
-from pipeline.session import ledger_of, reserve_of
+from pipeline.service_session import ledger_of, reserve_of
 from pipeline.settings import Settings
 from resources.inbox import PUSH_SILENCE, Inbox, receipt_of
 from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset

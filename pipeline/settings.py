@@ -33,9 +33,9 @@ from almanac.user_files import local_path
 from catalog.contract import constants
 from resources.service_address import checked_base_url, checked_key
 from resources.service_clock import MAX_SKEW
+from warehouse.duckdb_limits import USUAL_LIMITS, DuckDBLimits, cores, memory_bytes
 from warehouse.files.locks import WAIT_S
 from warehouse.files.storage import others_may_write
-from warehouse.making_limits import USUAL_LIMITS, MakingLimits, cores, memory_bytes
 
 if TYPE_CHECKING:
     from resources.http.network import Network
@@ -300,11 +300,11 @@ class Settings(BaseSettings):
         return self.shared == "group"
 
     @property
-    def making_limits(self) -> MakingLimits:
+    def duckdb_limits(self) -> DuckDBLimits:
         """DuckDB's limits while it makes the warehouse."""
         share = max(int(memory_bytes() * _MEMORY_SHARE), 200_000_000)
         usual = min(share, USUAL_LIMITS.memory_bytes)
-        return MakingLimits(self.duckdb_memory or usual, cores())
+        return DuckDBLimits(self.duckdb_memory or usual, cores())
 
     def is_on(self, name: str) -> bool:
         """Whether a schedule or sensor is on until a person switches it."""

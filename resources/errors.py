@@ -23,7 +23,7 @@ the objects that it refers to.
 from datetime import datetime, timedelta
 from typing import ClassVar, Final, Literal
 
-from resources.answers import ResponseHead
+from resources.response import ResponseHead
 
 NotDataKind = Literal["html", "json", "text", "empty", "bare_header"]
 Reason = Literal["quota", "asked_to_wait", "failing"]

@@ -3,8 +3,8 @@
 A `CatalogSession` has the client, its plan, its day and the rest of the quota. A `LazySession`
 opens one when it is first needed, so work on landed data sends no request. A feed that the plan
 lacks, or a used-up quota, is an outcome and no error: received data is landed, and the other feeds
-continue. Does not belong here: how a session is opened (pipeline/session.py), the choice of what a
-poll requests (pipeline/polls.py), Dagster.
+continue. Does not belong here: how a session is opened (pipeline/service_session.py), the choice of
+a poll's requests (pipeline/polls.py), Dagster.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -50,9 +50,9 @@ TOGETHER: Final = {
     "tests/pipeline/homes/test_damaged_stamp.py": "every kind",
     "tests/pipeline/homes/test_odd_homes.py": "every kind",
     "tests/hostile/": "hostile",
-    "tests/mirror/test_as_of.py": "filled home",
-    "tests/mirror/test_past_answers.py": "filled home",
-    "tests/mirror/test_mirror_schemathesis.py": "filled home",
+    "tests/application/mirror/test_as_of.py": "filled home",
+    "tests/application/mirror/test_past_answers.py": "filled home",
+    "tests/application/mirror/test_mirror_schemathesis.py": "filled home",
 }
 """Tests that share homes that take long to make: tests of one name run in one worker."""
 
@@ -65,7 +65,7 @@ LONGEST_FIRST: Final = (
     *("tests/warehouse/answers/test_upcoming_truth.py", "tests/sandbox/", "tests/conformance/"),
     *("tests/warehouse/answers/test_sandbox_answers.py", "tests/pipeline/automation/"),
     *("tests/pipeline/homes/", "tests/pipeline/secrecy/test_canary.py", "tests/pipeline/test_"),
-    *("tests/warehouse/test_readers.py", "tests/pipeline/cli/test_run.py"),
+    *("tests/warehouse/test_readers.py", "tests/application/cli/test_run.py"),
 )
 """Starts of paths: several workers begin with the files that take longest, so that none of these
 is still running when the others have ended. `make test` names two files before all of them."""

@@ -27,7 +27,7 @@ CALM = ("--json", "--pace", "0")
 EARLY = ("--now", "2018-03-01T12:00:00Z")
 YOUNG = (*CALM, *EARLY)
 """A small catalog, so that the sandbox starts sooner."""
-ALMANAC = [sys.executable, "-m", "pipeline"]
+ALMANAC = [sys.executable, "-m", "application"]
 CommandHere = Callable[..., Result]
 
 

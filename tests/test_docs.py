@@ -13,7 +13,7 @@ from pipeline.settings import PREFIX, Settings
 from warehouse.sql import statements_in
 
 ROOT = Path(__file__).parent.parent
-PRODUCT = ("almanac", "assets", "catalog", "pipeline", "resources", "warehouse")
+PRODUCT = ("almanac", "application", "assets", "catalog", "pipeline", "resources", "warehouse")
 TOP = "|".join((*PRODUCT, "bench", "docs", "tests", r"\.ci"))
 ARCHITECTURE = ROOT / "docs/architecture.md"
 GLOSSARY = ROOT / "docs/glossary.md"

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from almanac.command_line import commands
-from pipeline.session import open_service
+from pipeline.service_session import open_service
 from pipeline.settings import markdown
 from resources.session import pull
 from tests.free_ports import free_port
@@ -68,7 +68,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     tools = folder / ".venv" / "bin"
     tools.mkdir(parents=True)
     (tools / "python").symlink_to(sys.executable)
-    (tools / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m pipeline "$@"\n')
+    (tools / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m application "$@"\n')
     (tools / "almanac").chmod(0o755)
     (sandbox,) = blocks("push sandbox", page=PUSH)
     with subprocess.Popen(

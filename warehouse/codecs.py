@@ -1,7 +1,7 @@
 """Bytes and values: gzip, JSON, and texts that can be stored.
 
 Clients and the reader of landed batches share these codecs. Rows and fields are in
-warehouse/normalise. Limits are in bounds.py.
+warehouse/normalise. Limits are in size_limits.py.
 """
 
 import codecs
@@ -13,9 +13,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from almanac.forms import plain_line
+from almanac.safe_text import plain_line
 from catalog.contract.bodies import ListBody, list_body
-from warehouse import bounds
+from warehouse import size_limits
 from warehouse.errors import WarehouseError
 
 Kind = Literal["empty", "html", "json", "csv"]
@@ -40,7 +40,7 @@ class HtmlBody(UnreadableBody):
 
 
 class OversizedBody(UnreadableBody):
-    """A body that exceeds a limit of memory or disk (bounds.py)."""
+    """A body that exceeds a limit of memory or disk (size_limits.py)."""
 
 
 def detect_kind(head: bytes) -> Kind:
@@ -126,8 +126,10 @@ def gunzip(chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[bytes]:
 def _check_bounds(packed: int, unpacked: int, max_bytes: int) -> None:
     if unpacked > max_bytes:
         raise OversizedBody(f"a gzip body that unpacks to over {max_bytes} bytes")
-    if unpacked > max(bounds.RATIO_FROM_BYTES, bounds.RATIO * packed):
-        raise OversizedBody(f"a gzip body that unpacks to over {bounds.RATIO:g} times its size")
+    if unpacked > max(size_limits.RATIO_FROM_BYTES, size_limits.RATIO * packed):
+        raise OversizedBody(
+            f"a gzip body that unpacks to over {size_limits.RATIO:g} times its size"
+        )
 
 
 def unpack_page(body: bytes) -> bytes:
@@ -138,7 +140,7 @@ def unpack_page(body: bytes) -> bytes:
     """
     if not body.startswith(GZIP_MAGIC):
         return body
-    return b"".join(gunzip((body,), max_bytes=bounds.PAGE_BYTES))
+    return b"".join(gunzip((body,), max_bytes=size_limits.PAGE_BYTES))
 
 
 def decode_json(data: bytes) -> tuple[Any, bool]:
@@ -170,14 +172,16 @@ def decode_json(data: bytes) -> tuple[Any, bool]:
 
 def _check_elements(body: bytes) -> None:
     """Refuse a body of millions of values before it is decoded: three bytes can need 70."""
-    if len(body) > bounds.ELEMENTS:
+    if len(body) > size_limits.ELEMENTS:
         elements = sum(map(body.count, (b",", b"[", b"{")))
-        if elements > bounds.ELEMENTS:
-            raise OversizedBody(f"JSON of {elements} values; expected at most {bounds.ELEMENTS}")
+        if elements > size_limits.ELEMENTS:
+            raise OversizedBody(
+                f"JSON of {elements} values; expected at most {size_limits.ELEMENTS}"
+            )
 
 
 def _integer(digits: str) -> int | float:
-    if len(digits) <= bounds.INTEGER_DIGITS:
+    if len(digits) <= size_limits.INTEGER_DIGITS:
         return int(digits)
     return -math.inf if digits.startswith("-") else math.inf
 
@@ -191,9 +195,9 @@ def find_list(value: Any) -> ListBody:
     """
     found = list_body(value)
     if found is not None:
-        if len(found.rows) > bounds.PAGE_ROWS:
+        if len(found.rows) > size_limits.PAGE_ROWS:
             raise OversizedBody(
-                f"a list of {len(found.rows)} rows; expected at most {bounds.PAGE_ROWS}"
+                f"a list of {len(found.rows)} rows; expected at most {size_limits.PAGE_ROWS}"
             )
         return found
     words = find_error_text(value)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from warehouse.duckdb_limits import USUAL_LIMITS, DuckDBLimits
 from warehouse.errors import DamagedBatch, WarehouseError
 from warehouse.files.documents import BrokenSeal, format_document, is_sealed, seal
 from warehouse.files.locks import WAIT_S, hold_lock
 from warehouse.files.storage import Storage
 from warehouse.landing.bucket import Bucket, CopiedStorage
 from warehouse.landing.landing import Landing
-from warehouse.making_limits import USUAL_LIMITS, MakingLimits
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,7 +46,7 @@ class Home:
         wait_s: float = WAIT_S,
         wait_setting: str = "",
         dagster_home: Path | None = None,
-        limits: MakingLimits = USUAL_LIMITS,
+        limits: DuckDBLimits = USUAL_LIMITS,
         list_separator: str | None = None,
         bucket: str | None = None,
     ) -> None:

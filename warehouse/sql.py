@@ -23,7 +23,7 @@ import duckdb
 from almanac.reading.connections import open_memory
 from almanac.reading.csv_file import literal
 from almanac.reading.named_sql import NamedStatements, statements_in
-from warehouse.making_limits import USUAL_LIMITS, MakingLimits
+from warehouse.duckdb_limits import USUAL_LIMITS, DuckDBLimits
 
 __all__ = ["Groups", "Statements", "expand", "literal", "parse", "statements_in"]
 
@@ -154,7 +154,7 @@ def open_for_footers() -> duckdb.DuckDBPyConnection:
 
 
 def open_spilling(
-    spill: Path, limits: MakingLimits = USUAL_LIMITS, *, warehouse: Path | None = None
+    spill: Path, limits: DuckDBLimits = USUAL_LIMITS, *, warehouse: Path | None = None
 ) -> duckdb.DuckDBPyConnection:
     """Open as `open_memory`, with limits and a folder for spilled data.
 

@@ -19,18 +19,18 @@ import pyarrow.compute as pc
 from almanac.audit.fields import GROUPS
 from almanac.audit.findings import HELD_BYTES, RowStore, unjudged_limit
 from almanac.audit.judge import JudgedRows, judge
-from almanac.audit.places import SQL, Pulls, pulls_of
 from almanac.audit.report import Audit, as_text, headline
+from almanac.audit.row_events import SQL, Pulls, pulls_of
 from almanac.audit.user_rows import Signals, read_signals
 from almanac.coins import slugs_of
 from almanac.errors import InvalidArgument
 from almanac.events import STATUSES, category_names, impact_values, listed
-from almanac.forms import escaped_in_json, fitted, plain
-from almanac.instants import ORIGIN, US, duration, zone
 from almanac.reader import Reader, find_file
-from almanac.reading.answers import refuse_part_of_home
+from almanac.reading.row_files import refuse_part_of_home
 from almanac.results import Result
+from almanac.safe_text import escaped_in_json, fitted, plain
 from almanac.streams import SLICE_ROWS, RowProgress
+from almanac.timestamps import ORIGIN, US, duration, zone
 
 KEYS: Final = ("within", "lead", "every", "coins", "categories", "min_impact", "status")
 _EXAMPLE: Final = "universe={'within': '7d', 'min_impact': 7}"

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from almanac.audit.fields import COIN, EVENT, GROUPS, JUDGED, NO_EVENT, SEVERITY
 from almanac.audit.user_rows import suggested_fields
 from almanac.errors import InvalidArgument, WarehouseError
-from almanac.reading.temporary import own_folder
+from almanac.reading.temporary_files import own_folder
 from almanac.results import FIRST, LAST, Result
 from almanac.streams import scan_options, write_parquet
 from almanac.user_files import local_path

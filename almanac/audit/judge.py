@@ -21,7 +21,7 @@ from almanac.audit.fields import (
     JudgedField,
     mismatch,
 )
-from almanac.audit.places import (
+from almanac.audit.row_events import (
     SQL,
     Places,
     Pulls,

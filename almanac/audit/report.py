@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from almanac.audit.fields import EVENT, NO_EVENT, VERDICTS
 from almanac.audit.findings import AuditFindings, StoredRows, count_rows
 from almanac.errors import LookAhead
-from almanac.forms import cut_line, plain_line, render_html
+from almanac.safe_text import cut_line, plain_line, render_html
 from almanac.user_files import local_path
 
 GROUP_TITLES: Final = {

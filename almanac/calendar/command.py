@@ -9,7 +9,7 @@ import typer
 
 from almanac.commands import locate_warehouse, split_names
 from almanac.console import HomeOption, JsonOption, local_file, people, warnings
-from almanac.reading.answers import names_a_stream, refuse_part_of_home, replacing
+from almanac.reading.row_files import names_a_stream, refuse_part_of_home, replacing
 
 
 class EstimatedDates(StrEnum):
@@ -66,7 +66,7 @@ def export(
     # Imported here, so that the help is fast.
     from almanac.calendar.feed import FeedQuery, write_feed
     from almanac.database import open_database
-    from almanac.forms import json_text
+    from almanac.safe_text import json_text
 
     query = FeedQuery(
         coins=split_names("--coins", coins),

@@ -26,10 +26,10 @@ from almanac.events import (
     one_of,
     window_values,
 )
-from almanac.forms import plain, plain_line, web_address
-from almanac.instants import Instant, earlier, instant
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
+from almanac.safe_text import plain, plain_line, web_address
+from almanac.timestamps import Instant, earlier, instant
 
 LIMIT: Final = 10_000
 LIMIT_MOST: Final = 100_000

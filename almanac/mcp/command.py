@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from almanac.command_line import stop_by_signals
 from almanac.console import EXIT_INTERRUPTED, HomeOption, fail, warnings
 from almanac.errors import AlmanacError, WarehouseError
-from almanac.reading.temporary import remove_own_folders
+from almanac.reading.temporary_files import remove_own_folders
 
 if TYPE_CHECKING:
     from almanac.mcp.toolbox import Toolbox

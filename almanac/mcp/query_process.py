@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from almanac.errors import QueryRefused, WarehouseError
-from almanac.forms import json_text
-from almanac.reading.answers import with_iso_instants
 from almanac.reading.attached_file import connected, explained
 from almanac.reading.named_sql import (
     NamedStatements,
@@ -37,6 +35,8 @@ from almanac.reading.query_limits import (
     bound_memory,
     end_process,
 )
+from almanac.reading.row_files import with_iso_instants
+from almanac.safe_text import json_text
 
 log = logging.getLogger(__name__)
 _START_S: Final = 10.0

@@ -16,8 +16,8 @@ from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
 
 from almanac.errors import AlmanacError
-from almanac.forms import json_text
 from almanac.mcp.tools import OUTPUT_SCHEMA, TOOLS, ToolSpec
+from almanac.safe_text import json_text
 
 CallTool = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 """Returns the answer of a tool. It may raise an AlmanacError, whose text is for the assistant."""

@@ -17,12 +17,12 @@ from jsonschema import Draft202012Validator
 from almanac.database import Database, open_database
 from almanac.errors import AlmanacError, InvalidArgument, QueryRefused, UnknownName
 from almanac.events import known_at
-from almanac.forms import json_text
 from almanac.mcp.query_process import QueryProcesses, first_rows
 from almanac.mcp.tools import BYTES_MAX, LIMIT, TOOLS, ToolSpec
 from almanac.reading.named_sql import NamedStatements
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
+from almanac.safe_text import json_text
 
 Arguments = Mapping[str, Any]
 LIMITS: Final = QueryLimits(memory_bytes=1_000_000_000, threads=2, timeout_s=30.0)

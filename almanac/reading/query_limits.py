@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 import duckdb
 
 from almanac.reading.named_sql import Literal, literal, quoted
-from almanac.reading.temporary import own_folder, remove_own_folders
+from almanac.reading.temporary_files import own_folder, remove_own_folders
 
 LEFT_FREE_BYTES: Final = 1_000_000_000
 """Free disk space that answers and spilled rows must leave."""

@@ -13,7 +13,7 @@ from almanac.coins import Coin
 from almanac.errors import InvalidArgument
 from almanac.events import Coins
 from almanac.frames import moments_of
-from almanac.instants import US, Duration, duration
+from almanac.timestamps import US, Duration, duration
 from almanac.user_files import PARQUET, CsvFile, explained, local_path, open_parquet, plain_name
 
 Stamp = Literal["start", "end"]

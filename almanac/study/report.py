@@ -12,7 +12,7 @@ from markupsafe import Markup
 from almanac.charts import Drawing, Line, LineChart
 from almanac.errors import InvalidArgument
 from almanac.events import Names, one_of
-from almanac.forms import render_html
+from almanac.safe_text import render_html
 from almanac.study.estimates import (
     Comparison,
     Control,

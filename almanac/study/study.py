@@ -11,7 +11,6 @@ import pandas as pd
 from almanac.coins import Coin
 from almanac.errors import InvalidArgument
 from almanac.events import Basis, Coins, Names, one_of
-from almanac.instants import ORIGIN, US, Duration, duration
 from almanac.reader import Reader
 from almanac.study.estimates import (
     Draws,
@@ -35,6 +34,7 @@ from almanac.study.selection import (
 )
 from almanac.study.significance import cross_sectional
 from almanac.study.windows import REASONS, Spans, StudyRows, place
+from almanac.timestamps import ORIGIN, US, Duration, duration
 
 Bound = int | Duration
 

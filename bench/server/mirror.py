@@ -134,7 +134,7 @@ def _serving(home: Home) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `almanac serve` on a home; both cores, as a user runs it."""
     given = {**environment_without_settings(), "ALMANAC_HOME": str(home.root)}
     own = os.sched_getaffinity(0)
-    command: Sequence[str] = (sys.executable, "-m", "pipeline", "serve", "--port", "0", "--json")
+    command: Sequence[str] = (sys.executable, "-m", "application", "serve", "--port", "0", "--json")
     with subprocess.Popen(command, env=given, stdout=subprocess.PIPE, text=True) as process:
         os.sched_setaffinity(process.pid, range(os.cpu_count() or 1))
         os.sched_setaffinity(0, own)

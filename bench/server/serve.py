@@ -15,6 +15,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from application.web.mirror.mirror import Mirror
 from bench.server.peers.bare_peer import Encoder, bare_app
 from bench.server.peers.rows import NOW, SEED, Rows, store_of_run
 from catalog.contract.plans import ENTERPRISE
@@ -25,7 +26,6 @@ from catalog.server.catalog_store import EventQuery, StoredEvent
 from catalog.server.hosting import HostedApp
 from catalog.server.sql_store import SqlStore
 from catalog.server.state_dir import ServiceDir
-from pipeline.mirror.mirror import Mirror
 
 _UNBOUND_PER_S = 1e6
 _UNBOUND_BURST = 1_000_000

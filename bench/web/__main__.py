@@ -167,7 +167,7 @@ def measure_pages(home: Path, requests: int, seed: int) -> list[PageTimes]:
         serve = [
             sys.executable,
             "-m",
-            "pipeline",
+            "application",
             "serve",
             "--port",
             "0",

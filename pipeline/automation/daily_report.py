@@ -12,10 +12,10 @@ import dagster as dg
 
 from almanac.digest import as_markdown
 from almanac.errors import AlmanacError
+from application.web.html_report import post_digest, write_daily_report
 from assets.layout import Layout
 from pipeline.health.notices import NotPosted
 from pipeline.instance import owner_tags
-from pipeline.report import post_digest, write_daily_report
 from pipeline.settings import Settings
 from warehouse.errors import WarehouseError
 from warehouse.home import Home

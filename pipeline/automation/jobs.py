@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import dagster as dg
 
-from assets.calendar import NAME as LANDED_CALENDAR
-from assets.changes import CHANGES
+from assets.event_changes import CHANGES
 from assets.landed import LANDED, asset_of
+from assets.landed_calendar import NAME as LANDED_CALENDAR
 from assets.layout import Layout
 from assets.polled import POLLED
-from assets.published import PUBLISHED
+from assets.published_tables import PUBLISHED
 from pipeline.health.warnings import WARNINGS
 from pipeline.instance import owner_tags
 from warehouse.schema.tables import EVENTS

@@ -15,7 +15,7 @@ from typing import Final
 import dagster as dg
 
 from almanac.reading.attached_file import abandoned_links
-from almanac.reading.temporary import leftovers
+from almanac.reading.temporary_files import leftovers
 from assets.layout import Layout
 from pipeline.automation.run_decisions import ENDED_STATUSES
 from pipeline.instance import is_own, owner_tags

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import dagster as dg
 
-from assets.calendar import EVENT_MONTHS
-from assets.calendar import NAME as LANDED_CALENDAR
+from assets.landed_calendar import EVENT_MONTHS
+from assets.landed_calendar import NAME as LANDED_CALENDAR
 from assets.layout import Layout
 from assets.polled import POLLED, PollConfig, poll_run_config
 from catalog.contract.plans import PLANS
@@ -30,7 +30,7 @@ from pipeline.automation.run_decisions import (
 )
 from pipeline.polls import PollInputs, plan_polls, read_poll_inputs
 from pipeline.settings import Settings
-from resources.backfill import OpenBackfill, read_open_backfill
+from resources.calendar_backfill import OpenBackfill, read_open_backfill
 from resources.request_log import DeferredPull, DeferredPulls
 from resources.scopes import month_key
 from resources.session import Poll

@@ -25,9 +25,9 @@ from almanac.reading.named_sql import NamedStatements
 from catalog.contract.constants import CANCELLATIONS_SINCE_DAYS as LISTED_DAYS
 from catalog.contract.plans import PLANS
 from pipeline.secrecy import cautions_of, open_home
-from pipeline.session import ledger_of
+from pipeline.service_session import ledger_of
 from pipeline.settings import Settings, SettingsError
-from resources.backfill import read_open_backfill
+from resources.calendar_backfill import read_open_backfill
 from resources.errors import CatalogError
 from resources.inbox import PUSH_SILENCE, Inbox, list_receipts, receipt_of
 from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset

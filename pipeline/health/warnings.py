@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from almanac.forms import plain_line
+from almanac.safe_text import plain_line
 from pipeline.health.facts import (
     FORGOTTEN_AFTER,
     Health,

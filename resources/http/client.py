@@ -23,14 +23,15 @@ from pydantic import SecretStr
 from almanac.reading.csv_file import CsvFault, RecordReader, read_chunks
 from catalog.contract import constants
 from catalog.contract.bodies import single_body, usage_fields
-from resources.answers import Answer, ResponseHead
 from resources.errors import (
     CatalogError,
     PlanLacksAccess,
     RequestRejected,
     TruncatedBody,
 )
-from resources.http.bodies import (
+from resources.http.network import DIRECT, Network
+from resources.http.paginator import PAGED, ListProgress, Paginator, Validators, read_page
+from resources.http.response_body import (
     Body,
     Bounds,
     decoded_object,
@@ -39,12 +40,11 @@ from resources.http.bodies import (
     read_count,
     read_instant,
 )
-from resources.http.network import DIRECT, Network
-from resources.http.paginator import PAGED, ListProgress, Paginator, Validators, read_page
 from resources.http.retry import OK, Call, Caller, OriginKey, Timeouts, is_version_retired
 from resources.limits.limiter import Limiter
 from resources.redaction import Redactor, conceal_in_logs
 from resources.request_log import Observer, ReportedUsage
+from resources.response import Answer, ResponseHead
 from resources.scopes import query_of
 from resources.service_address import checked_base_url, checked_key
 from resources.service_clock import ServiceClock

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from catalog.contract import constants
 from catalog.contract.bodies import list_body
-from resources.answers import Answer
 from resources.errors import CatalogError, ContractBroken, TooSlow
-from resources.http.bodies import decoded_json, not_data, read_count
+from resources.http.response_body import decoded_json, not_data, read_count
 from resources.http.retry import Call, Caller
+from resources.response import Answer
 from resources.scopes import halves, query_of
 from warehouse.codecs import raw_text, storable_text
 from warehouse.landing.batches import Feed, Scope

@@ -17,10 +17,9 @@ from typing import Any, Final, TypeVar
 import httpx
 from pydantic import SecretStr
 
-from almanac.forms import plain_line
+from almanac.safe_text import plain_line
 from catalog.contract.constants import KEY_HEADER
 from catalog.contract.plans import day_start
-from resources.answers import Answer, ResponseHead
 from resources.errors import (
     AccessDenied,
     CatalogError,
@@ -34,12 +33,13 @@ from resources.errors import (
     TooSlow,
     TruncatedBody,
 )
-from resources.http.bodies import Body, Bounds, looks_like_html, read_count
 from resources.http.network import connection_error, proxy_refused
+from resources.http.response_body import Body, Bounds, looks_like_html, read_count
 from resources.limits.ledger import QuotaHeaders, next_reset
 from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter, Permit
 from resources.redaction import Redactor
 from resources.request_log import Observer, SentRequest
+from resources.response import Answer, ResponseHead
 from resources.service_clock import ServiceClock, read_http_date, retry_after_s, useful_headers
 from resources.waits import Ambient, RetryPolicy, with_retries
 

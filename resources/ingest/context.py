@@ -20,10 +20,10 @@ from typing import Final
 
 from catalog.contract.constants import EXPORT_SNAPSHOT_MINUTE
 from catalog.contract.plans import PLANS, Plan, day_start
-from resources.answers import ResponseHead
 from resources.errors import Defer
 from resources.http.client import CatalogClient
 from resources.http.paginator import Validators
+from resources.response import ResponseHead
 from warehouse.codecs import storable_text
 from warehouse.errors import DamagedBatch, WarehouseError
 from warehouse.files.documents import hash_file

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import UTC
 from itertools import islice
 
-from resources.answers import Answer
 from resources.errors import CatalogError, ContractBroken, Defer, NotData, TruncatedBody
 from resources.http.paginator import PAGED, ListProgress, RawPage, Validators, read_page
 from resources.ingest.context import (
@@ -19,6 +18,7 @@ from resources.ingest.context import (
     list_content_at,
     resolve_plan,
 )
+from resources.response import Answer
 from resources.scopes import single_requests
 from warehouse.errors import LandingError
 from warehouse.landing.batches import Manifest

@@ -21,7 +21,6 @@ from msgspec import structs
 
 from catalog.contract import constants
 from catalog.contract.plans import INSTANT_STEP, day_end, plan_window, upcoming_window
-from resources.answers import Answer, ResponseHead
 from resources.errors import (
     AccessDenied,
     CatalogError,
@@ -33,9 +32,9 @@ from resources.errors import (
     TruncatedBody,
     defer_failed_export,
 )
-from resources.http.bodies import looks_like_html
 from resources.http.client import ExportPull
 from resources.http.paginator import PAGED, Validators
+from resources.http.response_body import looks_like_html
 from resources.ingest.context import (
     LandedBatch,
     PullContext,
@@ -48,6 +47,7 @@ from resources.ingest.context import (
     read_validators,
 )
 from resources.ingest.paged_pull import PagedPull
+from resources.response import Answer, ResponseHead
 from resources.scopes import covers, halves, scope_of, single_requests
 from resources.service_clock import read_http_date
 from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Feed, Manifest, Scope

@@ -16,11 +16,11 @@ import pytest
 from almanac import command_line, commands, console
 from almanac.command_line import main
 from almanac.console import INTERRUPTED
-from almanac.reading.answers import write_answer
+from almanac.reading.row_files import write_answer
 from tests.almanac.publications import publish_two_events
+from tests.application.cli.hostile_texts import HOSTILE, acting_in
 from tests.hangs import HANGS_AFTER_S, wait_for, without_steps
 from tests.in_process import own_process
-from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
 
 SQL = "SELECT event_id, version, coins, impact, known_from FROM event_versions ORDER BY ALL"
 

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from almanac.errors import InvalidArgument
-from almanac.instants import duration
+from almanac.timestamps import duration
 from tests.almanac.test_zones import at, attached, file
 from warehouse.schema import ddl
 

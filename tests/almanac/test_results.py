@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import almanac
-from almanac.forms import width_of
 from almanac.results import Result
+from almanac.safe_text import width_of
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 MANY = 20_000

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import almanac
 from almanac.command_line import main
 from almanac.errors import InvalidArgument
-from almanac.instants import instant, zone
-from pipeline.cli.options import instant_option
+from almanac.timestamps import instant, zone
+from application.cli.options import instant_option
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Known
 

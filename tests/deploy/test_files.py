@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.cli.push import DEFAULT_PORT
-from pipeline.cli.serve import DEFAULT_PORT as MIRROR_PORT
-from pipeline.receiver import HEALTH_PATH
+from application.cli.push import DEFAULT_PORT
+from application.cli.serve import DEFAULT_PORT as MIRROR_PORT
+from application.receiver import HEALTH_PATH
 from pipeline.settings import described
 from tests.deploy.page import DEPLOY, parse
 from tests.hangs import HANGS_AFTER_S
@@ -107,7 +107,7 @@ def test_the_image_gets_no_file_but_what_runs() -> None:
     assert allowed == {
         *("almanac", "application", "assets", "catalog", "pipeline", "resources", "warehouse"),
         *("deploy/backup", "deploy/workspace.yaml", "workspace.yaml"),
-        *("requirements.lock", "requirements-scale.lock", "requirements-setup.lock"),
+        *("requirements.lock", "locks/scale.lock", "locks/setup.lock"),
         *("LICENSE", "README.md", "pyproject.toml"),
     }
 

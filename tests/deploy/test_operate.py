@@ -46,7 +46,7 @@ class Machine:
         self.home = Home(root / "lib" / "home")
         programs = root / "programs"
         programs.mkdir()
-        (programs / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m pipeline "$@"\n')
+        (programs / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m application "$@"\n')
         (programs / "almanac").chmod(0o755)
         (root / "deploy").symlink_to(DEPLOY)
         (root / "lib" / "state").mkdir(parents=True)

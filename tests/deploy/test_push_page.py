@@ -25,7 +25,7 @@ def test_every_block_of_commands_says_where_it_runs() -> None:
 
 
 def test_every_status_of_the_receiver_is_on_the_page() -> None:
-    code = (ROOT / "pipeline" / "receiver.py").read_text("utf-8")
+    code = (ROOT / "application" / "receiver.py").read_text("utf-8")
     given = {*re.findall(r"Refused\((\d+)", code), *re.findall(r"status_code=(\d+)", code)}
     assert {"204", "401", "413", "503"} <= given
     rows = [row.split(" | ")[0] for row in section("Statuses").splitlines() if "|" in row]

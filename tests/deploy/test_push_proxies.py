@@ -18,9 +18,9 @@ from typing import Final
 import httpx
 import pytest
 
+from application.cli.push import DEFAULT_PORT
+from application.receiver import BODY_MAX
 from catalog.contract.constants import SIGNATURE_HEADER
-from pipeline.cli.push import DEFAULT_PORT
-from pipeline.receiver import BODY_MAX
 from tests.deploy.page import DEPLOY
 from tests.free_ports import free_port
 from tests.hangs import HANGS_AFTER_S, wait_for

@@ -188,7 +188,7 @@ def test_compose_keeps_dagsters_records_in_postgresql_and_its_password_in_a_file
         assert (DEPLOY / source).is_file()
         assert target == f"{added[name]['environment']['DAGSTER_HOME']}/dagster.yaml"
         assert mode == "ro"
-        assert added[name]["build"]["args"] == {"LOCK": "requirements-scale.lock"}
+        assert added[name]["build"]["args"] == {"LOCK": "locks/scale.lock"}
         wanted = {each["env"] for each in STORAGE.values() if isinstance(each, dict)}
         assert wanted - added[name]["environment"].keys() == {"DAGSTER_PG_PASSWORD"}
     assert "ports" not in added["postgres"], "only the services reach it"

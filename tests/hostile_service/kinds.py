@@ -8,7 +8,7 @@ from functools import cache
 from random import Random
 from typing import Any, Final, Literal, NamedTuple
 
-from warehouse.bounds import PAGE_BYTES
+from warehouse.size_limits import PAGE_BYTES
 
 Stage = Literal["rows", "list", "usage", "export", "body", "head", "wire"]
 STAGES: Final[tuple[Stage, ...]] = ("rows", "list", "usage", "export", "body", "head", "wire")

@@ -83,7 +83,7 @@ def test_the_command_ends_with_a_message_and_never_with_a_traceback(
             "ALMANAC_COINS": "ondo-finance",
         }
         ended = subprocess.run(
-            [sys.executable, "-m", "pipeline", "run"],
+            [sys.executable, "-m", "application", "run"],
             cwd=ROOT,
             env={**os.environ, **settings},
             capture_output=True,

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.application.mirror.conftest import filled_home
 from tests.lake.servers import (
     PostgresServer,
     create_database,
@@ -16,7 +17,6 @@ from tests.lake.servers import (
     running_spark,
     s3_environment,
 )
-from tests.mirror.conftest import filled_home
 
 __all__ = ["filled_home"]
 

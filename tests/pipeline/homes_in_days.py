@@ -9,9 +9,9 @@ from typing import Any
 import dagster as dg
 from pydantic import SecretStr
 
+from application.daily_run import RunSummary, plan_run_times, run_days
 from pipeline.build import build_definitions
-from pipeline.daily_run import RunSummary, plan_run_times, run_days
-from pipeline.session import OpenedSession, open_service
+from pipeline.service_session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.session import LazySession
 from warehouse.home import Home

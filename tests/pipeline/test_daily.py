@@ -11,13 +11,13 @@ import duckdb
 import pytest
 
 from almanac.events import KINDS
-from assets.calendar import EVENT_MONTHS
-from assets.changes import CHANGES, ONE_ROW_PER_VERSION, check_days
+from application.daily_run import RunSummary
+from assets.event_changes import CHANGES, ONE_ROW_PER_VERSION, check_days
 from assets.feed_day import pull_or_reuse
+from assets.landed_calendar import EVENT_MONTHS
 from assets.layout import Layout
-from assets.published import check_specs
+from assets.published_tables import check_specs
 from assets.table_columns import CHANGES_COLUMNS
-from pipeline.daily_run import RunSummary
 from pipeline.instance import instance_of
 from pipeline.settings import Settings
 from tests.pipeline.homes_in_days import (

@@ -8,7 +8,7 @@ import pytest
 
 from catalog.contract.plans import PLANS
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.session import OpenedSession, open_service, pace_of
+from pipeline.service_session import OpenedSession, open_service, pace_of
 from pipeline.settings import Settings
 from resources.errors import Defer
 from resources.limits.ledger import Ledger, Pace, ledger_name

@@ -8,9 +8,9 @@ import dagster as dg
 import duckdb
 import pytest
 
-from assets.changes import CHANGES, ONE_ROW_PER_VERSION
+from assets.event_changes import CHANGES, ONE_ROW_PER_VERSION
 from assets.layout import Layout
-from assets.published import check_results, check_specs
+from assets.published_tables import check_results, check_specs
 from resources.session import LazySession
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from warehouse.history.merge import merge

@@ -8,8 +8,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.calendar import EVENT_MONTHS
 from assets.feed_day import DayNotLanded, pull_or_reuse
+from assets.landed_calendar import EVENT_MONTHS
 from assets.layout import Layout
 from catalog.sandbox.sandbox import Sandbox
 from pipeline import build

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-LOCKS: Final = ("requirements-setup.lock", "requirements.lock", "requirements-dev.lock")
+LOCKS: Final = ("locks/setup.lock", "requirements.lock", "locks/dev.lock")
 
 
 def environment_module() -> ModuleType:
@@ -75,7 +75,7 @@ class Machine:
         self.fails_at, self.is_killed, self.after_changes = "", False, False
 
 
-COLD: Final = ["venv", "requirements-setup.lock", "requirements.lock", "checkout"]
+COLD: Final = ["venv", "locks/setup.lock", "requirements.lock", "checkout"]
 FOLDER: Final = Path(".venv")
 
 
@@ -97,7 +97,7 @@ def test_the_first_make_installs_the_application_and_a_second_runs_nothing(
 
 def test_the_tests_add_their_packages_and_the_application_takes_none_away(machine: Machine) -> None:
     machine.make()
-    assert machine.make(*LOCKS[1:]) == ["requirements-dev.lock"]
+    assert machine.make(*LOCKS[1:]) == ["locks/dev.lock"]
     assert machine.make() == []
     assert machine.make(*LOCKS[1:]) == []
 
@@ -124,16 +124,16 @@ def test_an_environment_whose_make_was_killed_is_whole_after_the_next(
 
 def test_a_failure_without_a_network_leaves_what_was_installed_in_use(machine: Machine) -> None:
     machine.make()
-    machine.fail("requirements-dev.lock", *LOCKS[1:])
+    machine.fail("locks/dev.lock", *LOCKS[1:])
     assert machine.make() == []
-    assert machine.make(*LOCKS[1:]) == ["requirements-dev.lock"]
+    assert machine.make(*LOCKS[1:]) == ["locks/dev.lock"]
 
 
 def test_a_disk_that_is_full_in_the_middle_makes_the_next_make_begin_anew(
     machine: Machine,
 ) -> None:
     machine.make()
-    machine.fail("requirements-dev.lock", *LOCKS[1:], changed=True)
+    machine.fail("locks/dev.lock", *LOCKS[1:], changed=True)
     assert machine.make() == COLD
 
 
@@ -141,7 +141,7 @@ def test_another_folder_python_or_installer_makes_the_environment_anew(
     machine: Machine, tmp_path: Path
 ) -> None:
     machine.make()
-    Path("requirements-setup.lock").write_text("uv==2\n")
+    Path("locks/setup.lock").write_text("uv==2\n")
     assert machine.make() == COLD
     (FOLDER / "bin" / "python").unlink()
     (FOLDER / "bin" / "python").symlink_to(tmp_path / "gone")

@@ -15,13 +15,21 @@ from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).parents[2]
 RUNTIME: Final = "requirements.lock"
-SETUP: Final = "requirements-setup.lock"
-TESTS: Final = "requirements-dev.lock"
-LAKE: Final = "requirements-lake.lock"
-BROWSER: Final = "requirements-browser.lock"
-DOCS: Final = "requirements-docs.lock"
-SCALE: Final = "requirements-scale.lock"
-PACKAGES: Final = ("almanac", "assets", "catalog", "pipeline", "resources", "warehouse")
+SETUP: Final = "locks/setup.lock"
+TESTS: Final = "locks/dev.lock"
+LAKE: Final = "locks/lake.lock"
+BROWSER: Final = "locks/browser.lock"
+DOCS: Final = "locks/docs.lock"
+SCALE: Final = "locks/scale.lock"
+PACKAGES: Final = (
+    "almanac",
+    "application",
+    "assets",
+    "catalog",
+    "pipeline",
+    "resources",
+    "warehouse",
+)
 OPTIONAL: Final = frozenset(
     {
         *("dask", "polars", "psycopg", "pyiceberg", "pyspark", "pytest"),

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from almanac.reading.query_limits import QueryHooks, QueryLimits
-from almanac.reading.temporary import remove_own_folders
+from almanac.reading.temporary_files import remove_own_folders
 from tests.memory import peak_bytes
 from warehouse.queries import QueryRefused, connected, run_sql
 

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.home_location import locate_home
 from tests.pipeline.homes_in_days import settings_of
-from warehouse.making_limits import USUAL_LIMITS, cores, memory_bytes
+from warehouse.duckdb_limits import USUAL_LIMITS, cores, memory_bytes
 
 MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 MACHINE_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -77,7 +77,7 @@ def test_duckdb_takes_a_part_of_what_is_there(
     settings = settings_of(tmp_path)
     for there, expected in ((1000 * MIB, 400 * MIB), (MIB, 200_000_000), (1 << 40, 1_300_000_000)):
         monkeypatch.setattr(module, "memory_bytes", lambda there=there: there)
-        assert settings.making_limits.memory_bytes == expected
+        assert settings.duckdb_limits.memory_bytes == expected
     assert USUAL_LIMITS.memory_bytes == 1_300_000_000
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.warehouse.landed_days import land
 from warehouse.history.merge import merge, replay
 from warehouse.home import Home
-from warehouse.phases import listening
+from warehouse.merge_progress import listening
 
 Phases = list[tuple[str, int, int]]
 

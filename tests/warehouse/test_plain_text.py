@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from almanac.forms import escaped_in_json, plain, plain_line
-from almanac.reading.answers import without_formulas, write_answer
+from almanac.reading.row_files import without_formulas, write_answer
+from almanac.safe_text import escaped_in_json, plain, plain_line
 from tests.almanac.publications import publish_two_events
-from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
+from tests.application.cli.hostile_texts import HOSTILE, acting_in
 
 ANY = st.text(st.characters(codec=None), max_size=60) | st.sampled_from(sorted(HOSTILE.values()))
 

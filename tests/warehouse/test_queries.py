@@ -14,10 +14,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from almanac.reading import answers, attached_file
-from almanac.reading.answers import FileForm, write_answer
+from almanac.reading import attached_file, row_files
 from almanac.reading.connections import DUCKDB_MAJOR
 from almanac.reading.query_limits import QueryLimits
+from almanac.reading.row_files import FileForm, write_answer
 from tests.almanac.publications import publish_two_events
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.unclosable import Refusing, Unclosable, opening
@@ -298,7 +298,7 @@ INTERRUPTED = """
 import random, sys
 from contextlib import suppress
 from pathlib import Path
-from almanac.reading import answers, query_limits
+from almanac.reading import query_limits
 from warehouse import queries
 sql, warehouse, answer = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 query_limits._ANSWER_BYTES_MIN, query_limits.LEFT_FREE_BYTES = 1_000_000, 1 << 60
@@ -306,7 +306,7 @@ for _ in range(500):
     limits = query_limits.QueryLimits(timeout_s=random.uniform(0.05, 0.5))
     with suppress(queries.QueryRefused):
         form = random.choice(("csv", "csv", "json", "parquet"))
-        answers.write_answer(warehouse, sql, answer, form, limits=limits)
+        row_files.write_answer(warehouse, sql, answer, form, limits=limits)
 """
 
 
@@ -314,7 +314,7 @@ for _ in range(500):
 def unclosable(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Unclosable]]:
     opened: list[Unclosable] = []
     replacement = opening(Unclosable, opened)
-    for module in (attached_file, answers):
+    for module in (attached_file, row_files):
         monkeypatch.setattr(module, "open_published", replacement)
     yield opened
     for connection in opened:
@@ -357,7 +357,7 @@ def test_a_stopped_answer_gives_the_reason_even_if_its_connection_does_not_close
 
 def test_an_error_of_closing_is_passed_on(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replacement = opening(Refusing, [])
-    for module in (attached_file, answers):
+    for module in (attached_file, row_files):
         monkeypatch.setattr(module, "open_published", replacement)
     with pytest.raises(duckdb.IOException, match="the disk is gone"), connected(warehouse):
         pass

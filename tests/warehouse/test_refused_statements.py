@@ -23,8 +23,8 @@ import pyarrow as pa
 import pytest
 
 from almanac.reading import attached_file
-from almanac.reading.answers import FileForm, write_answer
 from almanac.reading.query_limits import QueryLimits
+from almanac.reading.row_files import FileForm, write_answer
 from tests.almanac.publications import publish_two_events
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.run_apart import DATA_BYTES_MAX

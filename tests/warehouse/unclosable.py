@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from almanac.reading import answers, attached_file
+from almanac.reading import attached_file, row_files
 from tests.hangs import HANGS_AFTER_S
 
 
@@ -80,7 +80,7 @@ def main() -> None:
     choose = commands._choose_limits
     setattr(commands, "_choose_limits", lambda *given: replace(choose(*given), grace_s=grace_s))  # noqa: B010
     opened = opening(Deadlocked, [])
-    for module in (attached_file, answers):
+    for module in (attached_file, row_files):
         setattr(module, "open_published", opened)  # noqa: B010
     command_line.main()
 

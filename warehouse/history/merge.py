@@ -47,7 +47,7 @@ from warehouse.history.warehouse_file import (
 )
 from warehouse.home import Home
 from warehouse.landing.landing import repair_landing, restore_whole
-from warehouse.phases import Step, report_phase
+from warehouse.merge_progress import Step, report_phase
 from warehouse.schema import ddl
 from warehouse.schema.tables import TABLES
 

@@ -19,7 +19,7 @@ from almanac.reading.attached_file import attach_published
 from warehouse.files.documents import hash_file
 from warehouse.files.storage import Storage
 from warehouse.home import Home
-from warehouse.phases import report_phase
+from warehouse.merge_progress import report_phase
 from warehouse.schema import ddl
 from warehouse.schema.columns import AS_OF, GROUPS
 from warehouse.schema.tables import EVENT_VERSIONS

@@ -15,7 +15,7 @@ from typing import Final
 import duckdb
 
 from almanac.reading.attached_file import attach_published
-from almanac.reading.temporary import own_folder
+from almanac.reading.temporary_files import own_folder
 from warehouse.errors import (
     DamagedBatch,
     LandingError,

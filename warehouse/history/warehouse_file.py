@@ -29,7 +29,7 @@ from almanac.reading.attached_file import (
     set_aside_foreign_wal,
 )
 from almanac.reading.connections import open_memory
-from almanac.reading.temporary import own_folder
+from almanac.reading.temporary_files import own_folder
 from warehouse.errors import WarehouseError
 from warehouse.files.storage import close_for_writing, make_folders, sync
 from warehouse.history.observations import FoldKey, disk_errors

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 import msgspec
 import zstandard
 
-from warehouse import bounds
+from warehouse import size_limits
 from warehouse.errors import LandingError
 from warehouse.files.documents import format_document, is_sealed, seal
 from warehouse.files.storage import Storage
@@ -185,6 +185,6 @@ class Journal:
 def _unpacked(page: bytes) -> bytes:
     """Raises ZstdError: it is damaged, or larger than a page can be."""
     size = zstandard.frame_content_size(page)
-    if not 0 <= size <= bounds.PAGE_BYTES + _HEAD_BYTES:
+    if not 0 <= size <= size_limits.PAGE_BYTES + _HEAD_BYTES:
         raise zstandard.ZstdError(f"{size} bytes decompressed; expected at most a page")
     return zstandard.ZstdDecompressor().decompress(page)

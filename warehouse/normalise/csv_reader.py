@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from almanac.reading.csv_file import CsvFault, CsvSource, RecordReader
 from catalog.contract.bodies import fold
 from catalog.contract.records import EVENT_FIELDS, LIST_SEPARATOR
-from warehouse import bounds
+from warehouse import size_limits
 from warehouse.codecs import storable_text
 from warehouse.normalise.rows import BadRow, match_columns, shows
 from warehouse.normalise.staging import BatchCounts, EventTables
@@ -74,7 +74,7 @@ class Columns:
 
     @property
     def too_many(self) -> bool:
-        return len(self.names) > bounds.KEYS
+        return len(self.names) > size_limits.KEYS
 
     def notes(self) -> Iterator[str]:
         """Yield how these columns differ from the contract's."""
@@ -91,7 +91,7 @@ class Columns:
     def fault(self) -> str | None:
         """Return why this is not a header of events, or None."""
         if self.too_many:
-            return f"{len(self.names)} columns; expected at most {bounds.KEYS}"
+            return f"{len(self.names)} columns; expected at most {size_limits.KEYS}"
         if self.duplicates:
             return f"columns that occur twice: {', '.join(self.duplicates)[:200]}"
         if "event_id" not in self.places:

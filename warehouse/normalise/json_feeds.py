@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from catalog.contract.bodies import DeliveryBody, ListBody, delivery_body, single_body
 from catalog.contract.constants import WEBHOOK_MEANINGS
-from warehouse import bounds
+from warehouse import size_limits
 from warehouse.codecs import (
     HtmlBody,
     UnreadableBody,
@@ -159,8 +159,8 @@ def _event_id(event: Any) -> str:
     """Raises BadRow: it is not an event, or has no id that can be stored."""
     if not isinstance(event, dict):
         raise BadRow(f"expected an object, got {quote_raw(event)}")
-    if len(event) > bounds.KEYS:
-        raise BadRow(f"expected at most {bounds.KEYS} fields, got {len(event)}")
+    if len(event) > size_limits.KEYS:
+        raise BadRow(f"expected at most {size_limits.KEYS} fields, got {len(event)}")
     key = "id" if "id" in event else match_columns(tuple(event))[0].get("event_id", "id")
     text = read_text(event.get(key), "id")
     if text is None:

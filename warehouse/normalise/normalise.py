@@ -23,9 +23,9 @@ import duckdb
 import msgspec
 
 from almanac.reading.csv_file import read_chunks
-from almanac.reading.temporary import own_folder
+from almanac.reading.temporary_files import own_folder
 from catalog.contract.plans import Plan
-from warehouse import bounds
+from warehouse import size_limits
 from warehouse.codecs import (
     GZIP_MAGIC,
     HtmlBody,
@@ -78,7 +78,7 @@ def _read_export(
                 raise HtmlBody
             case "json":
                 counts.note("JSON in place of CSV")
-                bodies = landing.pages(manifest, max_bytes=bounds.PAGE_BYTES)
+                bodies = landing.pages(manifest, max_bytes=size_limits.PAGE_BYTES)
                 with tables.sink().filling(counts) as sink:
                     read_lists(bodies, rows.row, sink, counts)
             case _:
@@ -92,7 +92,7 @@ def _body(landing: Landing, manifest: Manifest) -> Iterator[CsvBody]:
         yield CsvBody(landing.body_path(manifest), "zstd", lambda: landing.body(manifest))
         return
     with tempfile.NamedTemporaryFile(suffix=".csv", dir=own_folder()) as file:
-        for chunk in gunzip(landing.body(manifest), max_bytes=bounds.BODY_BYTES):
+        for chunk in gunzip(landing.body(manifest), max_bytes=size_limits.BODY_BYTES):
             file.write(chunk)
         file.flush()
         path = Path(file.name)
@@ -189,7 +189,7 @@ def _events(
             landing, manifest, tables, rows, counts, known, finds_unchanged=finds_unchanged
         )
     else:
-        bodies = landing.pages(manifest, max_bytes=bounds.PAGE_BYTES)
+        bodies = landing.pages(manifest, max_bytes=size_limits.PAGE_BYTES)
         with tables.sink().filling(counts) as sink, _noting(counts):
             match manifest.feed:
                 case "events":
@@ -216,7 +216,7 @@ def _lists(
         connection.execute(_SQL[f"create_{name}"])
     counts = BatchCounts()
     make = CoinRows(_plan(manifest)).row if manifest.feed == "coins" else category_row
-    bodies = landing.pages(manifest, max_bytes=bounds.PAGE_BYTES)
+    bodies = landing.pages(manifest, max_bytes=size_limits.PAGE_BYTES)
     target = Sink(connection, manifest.batch_id, _SQL[f"insert_{manifest.feed}"], {})
     with target.filling(counts) as sink, _noting(counts):
         read_lists(bodies, make, sink, counts)
@@ -239,7 +239,7 @@ def _account(
     accounted = good + rejected + counts.ignored
     if accounted != counts.arrived:
         counts.faults.append(f"{counts.arrived} rows arrived, and {accounted} were read")
-    too_many = counts.rejected > bounds.REJECTS or rejected > REJECTED_SHARE * counts.arrived
+    too_many = counts.rejected > size_limits.REJECTS or rejected > REJECTED_SHARE * counts.arrived
     if of_catalog and rejected >= REJECTED_LEAST and too_many:
         counts.faults.append(f"{rejected} of {counts.arrived} rows can't be read")
     return NormalisedBatch(

@@ -17,7 +17,7 @@ from almanac.reading.named_sql import quoted_text
 from catalog.contract.bodies import fold
 from catalog.contract.constants import IMPACT_BANDS
 from catalog.contract.plans import Plan
-from warehouse import bounds
+from warehouse import size_limits
 from warehouse.codecs import raw_text
 from warehouse.schema.columns import BIT, GROUPS, WIRE
 from warehouse.sql import Statements
@@ -29,7 +29,7 @@ _FILES: Final = ("clean", "instant", "set", "json_texts", "list", "expected")
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 _STRUCTURE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-_TOO_DEEP: Final = f"nested deeper than {bounds.DEPTH}"
+_TOO_DEEP: Final = f"nested deeper than {size_limits.DEPTH}"
 _KEPT_CHARS: Final = 10_000
 """The layout of keys that are longer than this together is not cached."""
 _LISTS: Final = frozenset({"categories", "coins"})
@@ -116,8 +116,8 @@ def _listed(value: Any, name: str) -> list[Any]:
     if isinstance(value, str):
         value = value.split(";")
     if isinstance(value, list):
-        if len(value) > bounds.COINS:
-            raise BadRow(f"{name}: expected at most {bounds.COINS}, got {len(value)}")
+        if len(value) > size_limits.COINS:
+            raise BadRow(f"{name}: expected at most {size_limits.COINS}, got {len(value)}")
         return value
     if value is None:
         return []
@@ -190,8 +190,8 @@ class EventRows:
         """Return the row of one event. Raises BadRow: it is not an event that can be stored."""
         if not isinstance(event, dict):
             raise BadRow(f"expected an object, got {quote_raw(event)}")
-        if len(event) > bounds.KEYS:
-            raise BadRow(f"expected at most {bounds.KEYS} fields, got {len(event)}")
+        if len(event) > size_limits.KEYS:
+            raise BadRow(f"expected at most {size_limits.KEYS} fields, got {len(event)}")
         layout = self.layout(tuple(event))
         row: dict[str, Any] = {"place": position, "status": "scheduled", "shown": layout.shown}
         if layout.id_key is not None:
@@ -285,17 +285,17 @@ def encode_extra(event: dict[str, Any], keys: tuple[str, ...]) -> str:
     Raises:
         BadRow: they can't be stored, are too many, or nested too deep.
     """
-    if len(keys) > bounds.KEYS:
-        raise BadRow(f"expected at most {bounds.KEYS} unknown fields, got {len(keys)}")
+    if len(keys) > size_limits.KEYS:
+        raise BadRow(f"expected at most {size_limits.KEYS} unknown fields, got {len(keys)}")
     try:
         text = _ENCODER.encode({key: event[key] for key in keys}).decode()
     except UnicodeEncodeError as error:
         raise BadRow("a text is not UTF-8, or has half of a surrogate pair") from error
     except RecursionError:
         raise BadRow(_TOO_DEEP) from None
-    if len(text) > bounds.ROW_BYTES:
+    if len(text) > size_limits.ROW_BYTES:
         raise BadRow(f"the unknown fields have {len(text)} characters")
-    if text.count("[") + text.count("{") > bounds.DEPTH and _depth(text) > bounds.DEPTH:
+    if text.count("[") + text.count("{") > size_limits.DEPTH and _depth(text) > size_limits.DEPTH:
         raise BadRow(_TOO_DEEP)
     # For CSV files DuckDB makes this text, with its escapes in capitals.
     return _ESCAPE.sub(_capital, text) if "\\u" in text else text

@@ -13,7 +13,7 @@ import duckdb
 import msgspec
 
 from catalog.contract.constants import IMPACT_MAX, IMPACT_MIN
-from warehouse import bounds
+from warehouse import size_limits
 from warehouse.codecs import holds_nul, raw_text, storable_text
 from warehouse.landing.batches import Manifest
 from warehouse.normalise.rows import BadRow, define_macros
@@ -82,16 +82,16 @@ class Sink:
             encoded = _ENCODER.encode(row)
         except UnicodeEncodeError as error:
             raise BadRow("a text is not UTF-8, or has half of a surrogate pair") from error
-        if len(encoded) > bounds.ROW_BYTES:
-            raise BadRow(f"a row of {len(encoded)} bytes; expected at most {bounds.ROW_BYTES}")
+        if len(encoded) > size_limits.ROW_BYTES:
+            raise BadRow(f"a row of {len(encoded)} bytes; expected at most {size_limits.ROW_BYTES}")
         if b"\\u0000" in encoded and holds_nul(row):
             raise BadRow("a text contains the character NUL")
         self._good.add(encoded)
 
     def reject(self, position: int, reason: str, raw: Any) -> None:
-        """Add an unreadable row with the reason; above `bounds.REJECTS`, only count it."""
+        """Add an unreadable row with the reason; above `size_limits.REJECTS`, only count it."""
         self.rejected += 1
-        if self.rejected > bounds.REJECTS:
+        if self.rejected > size_limits.REJECTS:
             return
         text = raw if isinstance(raw, str) else raw_text(raw)
         if len(text) > RAW_MAX:

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from almanac.audit.audit import audit
 from almanac.audit.findings import RowStore
-from almanac.audit.places import as_text
 from almanac.audit.report import Audit
+from almanac.audit.row_events import as_text
 from almanac.audit.user_rows import read_signals
 from almanac.command_line import main
 from almanac.database import Database
 from almanac.errors import InvalidArgument
-from almanac.reading.temporary import own_folder
+from almanac.reading.temporary_files import own_folder
 from almanac.results import Result
 from tests.almanac.audit.watched import at, open_watched
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from pipeline.session import OpenedSession, open_service
+from pipeline.service_session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.session import pull
 from warehouse.history.merge import merge

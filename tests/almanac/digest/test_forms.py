@@ -22,8 +22,8 @@ from almanac.digest import (
     as_slack,
     in_form,
 )
-from almanac.forms import markdown, mrkdwn, plain_line, web_address
-from tests.pipeline.cli.hostile_texts import HOSTILE, acting_in
+from almanac.safe_text import markdown, mrkdwn, plain_line, web_address
+from tests.application.cli.hostile_texts import HOSTILE, acting_in
 
 SINCE = datetime(2026, 3, 1, tzinfo=UTC)
 UNTIL = SINCE + timedelta(days=1)

@@ -33,7 +33,7 @@ def folder_of_a_user(folder: Path) -> Path:
     Importing any of them is an error, as if `almanac` had taken them for its own.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("pipeline", "warehouse", "catalog"):
+    for name in ("application", "pipeline", "warehouse", "catalog"):
         (folder / f"{name}.py").write_text('raise RuntimeError("the module of the user")\n')
     for name in ("assets", "resources"):
         (folder / name).mkdir()

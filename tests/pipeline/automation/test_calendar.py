@@ -12,9 +12,9 @@ import dagster as dg
 import pytest
 
 from pipeline.instance import instance_of
-from pipeline.session import open_service
+from pipeline.service_session import open_service
 from pipeline.settings import Settings
-from resources.backfill import read_open_backfill
+from resources.calendar_backfill import read_open_backfill
 from resources.session import LazySession
 from tests.pipeline.homes_in_days import NOW, failure_of, run_assets, settings_of
 from warehouse.home import Home

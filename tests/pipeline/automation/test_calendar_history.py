@@ -3,8 +3,8 @@
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from pipeline.session import open_service
-from resources.backfill import Backfill
+from pipeline.service_session import open_service
+from resources.calendar_backfill import Backfill
 from tests.pipeline.homes_in_days import settings_of
 from warehouse.history.merge import merge
 from warehouse.home import Home

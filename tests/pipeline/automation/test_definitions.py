@@ -9,10 +9,10 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
+from application.cli.ui import _prepare
 from assets.layout import Layout
-from assets.published import PUBLISHED
+from assets.published_tables import PUBLISHED
 from pipeline.build import build_definitions, build_resources
-from pipeline.cli.ui import _prepare
 from pipeline.instance import instance_of
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.homes_in_days import run_sandbox_days, settings_of

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.published import PUBLISHED
+from assets.published_tables import PUBLISHED
 from pipeline.automation.prune import prune_runs
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of

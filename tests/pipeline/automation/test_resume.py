@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from dagster import build_sensor_context
 
-from assets.calendar import EVENT_MONTHS
+from assets.landed_calendar import EVENT_MONTHS
 from assets.layout import Layout
 from pipeline.automation.pulls import decide_resume
 from pipeline.automation.run_decisions import Decision, JobHistory
 from pipeline.build import build_definitions
 from pipeline.instance import instance_of
-from resources.backfill import OpenBackfill, read_open_backfill
+from resources.calendar_backfill import OpenBackfill, read_open_backfill
 from resources.request_log import DeferredPull, DeferredPulls
 from tests.pipeline.homes_in_days import opened_session, run_assets, settings_of
 from warehouse.files.documents import put_note

@@ -6,11 +6,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from application.daily_run import phase_of
 from assets.layout import Layout
-from assets.published import PUBLISHED, published_tables
+from assets.published_tables import PUBLISHED, published_tables
 from pipeline.automation.dead_runs import PROCESS_TAG
 from pipeline.build import build_definitions, build_resources
-from pipeline.daily_run import phase_of
 from pipeline.instance import instance_of
 from pipeline.settings import SettingsError
 from tests.pipeline.homes_in_days import settings_of

@@ -9,10 +9,10 @@ import duckdb
 import pytest
 
 from almanac.console import people
-from pipeline.cli.status import show, write_metrics
+from application.cli.status import show, write_metrics
 from pipeline.health.facts import FeedHealth, Health, read_pulls
 from pipeline.health.warnings import WARNINGS, read_health
-from pipeline.session import ledger_of
+from pipeline.service_session import ledger_of
 from resources.limits.ledger import Ledger
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import address_of

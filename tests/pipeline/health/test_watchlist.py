@@ -7,11 +7,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from application.service_check import LOOK_UPS_MAX, describe_coins, look_up_coins
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.health.service_check import LOOK_UPS_MAX, describe_coins, look_up_coins
 from resources.errors import AccessDenied
 from resources.http.client import CatalogClient
-from tests.pipeline.cli.test_plain_errors import checks
+from tests.application.cli.test_plain_errors import checks
 from tests.pipeline.conftest import Almanac
 from tests.resources.fakes import mocked, paginated
 from tests.unlimited import Unlimited

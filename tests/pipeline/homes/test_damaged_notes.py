@@ -14,7 +14,7 @@ from dagster import build_sensor_context
 from pipeline.build import build_definitions
 from pipeline.health.facts import read_sent_requests
 from pipeline.health.warnings import read_health
-from resources.backfill import OpenBackfill, read_open_backfill
+from resources.calendar_backfill import OpenBackfill, read_open_backfill
 from resources.request_log import DeferredPull, DeferredPulls, last_usage
 from resources.service_clock import FILE, read_saved_clock
 from tests.pipeline.small_home import DAY, NOW, SmallHome

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from catalog.sandbox.sandbox import Sandbox
 from pipeline.health.notices import NotPosted, post_json
 from pipeline.secrecy import shareable
-from pipeline.session import open_service
+from pipeline.service_session import open_service
 from pipeline.settings import SettingsError, described, read_settings
 from resources.errors import CatalogError, RetryLater
 from resources.http.client import CatalogClient

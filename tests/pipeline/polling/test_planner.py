@@ -24,7 +24,7 @@ from pipeline.polls import (
     plan_polls,
     read_poll_inputs,
 )
-from pipeline.session import open_service
+from pipeline.service_session import open_service
 from resources.limits.ledger import next_reset
 from resources.request_log import DeferredPulls
 from resources.scopes import PollWindow

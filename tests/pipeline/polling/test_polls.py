@@ -26,7 +26,7 @@ from pipeline.polls import (
     plan_polls,
     read_poll_inputs,
 )
-from pipeline.session import OpenedSession, open_service
+from pipeline.service_session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.errors import Defer
 from resources.request_log import DeferredPulls, deferred_pull, last_usage

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import receiver
-from pipeline.receiver import MergeThread
+from application import receiver
+from application.receiver import MergeThread
 from resources.inbox import Inbox
 from tests.hangs import wait_for
 from tests.resources.inbox.deliveries import START, Clock, delivery, store

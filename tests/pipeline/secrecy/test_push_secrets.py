@@ -9,14 +9,14 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from application.receiver import Receiver, make_verifier
 from catalog.contract.signatures import SignatureRejected, sign
-from pipeline.receiver import Receiver, make_verifier
 from pipeline.settings import SettingsError
 from resources.inbox import Inbox
+from tests.application.receiver.programs import ReceiveProgram
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import settings_of
-from tests.pipeline.receiver.programs import ReceiveProgram
 from tests.pipeline.secrecy.repeating_service import PUSH_SECRETS, traces_in
 from tests.resources.inbox.deliveries import delivery
 from warehouse.clock import utc_now
@@ -153,7 +153,7 @@ def test_settings_that_cannot_be_used_are_named_and_not_shown(
 @pytest.fixture
 def checks(almanac: Almanac, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Run the doctor without its request; return the checks by name."""
-    monkeypatch.setattr("pipeline.cli.maintenance._service", lambda *given, **named: iter(()))
+    monkeypatch.setattr("application.cli.maintenance._service", lambda *given, **named: iter(()))
 
     def run(*, code: int = 0, **given: str) -> dict[str, Any]:
         done = almanac("doctor", "--json", code=code, **given)

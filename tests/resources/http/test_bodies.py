@@ -18,9 +18,9 @@ from resources.errors import (
     RetryLater,
     TruncatedBody,
 )
-from resources.http.bodies import Bounds
 from resources.http.client import CatalogClient
 from resources.http.paginator import RawPage
+from resources.http.response_body import Bounds
 from resources.http.retry import Timeouts
 from resources.waits import Ambient, RetryPolicy
 from tests.resources.fakes import (

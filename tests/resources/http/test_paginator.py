@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.contract.plans import INSTANT_STEP
-from resources.answers import Answer
 from resources.errors import ContractBroken, Defer, NotData, TooSlow
-from resources.http.bodies import Bounds
 from resources.http.paginator import CURSOR_CHARS, ROWS_LEAST, ListProgress, Paginator
+from resources.http.response_body import Bounds
+from resources.response import Answer
 from resources.scopes import halves, query_of
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FaultScript, days, mocked, paginated
-from warehouse.bounds import ELEMENTS
 from warehouse.landing.batches import Scope
+from warehouse.size_limits import ELEMENTS
 
 MARCH = days(date(2026, 3, 1), date(2026, 3, 31))
 AT = datetime(2026, 3, 1, 1, tzinfo=UTC)

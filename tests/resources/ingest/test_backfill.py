@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from catalog.contract.plans import ELITE, FREE, PRO, STANDARD, Plan
 from catalog.sandbox.sandbox import Sandbox
-from resources.backfill import (
+from resources.calendar_backfill import (
     ABANDONED_AFTER,
     AHEAD,
     Backfill,

@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from application.cli.account_commands import endpoints_app
 from catalog.contract.plans import PLANS
 from catalog.server.accounts import ServiceDirError
 from catalog.server.state_dir import ServiceDir
 from catalog.server.webhooks.outbox import Outbox, OutboxDelivery, Place
-from pipeline.cli.accounts import endpoints_app
 from tests.server.webhooks.feeds import START, SetClock
 
 URL = "https://hooks.example/in"

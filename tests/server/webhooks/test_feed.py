@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from catalog.server.webhooks.delivery import AttemptOutcome, Poster
+from tests.application.mirror.receiver_process import serve
 from tests.free_ports import free_port
 from tests.hangs import wait_for
-from tests.mirror.receiver_process import serve
 from tests.server.webhooks.feeds import EVENT, MINUTE, START, Service, change
 
 Sent = tuple[str, str, str]

@@ -17,13 +17,13 @@ from almanac.reading.csv_file import RECORD_BYTES
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.normalise.catalog_bodies import PLAIN, csv_body, json_event, plain
 from warehouse import queries
-from warehouse.bounds import COINS, DEPTH, ELEMENTS, KEYS, PAGE_BYTES, PAGE_ROWS
 from warehouse.errors import WarehouseError
 from warehouse.history import fold
 from warehouse.history.merge import merge, replay
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Manifest, Pull, Scope
 from warehouse.landing.landing import import_export
+from warehouse.size_limits import COINS, DEPTH, ELEMENTS, KEYS, PAGE_BYTES, PAGE_ROWS
 
 AT = datetime(2026, 3, 2, 6, tzinfo=UTC)
 ROOT = Path(__file__).parents[3]

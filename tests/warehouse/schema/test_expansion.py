@@ -93,7 +93,7 @@ def test_unknown_braces_are_found(text: str, why: str) -> None:
     "package",
     [
         *("warehouse", "warehouse.history", "warehouse.normalise", "warehouse.schema"),
-        *("assets", "pipeline.mirror"),
+        *("assets", "application.web.mirror"),
     ],
 )
 def test_no_statement_has_other_braces(package: str) -> None:
@@ -101,7 +101,7 @@ def test_no_statement_has_other_braces(package: str) -> None:
     assert {name: wrong for name in texts if (wrong := wrong_braces(texts[name]))} == {}
 
 
-@pytest.mark.parametrize("package", ["pipeline.health", "pipeline.web"])
+@pytest.mark.parametrize("package", ["pipeline.health", "application.web"])
 def test_no_statement_without_expansions_has_other_braces(package: str) -> None:
     texts = NamedStatements(package).texts
     assert {name: wrong for name in texts if (wrong := wrong_braces(texts[name]))} == {}

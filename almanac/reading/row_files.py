@@ -1,0 +1,405 @@
+"""The rows of one reading statement as bytes: CSV, TSV, JSON or Parquet."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Any, BinaryIO, Final, Literal
+
+import duckdb
+
+from almanac.errors import InvalidArgument
+from almanac.reading.attached_file import explained, open_published
+from almanac.reading.connections import close_within
+from almanac.reading.named_sql import NamedStatements, lists_names, reading_relation
+from almanac.reading.query_limits import QueryHooks, QueryLimits, QueryWatch
+from almanac.reading.temporary_files import own_folder
+from almanac.safe_text import escaped, escaped_in_json
+
+FileForm = Literal["csv", "tsv", "json", "parquet"]
+_SQL = NamedStatements("almanac.reading")
+_LIMITS: Final = QueryLimits()
+_PROGRAM: Final = QueryHooks()
+_NO_VALUES: Final[Mapping[str, Any]] = MappingProxyType({})
+_UNFINISHED: Final = ".unfinished-"
+
+
+def write_answer(
+    warehouse: Path,
+    sql: str,
+    target: Path | BinaryIO,
+    form: FileForm,
+    *,
+    values: Mapping[str, Any] = _NO_VALUES,
+    formulas: bool = True,
+    limits: QueryLimits = _LIMITS,
+    program: QueryHooks = _PROGRAM,
+) -> int:
+    """Write the rows of one reading statement to a file or an open stream; return how many.
+
+    A file appears complete or not at all; a link is kept, and its target is replaced. A stream, a
+    device or a pipe gets the bytes after the statement has ended. Otherwise as `write_own_file`.
+
+    Raises:
+        WarehouseError: the warehouse can't be opened.
+        InvalidArgument: there is no folder for the file, or it is a part of a home.
+        QueryRefused: the statement would write, fails, takes too long, or the disk has no room.
+        OSError: the file can't be written, or nobody reads the stream any more.
+    """
+    write = partial(
+        write_own_file,
+        *(warehouse, sql),
+        form=form,
+        values=values,
+        formulas=formulas,
+        limits=limits,
+        program=program,
+    )
+    if not isinstance(target, Path):
+        return copied(write, target, form)
+    if names_a_stream(target):
+        # Not by a rename: other writers to the same stream would lose it. Appended, since a file
+        # that a shell redirected to may have content already.
+        with target.open("ab") as stream:
+            return copied(write, stream, form)
+    refuse_part_of_home(target, warehouse)
+    with replacing(target) as staged:
+        return write(staged)
+
+
+_STAMP: Final = "home.json"
+_PARTS_OF_HOME: Final = frozenset(
+    {_STAMP, "landing", "inbox", "checkpoints", "parquet", "state", "dagster"}
+)
+
+
+def refuse_part_of_home(target: Path, warehouse: Path) -> None:
+    """Refuse to write to the published file or into a home, also through a link or `..`.
+
+    Raises:
+        InvalidArgument: the target is, or would be, a part of a home.
+    """
+    file, published = target.resolve(), warehouse.resolve()
+    is_part = file == published or (file.exists() and file.samefile(published))
+    for folder in file.parents:
+        if (folder / _STAMP).exists():
+            name = file.relative_to(folder).parts[0].lower()
+            is_part |= name in _PARTS_OF_HOME or published.name in name
+    if is_part:
+        raise InvalidArgument(
+            f"{target} is a part of a home, which Almanac alone writes. Nothing was written; "
+            "choose a file outside of the home."
+        )
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Yield a path; the file written there then replaces another, so nobody reads half of it.
+
+    Raises:
+        InvalidArgument: there is no folder for the file.
+    """
+    file = target.resolve()
+    if not file.parent.is_dir():
+        raise InvalidArgument(
+            f"{target} can't be written: there is no folder {file.parent}. Nothing was written; "
+            "create the folder, or name a file in an existing one."
+        )
+    staged = file.with_name(f"{_UNFINISHED}{os.getpid()}-{file.name}")
+    try:
+        yield staged
+        staged.replace(file)
+    finally:
+        staged.unlink(missing_ok=True)
+
+
+def copied(write: Callable[[Path], int], stream: BinaryIO, form: FileForm) -> int:
+    """Let `write` make a file of our own, copy it to a stream, and return what `write` did.
+
+    On a terminal, the characters of CSV that would act on it are escapes, as in all other forms.
+    """
+    with TemporaryDirectory(prefix="answer-", dir=own_folder()) as folder:
+        answer = Path(folder) / form
+        rows = write(answer)
+        if form == "csv" and stream.isatty():
+            without_acting_characters(answer)
+        with answer.open("rb") as file:
+            shutil.copyfileobj(file, stream)
+        stream.flush()
+        return rows
+
+
+def write_own_file(
+    warehouse: Path,
+    sql: str,
+    target: Path,
+    *,
+    values: Mapping[str, Any],
+    form: FileForm,
+    formulas: bool,
+    limits: QueryLimits,
+    program: QueryHooks,
+) -> int:
+    """Write to a file of our own, which an error may leave incomplete; return how many rows.
+
+    The statement runs on its own connection, which can write only this file. JSON is strict: NaN
+    and infinities are null, timestamps are ISO 8601. CSV and TSV have a header. Without `formulas`,
+    text of a CSV that a spreadsheet would run gets a mark in front.
+
+    Raises:
+        WarehouseError: the warehouse can't be opened.
+        QueryRefused: the statement would write, fails, takes too long, or the disk has no room.
+        OSError: the file can't be written.
+    """
+    connection = open_published(warehouse, [target], limits)
+    try:
+        with explained(QueryWatch(connection, limits, program, answer=target)):
+            relation = reading_relation(connection, sql, values)
+            answer = in_form(relation, form, formulas=formulas)
+            # A list of tables is made first: it would have the name that is registered here.
+            fetched = answer.to_arrow_table() if lists_names(sql) else answer
+            connection.register("answer", fetched)
+            file = {"file": str(target)}
+            rows = _copied(connection, _SQL[f"copy_{form}"], file)
+            connection.unregister("answer")
+            types = [str(column_type) for column_type in relation.types]
+    finally:
+        close_within(connection, limits.grace_s)
+    finish_file(target, form, types)
+    return rows
+
+
+def _copied(connection: duckdb.DuckDBPyConnection, copy: str, file: dict[str, str]) -> int:
+    """Write the answer; an error of the user's statement does not show ours around it."""
+    try:
+        ((rows,),) = connection.execute(copy, file).fetchall()
+    except duckdb.Error as error:
+        message, shows_line, _ = str(error).partition("\n\nLINE ")
+        if not shows_line:
+            raise
+        raise type(error)(message) from error
+    return int(rows)
+
+
+_OPEN: Final = ("/dev/fd/", "/dev/std", "/proc/")
+"""Paths that stand for a process's open files."""
+_LINKS_MAX: Final = 40
+
+
+def in_form(
+    relation: duckdb.DuckDBPyRelation, form: FileForm, *, formulas: bool
+) -> duckdb.DuckDBPyRelation:
+    """Return the rows of an answer as they are written in a form."""
+    if form == "json":
+        return with_iso_instants(relation)
+    if form == "tsv":
+        return with_escaped_fields(relation)
+    return without_formulas(relation) if form == "csv" and not formulas else relation
+
+
+def finish_file(path: Path, form: FileForm, types: Sequence[str]) -> None:
+    """Change in a written file what no statement can."""
+    if form == "json":
+        strict_and_plain(path, bare_numbers=any(map(_may_be_no_number, types)))
+    if form == "tsv":
+        without_acting_characters(path)
+
+
+def _may_be_no_number(type_name: str) -> bool:
+    return "DOUBLE" in type_name or "FLOAT" in type_name
+
+
+def names_a_stream(target: Path) -> bool:
+    """Whether a path is a device or a pipe, or names an open file of a process."""
+    step = target.absolute()
+    for _ in range(_LINKS_MAX):
+        if str(step).startswith(_OPEN):
+            return True
+        if not step.is_symlink():
+            break
+        step = step.parent / step.readlink()
+    return step.exists() and not step.is_file()
+
+
+_PRINTED: Final = re.compile(rb"[ -~\t\n]*")
+_SUSPECT: Final = re.compile(rb"NaN|Infinity", re.IGNORECASE)
+_TEXT_OR_BARE: Final = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)', re.IGNORECASE)
+
+
+def strict_and_plain(path: Path, *, bare_numbers: bool) -> None:
+    """Rewrite a JSON file of the same values, safe to print on a terminal.
+
+    NaN and infinities become null, if there may be any. DuckDB writes each row on a line.
+    """
+
+    def changed(line: bytes) -> bytes:
+        if bare_numbers and _SUSPECT.search(line):
+            line = _strict(line)
+        return line if _PRINTED.fullmatch(line) else escaped_in_json(line.decode()).encode()
+
+    _rewrite(path, changed)
+
+
+def without_acting_characters(path: Path) -> None:
+    """Rewrite a TSV or CSV file with an escape for each character that would act on a terminal."""
+    _rewrite(path, lambda line: line if _PRINTED.fullmatch(line) else _escaped_line(line))
+
+
+def _rewrite(path: Path, changed: Callable[[bytes], bytes]) -> None:
+    rewritten = path.with_name(path.name + ".rewritten")
+    try:
+        with path.open("rb") as given, rewritten.open("wb") as lines:
+            for line in given:
+                lines.write(changed(line))
+        rewritten.replace(path)
+    finally:
+        rewritten.unlink(missing_ok=True)
+
+
+def _strict(line: bytes) -> bytes:
+    return _TEXT_OR_BARE.sub(lambda found: found[1] or b"null", line)
+
+
+def _escaped_line(line: bytes) -> bytes:
+    return escaped(line.decode()).encode()
+
+
+_RUN: Final = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+"""First characters of a cell that spreadsheets read as a formula, or as a blank before one."""
+_MARK: Final = "'"
+"""Spreadsheets read a cell that begins with this mark as text; most don't show it."""
+_TEXTS: Final = ("VARCHAR", "ENUM", "BLOB", "UNION", "VARIANT")
+_TEXT: Final = "VARCHAR"
+
+
+def without_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Return the same rows, with a mark before each text and column name that would be a formula.
+
+    Numbers, dates and lists stay as they are.
+    """
+    columns = [
+        (_cell(number) if str(kind).startswith(_TEXTS) else _column(number)).alias(_name(name))
+        for number, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True), 1)
+    ]
+    return rows.select(*columns)
+
+
+def _column(number: int) -> duckdb.Expression:
+    # By position: if two columns had the same name, the first would be used for both.
+    return duckdb.SQLExpression(f"#{number}")
+
+
+def _cell(number: int) -> duckdb.Expression:
+    text = _column(number).cast(_TEXT)
+    first = duckdb.FunctionExpression("left", text, duckdb.ConstantExpression(1))
+    is_run = first.isin(*map(duckdb.ConstantExpression, _RUN))
+    marked = duckdb.FunctionExpression("concat", duckdb.ConstantExpression(_MARK), text)
+    return duckdb.CaseExpression(is_run, marked).otherwise(text)
+
+
+def _name(name: str) -> str:
+    return _MARK + name if name[:1] in tuple(_RUN) else name
+
+
+_ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
+
+
+def with_escaped_fields(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    r"""Return the same rows as text, with `\\`, `\t`, `\n`, `\r` for what would end a field or row.
+
+    NULL stays NULL, which is written as `\N`: a text cannot look like it. Characters that act on a
+    terminal get their escapes in the file (`without_acting_characters`).
+    """
+    columns = []
+    for number, name in enumerate(rows.columns, 1):
+        text, shown = _column(number).cast(_TEXT), name
+        for character, escape in _ESCAPES:
+            text = _replaced(text, character, escape)
+            shown = shown.replace(character, escape)
+        columns.append(text.alias(shown))
+    return rows.select(*columns)
+
+
+_INSTANT: Final = "timestamp with time zone"
+
+
+def with_iso_instants(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Return the same rows with timestamps as ISO 8601 in UTC, also those inside nested values.
+
+    A timestamp without a zone gets no `Z`. The zone of the connection is UTC.
+    """
+    columns = []
+    for number, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True), 1):
+        column = _column(number)
+        columns.append((_iso(column, kind) if _has_instant(kind) else column).alias(name))
+    return rows.select(*columns)
+
+
+def _has_instant(kind: Any) -> bool:
+    if kind.id.startswith("timestamp"):
+        return True
+    return kind.id in _INNER and any(_has_instant(inner) for _, inner in _inner(kind))
+
+
+_INNER: Final = ("list", "array", "struct", "map")
+
+
+def _inner(kind: Any) -> list[tuple[str, Any]]:
+    """Return the types inside a nested type, with their names; an array also has its size there."""
+    return [(name, inner) for name, inner in kind.children if name != "size"]
+
+
+def _iso(value: duckdb.Expression, kind: Any, depth: int = 0) -> duckdb.Expression:
+    """Return an expression for a value that has timestamps, as texts."""
+    if kind.id.startswith("timestamp"):
+        text = _replaced(value.cast(_TEXT), " ", "T")
+        return _replaced(text, "+00", "Z") if kind.id == _INSTANT else text
+    inner = dict(_inner(kind))
+    if kind.id == "struct":
+        fields = [
+            _iso_or_same(_call("struct_extract", value, _text(name)), field, depth).alias(name)
+            for name, field in inner.items()
+        ]
+        return _unless_null(value, _call("struct_pack", *fields))
+    if kind.id == "map":
+        parts = (
+            (_call("map_keys", value), inner["key"]),
+            (_call("map_values", value), inner["value"]),
+        )
+        keys, values = (_iso_list(part, of, depth) for part, of in parts)
+        return _unless_null(value, _call("map", keys, values))
+    (child,) = inner.values()
+    return _iso_list(value.cast(duckdb.list_type(child)), child, depth)
+
+
+def _iso_list(value: duckdb.Expression, child: Any, depth: int) -> duckdb.Expression:
+    if not _has_instant(child):
+        return value
+    name = f"item_{depth}"
+    item = _iso(duckdb.ColumnExpression(name), child, depth + 1)
+    return _call("list_transform", value, duckdb.LambdaExpression(name, item))
+
+
+def _iso_or_same(value: duckdb.Expression, kind: Any, depth: int) -> duckdb.Expression:
+    return _iso(value, kind, depth) if _has_instant(kind) else value
+
+
+def _unless_null(value: duckdb.Expression, built: duckdb.Expression) -> duckdb.Expression:
+    return duckdb.CaseExpression(value.isnotnull(), built)
+
+
+def _replaced(text: duckdb.Expression, old: str, new: str) -> duckdb.Expression:
+    return _call("replace", text, _text(old), _text(new))
+
+
+def _call(name: str, *given: duckdb.Expression) -> duckdb.Expression:
+    return duckdb.FunctionExpression(name, *given)
+
+
+def _text(text: str) -> duckdb.Expression:
+    return duckdb.ConstantExpression(text)

@@ -1,0 +1,1 @@
+"""Programs for people: command line, pages, calendar, mirror, report and webhook receiver."""

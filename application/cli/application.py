@@ -1,0 +1,174 @@
+"""The application's part of the program `almanac`: its commands, settings and errors.
+
+`almanac.command_line` loads `APPLICATION` by the entry point of the distribution
+`crypto-almanac-application` (application/pyproject.toml). This module imports no settings, so that
+the list of commands is shown fast.
+"""
+
+import gc
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from almanac.command_line import QUESTIONS, CommandPlace, Extension, signals_held
+from almanac.console import EXIT_ERROR, EXIT_USAGE, warnings
+
+if TYPE_CHECKING:
+    from almanac.reading.query_limits import QueryLimits
+
+_COLLECTED_AFTER: Final = (50_000, 20, 50)
+"""Objects, then collections of the younger generation, before the garbage collector runs. By
+default it walks the modules of Dagster again and again while they are imported."""
+
+
+def _place(module: str, name: str, summary: str) -> CommandPlace:
+    return CommandPlace(f"application.cli.{module}", name, summary)
+
+
+COMMANDS: Final = {
+    "run": _place(
+        "run", "run", "Pull today's catalog, merge it into history, publish, and print a summary."
+    ),
+    "budget": _place(
+        "budget",
+        "budget",
+        "Show how often Almanac polls, the cost until the quota resets, and the reset.",
+    ),
+    "backfill": _place(
+        "backfill_command",
+        "backfill",
+        "Pull all events in a range of event dates, month by month, and merge them.",
+    ),
+    "status": _place(
+        "status",
+        "status",
+        "Show freshness by feed, waiting and missing work, disk and quota. Sends no request.",
+    ),
+    "report": _place(
+        "report_command",
+        "report",
+        "Report what is coming, what changed and data quality; or post what changed.",
+    ),
+    "merge": _place(
+        "merge_commands",
+        "merge",
+        "Merge landed batches and publish the warehouse. Sends no request.",
+    ),
+    "replay": _place(
+        "merge_commands", "replay", "Rebuild the warehouse from landing. Sends no request."
+    ),
+    "import": _place(
+        "merge_commands",
+        "import_file",
+        "Add an archived export to the history, at its own time. Run `almanac merge` afterwards.",
+    ),
+    "verify": _place(
+        "maintenance",
+        "verify",
+        "Check that landing, warehouse and Parquet files agree. Exits with 1 if they do not.",
+    ),
+    "doctor": _place(
+        "maintenance",
+        "doctor",
+        "Check settings, home, disk, versions, connection, key and plan. Sends one or two "
+        "requests.",
+    ),
+    "ui": _place("ui", "ui", "Start Dagster on the home: UI, schedules and sensors."),
+    "daemon": _place(
+        "ui",
+        "daemon",
+        "Start Dagster's schedules and sensors on the home, without the UI. `--check` is a probe.",
+    ),
+    "sandbox": _place(
+        "sandbox_command",
+        "sandbox",
+        "Serve the service's interface locally, over a synthetic catalog that keeps changing.",
+    ),
+    "serve": _place(
+        "serve",
+        "serve",
+        "Serve pages, calendar and the service's interface: now, as of a time, or in a replay.",
+    ),
+    "watch": _place(
+        "watch_command",
+        "watch",
+        "Print each change as a JSON line as it becomes known, from the home or from a mirror.",
+    ),
+    "receive": _place(
+        "push", "receive", "Receive webhooks: verify, store durably, then acknowledge."
+    ),
+    "inbox": _place(
+        "push", "inbox_app", "List webhooks that are not landed; retry or dismiss rejected ones."
+    ),
+    "batches": _place("merge_commands", "batches_app", "List, release and dismiss landed batches."),
+    "accounts": _place(
+        "account_commands",
+        "accounts_app",
+        "Manage API keys and webhook endpoints of the sandbox or, with --dir, of a mirror.",
+    ),
+}
+"""The application's commands, in the order of the help."""
+
+
+def _begin(command: str) -> None:
+    """Prepare the process for a command, and warn once if a secret could leak."""
+    gc.set_threshold(*_COLLECTED_AFTER)
+    with signals_held():
+        # Imported here, since the list of commands needs no settings.
+        from application.console import show_waits
+        from pipeline.secrecy import begin_private, cautions_of
+        from pipeline.settings import SettingsError, read_settings
+
+    if command not in QUESTIONS:  # They write only files that a person names.
+        begin_private()
+    show_waits()
+    try:
+        cautions = cautions_of(read_settings())
+    except SettingsError:
+        return  # A command that needs the settings reports this itself.
+    for caution in cautions:
+        warnings.print(f"almanac: warning: {caution}", soft_wrap=True)
+
+
+def _find_warehouse() -> Path:
+    from pipeline.home_location import locate_existing_home
+
+    return locate_existing_home().warehouse
+
+
+def _query_limits() -> "QueryLimits":
+    from almanac.reading.query_limits import QueryLimits
+    from pipeline.settings import read_settings
+
+    settings = read_settings()
+    return QueryLimits(
+        timeout_s=settings.sql_timeout_s,
+        memory_name="--memory",
+        timeout_name="ALMANAC_SQL_TIMEOUT_S",
+    )
+
+
+def _explain(error: Exception) -> tuple[str, int] | None:
+    """Return message and exit code for a wrong setting, an unusable file or a full disk."""
+    from pipeline.settings import SettingsError
+
+    if isinstance(error, SettingsError):
+        return str(error), EXIT_USAGE
+    if isinstance(error, OSError):
+        where = "" if error.filename is None else f"{error.filename}: "
+        return (
+            f"{where}{error.strerror or error}. Finished work is kept. Make the path readable and "
+            "writable, or choose another one; ALMANAC_HOME names the home."
+        ), EXIT_ERROR
+    # Not imported: the code that raised it has done so.
+    duckdb = sys.modules.get("duckdb")
+    if duckdb is not None and isinstance(error, duckdb.IOException):
+        return (
+            f"{(str(error).splitlines() or ['the disk failed'])[0]}. Finished work is kept, and "
+            "the warehouse is as last published. Check the free space of the disk, its permissions "
+            "and the limit of file sizes (`ulimit -f`), then run the command again."
+        ), EXIT_ERROR
+    return None
+
+
+APPLICATION: Final = Extension(COMMANDS, _begin, _find_warehouse, _query_limits, _explain)

@@ -1,0 +1,154 @@
+"""`almanac backfill`: the price of a backfill, and the backfill.
+
+It exits with 0 also when the quota runs out before the end: complete months are landed, and the
+rest resumes automatically, or with the same command.
+"""
+
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from almanac.console import (
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    JsonOption,
+    fail,
+    people,
+    warnings,
+)
+from application.cli.options import dates_option
+from application.console import print_json, progress, show_phases, show_problems
+from pipeline.home_location import locate_home
+from pipeline.service_session import open_service
+from pipeline.settings import SettingsError, read_settings
+from resources.errors import CatalogError, Defer
+from warehouse.errors import WarehouseError
+from warehouse.history.merge import merge
+
+if TYPE_CHECKING:
+    from resources.calendar_backfill import Backfill, Source
+
+
+def backfill(
+    begin: Annotated[str, typer.Option("--from", help="First event date, e.g. 2017-01-01.")],
+    end: Annotated[
+        str | None, typer.Option("--to", help="Last event date; by default two years ahead.")
+    ] = None,
+    source: Annotated[
+        Literal["auto", "list", "export"],
+        typer.Option(help="Pull from the list or the export; auto takes fewer requests."),
+    ] = "auto",
+    max_requests: Annotated[
+        int | None, typer.Option(min=1, help="Do not start if it takes more requests.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Start without asking.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Pull all events in a range of event dates, month by month, and merge them.
+
+    The price is shown first. If interrupted, run the command again to resume.
+    """
+    first, last = dates_option(begin, end)
+    settings = read_settings()
+    home = locate_home(settings)
+    # Imported here, so that a wrong option is reported before the HTTP library is imported.
+    from resources.calendar_backfill import Backfill
+
+    try:
+        with open_service(settings, work="backfill") as service:
+            work = Backfill(service, home.state_storage, first, last)
+            prices = work.prices()
+            by = next((way for way in prices if source in ("auto", way)), None)
+            if by is None:
+                fail("the plan has no export. Not started; use --source list.", code=EXIT_USAGE)
+            record: dict[str, Any] = {
+                **{"prices": prices, "by": by, "resumed": work.resumed, "notes": work.notes},
+                **{"left": service.quota_left, "available": service.available},
+            }
+            if not as_json:
+                _show_price(record)
+            elif not yes:
+                print_json(record)
+            _allow(prices[by], max_requests, yes=yes, can_ask=not as_json and sys.stdin.isatty())
+            months = _run(work, by, quiet=as_json)
+        with show_phases("Merging"):
+            report = merge(home)
+    except Defer as error:
+        fail(f"Not started: {error}", code=0)
+    except ValueError as error:
+        fail(f"{error}. No request was sent.", code=EXIT_USAGE)
+    except (CatalogError, WarehouseError, SettingsError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        text = "Complete months are landed, and `almanac merge` merges them."
+        warnings.print(f"Interrupted. {text} Run the command again to resume.")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    record |= {
+        "months": sorted(month.date() for month in months),
+        "rows": sum(batch.rows for batch in work.landed),
+        "requests": sum(batch.requests for batch in work.landed),
+        "batches": len(work.landed),
+        "versions": sum(outcome.versions for outcome in report.outcomes),
+        "deferred": "" if work.deferred is None else work.deferred.happened,
+        "resume_at": work.deferred and work.deferred.resume_at,
+        "problems": report.problems,
+    }
+    if as_json:
+        print_json(record)
+    else:
+        _show(record)
+        show_problems(report.problems)
+
+
+def _show_price(record: dict[str, Any]) -> None:
+    if record["resumed"]:
+        people.print("Resuming an interrupted backfill; the price is for the rest.")
+    for by, requests in record["prices"].items():
+        chosen = " (chosen)" if by == record["by"] else ""
+        people.print(f"By the {by}: up to {requests:,} requests{chosen}.")
+    for note in record["notes"]:
+        people.print(f"Note: {note}", soft_wrap=True)
+    available = record["available"]
+    if available is not None:
+        people.print(f"This month, backfills may send {available:,} requests (ALMANAC_RESERVE).")
+        if record["prices"][record["by"]] > available:
+            people.print("They are not enough: the rest resumes after the reset.")
+
+
+def _allow(requests: int, most: int | None, *, yes: bool, can_ask: bool) -> None:
+    if most is not None and requests > most:
+        text = f"it takes {requests:,} requests, and --max-requests allows {most:,}. Not started."
+        fail(text, code=EXIT_USAGE)
+    if yes or requests == 0:
+        return
+    if not can_ask:
+        fail("Not started; pass --yes to confirm", code=EXIT_USAGE)
+    if not typer.confirm("Start?", default=True):
+        fail("Not started", code=EXIT_ERROR)
+
+
+def _run(work: "Backfill", by: "Source", *, quiet: bool) -> list[datetime]:
+    found: list[datetime] = []
+    with progress("{task.completed:,} of {task.total:,} months", quiet=quiet) as bar:
+        task = bar.add_task("", total=len(work.missing))
+        for months in work.run(by):
+            found += months
+            bar.update(task, completed=len(found), description=f"{months[-1]:%Y-%m}")
+    return found
+
+
+def _show(record: dict[str, Any]) -> None:
+    months, resume_at = record["months"], record["resume_at"]
+    span = f", {months[0]:%Y-%m} to {months[-1]:%Y-%m}" if months else ""
+    people.print(
+        f"{len(months)} months are complete{span}: {record['rows']:,} rows in {record['batches']} "
+        f"batches, {record['requests']:,} requests, {record['versions']:,} new versions.",
+        soft_wrap=True,
+    )
+    if resume_at is not None:
+        when = f"at {resume_at:%Y-%m-%d %H:%M} UTC if the daemon runs (almanac ui)"
+        text = f"Deferred: {record['deferred']}. It resumes {when}; else run the command again."
+        people.print(text, markup=False, soft_wrap=True)

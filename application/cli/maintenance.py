@@ -1,0 +1,328 @@
+"""`almanac doctor` and `verify`: they diagnose problems, and check all data."""
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people, show_steps
+from almanac.reading.attached_file import set_aside_foreign_wal
+from almanac.reading.temporary_files import own_folder
+from application.console import print_json, quota_left
+from pipeline.health.warnings import LEAST_FREE_BYTES
+from pipeline.home_location import locate_existing_home, locate_home
+from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
+from pipeline.service_session import OpenedSession, open_service
+from pipeline.settings import Settings, SettingsError, read_settings
+from resources.errors import CatalogError
+from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock
+from warehouse.errors import WarehouseError
+from warehouse.history.verify import Finding
+from warehouse.history.verify import verify as verify_home
+from warehouse.home import Home
+from warehouse.landing.bucket import Bucket
+from warehouse.queries import connected
+
+PACKAGES = ("dagster", "duckdb", "httpx", "granian")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The result of one check."""
+
+    what: str
+    holds: bool
+    found: str
+    is_caution: bool = False
+    """The check holds, but a person should look into it."""
+
+
+def doctor(
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix",
+            help="Repair files that others can read and a damaged home.json. Upload batches that "
+            "the bucket lacks.",
+        ),
+    ] = False,
+    service: Annotated[
+        bool,
+        typer.Option(
+            "--service",
+            help="Compare each endpoint with what Almanac expects, and show the settings that fit. "
+            "Sends at most 12 requests.",
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check settings, home, disk, versions, connection, key and plan. Sends one or two requests.
+
+    Each watched coin that the published list does not have takes one more, up to 20.
+    """
+    found = []
+    with show_steps("Checking settings ...") as step:
+        for check in _checks(fix=fix, endpoints=service):
+            found.append(check)
+            step(f"Checked: {check.what} ...")
+    if as_json:
+        print_json([asdict(check) for check in found])
+    else:
+        table = Table("", "What", "Found")
+        for check in found:
+            table.add_row(_mark(check), check.what, check.found)
+        people.print(table)
+    if not all(check.holds for check in found):
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _mark(check: Checked) -> str:
+    return ("!" if check.is_caution else "ok") if check.holds else "NO"
+
+
+def _checks(*, fix: bool, endpoints: bool) -> Iterator[Checked]:
+    yield Checked("Python", True, platform.python_version())
+    for package in PACKAGES:
+        yield Checked(package, True, version(package))
+    try:
+        settings = read_settings()
+        source = settings.source
+        home = locate_home(settings)
+    except SettingsError as error:
+        yield Checked("settings", False, str(error))
+        return
+    yield Checked("source", True, source)
+    if settings.service_address() or settings.alert_url or settings.digest_url:
+        yield _checked("network", lambda: _network(settings))
+    yield from _secrecy(settings, fix=fix)
+    if settings.push:
+        yield _checked("webhooks", lambda: _webhooks(settings))
+    if fix:
+        yield from _stamp(home)
+    yield _checked("home", lambda: _home(home, source))
+    yield _writable(home.root)
+    yield _disk(home.root)
+    if home.bucket is not None:
+        yield _bucket(home.bucket, fix=fix)
+    if home.warehouse.exists():
+        yield _checked("warehouse", lambda: _warehouse(home))
+    with TemporaryDirectory(prefix="doctor-", dir=own_folder()) as apart:
+        # Not in the home, where the reading would look like one of the data that is there.
+        yield from _service(settings, Path(apart), endpoints=endpoints)
+
+
+def _network(settings: Settings) -> str:
+    """Return which proxy the requests take, and which certificates are trusted."""
+    return str(settings.network())
+
+
+def _secrecy(settings: Settings, *, fix: bool) -> Iterator[Checked]:
+    for caution in (*cautions_of(settings), short_key(settings)):
+        if caution:
+            yield Checked("secrets", True, caution, is_caution=True)
+    if fix:
+        closed = close_files(settings)
+        if closed:
+            yield Checked("files", True, f"{closed:,} are no longer readable by others")
+    exposed = files_open_to_others(settings)
+    if exposed:
+        found = f"others can read {exposed}: almanac doctor --fix"
+        yield Checked("files", True, found, is_caution=True)
+
+
+def _stamp(home: Home) -> Iterator[Checked]:
+    """Rebuild a damaged stamp, and report it."""
+    try:
+        source = home.rebuild_stamp()
+    except WarehouseError as error:
+        yield Checked("home.json", False, str(error))
+        return
+    if source is not None:
+        yield Checked("home.json", True, f"rebuilt, for {source}")
+
+
+def _home(home: Home, source: str) -> str:
+    stamp = home.stamp()
+    if stamp is None:
+        return f"{home.root}, not created yet"
+    home.check(source)
+    return f"{home.root}, format {stamp.format}"
+
+
+def _bucket(bucket: Bucket, *, fix: bool) -> Checked:
+    """Check that the bucket has what the home has."""
+    try:
+        if fix:
+            bucket.synchronise()
+        lacking = bucket.list_lacking()
+    except WarehouseError as error:
+        return Checked("bucket", False, str(error))
+    found = f"lacks {len(lacking):,} files of landing: almanac doctor --fix"
+    return Checked("bucket", not lacking, f"{bucket.address} {found if lacking else 'has all'}")
+
+
+def _webhooks(settings: Settings) -> str:
+    """Check that deliveries could be verified by the settings of `almanac receive`."""
+    from application.receiver import make_verifier
+
+    make_verifier(settings)
+    count = len(settings.signing_secrets())
+    secrets = "1 secret" if count == 1 else f"{count} secrets"
+    return f"{settings.signature_header}, {secrets}"
+
+
+def _warehouse(home: Home) -> str:
+    """Check that the published file can be opened; set aside the log of another program."""
+    aside = set_aside_foreign_wal(home.warehouse)
+    with connected(home.warehouse):
+        pass
+    if aside is None:
+        return str(home.warehouse)
+    return (
+        f"another program wrote to a log beside {home.warehouse}; it was set aside as {aside.name}"
+    )
+
+
+def _writable(root: Path) -> Checked:
+    """Check that the home can be written, or created if it does not exist."""
+    existing = _nearest_existing(root)
+    what = "home writable"
+    if not existing.is_dir():
+        return Checked(what, False, f"{existing} is a file; set ALMANAC_HOME to a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return Checked(what, False, f"this user can't write to {existing}")
+    return Checked(what, True, str(existing))
+
+
+def _disk(root: Path) -> Checked:
+    free = shutil.disk_usage(_nearest_existing(root)).free
+    return Checked("disk", free >= LEAST_FREE_BYTES, f"{free / 1e9:.1f} GB free")
+
+
+def _nearest_existing(root: Path) -> Path:
+    """Return the path, or its nearest existing parent."""
+    return next(path for path in (root.resolve(), *root.resolve().parents) if path.exists())
+
+
+def _service(settings: Settings, log_folder: Path, *, endpoints: bool) -> Iterator[Checked]:
+    """Check address, key and plan by a usage request to the service, and its endpoints."""
+    try:
+        with open_service(settings, probe_state=log_folder) as service:
+            yield Checked("reach", True, "the service responds")
+            yield Checked("key and plan", True, service.plan.name)
+            usage = service.usage
+            if usage is not None:
+                yield Checked(
+                    "quota",
+                    usage.remaining is None or usage.remaining > 0,
+                    quota_left(usage.remaining, usage.quota, is_unlimited=usage.is_unlimited),
+                )
+            permitted = timedelta(days=settings.max_clock_skew_days)
+            yield _clock(service.client.service_clock, permitted)
+            if settings.coins:
+                yield _watchlist(settings, service)
+            if endpoints:
+                # Imported here: few checks need it.
+                from application.service_check import check_endpoints
+
+                for check in check_endpoints(service.client, service.plan):
+                    holds = check.is_usable and not check.settings
+                    yield Checked(check.call, holds, str(check), bool(check.differences))
+    except (CatalogError, WarehouseError, SettingsError) as error:
+        yield Checked("reach, key and plan", False, str(error))
+
+
+def _watchlist(settings: Settings, service: OpenedSession) -> Checked:
+    """Check that the service has the watched coins, and that the plan covers them."""
+    # The client is imported where a command sends requests.
+    from application.service_check import KNOWN, describe_coins, look_up_coins
+
+    watched = look_up_coins(settings.coins, service.client, Home(settings.home).warehouse)
+    holds = "unknown" not in watched
+    found = describe_coins(watched, service.plan.name)
+    return Checked("watchlist", holds, found, is_caution=holds and not watched.keys() <= KNOWN)
+
+
+def _clock(service_clock: ServiceClock, permitted: timedelta) -> Checked:
+    """Check how far the service's clock is from the machine's: data is dated by the service's.
+
+    A service with a set time, such as a replay, is far from it. Then `permitted` is raised.
+    """
+    if service_clock.heard is None:
+        return Checked("clock", False, "the service sent no plausible Date")
+    size = f"{abs(service_clock.ahead.total_seconds()):,.0f} s"
+    way = "ahead of" if service_clock.ahead > timedelta(0) else "behind"
+    found = f"the service's clock is {size} {way} this machine's"
+    if abs(service_clock.ahead) <= NOTABLE:
+        return Checked("clock", True, found)
+    if permitted > MAX_SKEW:
+        allowed = f"{found}, as ALMANAC_MAX_CLOCK_SKEW_DAYS permits for a service with a set time"
+        return Checked("clock", True, allowed, is_caution=True)
+    return Checked("clock", False, f"{found}: correct the machine's clock")
+
+
+def _checked(what: str, check: Callable[[], str]) -> Checked:
+    try:
+        return Checked(what, True, check())
+    except (WarehouseError, SettingsError) as error:
+        return Checked(what, False, str(error))
+
+
+def verify(
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep", help="Also check the hash of every file, and compare every row with a replay."
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that landing, warehouse and Parquet files agree. Exits with 1 if they do not."""
+    home = locate_existing_home()
+    findings: list[Finding] = []
+    unfinished: WarehouseError | None = None
+    with show_steps("Verifying ...") as step:
+        try:
+            for finding in verify_home(home, deep=deep):
+                findings.append(finding)
+                step(f"Verified: {finding.check} ...")
+        except WarehouseError as error:
+            unfinished = error
+    if as_json:
+        print_json(
+            [
+                {
+                    "check": finding.check,
+                    "looked_at": finding.looked_at,
+                    "wrong": list(finding.wrong),
+                    "notes": list(finding.notes),
+                }
+                for finding in findings
+            ]
+        )
+    else:
+        _show(findings)
+    if unfinished is not None:
+        fail(str(unfinished))
+    if not all(finding.holds for finding in findings):
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _show(findings: list[Finding]) -> None:
+    table = Table("Check", "Items checked", "Holds")
+    for finding in findings:
+        table.add_row(finding.check, f"{finding.looked_at:,}", "yes" if finding.holds else "NO")
+    people.print(table)
+    for finding in findings:
+        for wrong in finding.wrong:
+            people.print(f"{finding.check}: {wrong}", soft_wrap=True)
+        for note in finding.notes:
+            people.print(f"Note: {note}", soft_wrap=True)

@@ -1,0 +1,234 @@
+"""`almanac run`: run the daily job now, with the sandbox for the last days, and publish.
+
+After that, it deletes old logs and files that killed processes left.
+
+Exit codes: 0 also when the quota is used up or the service asks to wait (received rows are landed,
+and the reason is printed); 1 for an error; 2 for unusable settings; 130 after Ctrl-C.
+"""
+
+import gc
+import shlex
+import shutil
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from almanac.console import (
+    EXIT_INTERRUPTED,
+    Table,
+    fail,
+    interruptible,
+    people,
+    show_rows,
+    show_steps,
+    warnings,
+)
+from application.console import Progress, print_json, progress, show_problems
+from pipeline.home_location import locate_home, restore_home
+from pipeline.settings import Settings, SettingsError, read_settings
+from resources.errors import CatalogError, Defer
+from warehouse.clock import utc_now
+from warehouse.errors import WarehouseError
+from warehouse.home import Home
+from warehouse.merge_progress import listening
+
+if TYPE_CHECKING:
+    from application.daily_run import RunSummary, RunTime
+
+DAYS: Final = 7
+_MOVED: Final = (
+    "SELECT title, old_displayed_date AS was, new_displayed_date AS moved_to, kind "
+    "FROM reschedules ORDER BY known_from DESC LIMIT 5"
+)
+_UPCOMING: Final = "SELECT title, displayed_date, coins FROM upcoming_events LIMIT 5"
+_COLUMNS: Final = "DESCRIBE events"
+
+
+def run(
+    days: Annotated[
+        int, typer.Option(min=1, max=400, help="With the sandbox: the number of days to simulate.")
+    ] = DAYS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Pull today's catalog, merge it into history, publish, and print a summary."""
+    began = monotonic()
+    settings = read_settings()
+    settings.service_address()
+    try:
+        with interruptible():
+            summary = _summary(settings, days, began, quiet=as_json)
+    except Defer as error:
+        summary = {"deferred": str(error), "resume_at": error.resume_at.isoformat()}
+    except (CatalogError, WarehouseError, SettingsError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        warnings.print("Interrupted. Landed data is kept; run `almanac run` again to resume.")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    if as_json:
+        print_json(summary)
+    else:
+        _show(summary)
+
+
+def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dict[str, Any]:
+    now = utc_now().replace(microsecond=0)
+    simulated = settings.service_address() is None
+    home = locate_home(settings)
+    # Before what takes seconds.
+    restore_home(home)
+    home.check(settings.source)
+    from catalog.sandbox.world.lifecycle import collector_paused
+
+    with ExitStack() as held:
+        # Modules and catalog live until the end; the garbage collector would scan them for seconds.
+        with collector_paused(), ExitStack() as opening:
+            opening.enter_context(show_steps("Opening the home and the service ..."))
+            # Imported here, so that other commands do not wait for Dagster.
+            from application.daily_run import RunFailed, plan_run_times, run_days
+            from pipeline.automation.dead_runs import fail_dead_runs
+            from pipeline.automation.health import write_run_note
+            from pipeline.automation.prune import prune_files
+            from pipeline.instance import instance_of
+            from pipeline.service_session import open_service
+
+            imported = monotonic()
+            if held.enter_context(home.run_lock()):
+                now = utc_now().replace(microsecond=0)
+            instants = plan_run_times(
+                days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
+            )
+
+            instance = held.enter_context(instance_of(home))
+            held.callback(lambda: write_run_note(home, settings, instance, utc_now()))
+            for run_id in fail_dead_runs(instance):
+                warnings.print(f"Run {run_id} was killed; it is marked failed.", markup=False)
+            service = held.enter_context(open_service(settings, now=instants[0].at))
+            gc.freeze()
+            held.callback(gc.unfreeze)
+        opened = monotonic()
+        bar = held.enter_context(progress("{task.completed}/{task.total}", quiet=quiet))
+        bar.add_task("opening", total=len(instants))
+        show = _ProgressDisplay(bar)
+        service.on_page = show.page
+        held.enter_context(listening(show.phase))
+        try:
+            run_summary = run_days(settings, service, instance, instants, on_instant=show.instant)
+        except RunFailed as error:
+            show_problems(error.problems, on=warnings)
+            fail(str(error))
+        try:
+            prune_files(home, utc_now() - timedelta(days=settings.keep_days))
+        except (OSError, WarehouseError) as error:
+            warnings.print(f"Old files could not be deleted: {error}", markup=False)
+    run_summary.seconds = {
+        "import": imported - began,
+        "open": opened - imported,
+        **run_summary.seconds,
+        "all": monotonic() - began,
+    }
+    return _record_of(run_summary, home, service.source, service.plan.name)
+
+
+def _record_of(run_summary: "RunSummary", home: Home, source: str, plan: str) -> dict[str, Any]:
+    record = asdict(run_summary)
+    record["problems"] = run_summary.problems
+    record["days"] = [day.isoformat() for day in run_summary.days]
+    record["changes"] = dict(sorted(run_summary.changes.items(), key=lambda item: -item[1]))
+    record["seconds"] = {name: round(value, 2) for name, value in run_summary.seconds.items()}
+    return {
+        "source": source,
+        "plan": plan,
+        **record,
+        "warehouse": str(home.warehouse),
+        "warehouse_bytes": home.warehouse.stat().st_size if home.warehouse.exists() else 0,
+    }
+
+
+class _ProgressDisplay:
+    """The progress that is shown during a run."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.task_ids[0]
+        self._at = ""
+
+    def instant(self, number: int, instant: "RunTime") -> None:
+        self._at = f"{instant.at:%Y-%m-%d %H:%M}"
+        self._progress.update(self._task, completed=number, description=self._at)
+
+    def page(self, feed: str, rows: int, total: int | None) -> None:
+        of = "" if total is None else f" of {total:,}"
+        self._progress.update(self._task, description=f"{self._at}  {feed} {rows:,}{of}")
+
+    def phase(self, name: str, done: int, total: int) -> None:
+        self._progress.update(self._task, description=f"{self._at}  {name} {done:,} of {total:,}")
+
+
+def _show(summary: dict[str, Any]) -> None:
+    if "deferred" in summary:
+        people.print(f"Deferred: {summary['deferred']}", soft_wrap=True)
+        return
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in _lines(summary):
+        table.add_row(name, value)
+    people.print(table)
+    show_problems(summary["problems"])
+    for note in summary["notes"]:
+        people.print(f"Note: {note}", soft_wrap=True)
+    # On the first day nothing moved yet.
+    moved = "rescheduled" in summary["changes"]
+    program = name_program(sys.argv[0])
+    if summary["warehouse_bytes"]:
+        _answer(program, Path(summary["warehouse"]), _MOVED if moved else _UPCOMING)
+    people.print(f'\nTry: {program} sql "{_UPCOMING if moved else _COLUMNS}"', soft_wrap=True)
+    people.print(f"     {program} ui", soft_wrap=True)
+
+
+def name_program(called: str) -> str:
+    """Return the words that start this program in the same shell: `almanac`, or its path as called.
+
+    An absolute path may come from a wrapper on the search path, which then is the one to call.
+    """
+    path, found = Path(called), shutil.which("almanac")
+    if path.name != "almanac":
+        return "almanac"
+    if found is not None and (path.is_absolute() or path.resolve() == Path(found).resolve()):
+        return "almanac"
+    return shlex.quote(called)
+
+
+def _answer(program: str, warehouse: Path, query: str) -> None:
+    """Print a query, and its rows as `almanac sql` does."""
+    # Imported here, since the help needs no DuckDB.
+    from warehouse.queries import connected, run_sql
+
+    with connected(warehouse) as connection:
+        answer = run_sql(connection, query)
+    people.print(f'\n{program} sql "{query}"', soft_wrap=True)
+    show_rows(answer.columns, answer.rows, vertical=None)
+
+
+def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    days, seconds = summary["days"], summary["seconds"]
+    changes = ", ".join(f"{count:,} {kind}" for kind, count in summary["changes"].items())
+    quota, pulls = summary["quota_left"], summary["instants"]
+    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    phases = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "all")
+    size = f"{Path(summary['warehouse'])}  ({summary['warehouse_bytes'] / 1e6:.1f} MB)"
+    return [
+        ("source", f"{summary['source']}, plan {summary['plan']}"),
+        ("observed", f"{span}, {pulls} pull{'' if pulls == 1 else 's'}"),
+        ("rows", f"{summary['rows']:,} in {summary['batches']} batches"),
+        ("changes", changes or "none"),
+        ("rejected", f"{summary['rejected']:,} rows, {summary['quarantined']} batches quarantined"),
+        ("requests", f"{summary['requests']:,}"),
+        ("quota left", "no known limit" if quota is None else f"{quota:,}"),
+        ("seconds", f"{seconds['all']:.1f}  ({phases})"),
+        ("warehouse", size),
+    ]

@@ -1,0 +1,169 @@
+"""`almanac serve`: the service's interface over the user's own warehouse, until Ctrl-C."""
+
+import threading
+from errno import EADDRINUSE
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from almanac.command_line import stop_by_signals, wait_until
+from almanac.console import EXIT_INTERRUPTED, fail, people
+from almanac.errors import WarehouseError
+from application.cli.options import instant_option
+from application.console import print_json
+from pipeline.home_location import locate_existing_home
+from pipeline.settings import read_settings
+from warehouse.clock import utc_now
+
+if TYPE_CHECKING:
+    from application.web.mirror.mirror import Mirror
+    from application.web.mirror.replay import Replay, ReplayState
+
+DEFAULT_PORT = 8651
+
+
+def serve(
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
+    ] = DEFAULT_PORT,
+    host: Annotated[
+        str,
+        typer.Option(help="The address to listen on. All but loopback need a key."),
+    ] = "127.0.0.1",
+    plan: Annotated[
+        str, typer.Option(help="The plan of requests without a key, on loopback.")
+    ] = "enterprise",
+    replay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FROM", help="Replay history from this time (UTC), on a virtual clock."
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TO", help="The end of the replay; by default the last pull."),
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(help="Seconds of the replay in a second; by default 1, real time."),
+    ] = None,
+    paused: Annotated[
+        bool, typer.Option("--paused", help="Start the replay with a clock that stands.")
+    ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--dir", help="The mirror's folder; by default under ALMANAC_HOME."),
+    ] = None,
+    cors: Annotated[
+        list[str] | None, typer.Option(help="An origin whose pages may send requests; repeatable.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
+    ] = False,
+) -> None:
+    """Serve pages, calendar and the service's interface: now, as of a time, or in a replay."""
+    # Imported here, so that the help and wrong options need no server.
+    from application.web.mirror.mirror import Mirror
+    from application.web.mirror.replay import SPEED_MAX, Replay
+    from application.web.site import WebSite
+    from catalog.contract.plans import PLANS
+    from catalog.server.accounts import ServiceDirError
+    from catalog.server.app import ServerOptions
+    from catalog.server.hosting import HostingError
+    from pipeline.health.warnings import read_health
+
+    if plan not in PLANS:
+        fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}", code=2)
+    if replay is None and (until is not None or speed is not None or paused):
+        fail("--until, --speed and --paused are for --replay FROM, which is missing", code=2)
+    if speed is not None and not 0 < speed <= SPEED_MAX:
+        form = f"a number above 0, such as 3600, and at most {SPEED_MAX:g}"
+        fail(f"--speed {speed:g}: expected {form}", code=2)
+    try:
+        options = ServerOptions(cors_origins=tuple(cors or ()))
+    except ValueError as error:
+        fail(f"--cors: {error}", code=2)
+    start = None if replay is None else instant_option("--replay", replay)
+    end = None if until is None else instant_option("--until", until)
+    home = locate_existing_home()
+    settings = read_settings()
+    site = partial(WebSite, read_health=lambda: read_health(settings, home, utc_now()))
+    stop = threading.Event()
+    stop_by_signals(stop.set)
+    try:
+        replayed = None
+        if start is not None:
+            replayed = Replay(
+                *(home.warehouse, start, end),
+                speed=speed or 1.0,
+                on_end=lambda state: _report_end(state, as_json=as_json),
+            )
+        server = Mirror(
+            home.warehouse,
+            state_dir=folder or settings.mirror_dir,
+            replay=replayed,
+            host=host,
+            port=port,
+            plan=PLANS[plan],
+            options=options,
+            site=site if replayed is None else WebSite,
+        ).start()
+    except HostingError as error:
+        cause = error.__cause__
+        is_taken = isinstance(cause, OSError) and cause.errno == EADDRINUSE
+        hint = ". Give another port, such as --port 0 for a free one." if is_taken else ""
+        fail(f"{error}{hint}")
+    except (WarehouseError, ServiceDirError) as error:
+        fail(str(error))
+    try:
+        if as_json:
+            print_json({"base_url": server.base_url})
+        else:
+            _announce(server, replayed, home.warehouse, host)
+        if replayed is not None and not paused:
+            replayed.clock.change(running=True)
+        wait_until(stop)
+    finally:
+        server.stop()
+    raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _announce(server: "Mirror", replay: "Replay | None", warehouse: Path, host: str) -> None:
+    from application.web.mirror.mirror import CONTROL_PATH
+    from catalog.server.request_guard import is_loopback
+
+    if replay is not None:
+        clock = replay.clock
+        what = f"Replay of {warehouse} from {clock.start:%FT%TZ} to {clock.until:%FT%TZ}"
+        people.print(f"{what} on {server.base_url}", soft_wrap=True)
+        people.print(f"The clock: curl {server.base_url}{CONTROL_PATH}", soft_wrap=True)
+    else:
+        people.print(f"Mirror of {warehouse} on {server.base_url}", soft_wrap=True)
+    address, key = server.base_url, ""
+    if not is_loopback(host):
+        # Every address of the machine is not one that a client can use.
+        address, key = address.replace("//0.0.0.0:", "//THIS-MACHINE:"), "-H 'x-api-key: KEY' "
+        people.print(
+            "Each request needs a key of this folder: almanac accounts keys create", soft_wrap=True
+        )
+    people.print(f"Pages: {address}/", soft_wrap=True)
+    people.print(f"Assistants: {address}/mcp", soft_wrap=True)
+    people.print(f"Try: curl {key}'{address}/v2/events?limit=2'", soft_wrap=True)
+    people.print("Press Ctrl-C to stop.")
+
+
+def _report_end(state: "ReplayState", *, as_json: bool) -> None:
+    """Print the end of a replay; called on a thread of the server."""
+    import msgspec
+
+    if as_json:
+        print_json(msgspec.to_builtins(state))
+        return
+    known = state.changes.known
+    people.print(
+        f"The replay ended at {state.until:%FT%TZ}: {known:,} change{'' if known == 1 else 's'}, "
+        f"SHA-256 {state.changes.sha256}",
+        soft_wrap=True,
+    )

@@ -1,0 +1,97 @@
+"""The output of the application's commands: JSON, progress, waits, and errors in one line."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TimeElapsedColumn
+from rich.text import Text
+
+from almanac.console import PlainColumn, fail, people, show_steps, warnings
+from almanac.safe_text import escaped_in_json, fitted, plain_line
+from resources import waits
+from warehouse import merge_progress
+
+if TYPE_CHECKING:
+    from warehouse.batch_problems import BatchProblem
+
+__all__ = ["Progress"]
+
+
+def folded(*lines: object) -> Text:
+    """Return a cell of these lines, each wrapped instead of truncated."""
+    text = "\n".join(plain_line(str(line)) for line in lines)
+    return Text(fitted(text, people.encoding), overflow="fold")
+
+
+def print_json(value: Any) -> None:
+    """Write one JSON value on a line, and flush it."""
+    # Imported here, since every command imports this module.
+    import msgspec
+
+    sys.stdout.write(escaped_in_json(msgspec.json.encode(value).decode()) + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def show_phases(title: str) -> Iterator[None]:
+    """Show the phase of a merge, and how much of it is done, beside a title."""
+    with show_steps(f"{title} ...") as step:
+
+        def show(phase: str, done: int, total: int) -> None:
+            step(f"{title}: {phase} {done:,} of {total:,} ...")
+
+        with merge_progress.listening(show):
+            yield
+
+
+def progress(count: str, *, quiet: bool) -> Progress:
+    """Return a bar with a count, as `{task.completed} of {task.total}`, time and description.
+
+    It shows nothing unless standard error is a terminal, where it would leave empty lines.
+    """
+    return Progress(
+        BarColumn(bar_width=24),
+        PlainColumn(count),
+        TimeElapsedColumn(),
+        PlainColumn("{task.description}"),
+        console=warnings,
+        transient=True,
+        disable=quiet or not warnings.is_terminal,
+    )
+
+
+def show_problems(problems: "Iterable[BatchProblem]", *, on: Console = people) -> None:
+    """Print a line for each partial, flagged or quarantined batch."""
+    for problem in problems:
+        on.print(str(problem), soft_wrap=True)
+
+
+def _show_wait(wait: str) -> None:
+    # Above the progress bar if there is one.
+    warnings.print(wait, soft_wrap=True)
+
+
+def show_waits() -> None:
+    """Print on standard error what a command waits for, and how long."""
+    waits.listen(_show_wait)
+
+
+@contextmanager
+def errors_as_messages(*errors: type[Exception]) -> Iterator[None]:
+    """Turn errors that a person can act on into one line and an exit code."""
+    try:
+        yield
+    except errors as error:
+        fail(str(error))
+
+
+def quota_left(remaining: int | None, quota: int | None, *, is_unlimited: bool) -> str:
+    """Return a text for the quota left; what the service did not report is not guessed."""
+    if is_unlimited:
+        return "no limit"
+    if quota is None:
+        return "not reported" if remaining is None else f"{remaining:,} left"
+    return f"{'?' if remaining is None else f'{remaining:,}'} of {quota:,}"

@@ -1,0 +1,298 @@
+"""Runs days in this process: the daily job of each day, with polls between, up to now.
+
+With the sandbox the clock is set to each simulated time; with a real service there is only now.
+application/cli/run.py shows the summary.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time, timedelta
+from time import monotonic
+from typing import Any, Final, Literal
+from uuid import uuid4
+
+import dagster as dg
+
+from assets.feed_day import USUAL
+from assets.metadata import REFOLD_NOTES
+from pipeline.automation.dead_runs import process_tags
+from pipeline.automation.jobs import DAILY
+from pipeline.build import build_definitions, layout_of
+from pipeline.home_location import locate_home
+from pipeline.service_session import OpenedSession
+from pipeline.settings import Settings
+from resources.session import LazySession, pull
+from warehouse.batch_problems import BatchProblem, list_new_problems
+from warehouse.errors import QUERY_INTERRUPTED
+from warehouse.history.warehouse_file import read_records
+from warehouse.home import Home
+from warehouse.landing.batches import Feed
+
+Kind = Literal["day", "poll"]
+_DAY_AT: Final = time(6, tzinfo=UTC)
+_POLLS_AT: Final = (time(12, tzinfo=UTC), time(18, tzinfo=UTC))
+_POLLED: Final[tuple[Feed, ...]] = ("events", "cancellations")
+# Dagster's log lines would disturb the progress bar; the UI shows them.
+_QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+_INTERRUPTS: Final = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__)
+_PHASE_OF_STEP: Final = {
+    "event_changes": "merge",
+    "published_tables": "tables",
+}
+
+
+class RunFailed(Exception):
+    """A step of a day failed; batches landed before it are kept.
+
+    `problems` are the problems of these batches.
+    """
+
+    problems: Sequence[BatchProblem] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunTime:
+    """The time of a run, and its kind: the daily job, or a poll of the near windows."""
+
+    at: datetime
+    kind: Kind
+
+
+@dataclass(slots=True)
+class RunSummary:
+    """The result of a run. `seconds` are by phase; `notes` give omitted and deferred work, and why.
+
+    `problems` has its batch problems: partial, flagged or quarantined.
+    """
+
+    instants: int = 0
+    days: list[date] = field(default_factory=list)
+    batches: int = 0
+    rows: int = 0
+    requests: int = 0
+    rejected: int = 0
+    quarantined: int = 0
+    changes: dict[str, int] = field(default_factory=dict)
+    quota_left: int | None = None
+    problems: list[BatchProblem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def spend(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+
+def plan_run_times(days: int, *, now: datetime, last_day: date | None) -> list[RunTime]:
+    """Return the run times of the last days up to now, from the day after the last landed one."""
+    today = now.date()
+    first = today - timedelta(days=days - 1)
+    if last_day is not None:
+        first = min(max(first, last_day + timedelta(days=1)), today)
+    found: list[RunTime] = []
+    for number in range((today - first).days):
+        day = first + timedelta(days=number)
+        found.append(RunTime(datetime.combine(day, _DAY_AT), "day"))
+        found += [RunTime(datetime.combine(day, at), "poll") for at in _POLLS_AT]
+    return [*found, RunTime(now, "day")]
+
+
+def run_days(
+    settings: Settings,
+    service: OpenedSession,
+    instance: dg.DagsterInstance,
+    instants: list[RunTime],
+    *,
+    on_instant: Callable[[int, RunTime], None] = lambda number, instant: None,
+) -> RunSummary:
+    """Run each day and poll, and sum up the landed and merged batches.
+
+    Raises:
+        RunFailed: a step of a daily job failed.
+        KeyboardInterrupt: Ctrl-C; batches landed before it are kept.
+        CatalogError: a poll failed.
+    """
+    home, summary, sent_before = locate_home(settings), RunSummary(), service.log.count
+    known = set(home.landing.batch_ids())
+    whole = _job(settings, service, first_day=min(instant.at for instant in instants).date())
+    of_days = _without_tables(whole) if len(instants) > 1 else whole
+    for number, instant in enumerate(instants):
+        on_instant(number, instant)
+        if service.sandbox is not None:
+            service.sandbox.set_clock(instant.at)
+        if instant.kind == "poll":
+            began = monotonic()
+            _poll(service, summary)
+            summary.spend("polls", monotonic() - began)
+        else:
+            if number:
+                service.request_usage()
+            # Nobody looks at the tables between the days of a run, so they are recorded at the end.
+            job = whole if number == len(instants) - 1 else of_days
+            try:
+                run_day(job, service.today(), instance, summary)
+            except RunFailed as error:
+                # Only from landing: the warehouse may be unreadable.
+                error.problems = list_new_problems(home, known, records=())
+                raise
+        summary.instants += 1
+    _sum_up(home, known, summary)
+    summary.requests = service.log.count - sent_before
+    summary.quota_left = service.quota_left
+    return summary
+
+
+def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.JobDefinition:
+    session = LazySession(lambda: nullcontext(service), clock=service.clock)
+    session.service()
+    layout = replace(
+        layout_of(settings, locate_home(settings), service.now(), first_day=first_day),
+        retry_policy=None,  # a person waits, and can run the command again
+    )
+    definitions = build_definitions(settings, clock=service.clock, layout=layout, catalog=session)
+    return definitions.resolve_job_def(layout.name(DAILY))
+
+
+def _without_tables(job: dg.JobDefinition) -> dg.JobDefinition:
+    """Return the daily job with the assets of a day alone: the published tables have no days."""
+    layer = job.asset_layer
+    return job.get_subset(
+        asset_selection={
+            key for key in layer.executable_asset_keys if layer.get(key).partitions_def is not None
+        }
+    )
+
+
+def _poll(service: OpenedSession, summary: RunSummary) -> None:
+    """Pull the feeds that change within a day. The next daily job merges them."""
+    for feed in _POLLED:
+        pulled = pull(feed, service)
+        if pulled.why_nothing:
+            summary.note(f"{service.now():%Y-%m-%d} {feed}: {pulled.why_nothing}")
+
+
+def run_day(
+    job: dg.JobDefinition, day: date, instance: dg.DagsterInstance, summary: RunSummary
+) -> None:
+    """Run the job of one day in this process, and add its result to `summary`.
+
+    Raises:
+        RunFailed: a step failed, or the day is not a partition.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    began = monotonic()
+    days = job.partitions_def
+    if days is not None and not days.has_partition_key(day.isoformat()):
+        raise RunFailed(
+            f"The service's day is {day}, which was not expected when this run began: its clock "
+            "was set, or a day passed. No request was sent for that day. Run the command again."
+        )
+    run_id = str(uuid4())
+    try:
+        result = job.execute_in_process(
+            run_id=run_id,
+            instance=instance,
+            partition_key=day.isoformat(),
+            raise_on_error=False,
+            run_config=_QUIET,
+            # From its first record on: the process, so that a run killed at any moment is known to
+            # be dead, and the label by which the UI finds the runs of a job.
+            tags={**process_tags(run_id), ".dagster/repository": "__repository__@almanac"},
+        )
+    except dg.DagsterExecutionInterruptedError as error:
+        _record_interrupt(instance, run_id)
+        raise KeyboardInterrupt from error
+    in_steps = 0.0
+    if not result.success and any(_was_interrupted(event) for event in result.all_events):
+        _record_interrupt(instance, run_id)
+        raise KeyboardInterrupt
+    for event in result.all_events:
+        if event.is_step_success:
+            seconds = event.step_success_data.duration_ms / 1000
+            summary.spend(phase_of(event.step_key or ""), seconds)
+            in_steps += seconds
+        elif event.is_step_failure:
+            raise RunFailed(_failure_text(day, event))
+        elif event.is_step_materialization:
+            _note_outcome(summary, day, event)
+    if not result.success:
+        raise RunFailed(f"the run of {day} failed; `almanac ui` shows why")
+    summary.spend("dagster", monotonic() - began - in_steps)
+    summary.days.append(day)
+
+
+def phase_of(step: str) -> str:
+    """Return the phase of a step, whose key begins with the prefixes of the layout."""
+    found = (phase for name, phase in _PHASE_OF_STEP.items() if step.endswith(name))
+    return next(found, "land")
+
+
+def _record_interrupt(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Record a run as canceled: Dagster takes it for a failure, which a warning would show."""
+    if (run := instance.get_run_by_id(run_id)) is not None:
+        instance.report_run_canceled(run, "Interrupted. Landed batches are kept.")
+
+
+def _was_interrupted(event: dg.DagsterEvent) -> bool:
+    if event.is_step_failure:
+        return _is_interrupt(event.step_failure_data.error)
+    # Between two steps.
+    return event.is_run_failure and _is_interrupt(event.job_failure_data.error)
+
+
+def _is_interrupt(cause: Any) -> bool:
+    """Return whether a step or a run failed by Ctrl-C, which Dagster reports as its error."""
+    while cause is not None:
+        if cause.cls_name in _INTERRUPTS or QUERY_INTERRUPTED in cause.message:
+            return True
+        cause = cause.cause
+    return False
+
+
+def _failure_text(day: date, event: dg.DagsterEvent) -> str:
+    data = event.step_failure_data
+    failure = data.user_failure_data
+    if failure is not None and failure.description:
+        return f"{day}, {event.step_key}: {failure.description}"
+    cause = data.error
+    while cause is not None and cause.cause is not None:
+        cause = cause.cause
+    message = "" if cause is None else cause.message.strip()
+    return f"{day}, {event.step_key}: {message} (`almanac ui` shows the full error)"
+
+
+def _note_outcome(summary: RunSummary, day: date, event: dg.DagsterEvent) -> None:
+    metadata = event.materialization.metadata
+    if (refolded := metadata.get(REFOLD_NOTES)) is not None:
+        for note in str(refolded.value).splitlines():
+            summary.note(note)
+    outcome = metadata.get("outcome")
+    if outcome is None or outcome.value in USUAL:
+        return
+    summary.note(f"{day} {event.step_key}: {outcome.value}")
+
+
+def _sum_up(home: Home, known: set[str], summary: RunSummary) -> None:
+    """Add the outcomes of the batches that were landed during this run."""
+    fresh = [batch_id for batch_id in home.landing.batch_ids() if batch_id not in known]
+    days = {
+        date.fromisoformat(f"{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}") for batch_id in fresh
+    }
+    records: list[dict[str, Any]] = []
+    if days:
+        found = read_records(home.warehouse, since=min(days), until=max(days))
+        records = list(found.values())
+    for record in records:
+        if record["batch_id"] in known:
+            continue
+        summary.batches += 1
+        summary.rows += record["arrived"]
+        summary.rejected += record["rejected"]
+        summary.quarantined += record["status"] == "quarantined"
+        for kind, count in record["changes"].items():
+            summary.changes[kind] = summary.changes.get(kind, 0) + count
+    summary.problems = list_new_problems(home, known, records)

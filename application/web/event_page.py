@@ -1,0 +1,222 @@
+"""The page of one event: its fields, and its history as a timeline."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from almanac.reading.named_sql import NamedStatements
+from almanac.safe_text import cell, cut_line, web_address
+from application.web.pages import PageProblem, SiteRequest, format_moment, render
+from application.web.upcoming_page import midnight
+
+_SQL = NamedStatements("application.web")
+_NEIGHBOUR_COINS_MAX: Final = 3
+_TEXT_MAX: Final = 20_000
+HIDDEN: Final = "not shown by the plan"
+NONE: Final = "none"
+KINDS: Final = {
+    "created": "Announced",
+    "revealed": "First seen",
+    "rescheduled": "Date moved",
+    "made_exact": "Date became exact",
+    "made_estimated": "Date became estimated",
+    "rescored": "Impact changed",
+    "revised": "Content revised",
+    "cancelled": "Cancelled",
+    "withdrawn": "Withdrawn",
+    "restored": "Restored",
+}
+"""Kinds of change, in words."""
+_DATE_FIELDS: Final = frozenset(
+    ("date", "date_end", "displayed_date", "date_type", "is_estimated", "date_precision")
+)
+_LABELS: Final = {
+    "impact_band": "Impact band",
+    "impact_summary": "Reason of the impact",
+    "source_url": "Source",
+    "snapshot_url": "Snapshot",
+    "last_verified_at": "Last checked by the service",
+    "created_at": "Created at the service",
+    "updated_at": "Updated at the service",
+    "cancelled_at": "Cancelled at the service",
+    "extra": "Other fields",
+}
+_PERIODS: Final = {
+    "month": "The date is not fixed: some time in this month.",
+    "quarter": "The date is not fixed: some time in this quarter.",
+    "year": "The date is not fixed: some time in this year.",
+    "deadline": "The date is not fixed: any time up to this deadline.",
+}
+
+
+class FieldChange(NamedTuple):
+    """A changed field of a version: its label, both values as text, and how a date moved."""
+
+    label: str
+    old: str
+    new: str
+    note: str = ""
+
+
+def show_event(request: SiteRequest) -> str:
+    """Return the page of an event, with the versions that were known at the time of knowledge."""
+    event_id = request.parameters["event_id"]
+    values = {"event_id": event_id, "at": request.moment}
+    versions = request.reader.rows(_SQL["event_versions_known"], values)
+    if not versions:
+        shown = cut_line(event_id, 100)
+        raise PageProblem(
+            "Unknown event",
+            f"The event {shown!r} was not known then, at {request.as_of:%Y-%m-%d %H:%M:%S} UTC."
+            if request.as_of
+            else f"No event with the id {shown!r} is known.",
+            404,
+        )
+    moves: dict[int, dict[str, Any]] = {}
+    if any(_DATE_FIELDS & set(version["changed_fields"] or ()) for version in versions):
+        moves = {row["version"]: row for row in request.reader.rows(_SQL["event_moves"], values)}
+    absences = request.reader.rows(_SQL["event_absences_known"], values)
+    event = versions[-1]
+    coins = list(event["coins"] or ())
+    found = request.reader.rows(_SQL["coin_labels"], {"coins": coins})
+    names = {row["coin"]: row for row in found}
+    return render(
+        "event.html",
+        request,
+        title=event["title"] or "Event without a title",
+        event=event,
+        hidden=frozenset(event["unknown_fields"] or ()),
+        state=_describe_state(event, absences, request.moment),
+        period=_PERIODS.get(event["date_precision"]),
+        coins=[(coin, names.get(coin, {"symbol": None, "name": None})) for coin in coins],
+        names={coin: row["name"] for coin, row in names.items() if row["name"]},
+        neighbours=_find_neighbours(request, event),
+        timeline=_list_history(versions, moves, absences),
+        source=web_address(event["source_url"]),
+        snapshot=web_address(event["snapshot_url"]),
+        HIDDEN=HIDDEN,
+        text_max=_TEXT_MAX,
+    )
+
+
+def _describe_state(
+    event: Mapping[str, Any], absences: Sequence[Mapping[str, Any]], moment: datetime
+) -> tuple[str, str]:
+    """Return the state of an event in a word, and in a sentence."""
+    if event["status"] == "cancelled":
+        since = event["cancelled_at"] or event["known_from"]
+        return "cancelled", f"The service cancelled it: {_moment_text(since)}."
+    if event["status"] == "withdrawn":
+        known = _moment_text(event["known_from"])
+        return "withdrawn", f"The service no longer has it. This became known at {known}."
+    missing = absences[-1]["missing_since"] if absences else None
+    if missing is not None:
+        return "missing", f"Complete pulls have not shown it since {_moment_text(missing)}."
+    if event["latest"] is not None and event["latest"] <= moment:
+        return "over", "Its date is over."
+    return "scheduled", ""
+
+
+def _find_neighbours(request: SiteRequest, event: Mapping[str, Any]) -> list[dict[str, Any]]:
+    coins = list(event["coins"] or ())[:_NEIGHBOUR_COINS_MAX]
+    if event["earliest"] is None or not coins:
+        return []
+    values = {"at": request.moment, "coins": coins}
+    values |= {name: event[name] for name in ("event_id", "earliest")}
+    return request.reader.rows(_SQL["event_neighbours"], values)
+
+
+def _list_history(
+    versions: Sequence[dict[str, Any]],
+    moves: Mapping[int, Mapping[str, Any]],
+    absences: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """Return what became known of an event, newest first: versions and absences."""
+    listed = []
+    for number, version in enumerate(versions):
+        before = versions[number - 1] if number else None
+        listed.append(
+            {
+                "at": version["known_from"],
+                "kinds": [KINDS.get(kind, kind) for kind in version["change_kinds"] or ()],
+                "changes": _find_changes(before, version, moves.get(version["version"])),
+                "version": version["version"],
+                "feed": version["feed"],
+                "is_replaced": version["known_to"] == version["known_from"],
+            }
+        )
+    for absence in absences:
+        missing = absence["missing_since"]
+        kind = "Shown again" if missing is None else "Missing from complete pulls"
+        listed.append(
+            {
+                **{"at": absence["changed_at"], "kinds": [kind], "version": None, "feed": None},
+                **{"changes": [], "is_replaced": False},
+            }
+        )
+    listed.sort(key=lambda item: (item["at"], item["version"] or 0), reverse=True)
+    return listed
+
+
+def _find_changes(
+    before: Mapping[str, Any] | None, version: Mapping[str, Any], move: Mapping[str, Any] | None
+) -> list[FieldChange]:
+    if before is None:
+        return []
+    changed = list(version["changed_fields"] or ())
+    found = []
+    if _DATE_FIELDS & set(changed):
+        note = "" if move is None else _describe_move(move)
+        found.append(FieldChange("Date", _date_text(before), _date_text(version), note))
+    for name in changed:
+        if name not in _DATE_FIELDS:
+            label = _LABELS.get(name, name.replace("_", " ").capitalize())
+            found.append(FieldChange(label, _value_text(before, name), _value_text(version, name)))
+    return found
+
+
+def _describe_move(move: Mapping[str, Any]) -> str:
+    """Return how far a date moved, as far as it is known."""
+    if move["kind"] == "end_only":
+        return "only the end moved"
+    shift = move["shift_days"]
+    if shift is not None and shift != 0:
+        return f"{_days(abs(shift))} {'later' if shift > 0 else 'earlier'}"
+    if move["kind"] in ("refined", "loosened"):
+        return "more precise" if move["kind"] == "refined" else "less precise"
+    least, most = move["least_shift_days"], move["most_shift_days"]
+    if shift is None and least is not None and most is not None:
+        return f"from {least:+.0f} to {most:+.0f} days"
+    return ""
+
+
+def _days(number: float) -> str:
+    if number < 1:
+        return f"{number * 24:.3g} hours"
+    return "1 day" if number == 1 else f"{number:.3g} days"
+
+
+def _date_text(version: Mapping[str, Any]) -> str:
+    """Return a date as displayed; with the time in UTC if it has one."""
+    if "date" in (version["unknown_fields"] or ()):
+        return HIDDEN
+    shown = version["displayed_date_full"] or version["displayed_date"]
+    if not shown:
+        return NONE
+    if version["date_precision"] == "instant" and version["date"] is not None:
+        return f"{cut_line(shown, 100)} {version['date']:%H:%M} UTC"
+    return cut_line(shown, 100)
+
+
+def _value_text(version: Mapping[str, Any], name: str) -> str:
+    if name in (version["unknown_fields"] or ()):
+        return HIDDEN
+    value = version.get(name)
+    if value is None or value == [] or value == "":
+        return NONE
+    return _moment_text(value) if isinstance(value, datetime) else cut_line(cell(value), 400)
+
+
+def _moment_text(moment: datetime) -> str:
+    is_day = moment == midnight(moment)
+    return f"{moment:%d %b %Y}" if is_day else format_moment(moment).striptags() + " UTC"

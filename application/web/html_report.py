@@ -1,0 +1,229 @@
+"""Reports: what is coming, what changed and the quality of the data, as one HTML file; the changes
+alone as Markdown, JSON or a Slack message, which can be posted.
+
+    state/reports.json    {name: ReportMark}, the period of the last report of each name
+
+A mark moves after the report is in its place or posted, under a lock: a report that fails moves
+nothing. It is a place in the feed of changes, so a change that an import or a late delivery dates
+before the last report is in the next one.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from markupsafe import Markup
+
+from almanac.database import Database, open_database
+from almanac.digest import LISTED, Digest, as_json, as_slack, digest_of, last_known, period, summary
+from almanac.events import category_names, check_observed, impact_values, known_at
+from almanac.reader import Reader
+from application.web.changes_page import show_changes
+from application.web.pages import Pages, instant_text, render
+from application.web.quality_page import HomeState, show_quality
+from application.web.upcoming_page import show_upcoming
+from pipeline.health.notices import is_slack, post_json
+from pipeline.health.warnings import read_health
+from pipeline.secrecy import shareable
+from pipeline.settings import Settings, SettingsError
+from warehouse.files.documents import put_note, read_note
+from warehouse.files.locks import hold_lock
+from warehouse.files.storage import Storage
+from warehouse.home import Home
+
+FIRST_PERIOD: Final = timedelta(days=7)
+"""The changes of a report that has no report before it."""
+REPORT: Final = "report"
+DAILY: Final = "daily"
+DIGEST: Final = "digest"
+"""The names of reports that follow each other: of the command, of the asset, and of posts."""
+KEPT: Final = 30
+"""The reports that the asset `daily_report` keeps."""
+_NOTE: Final = "reports.json"
+_LOCK_WAIT_S: Final = 60.0
+_POSTED_OF_A_KIND: Final = 200
+"""Events of a kind in a posted JSON body, so that a digest after a long time is not too large."""
+_DAILY_FILE: Final = re.compile(r"almanac-report-\d{8}T\d{6}Z\.html")
+_Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class ReportMark(msgspec.Struct, frozen=True, kw_only=True):
+    """The period of a report, its places in a feed of changes, and when it was made."""
+
+    since: _Time
+    until: _Time
+    at: _Time
+    feed_id: str = ""
+    after: int | None = None
+    """None if the report was of all changes of the period."""
+    through: int = 0
+
+    @property
+    def places(self) -> tuple[int, int] | None:
+        return None if self.after is None else (self.after, self.through)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRequest:
+    """The contents of a report: its time of knowledge, None for now, its period, days and filters.
+
+    `places` of the feed of changes are used in place of the period. The filters select coming
+    events and changes; the quality is of all data.
+    """
+
+    since: datetime
+    until: datetime
+    places: tuple[int, int] | None = None
+    as_of: datetime | None = None
+    days: int = 14
+    coins: tuple[str, ...] = ()
+    category: str | None = None
+    min_impact: float | None = None
+
+
+def read_marks(home: Home) -> dict[str, ReportMark]:
+    """Return the periods of the last reports by name; an unreadable record counts as none."""
+    return read_note(home.state_storage, _NOTE, dict[str, ReportMark]) or {}
+
+
+@contextmanager
+def next_report(home: Home, reader: Reader, name: str, now: datetime) -> Iterator[ReportRequest]:
+    """Yield the request of the report after the last one of a name, and record it at the end.
+
+    If nothing was published since, it has the period of the last report, so that a failed step can
+    be repeated.
+
+    Raises:
+        WarehouseError: another report of this home takes too long.
+        QueryRefused: nothing was pulled yet.
+    """
+    with hold_lock(home.state / "report.lock", "to write a report", wait_s=_LOCK_WAIT_S):
+        marks, known = read_marks(home), last_known(reader)
+        last = marks.get(name)
+        since, until, after = known.at - FIRST_PERIOD, known.at, None
+        if last is not None:
+            is_same = last.feed_id == known.feed_id
+            if until > last.until or (is_same and known.place > last.through):
+                since, after = min(last.until, until), last.through if is_same else None
+            else:
+                since, until, after = last.since, last.until, last.after if is_same else None
+        mark = ReportMark(
+            since=since,
+            until=until,
+            at=now,
+            feed_id=known.feed_id,
+            after=after,
+            through=known.place,
+        )
+        yield ReportRequest(since, until, mark.places)
+        marks[name] = mark
+        put_note(home.state_storage, _NOTE, marks)
+
+
+def make_digest(reader: Reader, request: ReportRequest, *, limit: int = LISTED) -> Digest:
+    """Return the changes of a report."""
+    return digest_of(
+        reader,
+        since=request.since,
+        until=request.until,
+        places=request.places,
+        coins=list(request.coins) or None,
+        categories=request.category,
+        min_impact=request.min_impact,
+        limit=limit,
+    )
+
+
+def make_html(settings: Settings, home: Home, database: Database, request: ReportRequest) -> str:
+    """Return the report as one HTML file: the pages of upcoming events, changes and quality.
+
+    Raises:
+        AlmanacError: a filter or the time can't be used, or the published file can't be read.
+        WarehouseError: the home can't be read.
+    """
+    reader = database.reader
+    with reader.pinned():
+        pages, at = Pages(database), known_at(reader, request.as_of, "as_of")
+        check_observed(reader, at, "as_of", request.as_of)
+        impact_values(request.min_impact)
+        category_names(reader, request.category)
+        filters = {"coin": ",".join(request.coins), "category": request.category or ""}
+        filters["impact"] = "" if request.min_impact is None else f"{request.min_impact:g}"
+        ahead = {"from": f"{at:%Y-%m-%d}", "to": f"{at + timedelta(days=request.days):%Y-%m-%d}"}
+        changed = {"since": instant_text(request.since), "until": instant_text(request.until)}
+        health = HomeState()
+        if request.as_of is None:
+            found = read_health(settings, home, at)
+            # The file leaves this machine; a text may repeat the error of a library.
+            texts = [replace(each, text=shareable(settings, each.text)) for each in found.warnings]
+            health = HomeState(replace(found, warnings=texts))
+        page = replace(pages.read_request("/", {**filters, **ahead}), is_report=True)
+        page = page if request.as_of is None else pages.move(page, request.as_of)
+        changes = replace(page, path="/changes", parameters={**filters, **changed})
+        parts = [
+            show_upcoming(page),
+            show_changes(changes, request.places),
+            show_quality(page, health),
+        ]
+        return render(
+            "report.html",
+            page,
+            title=f"Crypto events: report of {at:%d %B %Y}",
+            parts=[Markup(part) for part in parts],
+            source=stamp.source if (stamp := home.stamp()) else None,
+            style=Markup(files("application.web").joinpath("static", "site.css").read_text()),
+        )
+
+
+def write_daily_report(settings: Settings, home: Home, now: datetime) -> tuple[Path, Digest]:
+    """Write the report of the asset `daily_report`, and delete all but the newest."""
+    folder = settings.report_dir
+    assert folder is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"almanac-report-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}.html"
+    with (
+        open_database(home.warehouse, clock=lambda: now) as database,
+        next_report(home, database.reader, DAILY, now) as request,
+    ):
+        page = make_html(settings, home, database, request)
+        Storage(folder).put(name, page.encode())
+        digest = make_digest(database.reader, request)
+    written = sorted(path for path in folder.iterdir() if _DAILY_FILE.fullmatch(path.name))
+    for old in written[:-KEPT]:
+        old.unlink(missing_ok=True)
+    return folder / name, digest
+
+
+def post_digest(settings: Settings, home: Home, now: datetime) -> str | None:
+    """Post the changes since the last post; return its period and summary.
+
+    It ends with the last publication, so that a day without a post is in the next one. Return None
+    if nothing was published since the last post.
+
+    Raises:
+        SettingsError: no address is set, or it can't be used.
+        WarehouseError: there is no published file, or it can't be read; another process posts.
+        NotPosted: the receiver did not accept it.
+    """
+    address = settings.digest_url
+    if address is None:
+        raise SettingsError("a digest needs ALMANAC_DIGEST_URL, which is not set.")
+    with (
+        open_database(home.warehouse, clock=lambda: now) as database,
+        next_report(home, database.reader, DIGEST, now) as request,
+    ):
+        last = read_marks(home).get(DIGEST)
+        if last is not None and request == ReportRequest(last.since, last.until, last.places):
+            return None
+        limit = LISTED if is_slack(address) else _POSTED_OF_A_KIND
+        digest = make_digest(database.reader, request, limit=limit)
+        source = {"source": stamp.source if (stamp := home.stamp()) else None}
+        body = as_slack(digest) if is_slack(address) else as_json(digest) | source
+        post_json(address, body, "The digest", network=settings.network())
+    return f"{period(digest)}: {summary(digest)}"

@@ -1,0 +1,217 @@
+"""Servers of the interface over a published warehouse, without a quota: the mirror and the replay.
+
+with Mirror(Path("data/warehouse.duckdb"), state_dir=Path("data/mirror")) as mirror:
+    httpx.get(mirror.base_url + "/v2/events")
+
+A replay is a mirror with a virtual clock. It sends webhooks to the endpoints of the same folder, in
+the order of knowledge. Its outbox is new, so that another replay sends everything again, as the
+same bytes.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
+from typing import Any, Final, Protocol, Self
+
+import msgspec
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from application.web.mirror.as_of import AsOf
+from application.web.mirror.history_routes import ROUTES
+from application.web.mirror.mirror_document import document_routes
+from application.web.mirror.publications import Publications
+from application.web.mirror.replay import Replay
+from catalog.contract.plans import ENTERPRISE, Plan
+from catalog.server.accounts import Grant, KeyRing, UsageBook
+from catalog.server.app import Background, Layer, ServerOptions, ServerParts, build_app
+from catalog.server.control_path import ControlPath
+from catalog.server.hosting import HostedApp, HostingError
+from catalog.server.request_guard import is_loopback
+from catalog.server.state_dir import ServiceDir
+from catalog.server.webhooks.sender import SenderOptions, WebhookSender
+from warehouse.clock import utc_now
+
+CONTROL_PATH: Final = "/replay/clock"
+REPLAY_PUSH: Final = SenderOptions(retry_after_s=(1.0,), poll_s=0.1, in_order=True)
+"""A receiver that fails is tried again each second, and holds up its own deliveries only."""
+_NO_LIMITS: Final[dict[str, Any]] = {
+    "rate_per_s": 1_000_000,
+    "burst": 1_000_000,
+    "monthly_quota": None,
+    "export_interval_s": 0.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SitePlace:
+    """The parts from which pages in front of the interface are made.
+
+    `now` is the clock of the answers; `keys` are the keys that a request needs if `needs_key`.
+    `secret` is the secret of the server's folder, for signatures.
+    """
+
+    warehouse: Path
+    now: Callable[[], datetime]
+    keys: KeyRing
+    needs_key: bool
+    secret: bytes = field(repr=False)
+    is_replay: bool = False
+
+
+class Site(Protocol):
+    """Pages in front of the interface: `around` answers their paths, and passes on the others."""
+
+    background: Sequence[Background]
+
+    def around(self, app: ASGIApp) -> ASGIApp: ...
+
+    def close(self) -> None: ...
+
+
+class Mirror:
+    """A running mirror of a published file: each new publication is followed.
+
+    On loopback a request needs no key: it has the rights of `plan`. On another address it needs a
+    key of the key file. No request is limited. Webhooks tell the endpoints of the folder what each
+    publication added since their creation; those of `replay`, what becomes known by its clock.
+
+    Raises (start):
+        WarehouseError: the published file is missing or can't be used.
+        HostingError: the port is taken, or the address needs a key and there is none.
+        ServiceDirError: the folder can't be used.
+    """
+
+    base_url: str
+    sender: WebhookSender
+
+    def __init__(
+        self,
+        warehouse: Path,
+        *,
+        state_dir: Path,
+        replay: Replay | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        plan: Plan = ENTERPRISE,
+        options: ServerOptions | None = None,
+        site: Callable[[SitePlace], Site] | None = None,
+        push: SenderOptions | None = None,
+        wall: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._warehouse = warehouse
+        self._state_dir = state_dir
+        self._replay = replay
+        self._host = host
+        self._port = port
+        self._plan = plan
+        self._options = options or ServerOptions()
+        self._site = site
+        self._push = push or (REPLAY_PUSH if replay else SenderOptions())
+        self._wall = wall
+        self._undo = ExitStack()
+
+    def start(self) -> Self:
+        with ExitStack() as undo:
+            app = self._make_app(ServiceDir(self._state_dir), undo)
+            hosted = undo.enter_context(HostedApp(app, host=self._host, port=self._port))
+            self.base_url = hosted.base_url
+            self._undo = undo.pop_all()
+        return self
+
+    def stop(self) -> None:
+        self._undo.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
+
+    def _make_app(self, folder: ServiceDir, undo: ExitStack) -> ASGIApp:
+        replay, own = self._replay, folder
+        is_replay, needs_key = replay is not None, not is_loopback(self._host)
+        source: Publications | Replay
+        if replay is None:
+            undo.enter_context(folder.serving())
+            source = publications = Publications(self._warehouse, self._wall)
+            routes = [*ROUTES, Route("/healthz", publications.get_health, name="healthz")]
+        else:
+            source, routes = replay, [*ROUTES]
+            temporary = TemporaryDirectory(prefix="almanac-replay-")
+            own = ServiceDir(Path(undo.enter_context(temporary)))
+        undo.callback(source.close)
+        keys = self._keys(folder)
+        sender = self.sender = WebhookSender(
+            *(lambda _: source.store(), source, folder.endpoint_book()),
+            undo.enter_context(own.outbox()),
+            options=self._push,
+            states_created=True,
+            since=None if replay is None else replay.clock.start,
+        )
+        around: list[Layer] = []
+        background: list[Background] = [sender.run]
+        if replay is not None:
+            obey = partial(replay.obey, sender)
+            around.append(lambda app: ControlPath(app, prefix=CONTROL_PATH, run=obey))
+            background.append(partial(replay.watch_end, sender))
+        if self._site is not None:
+            secret = cursor_secret(folder.path)
+            site = self._site(
+                SitePlace(self._warehouse, source.now, keys, needs_key, secret, is_replay)
+            )
+            undo.callback(site.close)
+            around.append(site.around)
+            background += site.background
+        document = document_routes(source.store, needs_key=needs_key, clock_moves=is_replay)
+        parts = ServerParts(
+            store=lambda _: source.store(),
+            keys=keys,
+            usage=UsageBook(own.usage_file()),
+            now=source.now,
+            options=self._options,
+            routes=[*routes, *document],
+            background=background,
+            around=around,
+            inside=[lambda app: AsOf(app, lambda: source.span, source.now, clock_moves=is_replay)],
+            lags=False,
+            guard=not needs_key,
+        )
+        return build_app(parts)
+
+    def _keys(self, folder: ServiceDir) -> KeyRing:
+        book, plan = folder.key_book(), self._plan
+        if is_loopback(self._host):
+            others = Grant(meter_id="anyone", account="anyone", plan=plan, sha256="", **_NO_LIMITS)
+            return KeyRing(book=book, others=others, adjusted=_unlimited)
+        if not any(account.keys for account in book.read().accounts):
+            raise HostingError(
+                f"{self._host} can be reached from other machines, and there is no key yet. "
+                "Nothing listens. Create one: "
+                f"almanac accounts keys create NAME --plan {plan.name} --dir {folder.path}"
+            )
+        return KeyRing(book=book, adjusted=_unlimited)
+
+
+def _unlimited(grant: Grant) -> Grant:
+    return msgspec.structs.replace(grant, **_NO_LIMITS)
+
+
+def cursor_secret(folder: Path) -> bytes:
+    """Return the secret of a folder, which signs the addresses of calendars; made once."""
+    file = folder / "cursor.key"
+    if not file.exists():
+        # Linked when it is complete: a kill leaves no part of it, and two starts keep one.
+        with NamedTemporaryFile(dir=folder, prefix=".cursor-") as made:
+            made.write(secrets.token_bytes(32))
+            made.flush()
+            os.fsync(made.fileno())
+            with suppress(FileExistsError):
+                os.link(made.name, file)
+    return file.read_bytes()

@@ -1,0 +1,125 @@
+"""The OpenAPI document of a mirror: the interface's, its extensions, and the fields it never knew.
+
+A mirror has no quota and no rate: the document has neither their headers nor their errors. The
+fields depend on the warehouse, so a publication may change the document.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from application.web.mirror.as_of import NotKnownThen
+from application.web.mirror.history_routes import CHANGES_PATH, FIELD_NAMES, HISTORY_PATH
+from application.web.mirror.history_routes import ChangeRecord as Change
+from application.web.mirror.history_routes import KnownVersion as Version
+from catalog.contract import constants, parameters
+from catalog.contract.errors import ERRORS, NotFound, RateLimited
+from catalog.contract.openapi import HEADERS, OPERATIONS, Node, Operation, make_document
+from catalog.contract.records import EVENT_FIELDS, Page
+from catalog.server.docs_page import render_docs
+from catalog.server.routes import docs_response
+from catalog.server.sql_store import SqlStore
+
+NEVER_KNOWN: Final = "x-never-known"
+_ABOUT: Final = """\
+## This mirror
+
+A mirror serves this interface from your own warehouse, without a quota, a rate limit or a lag. A
+plan decides only which fields and dates are shown. A field that the warehouse does not know is
+null, or empty for `iconUrl`. `impact` is a band if no score is known. `categories` and the coins of
+an event are sorted.
+
+Extensions are marked with `x-extension`. `as_of`, or the header `X-As-Of`, asks for the answer that
+a client with this warehouse could have had at a past time; before the first pull, or in the future,
+it is 422. Name and icon of a coin are always the current ones."""
+_VIRTUAL: Final = "This is a replay. `Date`, and windows such as today, follow its virtual clock."
+_LOOPBACK: Final = "A request needs no key, because the mirror listens on loopback."
+_HISTORY: Final = "Extension: the versions of an event, oldest first, also if it was cancelled."
+_CHANGES: Final = """\
+Extension: versions of events in the order in which they became known. `meta.cursor` is never null:
+at the end, the same request later returns what was published since."""
+_PUBLICATION: Final = "Extension: the publication that a mirror serves, and why not a newer one."
+_UNKNOWN: Final = "This warehouse never knew it, because your plan never showed it; always null."
+_EXTENSIONS: Final = (
+    Operation("getEventHistory", HISTORY_PATH, "Events", "Get the history of an event",
+              Page[Version], (parameters.EVENT_ID,), errors=(NotFound,), description=_HISTORY),
+    Operation("listChanges", CHANGES_PATH, "Events", "List changes",
+              Page[Change], parameters.CHANGES_PARAMETERS, ("Cache-Control",),
+              description=_CHANGES),
+)  # fmt: skip
+_ERRORS: Final = (*(e for e in ERRORS if not issubclass(e, RateLimited)), NotKnownThen)
+_NOT_SENT: Final = ("X-RateLimit-", "Retry-After", "Deprecation", "Sunset")
+_HEADERS: Final = {
+    **{name: HEADERS[name] for name in HEADERS if not name.startswith(_NOT_SENT)},
+    "X-As-Of": ("Extension: the time that was named.", "2026-10-01T12:00:00Z"),
+}
+
+
+@lru_cache(maxsize=4)
+def mirror_document(never_known: frozenset[str], needs_key: bool, clock_moves: bool) -> Node:
+    """Return the document of a mirror that never knew some columns. It is shared: do not change it.
+
+    The clock of a replay moves.
+    """
+    # `impact` shows the band where the score is not known.
+    columns = never_known if "impact_band" in never_known else never_known - {"impact"}
+    fields = sorted({FIELD_NAMES[column] for column in columns}, key=EVENT_FIELDS.index)
+    never = f"Your plan never showed these fields, so they are null: `{'`, `'.join(fields)}`."
+    said = {_ABOUT: True, _VIRTUAL: clock_moves, _LOOPBACK: not needs_key, never: fields}
+    about = [text for text, is_true in said.items() if is_true]
+    operations = [_with_as_of(each) for each in (*OPERATIONS, *_EXTENSIONS)]
+    document = make_document(operations, about, known_errors=_ERRORS, headers=_HEADERS)
+    document["security"] = [*([] if needs_key else [{}]), *document["security"]]
+    document[NEVER_KNOWN] = fields
+    schemas = document["components"]["schemas"]
+    for event in (schemas["Event"]["properties"], schemas["CancelledEvent"]["properties"]):
+        for name in fields:
+            event[name] |= {NEVER_KNOWN: True, "description": _UNKNOWN}
+    # A coin that only events name has an empty address.
+    del schemas["Coin"]["properties"]["iconUrl"]["format"]
+    publication = {"type": "object", "additionalProperties": True, "description": _PUBLICATION}
+    schemas["ServiceHealth"]["properties"]["publication"] = publication
+    _mark_extensions(document)
+    return document
+
+
+def _with_as_of(operation: Operation) -> Operation:
+    if operation.tag == "Service":
+        return operation
+    asked = (*operation.parameters, parameters.AS_OF, parameters.AS_OF_HEADER)
+    sent, errors = (*operation.headers, "X-As-Of"), (*operation.errors, NotKnownThen)
+    return replace(operation, parameters=asked, headers=sent, errors=errors)
+
+
+def _mark_extensions(node: Any) -> None:
+    """Mark each node whose description names it an extension."""
+    if isinstance(node, dict) and str(node.get("description")).startswith("Extension: "):
+        node["x-extension"] = True
+    for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        _mark_extensions(each)
+
+
+def document_routes(
+    store: Callable[[], SqlStore], *, needs_key: bool, clock_moves: bool
+) -> tuple[Route, ...]:
+    """Return the routes of the document and its page; `store` returns the newest store."""
+
+    def make() -> Node:
+        return mirror_document(store().never_known(), needs_key, clock_moves)
+
+    def get_document(request: Request) -> Response:
+        return Response(msgspec.json.encode(make()), media_type="application/json")
+
+    def get_page(request: Request) -> Response:
+        return docs_response(render_docs(make()).encode())
+
+    return (
+        Route(constants.OPENAPI_PATH, get_document, name="openapi"),
+        Route("/docs", get_page, name="docs"),
+    )

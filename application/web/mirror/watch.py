@@ -1,0 +1,196 @@
+"""Watching changes: pages of them from a home or from a mirror, one after the other as they appear.
+
+A change is a dictionary of JSON values, as `/v2/events/changes` has them. Its `cursor` continues
+after it, also at another mirror of the home for a key of the same plan; a home is read as
+Enterprise.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from ssl import SSLContext
+from typing import Any, Final, NamedTuple
+
+import httpx
+import msgspec
+from pydantic import SecretStr
+
+from almanac.errors import AlmanacError
+from application.web.mirror.as_of import utc_text
+from application.web.mirror.history_routes import CHANGES_PATH, read_changes
+from application.web.mirror.publications import Publications
+from catalog.contract import constants
+from catalog.contract.errors import InvalidCursor
+from catalog.contract.plans import ENTERPRISE
+from catalog.server.routes import Reading
+from warehouse.clock import utc_now
+
+FOLLOWED_EVERY_S: Final = 0.5
+_END: Final = datetime.fromisoformat("9999-12-31T00:00:00Z")
+_HOME_PAGE: Final = 1_000
+_TIMEOUT_S: Final = 30.0
+_RETRIED_AFTER_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_SHOWN_CHARS: Final = 200
+_NEW_START: Final = "Begin again with --since and a time."
+_EXPECTED: Final = "Expected the address of `almanac serve`."
+_HINTS: Final = {
+    400: _NEW_START,
+    403: "The key must be one of the mirror's: `--key-file`, or ALMANAC_API_KEY.",
+}
+Change = dict[str, Any]
+Page = tuple[list[Change], str]
+"""Changes, and the cursor after them."""
+
+
+class WatchRefused(AlmanacError):
+    """The changes can't be watched as asked; a repetition would end the same way."""
+
+
+class SourceUnavailable(AlmanacError):
+    """The source can't be reached now; a later attempt may succeed."""
+
+
+class WatchStart(NamedTuple):
+    """Where a watch begins: after a cursor or a time; without either, at the end."""
+
+    since: datetime | None = None
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFilter:
+    """Changes of these kinds and of events with these coins, by slug or ticker; None is all."""
+
+    kinds: frozenset[str] | None = None
+    coins: frozenset[str] | None = None
+
+    def matches(self, change: Change) -> bool:
+        if self.kinds is not None and self.kinds.isdisjoint(change["kinds"]):
+            return False
+        if self.coins is None:
+            return True
+        linked = (change["event"] or {}).get("coins") or ()
+        return any(self.coins & {each["slug"], each["symbol"].lower()} for each in linked)
+
+
+class HomeSource:
+    """The changes of a home, read from its published file without a server.
+
+    Raises:
+        WarehouseError: there is no published file, or it can't be read.
+    """
+
+    def __init__(self, warehouse: Path) -> None:
+        self._publications = Publications(warehouse, utc_now)
+
+    def close(self) -> None:
+        self._publications.close()
+
+    def read(self, start: WatchStart) -> Page:
+        store, now = self._publications.store(), self._publications.now()
+        if self._publications.trouble is not None:
+            raise SourceUnavailable(self._publications.trouble)
+        reading = Reading(store, ENTERPRISE, ts=now, moment=now, as_of=None)
+        since = start.since or _END
+        try:
+            page = read_changes(reading, since=since, cursor=start.cursor, limit=_HOME_PAGE)
+        except InvalidCursor as error:
+            raise WatchRefused(f"--since: {error.message}. {_NEW_START}") from error
+        return _read_page(msgspec.to_builtins(page))
+
+
+class MirrorSource:
+    """The changes of a mirror. `key` is sent as the service's keys are, and to no other address."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        key: SecretStr | None = None,
+        trust: SSLContext | bool = True,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._base_url = base_url
+        headers = {} if key is None else {constants.KEY_HEADER: key.get_secret_value()}
+        self._client = httpx.Client(
+            base_url=base_url,
+            headers=headers,
+            verify=trust if base_url.startswith("https") else False,
+            trust_env=False,
+            timeout=_TIMEOUT_S,
+            transport=transport,
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+    def read(self, start: WatchStart) -> Page:
+        asked = {"since": utc_text(start.since or _END)}
+        if start.cursor is not None:
+            asked = {"cursor": start.cursor}
+        try:
+            answer = self._client.get(
+                CHANGES_PATH, params={"limit": constants.EVENTS_LIMIT_MAX, **asked}
+            )
+        except httpx.TransportError as error:
+            raise SourceUnavailable(
+                f"{self._base_url} can't be reached ({type(error).__name__})"
+            ) from error
+        status = answer.status_code
+        if status == 429 or status >= 500:
+            raise SourceUnavailable(f"{self._base_url} responded with {status}")
+        try:
+            body = answer.json()
+            if status == 200:
+                return _read_page(body)
+            said = str(body["message"])[:_SHOWN_CHARS].rstrip(".")
+        except (KeyError, TypeError, ValueError):
+            said = "it is not a page of changes" if status == 200 else answer.reason_phrase
+        raise WatchRefused(
+            f"{self._base_url} responded with {status}: {said}. {_HINTS.get(status, _EXPECTED)}"
+        )
+
+
+def _read_page(body: dict[str, Any]) -> Page:
+    return body["data"], body["meta"]["cursor"]
+
+
+def watch_changes(
+    source: HomeSource | MirrorSource,
+    start: WatchStart,
+    *,
+    pause: Callable[[float], bool],
+    note: Callable[[str], None],
+    once: bool = False,
+) -> Iterator[Change]:
+    """Yield changes as they become known, until `pause` returns True; with `once`, until the last.
+
+    `pause` waits for some seconds. An unavailable source is asked again, and `note` gets the reason
+    once; with `once`, or before the first response, it is an error.
+
+    Raises:
+        SourceUnavailable, WatchRefused: see above.
+    """
+    failures, has_begun = 0, False
+    while True:
+        try:
+            changes, cursor = source.read(start)
+        except SourceUnavailable as error:
+            if once or not has_begun:
+                raise
+            if not failures:
+                note(f"{error}. It is asked again until it responds.")
+            waits_s = _RETRIED_AFTER_S[min(failures, len(_RETRIED_AFTER_S) - 1)]
+            failures += 1
+            if pause(waits_s):
+                return
+            continue
+        if failures:
+            note("the source responds again.")
+        failures, has_begun = 0, True
+        yield from changes
+        # All that is known now was read when a page ends where it began.
+        if cursor == start.cursor and (once or pause(FOLLOWED_EVERY_S)):
+            return
+        start = WatchStart(cursor=cursor)

@@ -1,0 +1,242 @@
+"""The pages in front of the interface: their routes, who may read them, and their headers."""
+
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from almanac.database import Database, open_database
+from almanac.reading.query_limits import QueryLimits
+from application.web import changes_page, upcoming_page
+from application.web.calendar_routes import FEED_PATH, CalendarRoutes
+from application.web.changes_page import show_changes
+from application.web.coin_page import show_coin, show_coins
+from application.web.event_page import show_event
+from application.web.mcp_route import MCP_PATH, McpRoute
+from application.web.mirror.mirror import SitePlace
+from application.web.pages import NAVIGATION, Pages, render_unknown_path
+from application.web.quality_page import HomeWatch, quality_page
+from application.web.upcoming_page import show_upcoming
+from catalog.contract.constants import PATH_LENGTH_MAX, QUERY_LENGTH_MAX
+from catalog.server.accounts import Grant
+from catalog.server.app import Background
+from catalog.server.middleware import presented_keys
+from pipeline.health.facts import Health
+
+_LIMITS: Final = QueryLimits(memory_bytes=1_000_000_000, timeout_s=10.0)
+_STATIC: Final = {"site.css": "text/css", "site.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_PAGE_PATHS: Final = frozenset(path for path, _ in NAVIGATION if path != "/")
+_HEADERS: Final = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+        b"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"private, no-cache"),
+)
+
+
+class WebSite:
+    """The pages of a warehouse. A later publication is read from the next request on.
+
+    `read_health` returns the health of the home now; without it the file alone is known.
+    """
+
+    def __init__(
+        self, place: SitePlace, *, read_health: Callable[[], Health] | None = None
+    ) -> None:
+        self._place = place
+        self._watch = HomeWatch(read_health)
+        self._database = open_database(
+            place.warehouse, clock=place.now, limits=_LIMITS, trust_clock=True
+        )
+        self._calendar = CalendarRoutes(self._database, place, self._key_grant)
+        self._mcp = McpRoute(place)
+        self.background: Sequence[Background] = self._mcp.background
+
+    def close(self) -> None:
+        self._database.close()
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """Return a layer that answers the paths of the pages, and passes on all others."""
+        found = [
+            *page_routes(self._database, self._watch),
+            *self._calendar.routes(),
+            *self._mcp.routes(),
+        ]
+        routes = [self._guarded(route) for route in found]
+        pages = Router(routes, default=_BrowserLayer(app), redirect_slashes=False)
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            # A router ends the lifespan here, and the tasks of the server would never start.
+            await (pages if scope["type"] == "http" else app)(scope, receive, send)
+
+        return answer
+
+    def _guarded(self, route: BaseRoute) -> BaseRoute:
+        assert isinstance(route, Route)
+        route.app = _KeyLayer(route.app, self._place.needs_key, self._find_grant)
+        return route
+
+    def _key_grant(self, scope: Scope) -> Grant | None:
+        return find_grant(scope, self._place.keys.grant_of)
+
+    def _find_grant(self, scope: Scope) -> Grant | None:
+        return self._key_grant(scope) or self._calendar.find_grant(scope)
+
+
+def page_routes(database: Database, watch: HomeWatch | None = None) -> list[BaseRoute]:
+    """Return the routes of the pages over a database."""
+    pages = Pages(database)
+    return [
+        Route("/", pages.endpoint(show_upcoming, parameters=upcoming_page.PARAMETERS)),
+        Route("/event/{event_id:path}", pages.endpoint(show_event)),
+        Route("/coins", pages.endpoint(show_coins, parameters=("q", "page"))),
+        Route("/coin/{slug:path}", pages.endpoint(show_coin)),
+        Route("/changes", pages.endpoint(show_changes, parameters=changes_page.PARAMETERS)),
+        Route("/quality", pages.endpoint(quality_page(watch or HomeWatch(None)), needs_pull=False)),
+        Route("/static/{name}", get_static),
+    ]
+
+
+def get_static(request: Request) -> Response:
+    """Return a file of the package: a style sheet or a script."""
+    name = request.path_params["name"]
+    if name not in _STATIC:
+        return PlainTextResponse("No such file\n", status_code=404)
+    body = files("application.web").joinpath("static", name).read_bytes()
+    return Response(body, media_type=_STATIC[name])
+
+
+class _BrowserLayer:
+    """Answers a browser with a page where the interface has none: 404, or a page without the slash.
+
+    Only a request that accepts HTML is from a browser. Below `/v1` and `/v2`, and where the
+    interface answers with another status than 404, its answer stays.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not _is_for_a_page(scope):
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"].rstrip("/")
+        if path != scope["path"] and path in _PAGE_PATHS:
+            query = scope["query_string"].decode("latin-1")
+            page: Response = RedirectResponse(path + (f"?{query}" if query else ""), 308)
+            await page(scope, receive, send)
+            return
+        is_missing = False
+
+        async def send_unless_missing(message: Message) -> None:
+            nonlocal is_missing
+            if message["type"] == "http.response.start":
+                is_missing = message["status"] == 404
+            if not is_missing:
+                await send(message)
+
+        await self._app(scope, receive, send_unless_missing)
+        if is_missing:
+            headers = {name.decode(): value.decode() for name, value in _HEADERS}
+            page = HTMLResponse(render_unknown_path(scope["path"]), 404, headers)
+            await page(scope, receive, send)
+
+
+def _is_for_a_page(scope: Scope) -> bool:
+    """Whether a browser asks for a page: the request accepts HTML, and is not for the interface."""
+    if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+        return False
+    if scope["path"].split("/")[1:2] in (["v1"], ["v2"]):
+        return False
+    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
+    return b"text/html" in accepted.lower()
+
+
+class _KeyLayer:
+    """Adds the headers of the pages; off loopback it asks for a key that shows every field.
+
+    A browser or a calendar program sends the key as the password of HTTP Basic authentication.
+    """
+
+    def __init__(
+        self, app: ASGIApp, needs_key: bool, grant_of_request: Callable[[Scope], Grant | None]
+    ) -> None:
+        self._app = app
+        self._needs_key = needs_key
+        self._find_grant = grant_of_request
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                have = {name.lower() for name, _ in message["headers"]}
+                more = [(name, value) for name, value in _HEADERS if name not in have]
+                message["headers"] = [*message["headers"], *more]
+            await send(message)
+
+        refusal = _refusal_of_size(scope)
+        if refusal is None and self._needs_key:
+            refusal = self._refusal(scope)
+        await (refusal or self._app)(scope, receive, send_with_headers)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        grant = self._find_grant(scope)
+        if grant is None:
+            return PlainTextResponse(
+                _explain_missing_key(scope),
+                status_code=401,
+                headers={"www-authenticate": 'Basic realm="Almanac", charset="UTF-8"'},
+            )
+        if not grant.plan.export:
+            return PlainTextResponse(
+                f"The pages show every field, and the plan {grant.plan.name} hides some. Use a key "
+                "of the plan elite or enterprise, or /v2 with this key.\n",
+                status_code=403,
+            )
+        return None
+
+
+def _refusal_of_size(scope: Scope) -> Response | None:
+    """Return the refusal of an address that is longer than the interface accepts."""
+    for name, size, most in (
+        ("path", len(scope["path"]), PATH_LENGTH_MAX),
+        ("query", len(scope["query_string"]), QUERY_LENGTH_MAX),
+    ):
+        if size > most:
+            return PlainTextResponse(
+                f"The {name} has {size:,} characters; the limit is {most:,}.\n", status_code=414
+            )
+    return None
+
+
+def _explain_missing_key(scope: Scope) -> str:
+    if scope["path"] == MCP_PATH:
+        return "MCP needs a key of this server: Authorization: Bearer KEY, or x-api-key: KEY.\n"
+    if scope["path"] == FEED_PATH and b"token=" in scope["query_string"]:
+        return (
+            "The token of this address is wrong, or its key was revoked. The page /calendar shows "
+            "a new address to a caller with a key.\n"
+        )
+    return "This page needs a key of this server, as the password; the name does not count.\n"
+
+
+def find_grant(scope: Scope, grant_of: Callable[[set[str]], Grant | None]) -> Grant | None:
+    """Return the grant of the key in `x-api-key`, `Authorization: Bearer`, or a Basic password."""
+    keys = presented_keys(scope)
+    for name, value in scope["headers"]:
+        scheme, _, text = value.decode("latin-1").strip().partition(" ")
+        if name == b"authorization" and scheme.lower() == "basic":
+            try:
+                keys.add(b64decode(text, validate=True).decode("utf-8").partition(":")[2])
+            except (NotBase64, ValueError):
+                return None
+    return grant_of(keys)

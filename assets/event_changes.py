@@ -1,0 +1,210 @@
+"""The changes of events, a partition for each observed day.
+
+Each step that merges records the totals of the days that got batches or changed.
+`state/recorded_days.json` has the state of each day when it was last recorded, so days that
+`almanac merge` changed are recorded, too.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection
+from datetime import date
+from typing import Final
+
+import dagster as dg
+
+from assets.landed import LANDED
+from assets.landed_calendar import NAME as LANDED_CALENDAR
+from assets.layout import FRESHNESS, WAREHOUSE_POOL, Layout, day_asset, days_of, step_failure
+from assets.metadata import SQL, Metadata, day_metadata, log_problems, merge_metadata
+from assets.polled import POLLED
+from assets.table_columns import CHANGES_COLUMNS, changes_lineage, column_schema
+from resources.session import LazySession
+from warehouse.errors import WarehouseError
+from warehouse.files.documents import put_note, read_note
+from warehouse.history.merge import MergeReport, merge
+from warehouse.history.partitions import CHANGES as CHANGES
+from warehouse.history.partitions import partition_name
+from warehouse.history.warehouse_file import hash_tables, hash_views, read_published, read_records
+from warehouse.home import Home
+from warehouse.sql import literal
+
+ONE_ROW_PER_VERSION: Final = "one_row_per_version"
+_RECORDED: Final = "recorded_days.json"
+_YESTERDAY: Final = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
+
+
+def event_changes(layout: Layout) -> dg.AssetsDefinition:
+    """Return the asset of the changes of events."""
+
+    @day_asset(
+        layout,
+        CHANGES,
+        group="history",
+        kinds={"parquet", "duckdb"},
+        pool=WAREHOUSE_POOL,
+        description="The changes of the day: versions of events that became known on it. Today's "
+        "partition merges new batches and publishes them. A past partition refolds from that day "
+        "to the newest, without a request.",
+        deps=[
+            *layout.keys([*LANDED, *POLLED.values()]),
+            dg.AssetDep(layout.key(LANDED_CALENDAR), partition_mapping=dg.AllPartitionMapping()),
+            dg.AssetDep(layout.key(CHANGES), partition_mapping=_YESTERDAY),
+        ],
+        code_version=code_version(),
+        freshness_policy=FRESHNESS,
+        metadata={
+            "dagster/column_schema": column_schema(CHANGES_COLUMNS),
+            "dagster/column_lineage": changes_lineage(layout),
+        },
+        check_specs=[
+            dg.AssetCheckSpec(
+                ONE_ROW_PER_VERSION,
+                asset=layout.key(CHANGES),
+                blocking=True,
+                description="The file of the day has each (event_id, version) once, only versions "
+                "that became known on the day, and as many as its batches added.",
+            )
+        ],
+    )
+    def changes(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        return record_changes(
+            context, layout.resource(context, "catalog"), layout.resource(context, "home")
+        )
+
+    return changes
+
+
+def code_version() -> str:
+    """Return the version of the declarations that the tables and partitions follow."""
+    return f"{hash_tables()[:6]}{hash_views()[:6]}"
+
+
+def record_changes(
+    context: dg.AssetExecutionContext, catalog: LazySession, home: Home
+) -> dg.MaterializeResult[None]:
+    """Merge or refold the days of a run, and record each of them.
+
+    Raises:
+        dg.Failure: as `fold`.
+    """
+    days = days_of(context)
+    try:
+        report = fold(home, days, today=catalog.today())
+    except WarehouseError as error:
+        raise step_failure(error) from error
+    log_problems(context.log, report.problems)
+    for day in days:
+        context.add_asset_metadata(_metadata_of(home, day, report), partition_key=day.isoformat())
+    record_other_days(context, context.asset_key, home, report, recorded=days)
+    return dg.MaterializeResult(
+        data_version=_version_of(home, days), check_results=[check_days(home, days)]
+    )
+
+
+def check_days(home: Home, days: Collection[date]) -> dg.AssetCheckResult:
+    """Check the files of some days, as the blocking check says."""
+    wrong = list[str]()
+    versions = 0
+    with home.connect() as connection:
+        for day in sorted(_read_contents(home).keys() & {*days}):
+            path = home.parquet.path(partition_name(CHANGES, day.isoformat()))
+            rows = different = others = 0
+            if path.exists():  # A day without a version has no file.
+                facts = {"file": literal(path), "day": day}
+                found = connection.execute(SQL["check_day_file"], facts).fetchall()
+                ((rows, different, others),) = found
+            records = read_records(home.warehouse, since=day, until=day)
+            added = sum(record["versions"] for record in records.values())
+            versions += rows
+            if not rows == different == added or others:
+                wrong.append(
+                    f"{day}: {rows} rows, {different} different versions, {others} of "
+                    f"other days, {added} added by batches"
+                )
+    metadata: Metadata = {"versions": versions}
+    if wrong:
+        metadata["wrong days"] = "\n".join(wrong)
+        metadata["next step"] = "almanac verify --deep, then almanac replay"
+    return dg.AssetCheckResult(passed=not wrong, check_name=ONE_ROW_PER_VERSION, metadata=metadata)
+
+
+def _read_contents(home: Home) -> dict[date, str]:
+    """Return the content of each observed day, a text that differs if its versions do."""
+    published = read_published(home.warehouse)
+    return {} if published is None else dict(published.days)
+
+
+def _version_of(home: Home, days: list[date]) -> dg.DataVersion:
+    """Return the data version of some days: the content of a day, a hash of several."""
+    contents = [content for day, content in _read_contents(home).items() if day in days]
+    if len(contents) == 1:
+        return dg.DataVersion(contents[0])
+    return dg.DataVersion(hashlib.sha256("/".join(contents).encode()).hexdigest())
+
+
+def record_other_days(
+    context: dg.AssetExecutionContext,
+    changes: dg.AssetKey,
+    home: Home,
+    report: MergeReport,
+    *,
+    recorded: Collection[date] = (),
+) -> None:
+    """Record the days that this merge or one outside Dagster changed, except those in `recorded`.
+
+    `changes` is the key of the asset of the changes. Call this after a merge.
+    """
+    published = read_published(home.warehouse)
+    contents = {} if published is None else published.days
+    merged = [] if published is None else published.batches.values()
+    batches = Counter(batch.observed_at.date() for batch in merged)
+    states = {day.isoformat(): f"{content}-{batches[day]}" for day, content in contents.items()}
+    before = noted = read_note(home.state_storage, _RECORDED, dict[str, str])
+    if before is None:
+        # The home has no record of its days yet: only this merge counts.
+        new = {day.isoformat() for day in report.days}
+        before = {day: state for day, state in states.items() if day not in new}
+    for day, content in contents.items():
+        if day not in recorded and before.get(day.isoformat()) != states[day.isoformat()]:
+            context.log_event(
+                dg.AssetMaterialization(
+                    changes,
+                    partition=day.isoformat(),
+                    metadata=_metadata_of(home, day, report),
+                    tags={"dagster/data_version": content},
+                )
+            )
+    if states != noted:
+        put_note(home.state_storage, _RECORDED, states)
+
+
+def _metadata_of(home: Home, day: date, report: MergeReport) -> Metadata:
+    """Return the totals of a day, and the metadata of the merge."""
+    records = list(read_records(home.warehouse, since=day, until=day).values())
+    return {**day_metadata(records), **merge_metadata(report, day)}
+
+
+def fold(home: Home, days: list[date], *, today: date) -> MergeReport:
+    """Merge new batches, or refold from the first of the days if it is in the past.
+
+    Raises:
+        WarehouseError: the warehouse can't be continued, nothing was landed on a past day, or a
+            day has not begun for the service.
+    """
+    if days[-1] > today:
+        raise WarehouseError(
+            f"{days[-1]} has not begun for the service, whose day is {today}. The warehouse "
+            "was not changed."
+        )
+    past = [day for day in days if day < today]
+    if not past:
+        return merge(home, with_months=False)
+    landed = [day for day in past if home.landing.batch_ids(day=day)]
+    if not landed:
+        raise WarehouseError(
+            f"Nothing was landed on {past[0]}"
+            + (f" and {len(past) - 1} more of these days" if len(past) > 1 else "")
+            + ", so there is nothing to refold. The warehouse was not changed."
+        )
+    return merge(home, with_months=False, refold_from=landed[0])

@@ -1,0 +1,213 @@
+"""The calendar: all events by the month in which they take place.
+
+It is for backfills: on a plan without the export, or to pull events again. The months of a run are
+one backfill. Each is recorded as soon as it is complete, so a run that dies loses none.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from typing import Final
+
+import dagster as dg
+import duckdb
+from pydantic import Field
+
+from assets.landed import GROUP
+from assets.layout import CATALOG_POOL, Layout, step_failure, without_beta_warnings
+from assets.metadata import SQL, Metadata, backfill_metadata, log_problems
+from assets.table_columns import LANDED_COLUMNS, column_schema
+from catalog.contract.plans import next_month
+from resources.calendar_backfill import Backfill, Source
+from resources.errors import CatalogError, Defer
+from resources.scopes import first_instant, month_key
+from resources.session import LazySession
+from warehouse.batch_problems import list_landed_problems
+from warehouse.errors import WarehouseError
+from warehouse.files.documents import put_note, read_note
+from warehouse.home import Home
+from warehouse.landing.batches import FORMAT
+
+NAME: Final = "landed_calendar"
+FIRST_MONTH: Final = "2017-01-01"
+MONTHS_AHEAD: Final = 24
+MAX_REQUESTS: Final = 2_000
+_BACKFILLED: Final = "backfilled_months.json"
+
+# Dagster counts by the machine's month. The offset adds this month and two years ahead, since by
+# default only ended months are partitions, and one month more for a service whose day is ahead.
+EVENT_MONTHS: Final = dg.MonthlyPartitionsDefinition(FIRST_MONTH, end_offset=MONTHS_AHEAD + 2)
+
+
+class CalendarConfig(dg.Config):
+    """The options of a calendar backfill."""
+
+    max_requests: int = Field(
+        default=MAX_REQUESTS,
+        ge=1,
+        description="Fail with the price if it would take more requests.",
+    )
+    source: str = Field(
+        default="list",
+        pattern="^(auto|list|export)$",
+        description="Page the list or stream the export; auto takes the one with fewer requests.",
+    )
+    begin: str = Field(
+        default="", description="First event date, if not the first day of the first month."
+    )
+    end: str = Field(
+        default="", description="Last event date, if not the last day of the last month."
+    )
+
+    def span(self, months: Sequence[date]) -> tuple[date, date]:
+        """Return the first and last event date of the backfill of some months."""
+        last = next_month(first_instant(months[-1])).date() - timedelta(days=1)
+        return (
+            date.fromisoformat(self.begin) if self.begin else months[0],
+            date.fromisoformat(self.end) if self.end else last,
+        )
+
+
+def landed_calendar(layout: Layout) -> dg.AssetsDefinition:
+    """Return the asset of the calendar."""
+    # Skippable: each month is recorded when complete, and Dagster would record it again at the end.
+    spec = dg.AssetSpec(
+        layout.key(NAME),
+        skippable=True,
+        description="All events by the month in which they take place. Use it to pull them again, "
+        "or if the plan has no export. Fails with the price if it would take more than "
+        "`max_requests`.",
+        code_version=str(FORMAT),
+        metadata={"dagster/column_schema": column_schema(LANDED_COLUMNS["events"])},
+        **layout.attributes(GROUP, {"json"}),
+    )
+    with without_beta_warnings():
+
+        @dg.multi_asset(
+            name=layout.name(NAME),
+            specs=[spec],
+            partitions_def=EVENT_MONTHS,
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            pool=layout.name(CATALOG_POOL),
+            required_resource_keys=layout.names("home", "catalog_for_backfills"),
+        )
+        def calendar(
+            context: dg.AssetExecutionContext, config: CalendarConfig
+        ) -> Iterator[dg.MaterializeResult[None]]:
+            months = [date.fromisoformat(key) for key in sorted(context.partition_keys)]
+            session = layout.resource(context, "catalog_for_backfills")
+            try:
+                backfill_months(context, config, session, layout.resource(context, "home"), months)
+            except (CatalogError, WarehouseError) as error:
+                raise step_failure(error) from error
+            yield from ()
+
+    return calendar
+
+
+def backfill_months(
+    context: dg.AssetExecutionContext,
+    config: CalendarConfig,
+    session: LazySession,
+    home: Home,
+    months: list[date],
+) -> None:
+    """Land the events of successive months, and record each month as soon as it is complete.
+
+    Raises:
+        CatalogError, WarehouseError: the backfill failed; months recorded before it stay recorded.
+        dg.Failure: it would take more requests than `max_requests`.
+    """
+    work = Backfill(session.service(), home.state_storage, *config.span(months))
+    try:
+        prices = work.prices()
+    except Defer as error:
+        work.defer(error)
+        _log_deferral(context, error)
+        return
+    by = choose_source(prices, config.source)
+    if by is None:
+        raise dg.Failure("The plan has no export: set source to list.", allow_retries=False)
+    context.log.info("%s requests by the %s", prices[by], by)
+    if prices[by] > config.max_requests:
+        raise dg.Failure(
+            f"It takes {prices[by]:,} requests by the {by}, and max_requests allows "
+            f"{config.max_requests:,}. Nothing was landed. Raise max_requests in the run's config, "
+            "or choose fewer months.",
+            allow_retries=False,
+        )
+    for landed in work.run(by):
+        metadata = backfill_metadata(work)
+        for month in landed:
+            context.log_event(
+                dg.AssetMaterialization(
+                    context.asset_key, partition=month_key(month), metadata=metadata
+                )
+            )
+        noted = {*read_backfilled(home), *map(month_key, landed)}
+        put_note(home.state_storage, _BACKFILLED, sorted(noted))
+    for note in work.notes:
+        context.log.warning("%s", note)
+    log_problems(context.log, list_landed_problems(batch.manifest for batch in work.landed))
+    if work.deferred is not None:
+        _log_deferral(context, work.deferred)
+
+
+def choose_source(prices: Mapping[Source, int], wanted: str) -> Source | None:
+    """Return the list or the export, for `auto` the cheaper; None if the plan lacks it."""
+    return next((by for by in prices if wanted in ("auto", by)), None)
+
+
+def read_backfilled(home: Home) -> list[str]:
+    """Return the months that a backfill landed and no publication has counted."""
+    return read_note(home.state_storage, _BACKFILLED, list[str]) or []
+
+
+def record_months(
+    context: dg.AssetExecutionContext,
+    layout: Layout,
+    home: Home,
+    connection: duckdb.DuckDBPyConnection,
+    backfilled: Sequence[str],
+) -> None:
+    """Record each month that a pull of the whole catalog covers, once; count backfilled months.
+
+    Without this Dagster would show covered months as missing. `backfilled` are the months in the
+    note before the merge, `connection` reads the file published after it.
+    """
+    for month in covered_months(context.instance, layout, connection, backfilled):
+        context.log_event(month)
+    if backfilled:
+        left = [month for month in read_backfilled(home) if month not in backfilled]
+        put_note(home.state_storage, _BACKFILLED, left)
+
+
+def covered_months(
+    instance: dg.DagsterInstance,
+    layout: Layout,
+    connection: duckdb.DuckDBPyConnection,
+    backfilled: Sequence[str] = (),
+) -> Iterator[dg.AssetMaterialization]:
+    """Yield the months that a pull of the whole catalog covers and that are not recorded.
+
+    Months in `backfilled` are yielded although they are recorded.
+    """
+    key = layout.key(NAME)
+    recorded = instance.get_materialized_partitions(key) - set(backfilled)
+    missing = [month for month in EVENT_MONTHS.get_partition_keys() if month not in recorded]
+    if not missing:
+        return
+    values = {"months": missing, "backfilled": list(backfilled)}
+    rows = connection.execute(SQL["covered_months"], values).fetchall()
+    for month, events, batch_id, observed_at in rows:
+        metadata: Metadata = {"dagster/partition_row_count": events, "rows": events}
+        if batch_id is not None:
+            metadata["covered by"] = batch_id
+            metadata["observed at"] = dg.MetadataValue.timestamp(observed_at)
+        yield dg.AssetMaterialization(key, partition=month_key(month.date()), metadata=metadata)
+
+
+def _log_deferral(context: dg.AssetExecutionContext, error: Defer) -> None:
+    context.log.warning(
+        "%s. The rows so far are landed; the rest resumes at %s",
+        *(error.happened, f"{error.resume_at:%Y-%m-%d %H:%M} UTC"),
+    )

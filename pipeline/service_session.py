@@ -1,0 +1,292 @@
+"""Opens a session with the service of the settings or the embedded sandbox: limiter and home.
+
+Client and sandbox are imported where a session is opened: commands that send no request start in a
+fraction of the time without them.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from pydantic import SecretStr
+
+from almanac.reading.temporary_files import own_folder
+from catalog.contract.plans import PLANS, Plan
+from pipeline.home_location import locate_home, restore_home
+from pipeline.settings import Settings, SettingsError
+from resources.errors import ContractBroken, RequestRejected
+from resources.limits.ledger import (
+    SECOND_NS,
+    UNKNOWN,
+    UNLIMITED,
+    Allowance,
+    Ledger,
+    Pace,
+    Work,
+    ledger_name,
+)
+from resources.limits.limiter import Limiter, usable_burst
+from resources.redaction import Redactor
+from resources.request_log import ReportedUsage, RequestLog, last_usage
+from resources.service_clock import ServiceClock
+from resources.session import CatalogSession
+from warehouse.clock import utc_now
+from warehouse.files.storage import Storage
+from warehouse.home import Home
+
+if TYPE_CHECKING:
+    from catalog.sandbox.sandbox import Sandbox
+    from resources.http.client import CatalogClient
+
+
+log = logging.getLogger(__name__)
+
+
+def ledger_of(settings: Settings) -> Ledger | None:
+    """Return the machine's ledger of the key; None for the embedded sandbox."""
+    found = settings.service_address()
+    return None if found is None else Ledger(settings.state / "limits" / ledger_name(*found))
+
+
+def pace_of(settings: Settings, plan: Plan, state: Allowance) -> Pace:
+    """Return the pace of this machine: a setting goes before what the service states for the key,
+    and that before the plan's."""
+    rate_per_s = settings.rate_per_s or state.rate_per_s or plan.rate_per_s
+    burst = settings.burst or state.burst or plan.burst
+    return Pace(rate_per_s, usable_burst(rate_per_s, burst))
+
+
+def reserve_of(settings: Settings, plan: Plan, allowed: int = UNKNOWN) -> int:
+    """Return the requests a month that are reserved for daily pulls; 0 without a quota.
+
+    They are a share of this machine's quota: of the setting, or of the stated quota if it is less.
+    `allowed` is the stated quota, as in an Allowance; UNKNOWN is the plan's.
+    """
+    stated = {UNKNOWN: plan.monthly_quota, UNLIMITED: None}.get(allowed, allowed)
+    bounds = [quota for quota in (settings.monthly_quota, stated) if quota is not None]
+    return ceil(min(bounds) * settings.reserve) if bounds else 0
+
+
+SANDBOX_PLAN: Final = PLANS["elite"]
+_PLAN_KNOWN_FOR: Final = timedelta(hours=26)
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """The address and key of the service, the key's ledger, and the machine's clock."""
+
+    base_url: str
+    key: SecretStr
+    source: str
+    ledger: Ledger
+    clock: Callable[[], datetime] = utc_now
+    sandbox: "Sandbox | None" = field(default=None, repr=False)
+
+
+@dataclass(slots=True)
+class OpenedSession(CatalogSession):
+    """A session, with the embedded sandbox if it is one."""
+
+    sandbox: "Sandbox | None" = None
+
+
+@contextmanager
+def open_service(
+    settings: Settings,
+    *,
+    now: datetime | None = None,
+    probe_state: Path | None = None,
+    work: Work = "daily",
+) -> Iterator[OpenedSession]:
+    """Open a session, determine the plan, and claim the home once the service has answered.
+
+    `now` stops the clock of the embedded sandbox; with None it runs in real time. With
+    `probe_state`, a folder for the request log, the home is neither claimed nor written to. `work`
+    is the purpose of the requests: each kind has its own share of the month.
+
+    Raises:
+        SettingsError: the settings contradict each other, or the plan is not known.
+        WarehouseError: the home holds data of another source.
+        CatalogError: a request to the service failed.
+    """
+    home = locate_home(settings)
+    with ExitStack() as stack:
+        address = _address(settings, stack, now)
+        if probe_state is None:
+            restore_home(home)
+            home.check(address.source)
+            if home.bucket is not None:
+                home.bucket.hold()  # Before a request: another home may be the writer.
+        log = RequestLog(probe_state or home.state, address.clock, key=address.key)
+        service_clock = _clock_of(settings, address, probe_state or home.state)
+        # The usage request is sent before the plan is known, so at the pace of the lowest plan.
+        plan = PLANS["free"]
+        limiter = Limiter(
+            address.ledger,
+            lambda state: pace_of(settings, plan, state),
+            reserve=lambda state: (
+                0 if work == "daily" else reserve_of(settings, plan, state.allowed)
+            ),
+            machine_quota=settings.monthly_quota,
+            clock=service_clock.now,
+            sleep=partial(_sleep, address.sandbox),
+            # The embedded sandbox has no interval between exports.
+            export_interval_s=settings.export_interval_s if address.sandbox is None else 0.0,
+        )
+        client = stack.enter_context(_client(settings, address, log, limiter, service_clock))
+        usage, known_plan = None, None
+        if work == "polls":
+            known_plan = _known_plan(settings, home, address, service_clock)
+        if known_plan is None:
+            usage = _usage(settings, client)
+            if usage is not None:
+                log.usage(usage)
+        plan = _plan(settings, known_plan or (None if usage is None else usage.plan), address.key)
+        if probe_state is None:
+            # Not earlier: a mistyped address would be written into the stamp.
+            home.claim(address.source)
+            service_clock.keep()
+        counted_here = usage is None or usage.account is None
+        if known_plan is not None:
+            last = last_usage(home.state)
+            # A poll of the embedded sandbox needs no account: its key is new.
+            counted_here = address.sandbox is not None or last is None or not last.has_account
+        count_here = partial(limiter.count_here, settings.monthly_quota or plan.monthly_quota)
+        if counted_here:
+            count_here()
+        service = OpenedSession(
+            client=client,
+            plan=plan,
+            source=address.source,
+            landing=home.landing,
+            clock=address.clock,
+            log=log,
+            usage=usage,
+            coins=settings.coins or None,
+            categories=settings.categories or None,
+            limiter=limiter,
+            sandbox=address.sandbox,
+        )
+        limiter.request_account = count_here if counted_here else service.request_usage
+        yield service
+
+
+def _sleep(sandbox: "Sandbox | None", seconds: float) -> None:
+    if sandbox is None or sandbox.clock.running:
+        time.sleep(seconds)
+    else:
+        # A stopped clock gives no new tokens, so waiting means advancing it.
+        sandbox.advance(timedelta(seconds=seconds))
+
+
+def _address(settings: Settings, stack: ExitStack, now: datetime | None) -> _Address:
+    found, ledger = settings.service_address(), ledger_of(settings)
+    if found is not None and ledger is not None:
+        return _Address(*found, source=found[0], ledger=ledger)
+    from catalog.sandbox.sandbox import Sandbox
+    from catalog.sandbox.sandbox_clock import SandboxClock
+
+    folder = stack.enter_context(TemporaryDirectory(prefix="sandbox-", dir=own_folder()))
+    sandbox = Sandbox(
+        seed=settings.sandbox_seed,
+        clock=SandboxClock(now),
+        state_dir=Path(folder),
+    )
+    stack.enter_context(sandbox)
+    plan = PLANS[settings.plan or SANDBOX_PLAN.name]
+    ledger = Ledger(
+        Path(folder) / "key.sqlite", now_ns=lambda: int(sandbox.clock.now().timestamp() * SECOND_NS)
+    )
+    with ledger.locked() as state:
+        # The key is new, so its bucket is full.
+        state.tokens = float(plan.burst)
+        state.rate_per_s, state.burst = plan.rate_per_s, plan.burst
+    return _Address(
+        sandbox.base_url,
+        SecretStr(sandbox.keys[plan.name]),
+        source=settings.source,
+        ledger=ledger,
+        clock=sandbox.clock.now,
+        sandbox=sandbox,
+    )
+
+
+def _client(
+    settings: Settings,
+    address: _Address,
+    log: RequestLog,
+    limiter: Limiter,
+    service_clock: ServiceClock,
+) -> "CatalogClient":
+    from resources.http.client import CatalogClient
+    from resources.http.network import DIRECT
+
+    return CatalogClient(
+        address.base_url,
+        address.key,
+        limiter=limiter,
+        observer=log,
+        export_path=settings.export_path,
+        page_size=settings.page_size,
+        service_clock=service_clock,
+        # The embedded sandbox is in this process: no proxy is in between.
+        network=settings.network() if address.sandbox is None else DIRECT,
+    )
+
+
+def _clock_of(settings: Settings, address: _Address, state: Path) -> ServiceClock:
+    """Return the service clock; the embedded sandbox may have any time."""
+    if address.sandbox is not None:
+        return ServiceClock(address.clock, max_skew=None)
+    max_skew = timedelta(days=settings.max_clock_skew_days)
+    return ServiceClock(address.clock, state=Storage(state), max_skew=max_skew)
+
+
+def _usage(settings: Settings, client: "CatalogClient") -> ReportedUsage | None:
+    """Request the usage; None if the service does not report it and the plan is set."""
+    try:
+        return client.usage()
+    except (RequestRejected, ContractBroken):
+        if settings.plan is None:
+            raise
+        return None
+
+
+def _known_plan(
+    settings: Settings, home: Home, address: _Address, service_clock: ServiceClock
+) -> str | None:
+    """Return the plan if polls need no request of the usage: it costs as much as another.
+
+    The plan is from the settings or the embedded sandbox, or the service reported it within
+    the last 26 hours. Without a Date of the service so far, a request is needed to know its day.
+    The limiter requests the usage itself if it does not know the month.
+    """
+    if address.sandbox is not None:
+        return settings.plan or SANDBOX_PLAN.name
+    if service_clock.heard is None:
+        return None
+    if settings.plan is not None:
+        return settings.plan
+    last = last_usage(home.state)
+    # The report has the service's time, which may differ from the machine's by days.
+    is_fresh = last is not None and service_clock.now() - last.at < _PLAN_KNOWN_FOR
+    return last.plan if last is not None and is_fresh else None
+
+
+def _plan(settings: Settings, stated_plan: str | None, key: SecretStr) -> Plan:
+    name = settings.plan or stated_plan
+    if name is None or name not in PLANS:
+        shown = name if name is None else Redactor(key)(name)
+        raise SettingsError(
+            f"the service reports the plan {shown!r}, which Almanac does not know. Set "
+            f"ALMANAC_PLAN to one of {', '.join(PLANS)}."
+        )
+    return PLANS[name]

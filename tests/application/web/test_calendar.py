@@ -1,0 +1,354 @@
+"""The calendar over HTTP: answers, conditional requests, keys, tokens, and the page."""
+
+import logging
+import random
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import icalendar
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from almanac.database import open_database
+from application.web.calendar_routes import CalendarRoutes
+from application.web.mirror.mirror import SitePlace
+from application.web.site import WebSite
+from catalog.contract.plans import PLANS
+from catalog.server.accounts import KeyRing
+from catalog.server.state_dir import ServiceDir
+from tests.almanac.publications import NamedCoin, publish_by_hand
+from tests.application.mirror.filled_home import ENDS, NOW, STARTS, mirroring
+from tests.application.mirror.replays import order, replaying
+from tests.history.stories.disk import without_syncs
+from tests.history.stories.handmade import HandmadeHome, event
+from tests.warehouse.answers.handmade import Known
+from warehouse.history.merge import replay
+from warehouse.home import Home
+
+
+def test_feed_is_a_calendar_that_a_client_can_keep(client: httpx.Client) -> None:
+    answer = client.get("/calendar.ics")
+    assert (answer.status_code, answer.headers["content-type"]) == (
+        *(200, "text/calendar; charset=utf-8"),
+    )
+    assert "no-cache" in answer.headers["cache-control"]
+    assert icalendar.Calendar.from_ical(answer.content).walk("VEVENT")
+    for condition in (
+        {"if-none-match": answer.headers["etag"]},
+        {"if-none-match": f'"other", W/{answer.headers["etag"]}'},
+        {"if-modified-since": answer.headers["last-modified"]},
+    ):
+        again = client.get("/calendar.ics", headers=condition)
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["etag"] == answer.headers["etag"]
+    other = {"if-none-match": '"other"', "if-modified-since": answer.headers["last-modified"]}
+    assert client.get("/calendar.ics", headers=other).status_code == 200
+    assert client.head("/calendar.ics").status_code == 200
+    assert (
+        client.get("/calendar.ics", headers={"accept-encoding": "gzip"}).headers["content-encoding"]
+        == "gzip"
+    )
+
+
+def read_plainly(content: bytes) -> dict[str, tuple[str, str, bool]]:
+    """Return start, time of change, and whether it is cancelled, of each event."""
+    found = {}
+    for part in content.decode().replace("\r\n ", "").split("BEGIN:VEVENT")[1:]:
+        lines = [line.partition(":") for line in part.splitlines()]
+        fields = {name.partition(";")[0]: value for name, _, value in lines}
+        found[fields["UID"].partition("@")[0]] = (
+            *(fields["DTSTART"], fields["LAST-MODIFIED"]),
+            fields["STATUS"] == "CANCELLED",
+        )
+    return found
+
+
+def test_feed_of_a_past_time_has_the_events_that_were_known_then(
+    filled_home: Home, client: httpx.Client
+) -> None:
+    """The feed and `events_as_of` of the whole history, at 50 times."""
+    chance = random.Random(37)
+    span = (ENDS - STARTS).total_seconds()
+    moments = [STARTS + timedelta(seconds=chance.uniform(0, span)) for _ in range(50)]
+    seen = set()
+    with open_database(filled_home.warehouse, clock=lambda: NOW) as db:
+        for moment in moments:
+            text = moment.isoformat().replace("+00:00", "Z")
+            answer = client.get("/calendar.ics", params={"as_of": text, "from": "2000-01-01"})
+            assert answer.status_code == 200, answer.text
+            found = read_plainly(answer.content)
+            rows = db.sql(
+                "SELECT event_id, status, date, date_precision, latest, changed_at, missing_since "
+                "FROM events_as_of($at) WHERE date IS NOT NULL",
+                at=text,
+            ).rows()
+            assert set(found) == {row["event_id"] for row in rows}
+            for row in rows:
+                start, changed, is_cancelled = found[row["event_id"]]
+                if row["date_precision"] == "instant":
+                    assert start == f"{row['date']:%Y%m%dT%H%M%SZ}"
+                elif row["date_precision"] == "day":
+                    assert start == f"{row['date']:%Y%m%d}"
+                else:
+                    assert start == f"{row['latest'] - timedelta(microseconds=1):%Y%m%d}"
+                assert f"{row['changed_at']:%Y%m%dT%H%M%SZ}" <= changed
+                assert changed <= f"{moment:%Y%m%dT%H%M%SZ}"
+                assert is_cancelled == (row["status"] != "scheduled")
+            seen.add(frozenset(found.items()))
+    assert len(seen) > 10
+
+
+def test_filters_select_the_same_events_as_the_database(
+    filled_home: Home, client: httpx.Client
+) -> None:
+    with open_database(filled_home.warehouse, clock=lambda: NOW) as db:
+        coin = db.sql("SELECT coin FROM event_coins GROUP BY 1 ORDER BY count(*) DESC LIMIT 1")
+        slug = coin.rows()[0]["coin"]
+        category = db.sql("SELECT category FROM event_categories ORDER BY 1 LIMIT 1").rows()[0][
+            "category"
+        ]
+        window = ("2026-02-20", "2026-03-20")
+        rows = db.events(window=window, min_impact=2.5, status="scheduled").rows()
+        cases: dict[str, Any] = {
+            f"coins=slug:{slug}": dict(coins=slug),
+            f"categories={category}": dict(categories=category),
+            "impact=5": dict(min_impact=5),
+        }
+        for query, filters in cases.items():
+            address = f"/calendar.ics?{query}&from={window[0]}&to={window[1]}&cancelled=drop"
+            rows = db.events(window=window, status="scheduled", **filters).rows()
+            found = uids(client.get(address))
+            assert found == {row["event_id"] for row in rows}
+            assert found
+            exact = uids(client.get(f"{address}&estimated=drop"))
+            assert exact == {row["event_id"] for row in rows if not row["is_estimated"]}
+        some = sorted(found)[:2]
+        assert uids(client.get("/calendar.ics", params={"event": ",".join(some)})) == set(some)
+
+
+def uids(answer: httpx.Response) -> set[str]:
+    assert answer.status_code == 200, answer.text
+    events = icalendar.Calendar.from_ical(answer.content).walk("VEVENT")
+    return {str(event["uid"]).partition("@")[0] for event in events}
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("coin=btc", "there is no parameter 'coin'; the parameters are coins, categories"),
+        ("coins=no-such-coin", "no coin has the slug, symbol or name"),
+        ("categories=Nothing", "no event has the category"),
+        ("impact=high", "impact='high'; expected a number"),
+        ("impact=11", "from 0 to 10"),
+        ("impact=nan", "not a number"),
+        ("impact=1&impact=2", "impact is given 2 times"),
+        ("estimated=exact", "expected deadline, drop"),
+        ("cancelled=no", "expected show, drop"),
+        ("event=no-such-event", "no event with the id"),
+        ("event=%00%0d%0aX:1", "no event with the id"),
+        ("from=tomorrowish", "from='tomorrowish' is not a timestamp"),
+        ("from=2026-03-02&to=2026-03-01", "empty"),
+        ("as_of=2999-01-01", "still to come"),
+        ("as_of=x", "as_of"),
+        ("limit=0", "1 to 100,000"),
+        ("limit=1e9", "expected a whole number"),
+        ("limit=99999999999", "expected a whole number"),
+        ("coins=%27%3B%20DROP%20TABLE%20events%3B--", "no coin has"),
+    ],
+)
+def test_wrong_parameter_is_refused_with_the_reason(
+    query: str, message: str, client: httpx.Client
+) -> None:
+    answer = client.get(f"/calendar.ics?{query}")
+    assert (answer.status_code, answer.headers["content-type"]) == (
+        *(400, "text/plain; charset=utf-8"),
+    )
+    assert message in answer.text
+
+
+def test_ambiguous_ticker_is_refused_with_the_coins(tmp_path: Path) -> None:
+    coins = [NamedCoin("solana", "sol", "Solana", 5), NamedCoin("solix", "sol", "Solix", 900)]
+    known = Known(event_id="evt", known_from=STARTS, date=NOW, coins=("solix",))
+    file = publish_by_hand(tmp_path / "warehouse.duckdb", [known], pulls=[STARTS], coins=coins)
+    place = SitePlace(file, lambda: NOW, KeyRing(), False, b"secret", dict)
+    assert "secret" not in repr(place).replace("secret=", "")
+    with open_database(file, clock=lambda: NOW) as db:
+        routes = CalendarRoutes(db, place, lambda scope: None).routes()
+        client = TestClient(Starlette(routes=routes))
+        answer = client.get("/calendar.ics?coins=SOL")
+        assert answer.status_code == 400
+        assert "slug:solana (Solana), slug:solix (Solix). Choose one" in answer.text
+        page = client.get("/calendar?coins=SOL")
+        assert page.status_code == 200
+        assert "slug:solix (Solix)" in page.text
+        assert "/calendar.ics" not in page.text
+        assert client.get("/calendar.ics?coins=slug:solix").text.count("BEGIN:VEVENT") == 1
+
+
+def test_time_before_the_first_pull_has_no_feed(client: httpx.Client) -> None:
+    answer = client.get("/calendar.ics?as_of=2020-01-01")
+    assert answer.status_code == 422
+    assert "before the first pull" in answer.text
+
+
+def test_truncated_feed_says_so_in_a_header_and_the_log(
+    client: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        answer = client.get("/calendar.ics?limit=3")
+    assert len(uids(answer)) == 3
+    assert re.fullmatch(r"3 of \d+ events", answer.headers["x-truncated"])
+    assert "a calendar has 3 of" in caplog.text
+    assert "x-truncated" not in client.get("/calendar.ics").headers
+
+
+def test_page_builds_the_address_of_the_feed(client: httpx.Client) -> None:
+    page = client.get("/calendar?impact=5&estimated=drop&coins=&as_of=2026-02-27")
+    assert page.status_code == 200
+    (address,) = re.findall(r'class="address" readonly value="([^"]+)"', page.text)
+    parts = urlsplit(unescape(address))
+    assert parts.path == "/calendar.ics"
+    assert parse_qs(parts.query) == {
+        "impact": ["5"],
+        "estimated": ["drop"],
+        "as_of": ["2026-02-27"],
+    }
+    count = len(uids(client.get(unescape(address).removeprefix(str(client.base_url).rstrip("/")))))
+    assert f"{count:,} event" in page.text
+    assert "Google fetches from its own servers" in page.text
+    hostile = client.get("/calendar", params={"coins": '"><script>alert(1)</script>'})
+    assert "<script>alert" not in hostile.text
+
+
+@pytest.fixture
+def guarded(filled_home: Home, tmp_path: Path) -> Iterator[tuple[httpx.Client, str, str]]:
+    """Yield a client of a mirror that other machines reach, its key, and the id of the key."""
+    key, stored = ServiceDir(tmp_path).key_book().create("desk", PLANS["enterprise"])
+    with mirroring(filled_home, tmp_path, site=WebSite, host="0.0.0.0") as (_, client):
+        yield client, key, stored.id
+
+
+def token_address(client: httpx.Client, key: str) -> str:
+    page = client.get("/calendar?impact=5", auth=("anyone", key))
+    (address,) = re.findall(r'class="address" readonly value="([^"]+)"', page.text)
+    parts = urlsplit(unescape(address))
+    return f"{parts.path}?{parts.query}"
+
+
+def test_feed_off_loopback_needs_the_key_or_its_token(
+    guarded: tuple[httpx.Client, str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, key, key_id = guarded
+    caplog.set_level(logging.DEBUG)
+    assert client.get("/calendar.ics").status_code == 401
+    assert client.get("/calendar").status_code == 401
+    expected = client.get("/calendar.ics?impact=5", auth=("anyone", key))
+    assert expected.status_code == 200
+    address = token_address(client, key)
+    answer = client.get(address)
+    assert (answer.status_code, answer.content) == (200, expected.content)
+    token = parse_qs(urlsplit(address).query)["token"][0]
+    assert token.encode() not in answer.content
+    assert key not in address
+
+    # The token opens the calendar alone, and as it is alone.
+    for path in ("/", "/calendar", "/v2/events", "/event/x"):
+        assert client.get(f"{path}?token={token}").status_code in (401, 403)
+    for wrong in (token[:-1], token + "A", token.swapcase(), "", key):
+        answer = client.get("/calendar.ics", params={"token": wrong})
+        assert answer.status_code == 401
+        assert "The token of this address is wrong, or its key was revoked" in answer.text
+    assert client.get(f"/calendar.ics?token={token}&token={token}").status_code == 401
+    assert client.get(f"/calendar.ics?token={token}&impact=x").status_code == 400
+
+    ServiceDir(tmp_path).key_book().revoke(key_id)
+    assert client.get(address).status_code == 401
+    # The client's own lines aside.
+    logged = [record.getMessage() for record in caplog.records if record.name[:4] != "http"]
+    assert not [line for line in logged if token in line or key in line]
+
+
+def test_token_outlives_a_restart_and_differs_between_keys(
+    filled_home: Home, tmp_path: Path
+) -> None:
+    book = ServiceDir(tmp_path).key_book()
+    keys = [book.create(name, PLANS["enterprise"])[0] for name in ("first", "second")]
+    poor, _ = book.create("poor", PLANS["pro"])
+    addresses = []
+    for _ in range(2):
+        with mirroring(filled_home, tmp_path, site=WebSite, host="0.0.0.0") as (_, client):
+            addresses.append([token_address(client, key) for key in keys])
+            assert client.get("/calendar", auth=("anyone", poor)).status_code == 403
+    assert addresses[0] == addresses[1]
+    assert len(set(addresses[0])) == 2
+
+
+def test_sequence_grows_when_a_refold_removes_and_returns_a_version(tmp_path: Path) -> None:
+    home, found = HandmadeHome(tmp_path / "home"), []
+    home.listed("02 06:00", event("evt"))
+    home.merge()
+    file, now = home.home.warehouse, NOW + timedelta(days=9)
+    place = SitePlace(file, lambda: now, KeyRing(), False, b"secret", dict)
+    with without_syncs(), open_database(file, clock=lambda: now) as db:
+        routes = CalendarRoutes(db, place, lambda scope: None).routes()
+        client = TestClient(Starlette(routes=routes))
+
+        def fetch() -> None:
+            ((start, _, _),) = read_plainly(client.get("/calendar.ics").content).values()
+            answer = client.get("/calendar.ics").text
+            found.append((start, int(re.findall("SEQUENCE:(.*)", answer)[0])))
+
+        fetch()
+        moved = event("evt", date="2026-06-05T00:00:00Z", updatedAt="2026-03-02T06:30:00Z")
+        home.listed("02 07:00", moved)
+        home.merge()
+        fetch()
+        *_, batch_id = home.home.landing.batch_ids()
+        (manifest,) = home.home.root.glob(f"landing/batches/*/{batch_id}.json")
+        for _ in range(2):
+            lost = manifest.rename(tmp_path / manifest.name)
+            replay(home.home)
+            fetch()
+            lost.rename(manifest)
+            replay(home.home)
+            fetch()
+    starts, sequences = zip(*found, strict=True)
+    assert starts == ("20260601", "20260605", "20260601", "20260605", "20260601", "20260605")
+    assert sequences == tuple(sorted(set(sequences)))
+
+
+def test_event_page_links_to_the_calendar_of_the_event(client: httpx.Client) -> None:
+    (some, *_) = sorted(uids(client.get("/calendar.ics?limit=5")))
+    page = client.get(f"/event/{some}?as_of=2026-02-28T12:00:00Z").text
+    (link,) = re.findall(r'href="(/calendar.ics[^"]*)"', page)
+    assert uids(client.get(unescape(link))) == {some}
+    assert "as_of=" in link
+
+
+def test_feed_of_a_replay_follows_the_clock(filled_home: Home, tmp_path: Path) -> None:
+    """Nothing of the future of the replay is in the feed, although the file has it."""
+    options: dict[str, Any] = {"site": WebSite}
+    with (
+        replaying(filled_home, tmp_path, STARTS, **options) as (replay, client),
+        open_database(filled_home.warehouse, clock=lambda: NOW) as db,
+    ):
+        seen = []
+        for share in (0.2, 0.5, 0.9):
+            moment = replay.clock.start + (replay.clock.until - replay.clock.start) * share
+            order(client, now=moment.isoformat())
+            answer = client.get("/calendar.ics?from=2000-01-01")
+            assert answer.status_code == 200, answer.text
+            known = db.events(as_of=moment, status="all").rows()
+            changes = read_plainly(answer.content)
+            assert set(changes) == {row["event_id"] for row in known if row["date"]}
+            latest = max(changed for _, changed, _ in changes.values())
+            assert latest <= f"{moment:%Y%m%dT%H%M%SZ}"
+            seen.append(answer.headers["etag"])
+        assert len(set(seen)) == 3

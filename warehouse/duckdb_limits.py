@@ -1,0 +1,58 @@
+"""DuckDB's limits while it makes the warehouse, and what the machine or the container has.
+
+Linux limits a container by the cgroups (version 2) of its processes. This module does not import
+DuckDB.
+"""
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class DuckDBLimits:
+    """Memory and threads of DuckDB; rows that do not fit into memory are spilled to disk.
+
+    `threads` None means one for each core.
+    """
+
+    memory_bytes: int = 1_300_000_000
+    threads: int | None = None
+
+
+USUAL_LIMITS: Final = DuckDBLimits()
+"""Together with Python and Dagster they fit on a machine with 4 GB."""
+
+
+def memory_bytes(root: Path = Path("/")) -> int:
+    """Return the memory that this process may use."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine, *(int(words[0]) for words in _limits(root, "memory.max"))])
+
+
+def cores(root: Path = Path("/")) -> int:
+    """Return the number of cores that this process may use, at least one."""
+    # Not of every system, and fewer than the machine has if it was started with `taskset`.
+    affinity = getattr(os, "sched_getaffinity", None)
+    machine = (os.cpu_count() or 1) if affinity is None else len(affinity(0))
+    quotas = (int(quota) / int(period) for quota, period in _limits(root, "cpu.max"))
+    return max(1, math.ceil(min([machine, *quotas])))
+
+
+def _limits(root: Path, name: str) -> Iterator[list[str]]:
+    """Yield the limits of the cgroup of this process and of those above it."""
+    top = root / "sys/fs/cgroup"
+    with suppress(OSError):
+        own = top / (root / "proc/self/cgroup").read_text().partition("0::/")[2].strip()
+        for folder in (own, *own.parents):
+            # In a container the path may be that of the host, which is not there.
+            with suppress(OSError):
+                words = (folder / name).read_text().split()
+                if all(word.isdecimal() for word in words):
+                    yield words
+            if folder == top:
+                return
