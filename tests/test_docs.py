@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -16,9 +15,8 @@ ROOT = Path(__file__).parent.parent
 PRODUCT = ("almanac", "application", "assets", "catalog", "pipeline", "resources", "warehouse")
 TOP = "|".join((*PRODUCT, "bench", "docs", "tests", r"\.ci"))
 ARCHITECTURE = ROOT / "docs/architecture.md"
-GLOSSARY = ROOT / "docs/glossary.md"
 DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
-PAGES = (ROOT / "CONTRIBUTING.md", ARCHITECTURE, GLOSSARY, *DECISIONS)
+PAGES = (ROOT / "CONTRIBUTING.md", ARCHITECTURE, *DECISIONS)
 LINKED = (
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
@@ -99,12 +97,6 @@ def defined_in(file: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def table_rows(text: str) -> Iterator[list[str]]:
-    for line in text.splitlines():
-        if line.startswith("| `") or (line.startswith("| ") and not line.startswith("| ---")):
-            yield [cell.strip() for cell in line.strip("| ").split(" | ")]
-
-
 @each_page
 def test_every_path_that_is_named_exists(page: Path) -> None:
     assert missing_paths(text_of(page)) == []
@@ -156,85 +148,6 @@ def test_every_link_to_a_file_of_ours_leads_somewhere(page: Path) -> None:
 def anchors_of(page: Path) -> set[str]:
     titles = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
-def test_the_table_of_rooms_lists_each_room_once() -> None:
-    (section,) = re.findall(r"^## Rooms\n(.*?)^## ", text_of(ARCHITECTURE), re.M | re.S)
-    rooms = [named(path.parent) for name in PRODUCT for path in (ROOT / name).rglob("__init__.py")]
-    listed = re.findall(r"^\| `([\w/]+)` \|", section, re.MULTILINE)
-    assert sorted(listed) == sorted(rooms)
-
-
-def test_each_walk_names_definitions_of_its_files() -> None:
-    walks = text_of(ARCHITECTURE).split("\n### ")
-    walks = [walk for walk in walks if re.match(r"[a-h]\. ", walk)]
-    assert len(walks) == 8
-    for walk in walks:
-        for cells in table_rows(walk):
-            if cells[0] == "file":
-                continue
-            (path,) = CODE.findall(cells[0])
-            for name in CODE.findall(cells[1]):
-                assert name in defined_in(ROOT / path), f"{path}: {name}"
-
-
-def test_every_term_has_a_sentence_and_they_are_in_order() -> None:
-    terms = [*table_rows(text_of(GLOSSARY).partition("## Words not used")[0])][1:]
-    names = [term for term, _ in terms]
-    assert names == sorted(set(names), key=lambda name: name.replace("-", " "))
-    for term, meaning in terms:
-        assert meaning.endswith("."), term
-
-
-def test_decisions_are_numbered_and_have_their_four_parts() -> None:
-    for number, page in enumerate(DECISIONS, start=1):
-        assert page.name.startswith(f"{number:04}-")
-        assert text_of(page).startswith(f"# {number}. ")
-        assert re.findall(r"^## (.+)$", text_of(page), re.MULTILINE) == [
-            *("Context", "Decision", "Consequences", "Considered")
-        ]
-
-
-BARRED = re.compile(r"`(\w+)`")
-KEPT = {"heard_at": "a field of the file service_clock.json"}
-"""Names with a barred word that other programs or files rely on."""
-
-
-def barred_words() -> frozenset[str]:
-    rows = table_rows(text_of(GLOSSARY).partition("## Words not used")[2])
-    return frozenset(word for row in rows for word in BARRED.findall(row[0]))
-
-
-def names_in(code: str) -> set[str]:
-    """Return the names of classes, functions, parameters, attributes and variables."""
-    found = {
-        name
-        for node in ast.walk(ast.parse(code))
-        for field in ("id", "attr", "arg", "name")
-        if isinstance(name := getattr(node, field, None), str)
-    }
-    return {name for name in found if not name.startswith("test_")}
-
-
-def words_of(name: str) -> set[str]:
-    return set(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_"))
-
-
-def test_no_name_in_the_code_has_a_barred_word() -> None:
-    barred = barred_words()
-    assert {"told", "one"} <= barred
-    for top in (*PRODUCT, "bench", "tests"):
-        for path in (ROOT / top).rglob("*.py"):
-            for name in names_in(path.read_text()) - KEPT.keys():
-                # Beside other words `one` is a plain word, as in `at_least_one`.
-                words = {name} if name == "one" else words_of(name) - {"one"}
-                assert not words & barred, f"{named(path)}: {name}; see {named(GLOSSARY)}"
-
-
-def test_a_barred_word_is_found_in_any_form() -> None:
-    code = "class _LaneBook:\n    def f(self, told): return [w.sweep_of for one in told]"
-    words = set().union(*map(words_of, names_in(code)))
-    assert {"lane", "told", "sweep", "one"} <= words
 
 
 def test_each_name_behind_a_file_is_defined_in_it() -> None:
