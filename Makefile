@@ -1,7 +1,7 @@
 # The Python that .venv was made with, unless one is named.
 PYTHON ?= $(or $(wildcard $(shell sed -n 's/^executable = //p' .venv/pyvenv.cfg 2>/dev/null)),python3)
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest -q --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -q --dist worksteal
 LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-strip-extras --python-version 3.11
 
 .PHONY: setup tools lake-tools browser-tools docs-tools run sandbox test suite test-long test-lake test-browser test-mass test-faults check style types bench bench-analyst bench-limits bench-push bench-server docs docs-serve lock clean
@@ -28,10 +28,10 @@ test: style
 	@$(MAKE) --no-print-directory -j 2 types suite
 
 suite: tools
-	$(PYTEST) -n 3 tests/test_readme.py tests/test_cli.py tests
+	$(PYTEST) -n 3 tests
 
 test-long: tools
-	$(PYTEST) -n 2 -m "long and not mass" tests
+	$(PYTEST) -n 2 --hypothesis-profile long -m "(long or hypothesis) and not (mass or lake or browser)" tests
 	$(BIN)/python -m tests.almanac.packaging.clean_environments
 
 # Needs Java 17, PostgreSQL and about 1 GB of packages; tests without them are skipped.
