@@ -78,22 +78,26 @@ class CommandPlace:
 
 QUESTIONS: Final = {
     "sql": CommandPlace(
-        *("almanac.commands", "sql_app"),
+        "almanac.commands",
+        "sql_app",
         "Query the warehouse. Times are UTC; `events_as_of(ts)` shows what was known at `ts`.",
     ),
     "audit": CommandPlace(
-        *("almanac.commands", "audit"), "Find back-test rows that used future information."
+        "almanac.commands", "audit", "Find back-test rows that used future information."
     ),
     "changes": CommandPlace(
-        *("almanac.commands", "changes"),
+        "almanac.commands",
+        "changes",
         "Show what became known in a period: cancelled, moved, rescored, new events.",
     ),
     "mcp": CommandPlace(
-        *("almanac.mcp.command", "mcp"),
+        "almanac.mcp.command",
+        "mcp",
         "Answer an assistant over the Model Context Protocol, on standard input and output.",
     ),
     "export": CommandPlace(
-        *("almanac.calendar.command", "export"),
+        "almanac.calendar.command",
+        "export",
         "Write events as an iCalendar file, for Google Calendar, Outlook, Apple and others.",
     ),
 }

@@ -389,7 +389,9 @@ def audit(
     from almanac.audit.audit import run_audit
 
     code = run_audit(
-        *(locate_warehouse(home), signals, sys.stdout.write),
+        locate_warehouse(home),
+        signals,
+        sys.stdout.write,
         decided_at=decided_at and _decode(decided_at, "--decided-at"),
         fields=[_decode(text, "--field") for text in field or ()],
         basis=basis.value,

@@ -209,5 +209,6 @@ def covered_months(
 def _log_deferral(context: dg.AssetExecutionContext, error: Defer) -> None:
     context.log.warning(
         "%s. The rows so far are landed; the rest resumes at %s",
-        *(error.happened, f"{error.resume_at:%Y-%m-%d %H:%M} UTC"),
+        error.happened,
+        f"{error.resume_at:%Y-%m-%d %H:%M} UTC",
     )

@@ -53,7 +53,8 @@ def write_answer(
     """
     write = partial(
         write_own_file,
-        *(warehouse, sql),
+        warehouse,
+        sql,
         form=form,
         values=values,
         formulas=formulas,

@@ -29,7 +29,8 @@ def report(
     output: Annotated[
         Path | None,
         typer.Option(
-            *("--output", "-o"),
+            "--output",
+            "-o",
             help="Write to this file and replace it.",
             show_default="report-DATE.html in this folder; standard output for other formats",
             callback=local_file,
@@ -37,7 +38,7 @@ def report(
     ] = None,
     form: Annotated[
         ReportForm,
-        typer.Option(*("--format", "-F"), help="The report as html, or its changes alone."),
+        typer.Option("--format", "-F", help="The report as html, or its changes alone."),
     ] = ReportForm.HTML,
     since_last: Annotated[
         bool, typer.Option("--since-last", help="Begin the changes where the last report ended.")

@@ -96,7 +96,9 @@ def serve(
         replayed = None
         if start is not None:
             replayed = Replay(
-                *(home.warehouse, start, end),
+                home.warehouse,
+                start,
+                end,
                 speed=speed or 1.0,
                 on_end=lambda state: _report_end(state, as_json=as_json),
             )

@@ -28,7 +28,11 @@ def show(home: Home, health: Health) -> None:
     for feed in health.feeds:
         age = "-" if feed.age_s is None else f"{feed.age_s / 3600:,.1f} h"
         feeds.add_row(
-            *(feed.feed, _when(feed.observed_at), age, _when(feed.complete_at), _state(feed)),
+            feed.feed,
+            _when(feed.observed_at),
+            age,
+            _when(feed.complete_at),
+            _state(feed),
             f"{feed.batches:,}",
         )
     people.print(feeds)

@@ -72,7 +72,8 @@ def watch(
     stop_by_signals(stop.set)
     with closing(source):
         found = watch_changes(
-            *(source, start),
+            source,
+            start,
             pause=lambda seconds: _pause(stop, seconds),
             note=lambda text: warnings.print(f"almanac: {text}", soft_wrap=True),
             once=once,

@@ -237,7 +237,10 @@ class Sandbox:
         self._history.at(self.clock.now())
         faulty = FaultyPush(self.faults, self._push_tls)
         self._sender = WebhookSender(
-            *(self._history.at, self.clock, folder.endpoint_book(), outbox),
+            self._history.at,
+            self.clock,
+            folder.endpoint_book(),
+            outbox,
             options=self._push,
             poster=faulty,
             due=faulty.due,

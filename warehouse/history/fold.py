@@ -180,7 +180,12 @@ class Fold:
         manifest = observation.manifest
         outcome = Outcome(
             manifest,
-            *(read.arrived, read.good, read.rejected, read.duplicates, read.ignored, read.notes),
+            read.arrived,
+            read.good,
+            read.rejected,
+            read.duplicates,
+            read.ignored,
+            read.notes,
             released=released,
         )
         if read.quarantine is not None and not released:

@@ -149,7 +149,9 @@ class Mirror:
         undo.callback(source.close)
         keys = self._keys(folder)
         sender = self.sender = WebhookSender(
-            *(lambda _: source.store(), source, folder.endpoint_book()),
+            lambda _: source.store(),
+            source,
+            folder.endpoint_book(),
             undo.enter_context(own.outbox()),
             options=self._push,
             states_created=True,

@@ -122,9 +122,7 @@ class World:
 
     def _sync_coins(self, day: int) -> tuple[TrueCoin, ...]:
         return tuple(
-            TrueCoin(
-                *(coin.slug, coin.symbol, coin.name, rank, coin.tracked_on(day), coin.icon_url)
-            )
+            TrueCoin(coin.slug, coin.symbol, coin.name, rank, coin.tracked_on(day), coin.icon_url)
             for coin, rank in self._roster().ranking(day)
         )
 

@@ -263,7 +263,11 @@ class WebhookSender:
         log.log(
             logging.WARNING if retry_at is None else logging.INFO,
             "webhook failed: delivery=%s endpoint=%s attempt=%d status=%s error=%s next=%s",
-            *(delivery.id, endpoint.id, delivery.attempts + 1, status, error),
+            delivery.id,
+            endpoint.id,
+            delivery.attempts + 1,
+            status,
+            error,
             "never" if retry_at is None else f"in {wait_s:g} s",
         )
         if status == 410:
