@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import dagster as dg
 
+from almanac.errors import AlmanacError
 from assets.feed_day import USUAL
 from assets.metadata import REFOLD_NOTES
 from pipeline.automation.dead_runs import process_tags
@@ -42,7 +43,7 @@ _PHASE_OF_STEP: Final = {
 }
 
 
-class RunFailed(Exception):
+class RunFailed(AlmanacError):
     """A step of a day failed; batches landed before it are kept.
 
     `problems` are the problems of these batches.

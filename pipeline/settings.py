@@ -29,6 +29,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict, sources
 
+from almanac.errors import AlmanacError
 from almanac.user_files import local_path
 from catalog.contract import constants
 from resources.service_address import checked_base_url, checked_key
@@ -63,7 +64,7 @@ REMOVED: Final = {old: new for names, new in _REPLACED.items() for old in names.
 """Settings of earlier versions with their replacement; "" for an option or a constant."""
 
 
-class SettingsError(Exception):
+class SettingsError(AlmanacError):
     """A setting can't be used; nothing was done. The text shows no secret."""
 
 

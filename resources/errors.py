@@ -23,6 +23,7 @@ the objects that it refers to.
 from datetime import datetime, timedelta
 from typing import ClassVar, Final, Literal
 
+from almanac.errors import AlmanacError
 from resources.response import ResponseHead
 
 NotDataKind = Literal["html", "json", "text", "empty", "bare_header"]
@@ -30,7 +31,7 @@ Reason = Literal["quota", "asked_to_wait", "failing"]
 Period = Literal["month", "day"]
 
 
-class CatalogError(Exception):
+class CatalogError(AlmanacError):
     """States the event, the remaining state, and the next step.
 
     `attempts` counts the requests sent; for a list, `cursor` is where it can continue. `evidence`

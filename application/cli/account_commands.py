@@ -16,10 +16,10 @@ from almanac.console import Column, JsonOption, Table, fail, people
 from application.console import errors_as_messages, folded, print_json
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import PLANS, Plan
-from catalog.server.accounts import KeyBook, ServiceDirError, StoredKey
+from catalog.server.accounts import KeyBook, StoredKey
+from catalog.server.errors import ServerError
 from catalog.server.state_dir import ServiceDir
 from catalog.server.webhooks import endpoints
-from catalog.server.webhooks.delivery import TargetRefused
 from catalog.server.webhooks.endpoints import Endpoint
 from catalog.server.webhooks.outbox import OutboxDelivery
 from pipeline.settings import read_settings
@@ -70,7 +70,7 @@ def create(
     """Create a key and show it once."""
     if plan not in PLANS:
         fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}")
-    with errors_as_messages(ServiceDirError):
+    with errors_as_messages(ServerError):
         key, stored = _key_book(folder).create(
             account, PLANS[plan], rate_per_s=rate, burst=burst, monthly_quota=quota
         )
@@ -80,7 +80,7 @@ def create(
 @keys_app.command(name="list")
 def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
     """List accounts and keys. Only the SHA-256 of a key is stored, so keys are not shown again."""
-    with errors_as_messages(ServiceDirError):
+    with errors_as_messages(ServerError):
         accounts = _key_book(folder).read().accounts if _is_there(folder) else ()
     now = utc_now()
     rows: list[dict[str, Any]] = [
@@ -118,7 +118,7 @@ def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
 @keys_app.command()
 def revoke(key_id: Annotated[str, typer.Argument()], folder: DirOption = None) -> None:
     """Make a key unusable immediately."""
-    with errors_as_messages(ServiceDirError):
+    with errors_as_messages(ServerError):
         _key_book(folder).revoke(key_id)
     people.print(f"{key_id} revoked")
 
@@ -133,7 +133,7 @@ def rotate(
     as_json: JsonOption = False,
 ) -> None:
     """Replace a key by a new one; the old key stays valid for the overlap."""
-    with errors_as_messages(ServiceDirError):
+    with errors_as_messages(ServerError):
         key, stored = _key_book(folder).rotate(key_id, overlap=timedelta(hours=overlap_hours))
     _show_new(key, stored, as_json=as_json)
 
@@ -167,7 +167,7 @@ def add_endpoint(
     as_json: JsonOption = False,
 ) -> None:
     """Add an endpoint and print its signing secret once."""
-    with errors_as_messages(ServiceDirError, TargetRefused):
+    with errors_as_messages(ServerError):
         book = _service_dir(directory).endpoint_book()
         endpoint, secret = book.add(
             url, account=account, allow_private=allow_private, signature=signature
@@ -178,7 +178,7 @@ def add_endpoint(
 @endpoints_app.command("list")
 def list_endpoints(directory: DirOption = None, as_json: JsonOption = False) -> None:
     """List the endpoints."""
-    with errors_as_messages(ServiceDirError):
+    with errors_as_messages(ServerError):
         folder = _service_dir(directory) if _is_there(directory) else None
         book = folder and folder.endpoint_book()
         plans = {} if folder is None else folder.key_book().plans()
@@ -202,7 +202,7 @@ def list_endpoints(directory: DirOption = None, as_json: JsonOption = False) -> 
 @endpoints_app.command("remove")
 def remove_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
     """Remove an endpoint; its pending deliveries become dead."""
-    with errors_as_messages(ServiceDirError):
+    with errors_as_messages(ServerError):
         _service_dir(directory).endpoint_book().remove(endpoint_id)
     people.print(f"{endpoint_id} removed", soft_wrap=True)
 
@@ -217,7 +217,7 @@ def rotate_secret(
     as_json: JsonOption = False,
 ) -> None:
     """Give an endpoint a new signing secret and print it once."""
-    with errors_as_messages(ServiceDirError):
+    with errors_as_messages(ServerError):
         book = _service_dir(directory).endpoint_book()
         secret = book.rotate(endpoint_id, overlap_hours=overlap_hours)
     _show_secret(endpoint_id, secret, as_json=as_json)
@@ -232,7 +232,7 @@ def enable_endpoint(
     directory: DirOption = None,
 ) -> None:
     """Send later deliveries to an endpoint again, or with --off none."""
-    with errors_as_messages(ServiceDirError):
+    with errors_as_messages(ServerError):
         book = _service_dir(directory).endpoint_book()
         if off:
             book.disable(endpoint_id, reason="by the operator")
@@ -254,7 +254,7 @@ def list_deliveries(
     as_json: JsonOption = False,
 ) -> None:
     """List pending and dead deliveries, or retry dead ones with the full retry schedule."""
-    with errors_as_messages(ServiceDirError), _service_dir(directory).outbox() as box:
+    with errors_as_messages(ServerError), _service_dir(directory).outbox() as box:
         for delivery_id in retry or ():
             box.requeue(delivery_id, now=utc_now())
             people.print(f"{delivery_id} requeued", soft_wrap=True)

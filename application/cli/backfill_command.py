@@ -19,13 +19,13 @@ from almanac.console import (
     people,
     warnings,
 )
+from almanac.errors import AlmanacError
 from application.cli.options import dates_option
 from application.console import print_json, progress, show_phases, show_problems
 from pipeline.home_location import locate_home
 from pipeline.service_session import open_service
-from pipeline.settings import SettingsError, read_settings
-from resources.errors import CatalogError, Defer
-from warehouse.errors import WarehouseError
+from pipeline.settings import read_settings
+from resources.errors import Defer
 from warehouse.history.merge import merge
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def backfill(
         fail(f"Not started: {error}", code=0)
     except ValueError as error:
         fail(f"{error}. No request was sent.", code=EXIT_USAGE)
-    except (CatalogError, WarehouseError, SettingsError) as error:
+    except AlmanacError as error:
         fail(str(error))
     except KeyboardInterrupt:
         text = "Complete months are landed, and `almanac merge` merges them."

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people, show_steps
+from almanac.errors import AlmanacError
 from almanac.reading.attached_file import set_aside_foreign_wal
 from almanac.reading.temporary_files import own_folder
 from application.console import print_json, quota_left
@@ -22,7 +23,6 @@ from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
 from pipeline.service_session import OpenedSession, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
-from resources.errors import CatalogError
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock
 from warehouse.errors import WarehouseError
 from warehouse.history.verify import Finding
@@ -236,7 +236,7 @@ def _service(settings: Settings, log_folder: Path, *, endpoints: bool) -> Iterat
                 for check in check_endpoints(service.client, service.plan):
                     holds = check.is_usable and not check.settings
                     yield Checked(check.call, holds, str(check), bool(check.differences))
-    except (CatalogError, WarehouseError, SettingsError) as error:
+    except AlmanacError as error:
         yield Checked("reach, key and plan", False, str(error))
 
 
@@ -272,7 +272,7 @@ def _clock(service_clock: ServiceClock, permitted: timedelta) -> Checked:
 def _checked(what: str, check: Callable[[], str]) -> Checked:
     try:
         return Checked(what, True, check())
-    except (WarehouseError, SettingsError) as error:
+    except AlmanacError as error:
         return Checked(what, False, str(error))
 
 

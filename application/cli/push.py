@@ -11,6 +11,7 @@ import typer
 from almanac.command_line import stop_by_signals, wait_until
 from almanac.console import EXIT_INTERRUPTED, EXIT_USAGE, Column, JsonOption, Table, fail, people
 from application.console import folded, print_json
+from catalog.server.errors import ServerError
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.settings import Settings, read_settings
 from resources.inbox import ABANDONED_S, STATES, Inbox, State, receipt_of
@@ -139,7 +140,7 @@ def receive(
     """
     # Imported here, so that the help and wrong options need no server.
     from application.receiver import MergeThread, Receiver, make_verifier
-    from catalog.server.hosting import HostedApp, HostingError
+    from catalog.server.hosting import HostedApp
 
     if not path.startswith("/") or set(path) & set("{}?# "):
         fail(f"--path: expected a path such as /webhooks, got {path!r}.", code=EXIT_USAGE)
@@ -167,7 +168,7 @@ def receive(
         inbox.files.remove_unfinished(older_than_s=ABANDONED_S)
         try:
             server.start()
-        except HostingError as error:
+        except ServerError as error:
             fail(str(error))
         opened.callback(server.stop)
         if merging is not None:

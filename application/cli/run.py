@@ -29,10 +29,11 @@ from almanac.console import (
     show_steps,
     warnings,
 )
+from almanac.errors import AlmanacError
 from application.console import Progress, print_json, progress, show_problems
 from pipeline.home_location import locate_home, restore_home
-from pipeline.settings import Settings, SettingsError, read_settings
-from resources.errors import CatalogError, Defer
+from pipeline.settings import Settings, read_settings
+from resources.errors import Defer
 from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
@@ -65,7 +66,7 @@ def run(
             summary = _summary(settings, days, began, quiet=as_json)
     except Defer as error:
         summary = {"deferred": str(error), "resume_at": error.resume_at.isoformat()}
-    except (CatalogError, WarehouseError, SettingsError) as error:
+    except AlmanacError as error:
         fail(str(error))
     except KeyboardInterrupt:
         warnings.print("Interrupted. Landed data is kept; run `almanac run` again to resume.")

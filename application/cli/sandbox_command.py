@@ -14,6 +14,7 @@ from application.cli.options import instant_option
 from application.console import errors_as_messages, print_json
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.sandbox.faults import FAULTS
+from catalog.server.errors import ServerError
 from pipeline.settings import read_settings
 
 if TYPE_CHECKING:
@@ -92,10 +93,7 @@ def sandbox(
     # Imported here, so that the help and wrong options need no server.
     from catalog.sandbox.sandbox import DEFAULT_SEED, Sandbox
     from catalog.sandbox.sandbox_clock import SandboxClock
-    from catalog.server.accounts import ServiceDirError
     from catalog.server.app import ServerOptions
-    from catalog.server.hosting import HostingError
-    from catalog.server.webhooks.delivery import TargetRefused
 
     if webhook is None and webhook_secret_file is not None:
         fail("--webhook-secret-file is for --webhook URL, which is missing", code=2)
@@ -124,12 +122,12 @@ def sandbox(
     stop_by_signals(stop.set)
     try:
         box.start()
-    except (HostingError, ServiceDirError) as error:
+    except ServerError as error:
         fail(str(error))
     try:
         made = None
         if webhook is not None:
-            with errors_as_messages(ServiceDirError, TargetRefused, TimeoutError):
+            with errors_as_messages(ServerError, TimeoutError):
                 made = box.subscribe(webhook, secret=secret, signature=webhook_signature)
         _announce(box, webhook, None if secret else made, as_json=as_json)
         wait_until(stop)

@@ -13,6 +13,7 @@ from almanac.console import EXIT_INTERRUPTED, fail, people
 from almanac.errors import WarehouseError
 from application.cli.options import instant_option
 from application.console import print_json
+from catalog.server.errors import ServerError
 from pipeline.home_location import locate_existing_home
 from pipeline.settings import read_settings
 from warehouse.clock import utc_now
@@ -69,9 +70,7 @@ def serve(
     from application.web.mirror.replay import SPEED_MAX, Replay
     from application.web.site import WebSite
     from catalog.contract.plans import PLANS
-    from catalog.server.accounts import ServiceDirError
     from catalog.server.app import ServerOptions
-    from catalog.server.hosting import HostingError
     from pipeline.health.warnings import read_health
 
     if plan not in PLANS:
@@ -112,12 +111,12 @@ def serve(
             options=options,
             site=site if replayed is None else WebSite,
         ).start()
-    except HostingError as error:
+    except ServerError as error:
         cause = error.__cause__
         is_taken = isinstance(cause, OSError) and cause.errno == EADDRINUSE
         hint = ". Give another port, such as --port 0 for a free one." if is_taken else ""
         fail(f"{error}{hint}")
-    except (WarehouseError, ServiceDirError) as error:
+    except WarehouseError as error:
         fail(str(error))
     try:
         if as_json:

@@ -202,7 +202,7 @@ class Sandbox:
         return _started(self._dir)
 
     def start(self) -> "Sandbox":
-        """Listen. Raises HostingError when the port is taken."""
+        """Listen. Raises ServerError when the port is taken."""
         # Before the world is generated, which takes seconds.
         free_port(self._host, self._port)
         with ExitStack() as undo:

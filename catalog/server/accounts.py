@@ -25,13 +25,10 @@ from msgspec.structs import replace
 
 from catalog.contract.plans import ENTERPRISE, PLANS, Plan, month_start, next_month
 from catalog.contract.records import Period, Usage
+from catalog.server.errors import ServerError
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-
-
-class ServiceDirError(Exception):
-    """A server's folder or one of its files can't be used or changed so; it is as it was."""
 
 
 @dataclass
@@ -57,13 +54,13 @@ class JsonFile(Generic[T]):
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def read(self) -> T:
-        """Return the value. Raises ServiceDirError when the file is not of the expected form."""
+        """Return the value. Raises ServerError when the file is not of the expected form."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=self._kind)
         except FileNotFoundError:
             return self._kind()
         except msgspec.MsgspecError as error:
-            raise ServiceDirError(
+            raise ServerError(
                 f"{self.path} can't be read as {self._kind.__name__}: {error}. It was not "
                 "changed; repair it or move it away."
             ) from error
@@ -184,7 +181,7 @@ class KeyBook:
         return self.file.read()
 
     def plans(self) -> Mapping[str, Plan]:
-        """Return the plan of each account. Raises ServiceDirError: the file is not a key book."""
+        """Return the plan of each account. Raises ServerError: the file is not a key book."""
         return {account.name: PLANS[account.plan] for account in self.read().accounts}
 
     def create(
@@ -195,26 +192,26 @@ class KeyBook:
         `limits` are of `LIMITS`; None is the plan's.
 
         Raises:
-            ServiceDirError: the account has another plan, or as many keys as its plan allows.
+            ServerError: the account has another plan, or as many keys as its plan allows.
         """
         if not account_name.strip():
-            raise ServiceDirError("an account needs a name; nothing was created")
+            raise ServerError("an account needs a name; nothing was created")
         own = {name: limit for name, limit in limits.items() if limit is not None}
         if own and plan is not ENTERPRISE:
-            raise ServiceDirError(
+            raise ServerError(
                 f"rate, burst and quota of {plan.name} are fixed; only Enterprise sets them"
             )
         for name, limit in own.items():
             least, most = LIMITS[name]
             if not least <= limit <= most:
-                raise ServiceDirError(f"{name} must be from {least:g} to {most:,}, got {limit}")
+                raise ServerError(f"{name} must be from {least:g} to {most:,}, got {limit}")
         key, fresh = self._make_key()
         stored = replace(fresh, **own)
         with self.file.editing() as edit:
             known = {account.name: account for account in edit.value.accounts}
             account = known.get(account_name) or Account(name=account_name, plan=plan.name)
             if account.plan != plan.name:
-                raise ServiceDirError(
+                raise ServerError(
                     f"account {account_name} is on the plan {account.plan}, not {plan.name}; "
                     "use that plan, or another account"
                 )
@@ -222,26 +219,26 @@ class KeyBook:
             counted = sum(key.expires_at is None for key in account.keys)
             if plan.keys_max is not None and counted >= plan.keys_max:
                 allowed = f"the plan {plan.name} allows {plan.keys_max}; revoke one first"
-                raise ServiceDirError(f"account {account_name} has {counted} keys, and {allowed}")
+                raise ServerError(f"account {account_name} has {counted} keys, and {allowed}")
             known[account_name] = replace(account, keys=(*account.keys, stored))
             edit.value = Accounts(accounts=tuple(known.values()))
         return key, stored
 
     def revoke(self, key_id: str) -> None:
-        """Make a key unusable from now on. Raises ServiceDirError if it is not in use."""
+        """Make a key unusable from now on. Raises ServerError if it is not in use."""
         self._replace(key_id, lambda key: (replace(key, expires_at=self._wall()),))
 
     def rotate(self, key_id: str, *, overlap: timedelta) -> tuple[str, StoredKey]:
         """Return a new key for an old one, which stays valid for `overlap`.
 
         The two count as one key of the plan, and share one bucket and one quota. Raises
-        ServiceDirError if the old one is not in use, or was rotated already.
+        ServerError if the old one is not in use, or was rotated already.
         """
         key, fresh = self._make_key()
 
         def succeed(old: StoredKey) -> tuple[StoredKey, ...]:
             if old.expires_at is not None:
-                raise ServiceDirError(f"key {old.id} was already replaced; rotate its successor")
+                raise ServerError(f"key {old.id} was already replaced; rotate its successor")
             new = {"id": fresh.id, "sha256": fresh.sha256, "created_at": fresh.created_at}
             successor = replace(old, **new, metered_as=old.metered_as or old.id)
             return replace(old, expires_at=self._wall() + overlap), successor
@@ -260,7 +257,7 @@ class KeyBook:
             known = edit.value.accounts
             owner = next((each for each in known if key_id in {key.id for key in each.keys}), None)
             if owner is None:
-                raise ServiceDirError(
+                raise ServerError(
                     f"no such key: {key_id} in {self.file.path.parent}; `almanac accounts keys "
                     "list` lists the keys of a folder. A mirror has a folder of its own (--dir), "
                     "by default state/mirror of the home"
@@ -268,7 +265,7 @@ class KeyBook:
             keys: dict[str, tuple[StoredKey, ...]] = {key.id: (key,) for key in owner.keys}
             key = keys[key_id][0]
             if not key.usable(self._wall()):
-                raise ServiceDirError(f"key {key.id} expired at {key.expires_at}")
+                raise ServerError(f"key {key.id} expired at {key.expires_at}")
             keys[key_id] = change(key)
             changed = replace(owner, keys=tuple(chain(*keys.values())))
             accounts = tuple(changed if each is owner else each for each in known)
@@ -322,7 +319,7 @@ class KeyRing:
         self._read_version = version
         try:
             accounts = self._book.read().accounts
-        except ServiceDirError:
+        except ServerError:
             # A running server continues with the keys it knew, and reads the next change.
             log.exception("the key file can't be read; the previous keys stay valid")
             return self._known
@@ -388,6 +385,6 @@ class UsageBook:
         try:
             with self._file.editing() as edit:
                 edit.value = counts
-        except (OSError, ServiceDirError):
+        except (OSError, ServerError):
             log.exception("the usage counts can't be written; they are kept in memory")
             self._is_written = False

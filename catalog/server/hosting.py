@@ -15,15 +15,13 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 from starlette.types import ASGIApp
 
+from catalog.server.errors import ServerError
+
 HEADER_TIMEOUT_S = 5.0
 START_TIMEOUT_S = 30.0
 _BUFFER_BYTES = 64 * 1024
 _BACKLOG = 4_096
 """Connections that wait to be accepted; one more would be tried again after seconds."""
-
-
-class HostingError(Exception):
-    """The server could not be started; nothing is listening."""
 
 
 class HostedApp:
@@ -45,16 +43,16 @@ class HostedApp:
         """Listen, and return when connections are answered.
 
         Raises:
-            HostingError: the port is taken, or the application did not start in time.
+            ServerError: the port is taken, or the application did not start in time.
         """
         self.port = free_port(self._host, self.port)
         self._thread.start()
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
             if not self._thread.is_alive():
-                raise HostingError(f"the server did not start: {self._failure}") from self._failure
+                raise ServerError(f"the server did not start: {self._failure}") from self._failure
             if time.monotonic() > deadline:
-                raise HostingError(f"the server did not start within {START_TIMEOUT_S:g} s")
+                raise ServerError(f"the server did not start within {START_TIMEOUT_S:g} s")
             time.sleep(0.005)
         return self
 
@@ -106,7 +104,7 @@ def free_port(host: str, port: int) -> int:
     """Return a port that can be listened on; 0 means any free port.
 
     Raises:
-        HostingError: the port is taken.
+        ServerError: the port is taken.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -114,6 +112,6 @@ def free_port(host: str, port: int) -> int:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise HostingError(f"can't listen on {host} port {port}: {error.strerror}") from error
+            raise ServerError(f"can't listen on {host} port {port}: {error.strerror}") from error
         taken: int = probe.getsockname()[1]
         return taken

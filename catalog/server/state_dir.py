@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from catalog.server.accounts import JsonFile, KeyBook, ServiceDirError, UsageCounts
+from catalog.server.accounts import JsonFile, KeyBook, UsageCounts
+from catalog.server.errors import ServerError
 from catalog.server.webhooks import endpoints, outbox
 from catalog.server.webhooks.endpoints import EndpointBook
 from catalog.server.webhooks.outbox import Outbox
@@ -23,7 +24,7 @@ class ServiceDir:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise ServiceDirError(f"the folder {path} can't be made: {error.strerror}") from error
+            raise ServerError(f"the folder {path} can't be made: {error.strerror}") from error
 
     def key_book(self) -> KeyBook:
         return KeyBook(self.path / "keys.json", wall=self._wall)
@@ -43,12 +44,12 @@ class ServiceDir:
         """Mark the folder as belonging to a source, or check that it does.
 
         Raises:
-            ServiceDirError: it belongs to another source, whose deliveries and usage it keeps.
+            ServerError: it belongs to another source, whose deliveries and usage it keeps.
         """
         with JsonFile(self.path / "source.json", dict[str, str]).editing() as edit:
             known = edit.value.setdefault("source", source)
             if known != source:
-                raise ServiceDirError(
+                raise ServerError(
                     f"{self.path} belongs to {known}, not to {source}; give this server another "
                     "--dir"
                 )
@@ -58,12 +59,12 @@ class ServiceDir:
         """Hold the folder as its only server: two would count and send everything twice.
 
         Raises:
-            ServiceDirError: another server holds it, or this user can't write to it.
+            ServerError: another server holds it, or this user can't write to it.
         """
         try:
             opened = (self.path / "server.lock").open("a")
         except OSError as error:
-            raise ServiceDirError(
+            raise ServerError(
                 f"the folder {self.path} can't be written to: {error.strerror}; give this server "
                 "another --dir"
             ) from error
@@ -71,7 +72,7 @@ class ServiceDir:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                raise ServiceDirError(
+                raise ServerError(
                     f"another server uses {self.path}; stop it, or give this server another --dir"
                 ) from error
             yield

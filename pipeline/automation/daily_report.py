@@ -14,10 +14,8 @@ from almanac.digest import as_markdown
 from almanac.errors import AlmanacError
 from application.web.html_report import post_digest, write_daily_report
 from assets.layout import Layout
-from pipeline.health.notices import NotPosted
 from pipeline.instance import owner_tags
 from pipeline.settings import Settings
-from warehouse.errors import WarehouseError
 from warehouse.home import Home
 from warehouse.schema.tables import EVENT_VERSIONS, EVENTS
 
@@ -57,7 +55,7 @@ def daily_report(layout: Layout, settings: Settings, clock: Clock) -> dg.AssetsD
                 }
             if settings.digest_url is not None:
                 metadata["posted"] = post_digest(settings, home, clock()) or "nothing new"
-        except (AlmanacError, WarehouseError, OSError, NotPosted) as error:
+        except (AlmanacError, OSError) as error:
             raise dg.Failure(str(error)) from error
         return dg.MaterializeResult(metadata=metadata)
 

@@ -14,6 +14,7 @@ import httpx
 import msgspec
 from pydantic import SecretStr
 
+from almanac.errors import AlmanacError
 from pipeline.settings import Settings, SettingsError
 from resources.http.network import DIRECT, Network, connection_error
 from resources.redaction import conceal_in_logs
@@ -27,7 +28,7 @@ _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "crypto-alm
 _Posted = dict[str, Annotated[datetime, msgspec.Meta(tz=True)]]
 
 
-class NotPosted(Exception):
+class NotPosted(AlmanacError):
     """The receiver did not accept a post. Nothing was recorded, so it will be retried."""
 
 

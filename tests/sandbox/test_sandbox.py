@@ -10,8 +10,8 @@ import pytest
 from catalog.sandbox.faults import FAULTS, FaultBoard, parse_faults
 from catalog.sandbox.sandbox import Sandbox
 from catalog.sandbox.sandbox_clock import SandboxClock
-from catalog.server.accounts import ServiceDirError
 from catalog.server.app import ServerOptions
+from catalog.server.errors import ServerError
 from tests.hangs import HANGS_AFTER_S
 
 NOW = datetime(2018, 3, 2, 12, tzinfo=UTC)
@@ -254,7 +254,7 @@ class TestAllPlansAtOnce:
     def test_a_folder_of_another_world_is_refused(self, tmp_path: Path) -> None:
         with Sandbox(seed=1, now=EARLY, state_dir=tmp_path):
             pass
-        with pytest.raises(ServiceDirError, match="belongs to sandbox seed=1 pace=1"):
+        with pytest.raises(ServerError, match="belongs to sandbox seed=1 pace=1"):
             Sandbox(seed=2, now=EARLY, state_dir=tmp_path).start()
 
     def test_a_cursor_is_valid_after_a_restart_of_the_same_sandbox(

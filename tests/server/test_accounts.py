@@ -11,11 +11,11 @@ from catalog.server.accounts import (
     JsonFile,
     KeyBook,
     KeyRing,
-    ServiceDirError,
     UsageBook,
     UsageCounts,
     key_digest,
 )
+from catalog.server.errors import ServerError
 from tests.server.bare_server import NOW, ManualClock, bare_server, grant
 
 
@@ -61,7 +61,7 @@ class TestKeyBook:
         book = self.book(tmp_path)
         for plan in (PLANS["free"], PLANS["standard"]):
             made = [book.create(plan.name, plan)[1] for _ in range(plan.keys_max or 0)]
-            with pytest.raises(ServiceDirError, match="revoke one first"):
+            with pytest.raises(ServerError, match="revoke one first"):
                 book.create(plan.name, plan)
             book.revoke(made[0].id)
             book.create(plan.name, plan)
@@ -72,12 +72,12 @@ class TestKeyBook:
         book, overlap = self.book(tmp_path), timedelta(hours=1)
         _, first = book.create("acme", PLANS["free"])
         _, second = book.rotate(first.id, overlap=overlap)
-        with pytest.raises(ServiceDirError, match="was already replaced"):
+        with pytest.raises(ServerError, match="was already replaced"):
             book.rotate(first.id, overlap=overlap)
         book.rotate(second.id, overlap=overlap)
-        with pytest.raises(ServiceDirError):
+        with pytest.raises(ServerError):
             book.create("acme", PLANS["free"])
-        with pytest.raises(ServiceDirError, match="another account"):
+        with pytest.raises(ServerError, match="another account"):
             book.create("acme", PLANS["pro"])
 
     def test_a_successor_uses_the_bucket_and_quota_of_the_replaced_key(
@@ -118,20 +118,20 @@ class TestKeyBook:
             path.write_text(text)
             assert ring.find(key)
             assert KeyRing(book=book).find(key) is None
-            with pytest.raises(ServiceDirError, match="was not changed"):
+            with pytest.raises(ServerError, match="was not changed"):
                 book.create("other", PLANS["free"])
             assert path.read_text() == text
 
     def test_enterprise_alone_sets_its_limits_within_bounds(self, tmp_path: Path) -> None:
         book = self.book(tmp_path)
-        with pytest.raises(ServiceDirError, match="only Enterprise"):
+        with pytest.raises(ServerError, match="only Enterprise"):
             book.create("acme", PLANS["elite"], rate_per_s=50)
         key, _ = book.create("large", PLANS["enterprise"], rate_per_s=7, burst=9, monthly_quota=11)
         found = KeyRing(book=book).find(key)
         assert found and (found.rate_per_s, found.burst, found.monthly_quota) == (7, 9, 11)
         limits: list[dict[str, Any]] = [{"rate_per_s": 1e-300}, {"burst": 10**30}]
         for each in (*limits, {"monthly_quota": -1}, {"rate_per_s": 0}):
-            with pytest.raises(ServiceDirError, match="must"):
+            with pytest.raises(ServerError, match="must"):
                 book.create("big", PLANS["enterprise"], **each)
-        with pytest.raises(ServiceDirError, match="name"):
+        with pytest.raises(ServerError, match="name"):
             book.create(" ", PLANS["free"])

@@ -14,7 +14,8 @@ from catalog.server import hosting
 from catalog.server.accounts import KeyRing, UsageBook
 from catalog.server.app import ServerParts, build_app
 from catalog.server.body_limit import BodyLimit, BodyReader
-from catalog.server.hosting import HostedApp, HostingError
+from catalog.server.errors import ServerError
+from catalog.server.hosting import HostedApp
 from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.server.bare_server import NOW, BareStore, event, grant
 
@@ -126,5 +127,5 @@ def test_a_taken_port_is_a_clear_error() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(HostingError, match=f"can't listen on 127.0.0.1 port {port}"):
+        with pytest.raises(ServerError, match=f"can't listen on 127.0.0.1 port {port}"):
             HostedApp(app, port=port).start()

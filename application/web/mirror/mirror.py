@@ -32,7 +32,8 @@ from catalog.contract.plans import ENTERPRISE, Plan
 from catalog.server.accounts import Grant, KeyRing, UsageBook
 from catalog.server.app import Background, Layer, ServerOptions, ServerParts, build_app
 from catalog.server.control_path import ControlPath
-from catalog.server.hosting import HostedApp, HostingError
+from catalog.server.errors import ServerError
+from catalog.server.hosting import HostedApp
 from catalog.server.request_guard import is_loopback
 from catalog.server.state_dir import ServiceDir
 from catalog.server.webhooks.sender import SenderOptions, WebhookSender
@@ -84,8 +85,8 @@ class Mirror:
 
     Raises (start):
         WarehouseError: the published file is missing or can't be used.
-        HostingError: the port is taken, or the address needs a key and there is none.
-        ServiceDirError: the folder can't be used.
+        ServerError: the port is taken, or the address needs a key and there is none.
+        ServerError: the folder can't be used.
     """
 
     base_url: str
@@ -193,7 +194,7 @@ class Mirror:
             others = Grant(meter_id="anyone", account="anyone", plan=plan, sha256="", **_NO_LIMITS)
             return KeyRing(book=book, others=others, adjusted=_unlimited)
         if not any(account.keys for account in book.read().accounts):
-            raise HostingError(
+            raise ServerError(
                 f"{self._host} can be reached from other machines, and there is no key yet. "
                 "Nothing listens. Create one: "
                 f"almanac accounts keys create NAME --plan {plan.name} --dir {folder.path}"

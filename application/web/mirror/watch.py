@@ -16,7 +16,7 @@ import httpx
 import msgspec
 from pydantic import SecretStr
 
-from almanac.errors import AlmanacError
+from almanac.errors import InvalidArgument
 from application.web.mirror.as_of import utc_text
 from application.web.mirror.history_routes import CHANGES_PATH, read_changes
 from application.web.mirror.publications import Publications
@@ -24,6 +24,7 @@ from catalog.contract import constants
 from catalog.contract.errors import InvalidCursor
 from catalog.contract.plans import ENTERPRISE
 from catalog.server.routes import Reading
+from resources.errors import RetryLater
 from warehouse.clock import utc_now
 
 FOLLOWED_EVERY_S: Final = 0.5
@@ -41,14 +42,6 @@ _HINTS: Final = {
 Change = dict[str, Any]
 Page = tuple[list[Change], str]
 """Changes, and the cursor after them."""
-
-
-class WatchRefused(AlmanacError):
-    """The changes can't be watched as asked; a repetition would end the same way."""
-
-
-class SourceUnavailable(AlmanacError):
-    """The source can't be reached now; a later attempt may succeed."""
 
 
 class WatchStart(NamedTuple):
@@ -90,13 +83,13 @@ class HomeSource:
     def read(self, start: WatchStart) -> Page:
         store, now = self._publications.store(), self._publications.now()
         if self._publications.trouble is not None:
-            raise SourceUnavailable(self._publications.trouble)
+            raise _unavailable(self._publications.trouble)
         reading = Reading(store, ENTERPRISE, ts=now, moment=now, as_of=None)
         since = start.since or _END
         try:
             page = read_changes(reading, since=since, cursor=start.cursor, limit=_HOME_PAGE)
         except InvalidCursor as error:
-            raise WatchRefused(f"--since: {error.message}. {_NEW_START}") from error
+            raise InvalidArgument(f"--since: {error.message}. {_NEW_START}") from error
         return _read_page(msgspec.to_builtins(page))
 
 
@@ -134,12 +127,12 @@ class MirrorSource:
                 CHANGES_PATH, params={"limit": constants.EVENTS_LIMIT_MAX, **asked}
             )
         except httpx.TransportError as error:
-            raise SourceUnavailable(
+            raise _unavailable(
                 f"{self._base_url} can't be reached ({type(error).__name__})"
             ) from error
         status = answer.status_code
         if status == 429 or status >= 500:
-            raise SourceUnavailable(f"{self._base_url} responded with {status}")
+            raise _unavailable(f"{self._base_url} responded with {status}")
         try:
             body = answer.json()
             if status == 200:
@@ -147,9 +140,13 @@ class MirrorSource:
             said = str(body["message"])[:_SHOWN_CHARS].rstrip(".")
         except (KeyError, TypeError, ValueError):
             said = "it is not a page of changes" if status == 200 else answer.reason_phrase
-        raise WatchRefused(
+        raise InvalidArgument(
             f"{self._base_url} responded with {status}: {said}. {_HINTS.get(status, _EXPECTED)}"
         )
+
+
+def _unavailable(happened: str) -> RetryLater:
+    return RetryLater(happened, next_step="Try again later")
 
 
 def _read_page(body: dict[str, Any]) -> Page:
@@ -170,17 +167,18 @@ def watch_changes(
     once; with `once`, or before the first response, it is an error.
 
     Raises:
-        SourceUnavailable, WatchRefused: see above.
+        RetryLater: the source can't be reached now.
+        InvalidArgument: it refuses `start`; a repetition would end the same way.
     """
     failures, has_begun = 0, False
     while True:
         try:
             changes, cursor = source.read(start)
-        except SourceUnavailable as error:
+        except RetryLater as error:
             if once or not has_begun:
                 raise
             if not failures:
-                note(f"{error}. It is asked again until it responds.")
+                note(f"{error.happened}. It is asked again until it responds.")
             waits_s = _RETRIED_AFTER_S[min(failures, len(_RETRIED_AFTER_S) - 1)]
             failures += 1
             if pause(waits_s):

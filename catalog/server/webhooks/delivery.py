@@ -19,6 +19,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 import httpx
 
 from catalog.contract.constants import WEBHOOK_TIMEOUT_S
+from catalog.server.errors import ServerError
 
 Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -47,10 +48,6 @@ _METADATA = "100.100.100.200/32 168.63.129.16/32 fd00:ec2::/32 fd20:ce::/32 fd00
 _LOOKUPS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="webhook-lookup")
 
 
-class TargetRefused(Exception):
-    """A URL that no webhook is sent to; the message says why and what to change."""
-
-
 async def resolve_host(host: str, port: int) -> Sequence[str]:
     found = await asyncio.get_running_loop().run_in_executor(
         _LOOKUPS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -62,7 +59,7 @@ def check_url(text: str, *, allow_private: bool) -> httpx.URL:
     """Return the URL; nothing is looked up.
 
     Raises:
-        TargetRefused: not a plain http or https URL, or an address that is not allowed.
+        ServerError: not a plain http or https URL, or an address that is not allowed.
     """
     url = httpx.URL()
     with suppress(httpx.InvalidURL):
@@ -73,7 +70,7 @@ def check_url(text: str, *, allow_private: bool) -> httpx.URL:
         or (url.port is not None and not 1 <= url.port <= 65_535)
         or (address is None and not _NAME.fullmatch(url.host))
     ):
-        raise TargetRefused(
+        raise ServerError(
             "expected a URL such as https://hooks.example/path: http or https, at most "
             f"{URL_LENGTH_MAX} visible ASCII characters without a backslash, no user name, an "
             "international name in its xn-- form, an address as four decimal numbers or in brackets"
@@ -89,7 +86,7 @@ async def check_target(
     """Return the URL and its checked addresses; the name is looked up exactly once.
 
     Raises:
-        TargetRefused: as `check_url`, for any one of the addresses.
+        ServerError: as `check_url`, for any one of the addresses.
         OSError: the name has no address.
     """
     url = check_url(text, allow_private=allow_private)
@@ -145,7 +142,7 @@ def _check_address(address: Address, *, allow_private: bool) -> None:
     way_out = "if this is intended, add the endpoint with --allow-private"
     if allow_private or not is_local(address):
         way_out = "no endpoint may use it"
-    raise TargetRefused(f"{address} is not a public address; {way_out}")
+    raise ServerError(f"{address} is not a public address; {way_out}")
 
 
 def _literal(host: str) -> Address | None:
@@ -190,7 +187,7 @@ class Poster:
                 return await self._post_to(target, last, body, headers)
         except TimeoutError:
             return AttemptOutcome(None, f"no answer within {self.timeout_s:g} s")
-        except (TargetRefused, OSError, httpx.HTTPError) as error:
+        except (ServerError, OSError, httpx.HTTPError) as error:
             return AttemptOutcome(None, f"{type(error).__name__}: {error}"[:200])
 
     async def _post_to(

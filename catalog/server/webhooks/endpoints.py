@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import ELITE, PLANS, Plan
-from catalog.server.accounts import JsonFile, KeyBook, ServiceDirError
+from catalog.server.accounts import JsonFile, KeyBook
+from catalog.server.errors import ServerError
 from catalog.server.webhooks.delivery import check_url
 
 FILE_NAME = "endpoints.json"
@@ -79,7 +80,7 @@ class EndpointBook:
     """The endpoints of one file. An absent file has none.
 
     Raises (all methods):
-        ServiceDirError: a file can't be read, or it has no such endpoint.
+        ServerError: a file can't be read, or it has no such endpoint.
     """
 
     def __init__(self, path: Path, *, accounts: KeyBook, wall: Callable[[], datetime]) -> None:
@@ -111,7 +112,7 @@ class EndpointBook:
         for endpoint in self.endpoints():
             if endpoint.id == endpoint_id:
                 return endpoint
-        raise ServiceDirError(
+        raise ServerError(
             f"no such endpoint: {endpoint_id!r}; `almanac accounts endpoints list` lists them"
         )
 
@@ -127,8 +128,8 @@ class EndpointBook:
         """Add an endpoint; return it and its signing secret, made unless it is given.
 
         Raises:
-            ServiceDirError: as above; or the secret is invalid, or the account's plan has no push.
-            TargetRefused: webhooks are not sent to this URL.
+            ServerError: as above; or the secret is invalid, or the account's plan has no push.
+            ServerError: webhooks are not sent to this URL.
         """
         check_url(url, allow_private=allow_private)
         new = self._new_secret(secret)
@@ -143,7 +144,7 @@ class EndpointBook:
         )
         reason = _refusal(endpoint, self._accounts.plans().get(account))
         if reason is not None:
-            raise ServiceDirError(f"{reason}; no endpoint was added")
+            raise ServerError(f"{reason}; no endpoint was added")
         with self._file.editing() as edit:
             edit.value = Endpoints(endpoints=(*edit.value.endpoints, endpoint))
         return endpoint, new.value
@@ -156,7 +157,7 @@ class EndpointBook:
         An account that is absent is made on Elite. `secret` replaces another one immediately.
 
         Raises:
-            ServiceDirError, TargetRefused: as `add`.
+            ServerError: as `add`.
         """
         if account not in self._accounts.plans():
             self._accounts.create(account, ELITE)
@@ -207,7 +208,7 @@ class EndpointBook:
     def _new_secret(self, given: str | None) -> Secret:
         value = new_secret() if given is None else given
         if not _SECRET.fullmatch(value):
-            raise ServiceDirError(
+            raise ServerError(
                 "a signing secret is 16 to 200 visible ASCII characters without a comma; no change"
             )
         return Secret(value=value, created_at=self._wall())

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, NamedTuple, Self
 
-from catalog.server.accounts import ServiceDirError
+from catalog.server.errors import ServerError
 from catalog.server.statements import read_statements
 
 FILE_NAME = "deliveries.sqlite"
@@ -54,7 +54,7 @@ class Outbox:
     """One outbox file, made if it is absent. Safe to call from several threads.
 
     Raises:
-        ServiceDirError: the file can't be used.
+        ServerError: the file can't be used.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,7 +70,7 @@ class Outbox:
                 self._run(name)
         except sqlite3.Error as error:
             self._connection.close()
-            raise ServiceDirError(
+            raise ServerError(
                 f"{path} can't be used as an outbox: {error}. It was not changed; move it away"
             ) from error
 
@@ -142,11 +142,11 @@ class Outbox:
         """Make a dead letter due immediately, with the whole retry schedule ahead.
 
         Raises:
-            ServiceDirError: it is pending, delivered or unknown.
+            ServerError: it is pending, delivered or unknown.
         """
         if not self._run("requeue", id=delivery_id, now=_micros(now)):
             text = f"{delivery_id!r} is not a dead delivery; `deliveries --dead` lists them"
-            raise ServiceDirError(text)
+            raise ServerError(text)
 
     def _run(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
         with self._lock, self._connection:

@@ -20,9 +20,8 @@ from application.web.mirror.mirror import Mirror
 from application.web.mirror.publications import Publications
 from application.web.site import WebSite
 from catalog.contract.plans import ELITE, ENTERPRISE, plan_window
-from catalog.server.accounts import ServiceDirError
 from catalog.server.catalog_store import EventQuery
-from catalog.server.hosting import HostingError
+from catalog.server.errors import ServerError
 from catalog.server.state_dir import ServiceDir
 from catalog.server.webhooks.sender import SenderOptions
 from tests.free_ports import free_port
@@ -219,10 +218,10 @@ def test_health_names_the_publication_that_is_served(home: Home) -> None:
 def test_a_folder_has_one_mirror_and_a_port_one_server(home: Home, tmp_path: Path) -> None:
     with serving(home) as (mirror, client), ExitStack() as undo:
         port = int(mirror.base_url.rpartition(":")[2])
-        with pytest.raises(ServiceDirError, match="another server uses"):
+        with pytest.raises(ServerError, match="another server uses"):
             undo.enter_context(serving(home))
         second = Mirror(home.warehouse, state_dir=tmp_path / "second", port=port)
-        with pytest.raises(HostingError, match=f"can't listen on 127.0.0.1 port {port}"):
+        with pytest.raises(ServerError, match=f"can't listen on 127.0.0.1 port {port}"):
             second.start()
         assert listed(client) == state(1)
 
@@ -230,7 +229,7 @@ def test_a_folder_has_one_mirror_and_a_port_one_server(home: Home, tmp_path: Pat
 def test_another_address_needs_a_key(home: Home) -> None:
     state_dir = home.state / "mirror"
     mirror = Mirror(home.warehouse, state_dir=state_dir, host="0.0.0.0", port=free_port())
-    with pytest.raises(HostingError, match="almanac accounts keys create NAME"):
+    with pytest.raises(ServerError, match="almanac accounts keys create NAME"):
         mirror.start()
 
 

@@ -14,16 +14,16 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from almanac.errors import InvalidArgument
 from application.web.mirror.mirror import Mirror
 from application.web.mirror.watch import (
     ChangeFilter,
     HomeSource,
     MirrorSource,
-    SourceUnavailable,
-    WatchRefused,
     WatchStart,
     watch_changes,
 )
+from resources.errors import RetryLater
 from tests.application.mirror.publications import Publications, version_of
 from tests.hangs import HANGS_AFTER_S
 from tests.history.stories.disk import without_syncs
@@ -150,7 +150,7 @@ def test_an_address_that_is_no_mirror_is_an_error_without_the_key(
         lambda _: httpx.Response(status, content=body, headers={"location": "http://other.example"})
     )
     source = MirrorSource("http://m.example", key=SecretStr(CANARY), transport=transport)
-    error = SourceUnavailable if status >= 429 else WatchRefused
+    error = RetryLater if status >= 429 else InvalidArgument
     with closing(source), pytest.raises(error, match=message) as refused:
         watch(source, WatchStart())
     assert CANARY not in str(refused.value)

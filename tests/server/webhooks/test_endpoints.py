@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from application.cli.account_commands import endpoints_app
 from catalog.contract.plans import PLANS
-from catalog.server.accounts import ServiceDirError
+from catalog.server.errors import ServerError
 from catalog.server.state_dir import ServiceDir
 from catalog.server.webhooks.outbox import Outbox, OutboxDelivery, Place
 from tests.server.webhooks.feeds import START, SetClock
@@ -45,13 +45,13 @@ def test_a_file_that_is_not_a_book_or_an_outbox_is_an_error_and_stays(folder: Se
     _, secret = folder.endpoint_book().add(URL, account="acme")
     path = folder.path / "endpoints.json"
     path.write_text(broken := path.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(ServiceDirError) as caught:
+    with pytest.raises(ServerError) as caught:
         folder.endpoint_book().add(URL, account="acme")
     assert path.read_text() == broken
     assert secret not in str(caught.value)
     path = folder.path / "deliveries.sqlite"
     path.write_bytes(text := b"not a database, and longer than the header of one " * 20)
-    with pytest.raises(ServiceDirError, match="move it away"):
+    with pytest.raises(ServerError, match="move it away"):
         Outbox(path)
     assert path.read_bytes() == text
 
@@ -68,7 +68,7 @@ def test_an_outbox_keeps_a_place_and_its_deliveries_together(folder: ServiceDir)
     assert (folder.path / "deliveries.sqlite").stat().st_mode & 0o777 == 0o600
     with folder.outbox() as box:
         assert (box.places(), box.pending()) == ({"ep_1": PLACE}, (delivery(1),))
-        with pytest.raises(ServiceDirError):
+        with pytest.raises(ServerError):
             box.requeue("dlv_1", now=START)
         box.drop("ep_1", error="removed")
         box.mark_failed("dlv_1", status=500, error=None, retry_at=START)

@@ -8,8 +8,8 @@ import pytest
 
 from catalog.sandbox.history import SandboxHistory
 from catalog.sandbox.sandbox import Sandbox
-from catalog.server.accounts import ServiceDirError
 from catalog.server.catalog_store import ChangeQuery
+from catalog.server.errors import ServerError
 from catalog.server.webhooks.sender import SenderOptions, reported_kinds
 from tests.hangs import HANGS_AFTER_S
 from tests.server.webhooks.receiver import Receiver
@@ -23,14 +23,14 @@ def test_an_endpoint_that_is_registered_again_keeps_its_secret_unless_another_is
 ) -> None:
     with Sandbox(now=NOW, push=SOON) as sandbox:
         sandbox.new_key("pro", account="acme")
-        with pytest.raises(ServiceDirError, match="plan pro"):
+        with pytest.raises(ServerError, match="plan pro"):
             sandbox.subscribe(receiver.url, account="acme")
         first = sandbox.subscribe(receiver.url)
         assert sandbox.subscribe(receiver.url, signature="t,v1") == first
         own = "a-secret-of-24-characters"
         assert sandbox.subscribe(receiver.url, secret=own) == own
         for wrong in ("", "too short", "one,and-another-with-a-comma", "with a space of " * 2):
-            with pytest.raises(ServiceDirError, match="a signing secret is"):
+            with pytest.raises(ServerError, match="a signing secret is"):
                 sandbox.subscribe(receiver.url, secret=wrong)
         sandbox.advance_by_deliveries(2)
         sandbox.wait_until_pushed(HANGS_AFTER_S)
