@@ -20,6 +20,7 @@ from assets.landed_calendar import landed_calendar
 from assets.layout import Layout, without_beta_warnings
 from assets.polled import polled_assets
 from assets.published_tables import published_tables
+from pipeline.automation.daily_report import daily_report, report_job, report_sensor
 from pipeline.automation.dead_runs import dead_runs_sensor, process_tags
 from pipeline.automation.health import health_checks, health_sensor
 from pipeline.automation.jobs import DAILY, asset_jobs, daily_schedule
@@ -73,9 +74,6 @@ def build_definitions(
     ]
     reports, report_jobs = [], []
     if settings.report_dir is not None or settings.digest_url is not None:
-        # Imported here, since most homes have no reports, and templates take 0.1 s.
-        from pipeline.automation.daily_report import daily_report, report_job, report_sensor
-
         reports.append(daily_report(layout, settings, clock))
         report_jobs.append(report_job(layout))
         sensors.append(report_sensor(layout, jobs[DAILY], report_jobs[0]))
