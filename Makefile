@@ -4,7 +4,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q --dist worksteal
 LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-strip-extras --python-version 3.11
 
-.PHONY: setup tools lake-tools browser-tools docs-tools run sandbox test suite test-long test-lake test-browser test-mass test-faults check style types bench bench-analyst bench-limits bench-push bench-server docs docs-serve lock clean
+.PHONY: setup tools lake-tools browser-tools docs-tools run sandbox test suite test-long test-lake test-browser test-mass test-faults check style types bench docs docs-serve lock clean
 
 # What the application needs, and what tests and benchmarks need.
 setup: LOCKS = requirements.lock
@@ -60,31 +60,15 @@ types: tools
 	$(BIN)/mypy
 	@.ci/audit
 
+# Needs Linux and two cores. About an hour; stop other work first.
 bench: tools
 	$(BIN)/python -m bench.peers
 	$(BIN)/python -m bench.peers --events 1000000 --days 2 --only almanac,one_file,one_file+
-	$(BIN)/python -m bench.warehouse.five_years
-	$(BIN)/python -m bench.warehouse.as_of
-	$(BIN)/python -m bench.warehouse.as_of --events 500000 --versions 10000000
-	$(BIN)/python -m bench.start
-	$(BIN)/python -m bench.second_day
-
-bench-analyst: tools
-	$(BIN)/python -m bench.analyst.joins
-	$(BIN)/python -m bench.analyst.audit
-	$(BIN)/python -m bench.analyst.streamed
-	$(BIN)/python -m bench.analyst.study
-	$(BIN)/python -m bench.analyst.calibration
-
-bench-limits: tools
-	$(BIN)/python -m bench.limits
-
-bench-push: tools
-	$(BIN)/python -m bench.push
-
-bench-server: tools
+	$(BIN)/python -m bench.as_of
+	$(BIN)/python -m bench.as_of --events 500000 --versions 10000000
+	$(BIN)/python -m bench.joins
 	$(BIN)/python -m bench.server
-	$(BIN)/python -m bench.server.mirror
+	$(BIN)/python -m bench.start
 
 # The docs site, in build/site. Open build/site/index.html.
 docs: docs-tools

@@ -1,1 +1,1 @@
-"""Measurements that a reader can repeat; nothing of the product imports them."""
+"""Benchmarks: each command runs Almanac and its alternatives side by side, and prints ratios."""

@@ -1,18 +1,24 @@
-"""Measures one piece of work in a separate process: its seconds and its peak memory.
+"""Runs a measured piece of work in a process of its own: its seconds and its peak memory.
 
-The child prints one JSON object as its last line. Belongs here: running and measuring. Does not:
-what is measured.
+The child prints one JSON object as its last line.
 """
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parents[1]
+ENVIRONMENTS: Final = ROOT / "build" / "peers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,7 @@ class Measured:
 
 
 class ChildFailed(Exception):
-    """The measured process failed; there is no figure."""
+    """The measured process failed, or its answer is wrong; there is no figure."""
 
 
 def environment_without_settings() -> dict[str, str]:
@@ -69,6 +75,19 @@ def run_apart(work: Callable[..., object], *values: Any, **named: Any) -> None:
     process.join()
     if process.exitcode != 0:
         raise ChildFailed(f"{work.__name__} ended with {process.exitcode}")
+
+
+def make_environment(pins: Path) -> Path:
+    """Return the Python of an environment with pinned packages, which is made once."""
+    digest = hashlib.sha256(pins.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    folder = ENVIRONMENTS / f"{pins.stem}-{digest}"
+    python, made = folder / "bin" / "python", folder / "made"
+    if not made.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        venv.create(folder, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "-qq", "-r", pins], check=True)
+        made.touch()
+    return python
 
 
 class Stopwatch:

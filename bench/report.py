@@ -34,6 +34,7 @@ def show(
 ) -> None:
     """Print the seconds of each side, and the ratio of ours to it, if there is ours."""
     console = Console(highlight=False)
+    console.width = max(console.width, 120)
     load = os.getloadavg()[0]
     console.print(f"{title}   DuckDB {duckdb.__version__}, load average {load:.2f} at the end")
     ratio_column = [] if ours is None else ["ours is x times that"]

@@ -17,12 +17,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bench.children import ChildFailed
+from bench.exports import known_at, write_export
 from bench.peers.child import INCOMING
-from bench.peers.histories import Reference, compare_history
-from bench.peers.questions import ask_questions
+from bench.peers.comparison import Reference, ask_questions, compare_history
 from bench.peers.report import SideResults, show_results
 from bench.peers.sides import LATE, SIDES, RunningSide, Side
-from bench.warehouse.exports import known_at, write_export
 
 _WIDTH: Final = 130
 
@@ -134,7 +133,7 @@ def _read_names(text: str) -> list[Side]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=50_000)
-    parser.add_argument("--days", type=_read_days, default=[1, 30, 90], help="such as 1,30,90")
+    parser.add_argument("--days", type=_read_days, default=[1, 10], help="such as 1,30,90")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", type=_read_names, default=[*SIDES], help="such as almanac,dlt")
     parser.add_argument("--changed", type=int, default=7, help="of a thousand events, each day")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import duckdb
 
+from bench.homes import land_cancellations, land_export
 from bench.peers.child import INCOMING, serve
-from bench.warehouse.homes import land_cancellations, land_export
 from warehouse.history.merge import merge
 from warehouse.home import Home
 

@@ -11,23 +11,14 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from bench.peers.histories import Counts
-from bench.peers.sides import ALMANAC, LATE, ONE_FILE, ONE_FILE_ALSO, SIDES
+from bench.peers.comparison import Counts
+from bench.peers.sides import ALMANAC, LATE, ONE_FILE, SIDES
 
 _CANNOT: Final = {side.name: side.cannot for side in SIDES}
 _WINDOW: Final = 5
 """The figure of a day is the median of so many days up to it."""
 _TARGETS: Final = {"dlt": 0.4, "dbt": 0.25, ONE_FILE: 1.5}
 """Of Almanac's day to the day of another side."""
-_NOTES: Final = (
-    "Rows are compared by EXCEPT ALL in both directions: id, from, to and each value whose change "
-    "makes a version. A time is shown only if they are equal, or the side is known not to be able.",
-    "Almanac withdraws an event after two exports without it. The comparison ends its row at the "
-    "first of them, since when Almanac shows the event as missing.",
-    "dlt, dbt and SQLMesh keep the lists of categories and coins as text.",
-    f"{ONE_FILE_ALSO} also writes what Almanac writes in its day: the bytes of the export, the "
-    "events by month and the new versions by day, as Parquet. The difference is their cost.",
-)
 Figures = dict[str, dict[str, float]]
 """The figures of each side by name, with their unit."""
 
@@ -61,8 +52,6 @@ def show_results(
     console.print(_lay_out_figures(figures))
     for name, text in targets.items():
         console.print(f"{name}: {text}")
-    for note in _NOTES:
-        console.print(f"- {note}")
     if into is not None:
         histories = {name: found.counts for name, found in rounds[0].items()}
         record = {"title": title, "figures": figures, "bars": targets, "histories": histories}

@@ -1,21 +1,16 @@
 """The measured sides: how each is installed and run, and where it keeps its history."""
 
-import hashlib
 import json
-import shutil
 import subprocess
 import sys
-import venv
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
-from bench.children import ChildFailed, environment_without_settings
+from bench.children import ROOT, ChildFailed, environment_without_settings, make_environment
 
 HERE: Final = Path(__file__).parent
-ROOT: Final = HERE.parents[1]
-ENVIRONMENTS: Final = ROOT / "build" / "peers"
 ALMANAC: Final = "Almanac"
 ONE_FILE: Final = "one_file"
 ONE_FILE_ALSO: Final = "one_file+"
@@ -35,21 +30,6 @@ class Side:
     cannot: tuple[str, ...] = (LATE,)
     """What it cannot do; the comparison confirms it."""
 
-    def make_environment(self) -> Path:
-        """Return the Python of the side, with its pinned packages installed once."""
-        if not self.requirements:
-            return Path(sys.executable)
-        pins = HERE / self.requirements
-        digest = hashlib.sha256(pins.read_bytes() + sys.version.encode()).hexdigest()[:12]
-        folder = ENVIRONMENTS / f"{pins.stem}-{digest}"
-        python, made = folder / "bin" / "python", folder / "made"
-        if not made.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            venv.create(folder, with_pip=True)
-            subprocess.run([python, "-m", "pip", "install", "-qq", "-r", pins], check=True)
-            made.touch()
-        return python
-
 
 SIDES: Final = (
     Side(ALMANAC, "almanac_side", rows="rows_of_almanac", cannot=()),
@@ -57,7 +37,6 @@ SIDES: Final = (
     Side(ONE_FILE_ALSO, "one_file", rows="event_versions", words=("--also",)),
     Side("dlt", "dlt_side", rows="history.events", requirements="dlt.txt"),
     Side("dbt", "dbt_side", rows="rows_of_dbt", requirements="dbt.txt"),
-    Side("SQLMesh", "sqlmesh_side", rows="history.events", requirements="sqlmesh.txt"),
 )
 
 
@@ -70,7 +49,9 @@ class RunningSide:
         self.folder = folder / side.name
         self.folder.mkdir()
         self._log = self.folder.with_suffix(".log")
-        command = [side.make_environment(), "-m", f"bench.peers.{side.module}", self.folder]
+        has_pins = bool(side.requirements)
+        python = make_environment(HERE / side.requirements) if has_pins else sys.executable
+        command = [python, "-m", f"bench.peers.{side.module}", self.folder]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [*map(str, command), *side.words],

@@ -1,1 +1,1 @@
-"""Compares the server with its peers, in one run on one machine."""
+"""Our servers beside a bare handler and Datasette, and the limiter of our client."""

@@ -1,34 +1,45 @@
-"""`python -m bench.server`: our server and its peers, on this machine, in one run."""
+"""`python -m bench.server`: the sandbox and the mirror beside a bare handler and Datasette.
+
+One run measures each server alone on one core, with the load generator on another. All servers must
+return the same rows for a sample of the requests before one is timed. Then four processes send what
+our limiter allows them. `--quick` takes a minute. It needs Linux.
+"""
 
 import argparse
-import asyncio
+import json
 import os
-import signal
-import sys
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, Final
 
-import msgspec
+import httpx
 from rich.console import Console
+from rich.table import Table
 
-from bench.server.export import exports
-from bench.server.peers.bare_peer import BarePeer
-from bench.server.peers.datasette_peer import DatasettePeer, make_datasette_folder
-from bench.server.peers.our_peer import OurPeer
-from bench.server.peers.peer import Peer
-from bench.server.peers.rows import Rows, rows_of_run
-from bench.server.process import Cores
-from bench.server.race import Pace, ceiling, race
-from bench.server.report import show
-from bench.server.results import Results
-from bench.server.slow import felt, seconds_until_closed
-from bench.server.workloads import pages_of, workloads
+from bench.children import ChildFailed
+from bench.homes import SOURCE, land_pages
+from bench.server.limits import measure_limits
+from bench.server.load import fetch_bodies, send_all
+from bench.server.peers import DatasettePeer, Peer, Running, Shown, write_datasette_files
+from bench.server.rows import NOW, SEED, Rows, read_sandbox_rows
+from bench.server.workloads import EventsPage, WorkRequest, draw_workloads
+from catalog.contract.constants import EVENTS_LIMIT_MAX
+from catalog.contract.plans import ENTERPRISE, plan_window
+from catalog.sandbox.sandbox import Sandbox
+from warehouse.history.merge import merge
+from warehouse.home import Home
 
-_FILE_WIDTH = 100
-_CEILING_BYTES = (1_000, 36_000)
+SANDBOX: Final = "sandbox"
+_PULLED_AT: Final = NOW - timedelta(hours=1)
+_AS_OF: Final = NOW - timedelta(minutes=30)
+_WARM_UP: Final = 300
+_SAMPLE_SEED: Final = 11
+_WIDTH: Final = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,123 +47,174 @@ class Size:
     """The sizes of one run."""
 
     requests: int
-    pace: Pace
-    slow_rounds: int
-    slow_round_s: float
-    give_up_s: float
-    export_rows: int
-    export_slow_s: float
+    sample: int
+    """Requests of each workload whose rows are compared."""
+    seconds: float
+    limits_s: int
 
 
-FULL = Size(
-    requests=10_000,
-    pace=Pace(sample=300, closed_s=8.0, open_s=4.0),
-    slow_rounds=2,
-    slow_round_s=6.0,
-    give_up_s=20.0,
-    export_rows=1_000_000,
-    export_slow_s=10.0,
-)
-QUICK = Size(
-    requests=2_000,
-    pace=Pace(sample=60, closed_s=1.0, open_s=0.5),
-    slow_rounds=1,
-    slow_round_s=2.0,
-    give_up_s=7.0,
-    export_rows=100_000,
-    export_slow_s=2.0,
-)
+FULL: Final = Size(requests=10_000, sample=300, seconds=8.0, limits_s=60)
+QUICK: Final = Size(requests=1_000, sample=50, seconds=1.0, limits_s=5)
 
 
-def main() -> int:
-    arguments = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
-    cores = Cores.of_machine()
-    os.sched_setaffinity(0, {cores.load})
-    console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
-    began = time.monotonic()
-    with TemporaryDirectory(prefix="almanac-bench-") as folder:
-        results = _measure(QUICK if arguments.quick else FULL, cores, Path(folder), console)
-    show(results, cores, console)
-    console.print(f"{time.monotonic() - began:.0f} seconds in all.")
-    if arguments.json is not None:
-        arguments.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
-    return 0
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One server on one workload."""
+
+    server: str
+    workload: str
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    cpu_us: float
+    """Of the server, per request."""
+    rss_mb: float
 
 
-def _arguments() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.server", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="about a minute, fewer requests")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="a minute, with fewer requests")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
+    given = parser.parse_args()
+    size = QUICK if given.quick else FULL
+    console = Console(highlight=False)
+    console.width = max(console.width, _WIDTH)
+    with TemporaryDirectory(prefix="almanac-bench-") as folder:
+        laps = list(run_laps(size, Path(folder), console))
+        show_laps(laps, console)
+        limits = measure_limits(Path(folder), size.limits_s, console)
+    console.print(f"Load average at the end: {os.getloadavg()[0]:.2f}")
+    if given.json is not None:
+        results = {"laps": [asdict(lap) for lap in laps], "limits": limits}
+        given.json.write_text(json.dumps(results, indent=1))
 
 
-def _measure(size: Size, cores: Cores, folder: Path, console: Console) -> Results:
-    load_average = os.getloadavg()[0]
-    with console.status("") as status:
-        report_progress = status.update
-        report_progress("the rows of the world")
-        rows = rows_of_run()
-        loads = workloads(rows, size.requests)
-        peers = _peers(rows, folder, cores)
-        ceilings = {
-            body_bytes: ceiling(
-                cores.server, body_bytes=body_bytes, count=size.requests, for_s=size.pace.closed_s
-            )
-            for body_bytes in _CEILING_BYTES
-        }
-        laps = race(peers, loads, size.pace, report_progress=report_progress)
-        ours = OurPeer(cores.server)
-        with ours.start() as running:
-            ours.learn(running, pages_of(loads))
-            report_progress("slow connections: until they are closed")
-            closed_after_s = asyncio.run(
-                seconds_until_closed(
-                    running.port, str(running.details["key"]), give_up_s=size.give_up_s
-                )
-            )
-            mixed = [
-                ours.request(request)
-                for three in zip(*(load.requests for load in loads), strict=True)
-                for request in three
-            ]
-            beside_slow = felt(
-                running.port,
-                lambda number: mixed[:number],
-                core=cores.load,
-                rounds=size.slow_rounds,
-                for_s=size.slow_round_s,
-                report_progress=report_progress,
-            )
-        return Results(
-            settings={peer.name: peer.settings for peer in peers},
-            load_average=load_average,
-            ceiling_per_s=ceilings,
-            laps=laps,
-            given_up_after_s=size.give_up_s,
-            closed_after_s=closed_after_s,
-            felt=beside_slow,
-            exports=exports(
-                cores.server,
-                rows=size.export_rows,
-                slow_s=size.export_slow_s,
-                report_progress=report_progress,
-            ),
-        )
+def run_laps(size: Size, folder: Path, console: Console) -> Iterator[Lap]:
+    """Run each server alone on each workload.
+
+    Raises:
+        ChildFailed: two servers have different rows.
+    """
+    console.print("Preparing the rows, the mirror's home and Datasette's file ...")
+    rows = read_sandbox_rows()
+    workloads = draw_workloads(rows, size.requests)
+    agreed: dict[WorkRequest, tuple[str, Shown]] = {}
+    own_cores = os.sched_getaffinity(0)
+    core, load_core = min(own_cores), max(own_cores)
+    peers = make_peers(rows, folder)
+    os.sched_setaffinity(0, {load_core})
+    try:
+        for peer in peers:
+            with peer.start(core) as running:
+                requests = list(chain.from_iterable(workloads.values()))
+                peer.prepare(running, [each for each in requests if isinstance(each, EventsPage)])
+                for workload in workloads.values():
+                    _compare_rows(peer, running, workload, size.sample, agreed)
+                for name, workload in workloads.items():
+                    console.print(f"{peer.name}: {name} ...")
+                    yield _run_lap(peer, running, name, workload, size.seconds)
+    finally:
+        os.sched_setaffinity(0, own_cores)
 
 
-def _peers(rows: Rows, folder: Path, cores: Cores) -> Sequence[Peer]:
-    rows_file = folder / "rows.msgpack"
-    rows.save(rows_file)
-    make_datasette_folder(rows, folder)
+def make_peers(rows: Rows, folder: Path) -> tuple[Peer, ...]:
+    """Write the files of the servers, and return the servers."""
+    rows.save(folder / "rows.msgpack")
+    write_datasette_files(rows, folder)
+    warehouse = str(_publish_rows(folder / "home").warehouse)
+    as_of = (f"x-as-of: {_AS_OF:%FT%TZ}",)
     return (
-        OurPeer(cores.server),
-        DatasettePeer(folder, cores.server, tuned=False),
-        DatasettePeer(folder, cores.server, tuned=True),
-        BarePeer("json", rows_file, cores.server),
-        BarePeer("msgspec", rows_file, cores.server),
+        Peer(SANDBOX, "sandbox"),
+        Peer("mirror", "mirror", warehouse),
+        Peer("mirror, as of", "mirror", warehouse, headers=as_of),
+        Peer("bare handler", "bare", str(folder / "rows.msgpack")),
+        DatasettePeer(folder),
     )
 
 
+def _publish_rows(root: Path) -> Home:
+    """Publish the rows that the key of the run sees: pulled once, and an hour later a page again.
+
+    So `_AS_OF` is a past time at which all rows were known.
+    """
+    home = Home(root)
+    home.claim(SOURCE)
+    window = plan_window(ENTERPRISE, NOW)
+
+    def land(feed: Any, pages: list[bytes]) -> None:
+        land_pages(home, feed, _PULLED_AT, pages, plan="enterprise")
+
+    with (
+        Sandbox(seed=SEED, now=NOW, export_interval_s=0) as sandbox,
+        httpx.Client(base_url=sandbox.base_url, verify=False, timeout=60.0) as client,
+    ):
+        client.headers["x-api-key"] = sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
+        query = {"from": f"{window.lower:%F}", "limit": EVENTS_LIMIT_MAX}
+        pages = list(_read_pages(client, "/v2/events", query))
+        land("events", pages)
+        land("coins", list(_read_pages(client, "/v2/coins", {"limit": 100})))
+        land("categories", [client.get("/v2/categories").content])
+    why = "a page of the list"
+    land_pages(home, "events", NOW, pages[:1], plan="enterprise", why_incomplete=why)
+    merge(home)
+    return home
+
+
+def _read_pages(client: httpx.Client, path: str, query: Mapping[str, Any]) -> Iterator[bytes]:
+    cursor: dict[str, str] | None = {}
+    while cursor is not None:
+        answer = client.get(path, params={**query, **cursor}).raise_for_status()
+        yield answer.content
+        following = answer.json()["meta"]["cursor"]
+        cursor = {"cursor": following} if following else None
+
+
+def _compare_rows(
+    peer: Peer,
+    running: Running,
+    workload: Sequence[WorkRequest],
+    count: int,
+    agreed: dict[WorkRequest, tuple[str, Shown]],
+) -> None:
+    sample = random.Random(_SAMPLE_SEED).sample(list(workload), min(count, len(workload)))
+    bodies = fetch_bodies(running.port, [peer.make_request(request) for request in sample])
+    for request, body in zip(sample, bodies, strict=True):
+        shown = peer.read_answer(request, body)
+        first, expected = agreed.setdefault(request, (peer.name, shown))
+        if shown != expected:
+            raise ChildFailed(f"{peer.name} and {first} differ on {request}: {shown}, {expected}")
+
+
+def _run_lap(
+    peer: Peer, running: Running, name: str, workload: Sequence[WorkRequest], seconds: float
+) -> Lap:
+    requests = [peer.make_request(request) for request in workload]
+    send_all(running.port, requests[-_WARM_UP:], for_s=seconds)
+    cpu_s = running.cpu_s()
+    times = send_all(running.port, requests, for_s=seconds)
+    cpu_s = running.cpu_s() - cpu_s
+    return Lap(
+        server=peer.name,
+        workload=name,
+        per_s=times.per_s,
+        p50_ms=times.quantile_ms(0.50),
+        p99_ms=times.quantile_ms(0.99),
+        cpu_us=1e6 * cpu_s / len(times.seconds),
+        rss_mb=running.rss_mb(),
+    )
+
+
+def show_laps(laps: list[Lap], console: Console) -> None:
+    """Print the laps, and how many times each server the sandbox is."""
+    sandbox = {lap.workload: lap.per_s for lap in laps if lap.server == SANDBOX}
+    table = Table("workload", "server", "per s", "sandbox is x", "p50 ms", "p99 ms", "CPU µs", "MB")
+    for lap in sorted(laps, key=lambda lap: list(sandbox).index(lap.workload)):
+        ratio = f"{sandbox[lap.workload] / lap.per_s:.2f}"
+        figures = [f"{lap.p50_ms:.2f}", f"{lap.p99_ms:.2f}", f"{lap.cpu_us:,.0f}"]
+        cells = [lap.workload, lap.server, f"{lap.per_s:,.0f}", ratio, *figures]
+        table.add_row(*cells, f"{lap.rss_mb:,.0f}", end_section=lap.server == laps[-1].server)
+    console.print(table)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

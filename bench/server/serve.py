@@ -1,110 +1,89 @@
-"""The servers that run our own code: `python -m bench.server.serve NAME`.
+"""The servers that run our own code: `python -m bench.server.serve NAME [FILE]`.
 
 Prints one line of JSON with the port once connections are answered, and ends with its input.
 """
 
-import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
-from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
 
-from msgspec.structs import replace
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from application.web.mirror.mirror import Mirror
-from bench.server.peers.bare_peer import Encoder, bare_app
-from bench.server.peers.rows import NOW, SEED, Rows, store_of_run
-from catalog.contract.plans import ENTERPRISE
+from bench.server.rows import NOW, SEED, Found, PlainRows, Rows
 from catalog.sandbox.sandbox import Sandbox
-from catalog.server.accounts import KeyRing, UsageBook
-from catalog.server.app import ServerParts, build_app
-from catalog.server.catalog_store import EventQuery, StoredEvent
 from catalog.server.hosting import HostedApp
-from catalog.server.sql_store import SqlStore
-from catalog.server.state_dir import ServiceDir
-
-_UNBOUND_PER_S = 1e6
-_UNBOUND_BURST = 1_000_000
 
 
-def ours(undo: ExitStack) -> dict[str, object]:
+def serve_sandbox(undo: ExitStack) -> dict[str, object]:
+    """Serve the whole sandbox, with a key whose limits are never reached."""
     sandbox = undo.enter_context(Sandbox(seed=SEED, now=NOW, export_interval_s=0))
-    key = sandbox.new_key("enterprise", rate_per_s=_UNBOUND_PER_S, burst=_UNBOUND_BURST)
+    key = sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
     return {"port": sandbox.port, "key": key}
 
 
-def mirror(undo: ExitStack, warehouse: str) -> dict[str, object]:
+def serve_mirror(undo: ExitStack, warehouse: str) -> dict[str, object]:
+    """Serve the mirror over a warehouse, which asks for no key on loopback."""
     state_dir = Path(undo.enter_context(TemporaryDirectory(prefix="almanac-bench-")))
     server = Mirror(Path(warehouse), state_dir=state_dir, wall=lambda: NOW)
     return {"port": int(undo.enter_context(server).base_url.rpartition(":")[2])}
 
 
-def bare(undo: ExitStack, encoder: Encoder, rows_file: str) -> dict[str, object]:
-    app = bare_app(encoder, Rows.load(Path(rows_file)))
+def serve_bare(undo: ExitStack, rows_file: str) -> dict[str, object]:
+    """Serve the bare handler on the HTTP server that also runs ours."""
+    app = make_bare_app(PlainRows(Rows.load(Path(rows_file))))
     return {"port": undo.enter_context(HostedApp(app)).port}
 
 
-def fixed(undo: ExitStack, size: str) -> dict[str, object]:
-    """The same bytes to every request, with no HTTP library: the load generator's ceiling."""
-    loop = asyncio.new_event_loop()
-    head = f"HTTP/1.1 200 OK\r\ncontent-length: {size}\r\n\r\n".encode()
-    answer = head + b"x" * int(size)
+def make_bare_app(plain: PlainRows) -> Starlette:
+    """Return handlers over rows in memory: no key, limits, ETag, cursor, metrics or checks."""
 
-    class Fixed(asyncio.Protocol):
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            assert isinstance(transport, asyncio.Transport)
-            self._transport = transport
+    def answer_page(found: Found, limit: int) -> Response:
+        after = None if found.after is None else ",".join(found.after)
+        meta = {"total": found.total, "limit": limit, "cursor": after}
+        return JSONResponse({"data": found.rows, "meta": meta})
 
-        def data_received(self, data: bytes) -> None:
-            self._transport.write(answer)
+    async def list_events(request: Request) -> Response:
+        query = request.query_params
+        limit = int(query["limit"])
+        day, _, event_id = query.get("cursor", "").partition(",")
+        found = plain.find_page(
+            query["from"],
+            query["to"],
+            coins=query["coins"].split(",") if "coins" in query else (),
+            categories=query["categories"].split(",") if "categories" in query else (),
+            after=(day, event_id) if "cursor" in query else None,
+            limit=limit,
+        )
+        return answer_page(found, limit)
 
-    server = loop.run_until_complete(loop.create_server(Fixed, "127.0.0.1", 0))
-    loop.add_reader(sys.stdin, loop.stop)
-    undo.callback(loop.run_forever)
-    return {"port": server.sockets[0].getsockname()[1]}
+    async def get_event(request: Request) -> Response:
+        event = plain.get_event(request.path_params["id"])
+        return Response(status_code=404) if event is None else JSONResponse(event)
 
+    async def list_coins(request: Request) -> Response:
+        limit = int(request.query_params["limit"])
+        return answer_page(plain.search_coins(request.query_params["q"], limit=limit), limit)
 
-def long_export(undo: ExitStack, rows: str) -> dict[str, object]:
-    """The real application over a store that makes its rows one by one."""
-    folder = ServiceDir(Path(undo.enter_context(TemporaryDirectory(prefix="almanac-bench-"))))
-    key, _ = folder.key_book().create("bench", ENTERPRISE)
-    store = LongStore(store_of_run(), int(rows))
-    parts = ServerParts(
-        # An export uses only what this store has.
-        store=lambda _: cast(SqlStore, store),
-        keys=KeyRing(book=folder.key_book()),
-        usage=UsageBook(),
-        now=lambda: NOW,
+    return Starlette(
+        routes=[
+            Route("/v2/coins", list_coins),
+            Route("/v2/events", list_events),
+            Route("/v2/events/{id}", get_event),
+        ]
     )
-    return {"port": undo.enter_context(HostedApp(build_app(parts))).port, "key": key}
-
-
-class LongStore:
-    """A store that repeats the events of another under new ids, up to a count."""
-
-    identity = "bench"
-
-    def __init__(self, store: SqlStore, count: int) -> None:
-        self._store = store
-        self._count = count
-
-    def iter_events(self, query: EventQuery) -> Iterator[StoredEvent]:
-        events = cycle(list(self._store.iter_events(query)))
-        for number, event in enumerate(islice(events, self._count)):
-            yield replace(event, id=f"{number:024x}")
 
 
 _SERVERS: dict[str, Callable[..., dict[str, object]]] = {
-    "ours": ours,
-    "mirror": mirror,
-    "bare-json": lambda undo, file: bare(undo, "json", file),
-    "bare-msgspec": lambda undo, file: bare(undo, "msgspec", file),
-    "fixed": fixed,
-    "long-export": long_export,
+    "sandbox": serve_sandbox,
+    "mirror": serve_mirror,
+    "bare": serve_bare,
 }
 
 
@@ -112,8 +91,7 @@ def main(name: str, *arguments: str) -> None:
     with ExitStack() as undo:
         details = _SERVERS[name](undo, *arguments)
         print(json.dumps(details), flush=True)
-        if name != "fixed":
-            sys.stdin.read()
+        sys.stdin.read()
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from bench.exports import known_at, write_export
 from bench.peers import one_file
 from bench.peers.child import INCOMING
-from bench.peers.histories import Reference, compare_history
+from bench.peers.comparison import Reference, compare_history
 from bench.peers.sides import ALMANAC, LATE, ONE_FILE, SIDES
-from bench.warehouse.exports import known_at, write_export
 
 ROOT = Path(__file__).parents[2]
 BARE = next(side for side in SIDES if side.name == ONE_FILE)

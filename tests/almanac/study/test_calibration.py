@@ -1,6 +1,6 @@
 """The headline on prices without any effect, where events share days; and on a planted jump.
 
-`python -m bench.analyst.calibration` has 500 seeds over a home; here are few, and more if `long`.
+`docs/study.md` has the figures of 500 seeds over a home; here are few, and more if `long`.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""`python -m bench.warehouse.as_of`: events as known at past times, beside the current rows.
+"""`python -m bench.as_of`: events as known at past times, beside the current rows.
 
 `events_as_of(ts)` at a recent, a middle and an early time, and the same query of `events`: all rows
 and one event. All columns that both have are read into Arrow, on one warm read-only connection of
@@ -18,9 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.children import ChildFailed, run_apart
+from bench.homes import make_home
 from bench.report import parse_arguments
-from bench.warehouse.homes import make_home
-from warehouse.history.merge import merge
 from warehouse.home import Home
 
 BAR: Final = 2.0
@@ -89,8 +88,7 @@ def main() -> None:
     given = parse_arguments(__doc__, **sizes, repeats=9)
     with TemporaryDirectory(prefix="almanac-as-of-", dir=given.folder) as temporary:
         home = Home(Path(temporary) / "home")
-        run_apart(make_home, home, **{name: getattr(given, name) for name in sizes})
-        run_apart(merge, home)
+        run_apart(make_home, home.root, **{name: getattr(given, name) for name in sizes})
         with duckdb.connect(home.warehouse, read_only=True) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             measured = measure_questions(connection, given.repeats)

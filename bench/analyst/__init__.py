@@ -1,1 +1,0 @@
-"""Questions of an analyst, beside the same in pandas."""

@@ -1,1 +1,0 @@
-"""Compares merging and publishing with bare DuckDB and dlt."""
