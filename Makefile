@@ -1,7 +1,7 @@
 # The Python that .venv was made with, unless one is named.
 PYTHON ?= $(or $(wildcard $(shell sed -n 's/^executable = //p' .venv/pyvenv.cfg 2>/dev/null)),python3)
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest -q --dist worksteal
+PYTEST := $(BIN)/python -m pytest -q --dist loadfile
 LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-strip-extras --python-version 3.11
 
 .PHONY: setup tools lake-tools browser-tools docs-tools run sandbox test suite test-long test-lake test-browser test-mass test-faults check style types bench docs docs-serve lock clean

@@ -1,16 +1,15 @@
 """The command line as a program: started, read, stopped."""
 
-import hmac
 import json
 import os
 import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import httpx
 import pytest
@@ -28,7 +27,6 @@ EARLY = ("--now", "2018-03-01T12:00:00Z")
 YOUNG = (*CALM, *EARLY)
 """A small catalog, so that the sandbox starts sooner."""
 ALMANAC = [sys.executable, "-m", "application"]
-CommandHere = Callable[..., Result]
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -76,20 +74,26 @@ def almanac(home: Path, *words: str, code: int = 0) -> subprocess.CompletedProce
     return done
 
 
-@pytest.fixture
-def almanac_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandHere]:
+def almanac_here(folder: Path, *words: str) -> Result:
     """Run a command in this process, in the environment that its own process would have."""
-    monkeypatch.chdir(tmp_path)
-    for name in [*os.environ]:
-        if name.startswith("ALMANAC_"):
-            monkeypatch.delenv(name)
-    for name, value in environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
-    for stream in (console.people, console.warnings):
-        # A console made while COLUMNS was set keeps that width, as in the workers of xdist.
-        monkeypatch.setattr(stream, "_width", None)
-    with own_process():
-        yield lambda *words: CliRunner().invoke(app, list(words))
+    with pytest.MonkeyPatch.context() as patched, own_process():
+        patched.chdir(folder)
+        for name in [*os.environ]:
+            if name.startswith("ALMANAC_"):
+                patched.delenv(name)
+        for name, value in environment(folder).items():
+            patched.setenv(name, value)
+        for stream in (console.people, console.warnings):
+            # A console made while COLUMNS was set keeps that width, as in the workers of xdist.
+            patched.setattr(stream, "_width", None)
+        return CliRunner().invoke(app, list(words))
+
+
+def answer_of(folder: Path, *words: str) -> Any:
+    """Run `almanac accounts … --json` in this process; return what it prints."""
+    done = almanac_here(folder, "accounts", *words, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
 
 
 @contextmanager
@@ -110,158 +114,117 @@ def sandbox(home: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], IO
         process.wait()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_sandbox_prints_its_address_as_json_serves_and_stops_cleanly(
-    tmp_path: Path, number: signal.Signals
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("served")
+
+
+@pytest.fixture(scope="module")
+def started(folder: Path) -> Iterator[dict[str, Any]]:
+    """What a sandbox printed that serves the folder."""
+    words = (*YOUNG, "--export-interval", "90", "--faults", "error*1")
+    with sandbox(folder, *words) as (_, output):
+        yield json.loads(output.readline())
+
+
+def get(url: str, key: str) -> httpx.Response:
+    return httpx.get(url, headers={"x-api-key": key}, timeout=HANGS_AFTER_S)
+
+
+def test_no_key_is_left_in_the_folder_or_in_an_answer(
+    folder: Path, started: dict[str, Any]
 ) -> None:
-    with sandbox(tmp_path, *YOUNG) as (process, output):
-        message = json.loads(output.readline())
-        assert message["base_url"].startswith("http://127.0.0.1:")
-        assert list(message["keys"]) == ["free", "standard", "pro", "elite", "enterprise"]
-        answer = httpx.get(
-            message["base_url"] + "/v2/events",
-            headers={"x-api-key": message["keys"]["pro"]},
-            timeout=HANGS_AFTER_S,
-        )
-        assert answer.status_code == 200
-        assert answer.headers["date"] == "Thu, 01 Mar 2018 12:00:00 GMT"
-        process.send_signal(number)
-        assert process.wait(HANGS_AFTER_S) == 130
-        assert output.read() == ""
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
+    base, canary = (
+        started["base_url"],
+        answer_of(folder, "keys", "create", "c", "--plan", "pro")["key"],
+    )
+    for path in ("/v2/events?limit=1", "/v2/events?limit=0", "/v2/nope", "/v2/usage"):
+        for headers in ({"x-api-key": canary}, {"Authorization": f"Bearer {canary}"}):
+            answer = httpx.get(base + path, headers=headers, timeout=HANGS_AFTER_S)
+            assert canary not in answer.text + str(answer.headers)
+    for path in ("/metrics", "/sandbox/requests", "/sandbox/faults"):
+        assert canary not in httpx.get(base + path, timeout=HANGS_AFTER_S).text
+    for path in folder.rglob("*"):
+        assert path.is_dir() or canary.encode() not in path.read_bytes(), path
 
 
-def test_keys_made_and_revoked_beside_a_running_server_take_effect(tmp_path: Path) -> None:
-    with sandbox(tmp_path, *YOUNG) as (_, output):
-        base = json.loads(output.readline())["base_url"]
-        made = json.loads(
-            almanac(tmp_path, "accounts", "keys", "create", "me", "--plan", "pro", "--json").stdout
-        )
-        headers = {"Authorization": f"Bearer {made['key']}"}
-        assert (
-            httpx.get(base + "/v2/usage", headers=headers, timeout=HANGS_AFTER_S).json()["plan"]
-            == "pro"
-        )
-        listed = json.loads(almanac(tmp_path, "accounts", "keys", "list", "--json").stdout)
-        assert [(row["id"], row["account"], row["usable"]) for row in listed] == [
-            (made["id"], "me", True)
-        ]
-        successor = json.loads(
-            almanac(tmp_path, "accounts", "keys", "rotate", made["id"], "--json").stdout
-        )
-        almanac(tmp_path, "accounts", "keys", "revoke", successor["id"])
-        refused = httpx.get(
-            base + "/v2/usage", headers={"x-api-key": successor["key"]}, timeout=HANGS_AFTER_S
-        )
-        assert refused.status_code == 403
-        assert (
-            httpx.get(base + "/v2/usage", headers=headers, timeout=HANGS_AFTER_S).status_code == 200
-        )
-        table = almanac(tmp_path, "accounts", "keys", "list").stdout
-        assert made["id"] in table
-        assert made["key"] not in table
+def test_keys_made_and_revoked_beside_a_running_server_take_effect(
+    folder: Path, started: dict[str, Any]
+) -> None:
+    usage = started["base_url"] + "/v2/usage"
+    made = answer_of(folder, "keys", "create", "me", "--plan", "pro")
+    assert get(usage, made["key"]).json()["plan"] == "pro"
+    assert (made["id"], "me", True) in [
+        (row["id"], row["account"], row["usable"]) for row in answer_of(folder, "keys", "list")
+    ]
+    successor = answer_of(folder, "keys", "rotate", made["id"])
+    almanac_here(folder, "accounts", "keys", "revoke", successor["id"])
+    assert get(usage, successor["key"]).status_code == 403
+    assert get(usage, made["key"]).status_code == 200
+    table = almanac_here(folder, "accounts", "keys", "list").stdout
+    assert made["id"] in table
+    assert made["key"] not in table
 
 
-def test_the_export_interval_of_the_option_is_that_of_each_key(tmp_path: Path) -> None:
-    with sandbox(tmp_path, *YOUNG, "--export-interval", "90") as (_, output):
-        started = json.loads(output.readline())
-        export = started["base_url"] + "/v2/events/export?from=2018-03-01&to=2018-03-02"
-        headers = {"x-api-key": started["keys"]["elite"]}
-        first, second = (
-            httpx.get(export, headers=headers, timeout=HANGS_AFTER_S) for _ in range(2)
-        )
-        assert (first.status_code, second.status_code) == (200, 429)
-        assert 80 <= int(second.headers["retry-after"]) <= 90
-
-
-def test_a_webhook_arrives_when_the_clock_is_moved(tmp_path: Path) -> None:
-    from http.server import BaseHTTPRequestHandler, HTTPServer
-    from threading import Thread
-
-    from catalog.contract.constants import WEBHOOK_KINDS
-
-    received: list[tuple[str, bytes]] = []
-
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers["content-length"])
-            body = self.rfile.read(length)
-            if len(body) < length:  # the sandbox was stopped in the middle of a post
-                return
-            received.append((self.headers["SVC-Signature"], body))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *args: object) -> None:
-            """Quiet."""
-
-    receiver = HTTPServer(("127.0.0.1", 0), Receiver)
-    Thread(target=receiver.serve_forever, daemon=True).start()
-    try:
-        with sandbox(tmp_path, "--json", *EARLY) as (_, output):
-            base = json.loads(output.readline())["base_url"]
-            url = f"http://127.0.0.1:{receiver.server_port}/hook"
-            almanac(tmp_path, "accounts", "keys", "create", "me", "--plan", "elite")
-            words = (
-                "accounts",
-                "endpoints",
-                "add",
-                url,
-                "--account",
-                "me",
-                "--allow-private",
-                "--json",
-            )
-            added = json.loads(almanac(tmp_path, *words).stdout)
-            httpx.put(
-                base + "/sandbox/clock", json={"advance_s": 6 * 3600}, timeout=HANGS_AFTER_S
-            ).raise_for_status()
-            wait_for(lambda: len(received) >= 3)
-    finally:
-        receiver.shutdown()
-    secret = added["secret"].encode()
-    for header, body in received:
-        assert header == hmac.digest(secret, body, "sha256").hex()
-        assert json.loads(body)["type"] in WEBHOOK_KINDS
-
-
-def test_a_sandbox_with_a_webhook_sends_to_it_with_the_secret_of_a_file(tmp_path: Path) -> None:
-    receiver = Receiver()
-    words = (*YOUNG, "--webhook", receiver.url, "--webhook-secret-file", "hook.secret")
-    try:
-        with sandbox(tmp_path, *words) as (_, output):
-            shown = output.readline()
-            base = json.loads(shown)["base_url"]
-            httpx.put(
-                base + "/sandbox/clock", json={"advance_s": 86_400}, timeout=HANGS_AFTER_S
-            ).raise_for_status()
-            wait_for(lambda: receiver.received)
-    finally:
-        receiver.close()
-    file = tmp_path / "hook.secret"
-    secret = file.read_text().strip()
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert secret not in shown
-    assert all(delivery.is_signed_with(secret) for delivery in receiver.received)
-    # A later start uses the secret of the file; without a file it shows the same one.
-    with sandbox(tmp_path, *words) as (_, output):
-        assert json.loads(output.readline())["webhook"] == {"url": receiver.url}
-    with sandbox(tmp_path, *words[:-2]) as (_, output):
-        assert json.loads(output.readline())["webhook"]["secret"] == secret
+def test_the_export_interval_of_the_option_is_that_of_each_key(started: dict[str, Any]) -> None:
+    export = started["base_url"] + "/v2/events/export?from=2018-03-01&to=2018-03-02"
+    first, second = (get(export, started["keys"]["elite"]) for _ in range(2))
+    assert (first.status_code, second.status_code) == (200, 429)
+    assert 80 <= int(second.headers["retry-after"]) <= 90
 
 
 def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
+    folder: Path, started: dict[str, Any]
+) -> None:
+    second = almanac_here(folder, "sandbox", "--port", "0")
+    assert (second.exit_code, "another server uses" in second.stderr) == (1, True)
+    port = started["base_url"].rpartition(":")[2]
+    taken = almanac_here(folder, "sandbox", "--port", port, "--dir", "other")
+    assert (taken.exit_code, "can't listen on 127.0.0.1" in taken.stderr) == (1, True)
+
+
+def test_the_sandbox_serves_sends_webhooks_with_the_secret_of_a_file_and_stops_cleanly(
     tmp_path: Path,
 ) -> None:
-    with sandbox(tmp_path, *YOUNG) as (_, output):
-        base = json.loads(output.readline())["base_url"]
-        second = almanac(tmp_path, "sandbox", "--port", "0", code=1)
-        assert "another server uses" in second.stderr
-        taken = almanac(
-            tmp_path, "sandbox", "--port", base.rpartition(":")[2], "--dir", "other", code=1
-        )
-        assert "can't listen on 127.0.0.1" in taken.stderr
+    receiver = Receiver()
+    words = (*YOUNG, "--webhook", receiver.url, "--webhook-secret-file", "hook.secret")
+    try:
+        with sandbox(tmp_path, *words) as (process, output):
+            shown = output.readline()
+            message = json.loads(shown)
+            assert list(message["keys"]) == ["free", "standard", "pro", "elite", "enterprise"]
+            answer = get(message["base_url"] + "/v2/events", message["keys"]["pro"])
+            assert answer.status_code == 200
+            assert answer.headers["date"] == "Thu, 01 Mar 2018 12:00:00 GMT"
+            answer_of(tmp_path, "keys", "create", "me", "--plan", "elite")
+            words_of_own = ("endpoints", "add", receiver.url, "--account", "me", "--allow-private")
+            added = answer_of(tmp_path, *words_of_own)
+            httpx.put(
+                message["base_url"] + "/sandbox/clock",
+                json={"advance_s": 86_400},
+                timeout=HANGS_AFTER_S,
+            ).raise_for_status()
+            file = tmp_path / "hook.secret"
+            secrets = {file.read_text().strip(), added["secret"]}
+
+            def used() -> set[str]:
+                return {s for s in secrets for sent in receiver.received if sent.is_signed_with(s)}
+
+            wait_for(lambda: used() == secrets)
+            assert all(any(d.is_signed_with(s) for s in secrets) for d in receiver.received)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(HANGS_AFTER_S) == 130
+            assert output.read() == ""
+            assert process.stderr is not None and process.stderr.read() == ""
+    finally:
+        receiver.close()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.read_text().strip() not in shown
+    # A later start without the file shows the same secret.
+    with sandbox(tmp_path, *words[:-2]) as (process, output):
+        assert json.loads(output.readline())["webhook"]["secret"] == file.read_text().strip()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(HANGS_AFTER_S) == 130
 
 
 @pytest.mark.parametrize(
@@ -276,56 +239,13 @@ def test_a_second_server_on_the_same_folder_and_a_taken_port_are_clear_errors(
         (("accounts", "keys", "create", "me", "--plan", "free", "--rate", "5"), "only Enterprise"),
         (("accounts", "keys", "revoke", "key_nope"), "no such key: key_nope in "),
         (("accounts", "endpoints", "add", "http://127.0.0.1/x", "--account", "me"), "127.0.0.1"),
-        (
-            ("accounts", "endpoints", "add", "http:8.8.8.8", "--account", "me"),
-            "expected a URL such as",
-        ),
-        (
-            (
-                "accounts",
-                "endpoints",
-                "add",
-                "http://[fd00:ec2::254]/",
-                "--account",
-                "me",
-                "--allow-private",
-            ),
-            "no endpoint may use it",
-        ),
     ],
 )
 def test_a_wrong_argument_is_one_line_and_no_traceback(
-    almanac_here: CommandHere, words: tuple[str, ...], message: str
+    tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
-    done = almanac_here(*words)
+    done = almanac_here(tmp_path, *words)
     assert done.exit_code in (1, 2)
     assert isinstance(done.exception, SystemExit), "else Python would print a traceback"
     assert message in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_wrong_argument_of_the_program_is_one_line_and_no_traceback(tmp_path: Path) -> None:
-    done = almanac(tmp_path, "sandbox", "--now", "soon", code=2)
-    assert "expected a form such as 2026-03-01" in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-def test_no_key_or_secret_is_left_in_the_folder_or_the_server_output(tmp_path: Path) -> None:
-    made = json.loads(
-        almanac(tmp_path, "accounts", "keys", "create", "me", "--plan", "pro", "--json").stdout
-    )
-    canary = made["key"]
-    with sandbox(tmp_path, *YOUNG, "--faults", "error*1") as (process, output):
-        base = json.loads(output.readline())["base_url"]
-        for path in ("/v2/events?limit=1", "/v2/events?limit=0", "/v2/nope", "/v2/usage"):
-            for headers in ({"x-api-key": canary}, {"Authorization": f"Bearer {canary}"}):
-                answer = httpx.get(base + path, headers=headers, timeout=HANGS_AFTER_S)
-                assert canary not in answer.text + str(answer.headers)
-        for path in ("/metrics", "/sandbox/requests", "/sandbox/faults"):
-            assert canary not in httpx.get(base + path, timeout=HANGS_AFTER_S).text
-        process.send_signal(signal.SIGINT)
-        process.wait(HANGS_AFTER_S)
-        assert process.stderr is not None
-        assert canary not in output.read() + process.stderr.read()
-    for path in tmp_path.rglob("*"):
-        assert path.is_dir() or canary.encode() not in path.read_bytes(), path

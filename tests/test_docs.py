@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from almanac.command_line import commands
-from pipeline.settings import PREFIX, Settings
+from almanac.command_line import list_commands
+from pipeline.settings import PREFIX, Settings, make_settings_page
+from warehouse.schema.views import MACROS
 from warehouse.sql import statements_in
 
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("almanac", "application", "assets", "catalog", "pipeline", "resources", "warehouse")
 TOP = "|".join((*PRODUCT, "bench", "docs", "tests", r"\.ci"))
 ARCHITECTURE = ROOT / "docs/architecture.md"
-DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
-PAGES = (ROOT / "CONTRIBUTING.md", ARCHITECTURE, *DECISIONS)
+DECISIONS = ROOT / "docs/decisions.md"
+PAGES = (ROOT / "CONTRIBUTING.md", ARCHITECTURE, DECISIONS)
 LINKED = (
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
@@ -58,7 +59,7 @@ def makefile_targets() -> frozenset[str]:
 def command_names() -> frozenset[str]:
     """Return the names of commands; those of a group have its name in front."""
     found = set()
-    for name, place in commands().items():
+    for name, place in list_commands().items():
         found.add(name)
         found |= {f"{name} {inner}" for inner in getattr(place.load(name), "commands", ())}
     return frozenset(found)
@@ -155,3 +156,54 @@ def test_each_name_behind_a_file_is_defined_in_it() -> None:
     assert len(found) >= 3
     for path, name in found:
         assert name in defined_in(ROOT / path), f"{path}: {name}"
+
+
+def test_the_readme_has_at_most_700_words() -> None:
+    assert len(text_of(ROOT / "README.md").split()) <= 700
+
+
+def test_the_settings_page_equals_its_generated_text() -> None:
+    assert text_of(ROOT / "docs/settings.md") == make_settings_page()
+
+
+def test_the_page_of_commands_has_the_summary_of_each_command() -> None:
+    rows = re.findall(r"^\| `almanac (\w+)` \| (.*) \|$", text_of(ROOT / "docs/commands.md"), re.M)
+    assert rows == [(name, place.summary) for name, place in list_commands().items()]
+
+
+def test_the_page_of_sql_names_each_macro() -> None:
+    assert [macro.name for macro in MACROS if macro.name not in text_of(ROOT / "docs/sql.md")] == []
+
+
+def test_the_page_of_errors_has_each_error_of_the_product() -> None:
+    bases: dict[str, set[str]] = {}
+    for file in (path for top in PRODUCT for path in (ROOT / top).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = {ast.unparse(base) for base in node.bases}
+    errors = {"AlmanacError"}
+    while more := {name for name, of in bases.items() if of & errors} - errors:
+        errors |= more
+    listed = re.findall(r"^\| `(\w+)` \|", text_of(ROOT / "docs/reference/errors.md"), re.M)
+    assert sorted(listed) == sorted(errors - {"AlmanacError"})
+
+
+def test_decisions_are_numbered_and_say_why_and_what_they_cost() -> None:
+    found = re.findall(r"^## (\d+)\. .+?\n(.*?)(?=^## |\Z)", text_of(DECISIONS), re.M | re.S)
+    assert [int(number) for number, _ in found] == [*range(1, 10)]
+    for _, text in found:
+        assert re.findall(r"^- \*\*(.+?)\.\*\*", text, re.M) == ["Why", "Cost", "Would change it"]
+
+
+def test_every_page_that_the_product_names_exists_with_its_anchor() -> None:
+    named_pages = set()
+    for top in (*PRODUCT, "deploy", "examples"):
+        for file in (ROOT / top).rglob("*.*"):
+            if file.suffix == ".pyc" or not file.is_file():
+                continue
+            text = file.read_text("utf-8", errors="ignore")
+            named_pages |= set(re.findall(r"\bdocs/([\w/-]+\.md)#?([\w-]*)", text))
+    assert len(named_pages) >= 5
+    for page, anchor in named_pages:
+        assert (ROOT / "docs" / page).is_file(), page
+        assert not anchor or anchor in anchors_of(ROOT / "docs" / page), f"{page}#{anchor}"

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from tests.warehouse.answers.handmade import PUBLISHED, Absence, Handmade, Known
-from warehouse.history.warehouse_file import next_file
+from warehouse.history.warehouse_file import open_next_file
 from warehouse.home import Home
 from warehouse.schema import ddl
 from warehouse.schema.tables import INTERNAL, TABLES
@@ -103,7 +103,7 @@ def publish_two_events(home: Path) -> Path:
 @cache
 def _declared() -> bytes:
     """Return a file with all declarations and no rows: making them takes longer than filling it."""
-    with TemporaryDirectory() as folder, next_file(Home(Path(folder)), None) as file:
+    with TemporaryDirectory() as folder, open_next_file(Home(Path(folder)), None) as file:
         # The claims of a test do not follow from its versions.
         file.connection.execute("DROP VIEW event_claims")
         file.connection.execute(ddl.create(EVENT_CLAIMS))

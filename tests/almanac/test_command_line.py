@@ -1,6 +1,5 @@
 """The command of the wheel answers as the application's does, and ends without a traceback."""
 
-import csv
 import io
 import json
 import os
@@ -19,7 +18,7 @@ from almanac.console import INTERRUPTED
 from almanac.reading.row_files import write_answer
 from tests.almanac.publications import publish_two_events
 from tests.application.cli.hostile_texts import HOSTILE, acting_in
-from tests.hangs import HANGS_AFTER_S, wait_for, without_steps
+from tests.hangs import HANGS_AFTER_S, without_steps
 from tests.in_process import own_process
 
 SQL = "SELECT event_id, version, coins, impact, known_from FROM event_versions ORDER BY ALL"
@@ -33,8 +32,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Without the application, on a wide terminal."""
-    monkeypatch.setattr(command_line, "extension", command_line.Extension)
-    monkeypatch.setattr(commands, "extension", command_line.Extension)
+    monkeypatch.setattr(command_line, "load_extension", command_line.Extension)
+    monkeypatch.setattr(commands, "load_extension", command_line.Extension)
     for stream in (console.people, console.warnings):
         monkeypatch.setattr(stream, "_width", 200)
     monkeypatch.setenv("COLUMNS", "200")
@@ -46,10 +45,13 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_rows_are_the_same_bytes_as_those_of_the_application(
     home: Path, capfdbinary: pytest.CaptureFixture[bytes], form: str
 ) -> None:
-    written = io.BytesIO()
-    write_answer(home / "warehouse.duckdb", SQL, written, form, formulas=False)
-    assert main(["sql", SQL, "--home", str(home), "-F", form]) == 0
-    assert capfdbinary.readouterr().out == written.getvalue()
+    written, query = io.BytesIO(), f"SELECT *, '=1' || chr(27) || '[2Jb' AS cell FROM ({SQL})"
+    write_answer(home / "warehouse.duckdb", query, written, form, formulas=False)
+    assert main(["sql", query, "--home", str(home), "-F", form]) == 0
+    shown = capfdbinary.readouterr().out
+    assert shown == written.getvalue()
+    if form == "csv":
+        assert b"'=1\x1b[2Jb" in shown, "a spreadsheet would run the cell without a mark"
 
 
 def test_a_table_shows_the_first_rows_and_counts_all(
@@ -89,13 +91,6 @@ def test_no_text_acts_on_the_terminal(
         assert json.loads(shown) == [{"text": text} for text in texts]
 
 
-def test_a_cell_of_csv_that_a_spreadsheet_would_run_is_marked(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["sql", "SELECT '=1+1' AS cell", "--home", str(home), "-F", "csv"]) == 0
-    assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [["cell"], ["'=1+1"]]
-
-
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -107,6 +102,7 @@ def test_a_cell_of_csv_that_a_spreadsheet_would_run_is_marked(
         (["changes", "--coins", "no-such-coin"], 2, "no coin has the slug, symbol or name"),
         (["changes", "--since", "2199-01-01"], 2, "is still to come"),
         (["changes", "--since", "soon"], 2, "expected ISO 8601"),
+        (["changes", "--limit", "0", "--format", "json"], 2, "limit=0: expected at least 1"),
     ],
 )
 def test_an_error_is_one_text_with_its_exit_code(
@@ -140,28 +136,6 @@ def test_ctrl_c_ends_a_query_with_130(home: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == f"almanac: {INTERRUPTED}\n"
 
 
-def test_a_closed_pipe_ends_the_command_quietly(home: Path) -> None:
-    query = "SELECT i, repeat('x', 99) FROM range(20_000) AS r (i)"
-    words = ["-m", "almanac.command_line", "sql", query, "--home", str(home)]
-    with subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.close()
-        assert process.stderr is not None
-        assert without_steps(process.stderr.read().decode()) == ""
-        assert process.wait(timeout=HANGS_AFTER_S) == 1
-
-
-@pytest.mark.parametrize("form", ["table", "json"])
-def test_a_limit_of_no_event_is_an_error(
-    home: Path, capsys: pytest.CaptureFixture[str], form: str
-) -> None:
-    words = ["changes", "--since", "2026-01-01", "--limit", "0", "--format", form]
-    assert main([*words, "--home", str(home)]) == 2
-    assert "limit=0: expected at least 1" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -181,70 +155,52 @@ def test_an_address_is_refused_where_a_path_is_expected(
     assert "the path is an address" in shown and "secret" not in shown
 
 
-UNINTERRUPTIBLE = "SELECT levenshtein(repeat('a', 1000000), repeat('b', 1000000))"
-"""A function that never checks for an interrupt."""
 LARGE = "SELECT sum(length(x)) FROM (SELECT repeat('a', 1500000000) || i AS x FROM range(9) t(i))"
 """Texts whose memory DuckDB does not count."""
 
 
-def process_of(home: Path, query: str, *words: str) -> subprocess.Popen[str]:
+def process_of(
+    home: Path, query: str, *words: str, stdout: int = subprocess.PIPE
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "almanac.command_line", "sql", query, "--home", str(home), *words],
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-@pytest.mark.parametrize("form", ["csv", pytest.param("table", marks=pytest.mark.long)])
-def test_time_and_memory_of_a_query_are_bounded_by_its_process(home: Path, form: str) -> None:
-    words = ("-F", form, "--timeout", "1", "--memory", "200MB")
-    with process_of(home, UNINTERRUPTIBLE, *words) as slow:
-        with process_of(home, LARGE, "-F", form, "--memory", "200MB") as large:
-            output, errors = large.communicate(timeout=HANGS_AFTER_S)
-            assert (large.returncode, output) == (1, "")
-            assert without_steps(errors) == (
-                "almanac: the query was stopped: it needs more memory than --memory allows\n"
-            )
-        output, errors = slow.communicate(timeout=HANGS_AFTER_S)
-    assert (slow.returncode, output) == (1, "")
+def test_a_closed_pipe_ends_the_command_quietly(home: Path) -> None:
+    with process_of(home, "SELECT i, repeat('x', 99) FROM range(20_000) AS r (i)") as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert without_steps(process.stderr.read()) == ""
+        assert process.wait(HANGS_AFTER_S) == 1
+
+
+def test_memory_of_a_query_is_bounded_by_its_process(home: Path) -> None:
+    """Its time as well: tests/application/cli/test_sql.py."""
+    with process_of(home, LARGE, "-F", "csv", "--memory", "200MB") as process:
+        output, errors = process.communicate(timeout=HANGS_AFTER_S)
+    assert (process.returncode, output) == (1, "")
     assert without_steps(errors) == (
-        "almanac: the query was stopped: it took longer than 1 s (--timeout)\n"
+        "almanac: the query was stopped: it needs more memory than --memory allows\n"
     )
 
 
-def test_names_of_coins_are_utf_8_in_the_c_locale(home: Path) -> None:
-    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    for words in (["changes", "--coins", "żółć"],):
-        done = subprocess.run(
-            [sys.executable, "-m", "almanac.command_line", *words, "--home", str(home)],
-            env={**os.environ, **locale},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 2
-        assert done.stderr.startswith("almanac: no coin has the slug, symbol or name ")
-
-
-def test_audit_options_are_utf_8_in_the_c_locale(home: Path, tmp_path: Path) -> None:
-    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+def test_arguments_are_utf_8_in_the_c_locale(home: Path, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("event_id,żółć,wynik\nnone,2026-03-02T00:00:00Z,5\n", "utf-8")
     words = ["audit", str(rows), "--decided-at", "żółć", "--field", "wynik=impact", "--json"]
-    for more, code, message in (
-        ([], 0, ""),
-        (["--field", "ść=impact"], 2, "has no column"),
-        (["--universe", "within=7d", "--universe", "coins=ść"], 2, "no coin has the slug"),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "almanac.command_line", *words, *more, "--home", str(home)],
-            env={**os.environ, **locale},
-            capture_output=True,
-            text=True,
-        )
-        assert (done.returncode, message in done.stderr) == (code, True), done.stderr
-        if not more:
-            assert json.loads(done.stdout)["columns"]["decided_at"] == "żółć"
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "almanac.command_line", *words, "--home", str(home)],
+        env={**os.environ, **locale},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["columns"]["decided_at"] == "żółć"
 
 
 @pytest.mark.parametrize("form", ["table", "vertical"])
@@ -262,78 +218,28 @@ def test_rows_that_are_too_large_to_show_are_not_laid_out(
     )
 
 
-def test_the_most_characters_are_shown(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(console, "SHOWN_MAX", 20)
-    words = ["--home", str(home), "-F", "vertical"]
-    assert main(["sql", "SELECT repeat('x', 10) AS x FROM range(2)", *words]) == 0
-    assert capsys.readouterr().out.count("x" * 10) == 2
-    assert main(["sql", "SELECT repeat('x', 7) AS x FROM range(3)", *words]) == 1
-    assert capsys.readouterr().out == ""
-
-
-def test_a_program_without_memory_ends_with_one_line(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def show(*given: object, **how: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(commands, "show_rows", show)
-    assert main(["sql", "SELECT 1", "--home", str(home), "-F", "table"]) == 1
-    assert capsys.readouterr().err == (
-        "almanac: the memory is used up. Finished work is kept. Print fewer rows (--limit), or let "
-        "`almanac sql` write them to a file (--output).\n"
-    )
-
-
-def processor_s(pid: int) -> float:
-    """Return the processor time of a process, in seconds."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_query_that_does_not_check_for_interrupts(
-    home: Path, number: signal.Signals
-) -> None:
-    with process_of(home, UNINTERRUPTIBLE) as process:
-        # It starts in a second; the query takes the rest.
-        wait_for(lambda: process.poll() is not None or processor_s(process.pid) > 5)
-        process.send_signal(number)
-        output, errors = process.communicate(timeout=HANGS_AFTER_S)
-    assert (process.returncode, output) == (130, "")
-    assert without_steps(errors) == f"almanac: {INTERRUPTED}\n"
-
-
-@pytest.mark.parametrize(("option", "text"), [("--memory", "9MB"), ("--timeout", "-1")])
 def test_a_limit_that_is_none_is_a_usage_error(
-    home: Path, capsys: pytest.CaptureFixture[str], option: str, text: str
+    home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["sql", "SELECT 1", "--home", str(home), option, text]) == 2
-    assert f"{text!r}: expected" in capsys.readouterr().err
+    for option, text in (("--memory", "9MB"), ("--timeout", "-1")):
+        assert main(["sql", "SELECT 1", "--home", str(home), option, text]) == 2
+        assert f"{text!r}: expected" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("as_input", [False, True])
-def test_a_statement_that_is_not_utf8_is_refused_in_one_line(home: Path, as_input: bool) -> None:
-    statement = b"SELECT '\xff'"
-    words = [sys.executable, "-m", "almanac.command_line", "sql", "--home", str(home)]
-    done = subprocess.run(
-        [*words, "-" if as_input else statement], input=statement, capture_output=True
-    )
-    assert done.returncode == 2
-    assert done.stderr.count(b"\n") == 1
-    assert b"not UTF-8 text" in done.stderr
+def test_a_statement_that_is_not_utf8_is_refused_in_one_line(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"SELECT '\xff'"), "utf-8"))
+    for statement in ("-", "SELECT '\udcff'"):
+        assert main(["sql", "--home", str(home), statement]) == 2
+        shown = capsys.readouterr().err
+        assert shown.count("\n") == 1 and "not UTF-8 text" in shown
 
 
-def test_csv_has_no_escape_sequence_on_a_terminal_and_is_exact_in_a_pipe(home: Path) -> None:
-    query = "SELECT 'a' || chr(27) || '[2Jb' AS x"
-    words = [sys.executable, "-m", "almanac.command_line", "sql", query, "--home", str(home)]
-    piped = subprocess.run([*words, "-F", "csv"], capture_output=True, check=True)
-    assert piped.stdout == b"x\na\x1b[2Jb\n"
+def test_csv_has_no_escape_sequence_on_a_terminal(home: Path) -> None:
     screen, terminal = os.openpty()
-    with subprocess.Popen([*words, "-F", "csv"], stdout=terminal) as process:
+    query = "SELECT 'a' || chr(27) || '[2Jb' AS x"
+    with process_of(home, query, "-F", "csv", stdout=terminal) as process:
         assert process.wait(HANGS_AFTER_S) == 0
         os.close(terminal)
         assert os.read(screen, 4_096) == b"x\r\na\\x1b[2Jb\r\n"

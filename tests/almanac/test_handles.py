@@ -2,15 +2,13 @@
 
 import multiprocessing
 import pickle
-import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -85,40 +83,12 @@ class TestPickle:
                 setting = "SELECT current_setting('threads') AS threads"
                 assert other.sql(setting).rows() == [{"threads": 1}]
 
-    def test_a_newer_publication_is_read_by_both(self, tmp_path: Path) -> None:
-        file = published(tmp_path, VERSIONS[:3])
-        with almanac.open(file) as db, pickle.loads(pickle.dumps(db)) as other:
-            published(tmp_path)
-            assert len(db.events()) == len(other.events()) == 20
-
     def test_one_that_keeps_its_publication_can_not_be_pickled(self, file: Path) -> None:
         with (
             almanac.open(file, follow=False) as db,
             pytest.raises(almanac.InvalidArgument, match="follow=False can't be pickled"),
         ):
             pickle.dumps(db)
-
-    def test_a_closed_one_says_so(self, file: Path) -> None:
-        uses: list[Callable[[almanac.Database], Any]]
-        db = almanac.open(file)
-        db.close()
-        uses = [pickle.dumps, lambda db: db.events(), lambda db: db.tables()]
-        uses += [lambda db: db.sql("SELECT 1"), lambda db: db.register("mine", pd.DataFrame())]
-        for use in uses:
-            with pytest.raises(almanac.InvalidArgument, match="the database is closed"):
-                use(db)
-        assert repr(db).endswith("(closed)")
-
-    def test_a_file_that_is_gone_is_a_plain_error(self, tmp_path: Path) -> None:
-        with almanac.open(published(tmp_path)) as db:
-            written = pickle.dumps(db)
-        (tmp_path / "warehouse.duckdb").unlink()
-        with pytest.raises(almanac.WarehouseError, match="there is no file"):
-            pickle.loads(written)
-
-    def test_the_representation_is_one_line(self, file: Path) -> None:
-        with almanac.open(file, follow=False) as db:
-            assert repr(db) == f"almanac.open({str(file)!r}, tz='UTC', follow=False)"
 
 
 def test_a_notebook_without_widgets_opens_a_database(file: Path) -> None:
@@ -192,34 +162,6 @@ class TestRegister:
         with pytest.raises(almanac.QueryRefused):
             db.sql("FROM mine")
 
-    @pytest.mark.parametrize(
-        "wrong",
-        [5, (1, 2), {"a": 1}, None, object()],
-        ids=["number", "tuple", "dict", "none", "object"],
-    )
-    def test_what_is_no_frame_is_named(self, db: almanac.Database, wrong: Any) -> None:
-        with pytest.raises(almanac.InvalidArgument, match=f"it is a {type(wrong).__name__}; exp"):
-            db.register("mine", wrong)
-
-    def test_columns_with_levels_are_refused(self, db: almanac.Database) -> None:
-        columns = pd.MultiIndex.from_tuples([("Close", "BTC"), ("Close", "ETH")])
-        with pytest.raises(almanac.InvalidArgument, match="several levels"):
-            db.register("mine", pd.DataFrame([[1, 2]], columns=columns))
-
-    def test_an_index_without_a_zone_is_refused_in_a_database_with_one(self, file: Path) -> None:
-        frame = pd.DataFrame({"v": [1, 2]}, index=DAYS.tz_localize(None))
-        with (
-            almanac.open(file, tz="Asia/Tokyo") as db,
-            pytest.raises(almanac.InvalidArgument, match="'ts' of 'mine' has no zone"),
-        ):
-            db.register("mine", frame)
-
-    def test_the_callers_frame_is_not_changed(self, db: almanac.Database) -> None:
-        frame = pd.DataFrame({"v": [1, 2]}, index=DAYS)
-        before = frame.copy()
-        db.register("mine", frame)
-        pd.testing.assert_frame_equal(frame, before)
-
     def test_two_columns_of_one_name_are_both_in_the_answer(self, db: almanac.Database) -> None:
         found = db.sql("SELECT 1 AS a, 2 AS a, 3 AS a_1")
         assert found.rows() == [{"a": 1, "a_2": 2, "a_1": 3}]
@@ -278,59 +220,6 @@ class TestSqlErrors:
     def test_a_file_is_answered_with_what_to_do(self, db: almanac.Database, query: str) -> None:
         with pytest.raises(almanac.QueryRefused, match=r"SQL can't read .*db\.register"):
             db.sql(query)
-
-    def test_numbers_of_numpy_are_values(self, db: almanac.Database) -> None:
-        given = {"a": np.int64(3), "b": np.float32(0.5), "c": np.bool_(True)}
-        assert db.sql("SELECT $a AS a, $b AS b, $c AS c", **given).rows() == [
-            {"a": 3, "b": 0.5, "c": True}
-        ]
-
-
-SQL_SYNTAX = re.compile(
-    r"::|:=|\bSELECT\b|\bFROM\b|TIMESTAMP|\w+_as_of\b|changes_since|LINE \d|\$\w|"
-    r"(Binder|Catalog|Conversion|Parser|Invalid Input|Out of Range) Error"
-)
-EARLY = "2020-01-01"
-WRONG: list[tuple[str, Callable[[almanac.Database], Any]]] = [
-    ("as_of='2020-01-01' is before the first pull", lambda db: db.events(as_of=EARLY)),
-    ('basis="claimed"', lambda db: db.events(as_of=EARLY)),
-    ("as_of='2020-01-01' is before the first pull", lambda db: db.upcoming(as_of=EARLY)),
-    ("since='2020-01-01' is before the first pull", lambda db: db.changes(EARLY)),
-    ("as_of='2999-01-01' is still to come", lambda db: db.events(as_of="2999-01-01")),
-    ("as_of='2999-01-01' is still to come", lambda db: db.upcoming(as_of="2999-01-01")),
-    ("until='2999-01-01' is still to come", lambda db: db.changes(NOW, "2999-01-01")),
-    ("at='2999-01-01' is still to come", lambda db: db.coverage("2999-01-01")),
-    ("as_of='2999-01-01' is still to come", lambda db: db.blackouts(as_of="2999-01-01")),
-    ("no event has the category 'Brun'", lambda db: db.events(categories="Brun")),
-    ("stands for 2 coins", lambda db: db.events(coins="SUN")),
-    ("no coin has", lambda db: db.upcoming(coins="nowhere")),
-    ("basis='guessed'", lambda db: db.events(basis="guessed")),
-    ("basis='guessed'", lambda db: db.history("evt_1", basis="guessed")),
-    ("basis='guessed'", lambda db: db.known_before(basis="guessed")),
-    ("lead=None", lambda db: db.known_before(lead=None)),
-    ("within=-1 day", lambda db: db.upcoming(within=-timedelta(days=1))),
-    ("event_id=5", lambda db: db.history(5)),
-    ("event_id=None", lambda db: db.first_release(None)),
-    ("event_id=['evt_1']", lambda db: db.vintage_dates(["evt_1"])),
-    ("no event with the id", lambda db: db.history("evt_'; SELECT 1")),
-    ("window=", lambda db: db.events(window=("x", None))),
-    ("min_impact=", lambda db: db.events(min_impact=float("inf"))),
-    ("kinds=", lambda db: db.changes(NOW, kinds="moved")),
-    ("include_estimated=", lambda db: db.upcoming(include_estimated="yes")),
-    ("basis=array", lambda db: db.events(basis=np.array([1, 2]))),
-    ("query=5", lambda db: db.sql(5)),
-]
-
-
-@pytest.mark.parametrize(("message", "ask"), WRONG, ids=[message for message, _ in WRONG])
-def test_errors_of_methods_name_python_arguments_and_have_no_sql(
-    db: almanac.Database, message: str, ask: Callable[[almanac.Database], Any]
-) -> None:
-    with pytest.raises(almanac.AlmanacError) as refused:
-        ask(db)
-    text = str(refused.value)
-    assert message in text.replace("datetime.timedelta(days=-1)", "-1 day")
-    assert SQL_SYNTAX.search(text.replace("evt_'; SELECT 1", "")) is None
 
 
 def test_a_warehouse_without_a_pull_says_so(tmp_path: Path) -> None:

@@ -1,14 +1,15 @@
 """Coins of pairs: one rule for features and for the doors that take a column of coins."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
-from almanac.coins import resolve_pair, resolve_pairs, tickers_of_pair
-from almanac.database import Database
+from almanac.coins import resolve_each_pair, resolve_pairs, split_pair
+from almanac.database import Database, open_database
 from almanac.errors import AmbiguousCoin, UnknownName
-from tests.almanac.frameworks.stories import PULLS, opened, versions_at_random
 from tests.almanac.publications import NamedCoin, publish_by_hand
+from tests.warehouse.answers.handmade import Known
 
 COINS = [
     NamedCoin("bitcoin", "BTC", "Bitcoin", 1),
@@ -22,14 +23,7 @@ COINS = [
     NamedCoin("galaxy", "GLX", "Gas", 99),
 ]
 BITCOIN = (
-    *(
-        "BTC/USDT",
-        "btc/usdt",
-        " BTC/USDT ",
-        "BTC/USDT:USDT",
-        "BTC/USDT:USDT-260925",
-        "bitcoin/USDT",
-    ),
+    *("BTC/USDT", "btc/usdt", " BTC/USDT ", "BTC/USDT:USDT", "BTC/USDT:USDT-260925"),
     *("BTC-USD", "BTC-USDT-SWAP", "BTC-PERP", "BTC_USDT", "btc_usdt", "BTC:USD", "bitcoin/USDT"),
     *("BTCUSDT", "btcusdt", "BTCUSD", "BTCUSDC", "BTCEUR", "BTCUSDT.P", "BTCUSDT_260626"),
     *("BTC", "btc", "bitcoin"),
@@ -38,16 +32,11 @@ BITCOIN = (
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    versions, absences = versions_at_random(1)
     path = tmp_path_factory.mktemp("home") / "warehouse.duckdb"
-    publish_by_hand(path, versions, absences=absences, pulls=PULLS, coins=COINS)
-    with opened(path, now=PULLS[-1]) as db:
+    pulled = datetime(2026, 3, 1, tzinfo=UTC)
+    publish_by_hand(path, [Known(event_id="evt", known_from=pulled)], pulls=[pulled], coins=COINS)
+    with open_database(path) as db:
         yield db
-
-
-@pytest.mark.parametrize("pair", BITCOIN)
-def test_a_pair_is_the_coin_of_its_first_part(db: Database, pair: str) -> None:
-    assert resolve_pair(db.reader, pair).slug == "bitcoin"
 
 
 def test_many_pairs_are_resolved_together(db: Database) -> None:
@@ -57,17 +46,12 @@ def test_many_pairs_are_resolved_together(db: Database) -> None:
     assert "NOBODY/USDT" not in found
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("WBTC", "GUSD", "true-usd", "first-token", "true_token", "slug:true", "GAS/USDT"),
-        *("USDT", "/", "-", "", "USDT/BTC", "BTC-2", "TRUE-2"),
-    ],
-)
-def test_a_text_that_may_be_another_coin_is_no_pair(db: Database, text: str) -> None:
-    assert resolve_pairs(db.reader, [text]) == {}
+def test_a_text_that_may_be_another_coin_is_no_pair(db: Database) -> None:
+    texts = ["WBTC", "GUSD", "true-usd", "first-token", "true_token", "slug:true", "GAS/USDT"]
+    texts += ["USDT", "/", "-", "", "USDT/BTC", "BTC-2", "TRUE-2"]
+    assert resolve_pairs(db.reader, texts) == {}
     with pytest.raises(UnknownName):
-        resolve_pair(db.reader, text)
+        resolve_each_pair(db.reader, ["WBTC"])[0]
 
 
 def test_an_ambiguous_ticker_of_a_pair_is_an_error_with_its_slugs(db: Database) -> None:
@@ -77,7 +61,8 @@ def test_an_ambiguous_ticker_of_a_pair_is_an_error_with_its_slugs(db: Database) 
 
 
 def test_a_text_that_two_pairs_share_is_ambiguous(db: Database) -> None:
+    assert resolve_each_pair(db.reader, ["BTCUSDT"])[0].slug == "bitcoin"
     with pytest.raises(AmbiguousCoin, match="with a slash"):
-        resolve_pair(db.reader, "BTCBUSD")
-    assert tickers_of_pair("BTCBUSD") == ["BTCB", "BTC"]
-    assert resolve_pair(db.reader, "BTC/BUSD").slug == "bitcoin"
+        resolve_each_pair(db.reader, ["BTCBUSD"])[0]
+    assert split_pair("BTCBUSD") == ["BTCB", "BTC"]
+    assert resolve_each_pair(db.reader, ["BTC/BUSD"])[0].slug == "bitcoin"

@@ -3,9 +3,9 @@
 import pickle
 import re
 from datetime import UTC, datetime
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import duckdb
 import pandas as pd
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import almanac
 from almanac.results import Result
-from almanac.safe_text import width_of
+from almanac.safe_text import measure_width
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 MANY = 20_000
@@ -37,33 +37,16 @@ def wide(count: int = MANY) -> Result:
     return Result(pa.concat_tables([table] * (count // 20)))
 
 
-class Fragment(HTMLParser):
-    """The tags, attributes and texts of a fragment of HTML."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: dict[str, str | None] = {}
-        self.texts: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes.update(attributes)
-
-    def handle_data(self, text: str) -> None:
-        self.texts.append(text)
-
-
 class TestNotebook:
     def test_thousands_of_rows_are_a_small_page(self) -> None:
         html = wide()._repr_html_()
         assert len(html.encode()) < 60_000
         assert "20,000 rows × 28 columns" in html
+        assert "mathjax_ignore" in html, "a text between dollars is no formula"
 
     def test_the_first_ten_and_last_five_rows_are_shown(self) -> None:
-        found = Fragment(numbers(1_000)._repr_html_())
-        cells = [text for text in found.texts if text.strip()]
+        found = ElementTree.fromstring(numbers(1_000)._repr_html_())
+        cells = [text for text in found.itertext() if text.strip()]
         firsts = [str(n) for row in range(10) for n in (row, row * row)]
         lasts = [str(n) for row in range(995, 1_000) for n in (row, row * row)]
         assert cells == ["n", "square", *firsts, "…", *lasts, "1,000 rows × 2 columns"]
@@ -78,39 +61,29 @@ class TestNotebook:
     def test_every_text_is_escaped(self, text: str) -> None:
         nasty = "<script>alert(1)</script><b onload='x'>&\"" + text
         html = Result(pa.table({nasty: [nasty], "b": [nasty]}))._repr_html_()
-        found = Fragment(html)
-        assert set(found.tags) == {"div", "table", "thead", "tbody", "tr", "th", "td", "p"}
-        assert set(found.attributes) <= {"class", "style", "colspan"}
+        found = [*ElementTree.fromstring(html).iter()]
+        tags = {"div", "table", "thead", "tbody", "tr", "th", "td", "p"}
+        assert {element.tag for element in found} == tags
+        assert {name for element in found for name in element.attrib} <= {
+            *("class", "style", "colspan")
+        }
         assert re.search("[\x00-\x08\x0b-\x1f\u202e]", html) is None
-
-    def test_it_is_a_fragment_that_styles_nothing_else(self) -> None:
-        html = wide()._repr_html_()
-        assert not {"html", "head", "body", "style", "script", "link"} & set(Fragment(html).tags)
-
-    def test_a_text_between_dollars_is_no_formula(self) -> None:
-        assert "mathjax_ignore" in numbers(1)._repr_html_()
 
     def test_numbers_are_on_the_right_and_texts_on_the_left(self) -> None:
         mixed = Result(pa.table({"title": ["a", None], "n": [1, None]}))
         assert mixed._repr_html_().count("text-align:right") == 3
         assert "text-align:right" not in mixed.head(0)._repr_html_()
 
-    def test_hundreds_of_columns_are_cut(self) -> None:
-        html = Result(
-            pa.table({f"c{place}": ["x" * 500] * 100 for place in range(500)})
-        )._repr_html_()
-        assert len(html) < 100_000 and "100 rows × 500 columns; not shown: c40" in html
-
 
 class TestTerminal:
-    @pytest.mark.parametrize("columns", [20, 40, 80, 132, 200])
+    @pytest.mark.parametrize("columns", [20, 80, 200])
     def test_what_is_printed_fits_the_terminal(
         self, columns: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("COLUMNS", str(columns))
         japanese = Result(pa.table({"title": ["日本語の題" * 30] * 30, "n": range(30)}))
         for result in (wide(40), numbers(1_000), numbers(0), japanese):
-            assert max(map(width_of, repr(result).splitlines())) <= columns
+            assert max(map(measure_width, repr(result).splitlines())) <= columns
 
     def test_columns_that_do_not_fit_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("COLUMNS", "80")
@@ -123,10 +96,6 @@ class TestTerminal:
             *map(str, range(10)), "…", *map(str, range(995, 1_000)), "1,000",
         ]  # fmt: skip
 
-    def test_no_row_is_shown_with_its_columns(self) -> None:
-        assert repr(numbers(0)).splitlines()[0].split() == ["n", "square"]
-        assert repr(numbers(0)).endswith("0 rows × 2 columns")
-
     def test_a_time_outside_of_the_years_of_python_is_shown(self) -> None:
         far = pa.array([2**62], pa.int64()).cast(pa.timestamp("us", "UTC"))
         assert "1 row × 1 column" in repr(Result(pa.table({"at": far})))
@@ -136,20 +105,14 @@ class TestTerminal:
 class TestForms:
     @pytest.mark.parametrize("n", [0, 1, 3, 5, 9, -1, -2, -9])
     def test_head_and_tail_are_those_of_pandas(self, n: int) -> None:
-        result = numbers(5)
-        pd.testing.assert_frame_equal(
-            result.head(n).df().reset_index(drop=True), result.df().head(n).reset_index(drop=True)
-        )
-        pd.testing.assert_frame_equal(
-            result.tail(n).df().reset_index(drop=True), result.df().tail(n).reset_index(drop=True)
-        )
+        result, frame = numbers(5), numbers(5).df()
+        for found, expected in ((result.head(n), frame.head(n)), (result.tail(n), frame.tail(n))):
+            pd.testing.assert_frame_equal(found.df(), expected.reset_index(drop=True))
 
-    def test_a_column_is_a_series_with_its_name(self) -> None:
+    def test_columns_are_chosen_as_in_pandas(self) -> None:
         column = numbers(3)["square"]
         assert isinstance(column, pd.Series) and column.name == "square"
         assert column.tolist() == [0, 1, 4]
-
-    def test_several_columns_are_a_result(self) -> None:
         chosen = numbers(3)[["square", "n"]]
         assert isinstance(chosen, Result) and chosen.columns == ["square", "n"]
 
@@ -161,10 +124,6 @@ class TestForms:
         for wrong in (0, slice(2), result["n"] > 1, None):
             with pytest.raises(almanac.InvalidArgument, match=r"not a column name.*df\(\)"):
                 result[wrong]  # type: ignore[call-overload]
-
-    def test_rows_are_iterated_and_counted(self) -> None:
-        assert list(numbers(2)) == [{"n": 0, "square": 0}, {"n": 1, "square": 1}]
-        assert len(numbers(2)) == 2
 
     def test_other_libraries_take_a_result_as_it_is(self) -> None:
         result = Result(
@@ -196,20 +155,12 @@ class TestForms:
         too_large = Result(pa.table({"n": pa.array([10**30], pa.decimal128(38, 0))}))
         assert too_large.df()["n"].tolist() == [1e30]
 
-    def test_it_is_written_to_parquet(self, tmp_path: Path) -> None:
-        result = wide(40)
-        result.to_parquet(tmp_path / "rows.parquet")
-        assert parquet.read_table(tmp_path / "rows.parquet").equals(result.arrow())
-        assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
-
-    def test_a_file_stays_if_the_new_one_can_not_be_written(self, tmp_path: Path) -> None:
+    def test_it_is_written_to_parquet_or_the_file_stays(self, tmp_path: Path) -> None:
         numbers(2).to_parquet(tmp_path / "rows.parquet")
-        interval = Result(
-            duckdb.connect().sql("SELECT INTERVAL 1 MONTH AS length").to_arrow_table()
-        )
+        interval = duckdb.connect().sql("SELECT INTERVAL 1 MONTH AS length").to_arrow_table()
         with pytest.raises(almanac.InvalidArgument, match="was not written"):
-            interval.to_parquet(str(tmp_path / "rows.parquet"))
-        assert parquet.read_table(tmp_path / "rows.parquet").num_rows == 2
+            Result(interval).to_parquet(str(tmp_path / "rows.parquet"))
+        assert parquet.read_table(tmp_path / "rows.parquet").equals(numbers(2).arrow())
         assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
 
     def test_it_can_be_pickled(self) -> None:
@@ -219,12 +170,8 @@ class TestForms:
 @pytest.mark.parametrize(
     "address",
     [
-        *(
-            "https://user:secret@host/warehouse.duckdb",
-            "s3://bucket/secret.duckdb",
-            "gs://b/secret",
-        ),
-        *(Path("https://host/secret"), "abfss://secret@host/x", "S3://bucket/secret"),
+        *("https://user:secret@host/warehouse.duckdb", "S3://bucket/secret", "gs://b/secret"),
+        *(Path("https://host/secret"), "abfss://secret@host/x"),
     ],
     ids=str,
 )

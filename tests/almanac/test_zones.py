@@ -9,13 +9,13 @@ import duckdb
 import pandas as pd
 import pytest
 import typer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import almanac
 from almanac.command_line import main
 from almanac.errors import InvalidArgument
-from almanac.timestamps import instant, zone
+from almanac.timestamps import read_timestamp, read_zone
 from application.cli.options import instant_option
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Known
@@ -64,11 +64,8 @@ def attached(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@pytest.mark.parametrize("name", ABBREVIATED)
-def test_an_abbreviated_zone_is_refused_by_every_question_in_python(
-    db: almanac.Database, name: str
-) -> None:
-    text = f"2026-03-05 12:00:00 {name}"
+def test_an_abbreviated_zone_is_refused_by_every_question_in_python(db: almanac.Database) -> None:
+    text = "2026-03-05 12:00:00 CST"
     frame = pd.DataFrame({"ts": [text], "coin": ["bitcoin"]})
     questions: list[Any] = [
         lambda: db.events(as_of=text),
@@ -83,8 +80,11 @@ def test_an_abbreviated_zone_is_refused_by_every_question_in_python(
     for question in questions:
         with pytest.raises(InvalidArgument, match=r"ends in '.*An abbreviation such as CST"):
             question()
-    with pytest.raises(InvalidArgument, match="an abbreviation, which may mean several"):
-        zone(name)
+    for name in ABBREVIATED:
+        with pytest.raises(InvalidArgument, match=r"ends in '.*An abbreviation such as CST"):
+            read_timestamp(f"2026-03-05 12:00:00 {name}", "at")
+        with pytest.raises(InvalidArgument, match="an abbreviation, which may mean several"):
+            read_zone(name)
 
 
 @pytest.mark.parametrize(
@@ -97,27 +97,18 @@ def test_an_abbreviated_zone_is_refused_by_every_question_in_python(
 def test_an_abbreviated_zone_is_refused_by_every_macro(
     attached: duckdb.DuckDBPyConnection, macro: str
 ) -> None:
-    for name in ABBREVIATED[::4]:
-        text = f"2026-03-05 12:00:00 {name}"
-        with pytest.raises(duckdb.InvalidInputException, match="An abbreviation such as CST"):
-            attached.execute(f"FROM {macro}", {"at": text}).fetchall()
-        with pytest.raises(duckdb.InvalidInputException, match="An abbreviation such as CST"):
-            attached.execute("FROM " + macro.replace("$at", f"'{text}'")).fetchall()
-
-
-def test_a_text_column_of_another_table_is_read_as_a_literal(
-    attached: duckdb.DuckDBPyConnection,
-) -> None:
-    attached.register("mine", pd.DataFrame({"moment": pd.Categorical(["2026-03-05 12:00:00 CST"])}))
+    text = "2026-03-05 12:00:00 EST5EDT"
     with pytest.raises(duckdb.InvalidInputException, match="An abbreviation such as CST"):
-        attached.execute("FROM events_as_of((SELECT moment FROM mine))").fetchall()
+        attached.execute(f"FROM {macro}", {"at": text}).fetchall()
+    with pytest.raises(duckdb.InvalidInputException, match="An abbreviation such as CST"):
+        attached.execute("FROM " + macro.replace("$at", f"'{text}'")).fetchall()
 
 
 @pytest.mark.parametrize("text", SAME)
 def test_named_zones_and_offsets_are_read_alike_in_python_and_sql(
     db: almanac.Database, attached: duckdb.DuckDBPyConnection, text: str
 ) -> None:
-    assert instant(text, "at") == at(5, 6)
+    assert read_timestamp(text, "at") == at(5, 6)
     sql = "SELECT epoch_us(max(last_pull_at)) FROM events_as_of($at)"
     assert attached.execute(sql, {"at": text}).fetchone() == (at(5, 6).timestamp() * 1e6,)
     assert db.coverage(text).at == at(5, 6)
@@ -126,7 +117,6 @@ def test_named_zones_and_offsets_are_read_alike_in_python_and_sql(
 LOCAL = (at(1).replace(year=2000, tzinfo=None), at(1).replace(year=2030, tzinfo=None))
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     local=st.datetimes(LOCAL[0], LOCAL[1]),
     gap=st.sampled_from(["", " "]),
@@ -142,7 +132,7 @@ def test_python_and_sql_read_any_text_alike(
 ) -> None:
     text = f"{local.isoformat(' ')}{gap if name else ''}{name}"
     try:
-        expected: datetime | None = instant(text, "at")
+        expected: datetime | None = read_timestamp(text, "at")
     except InvalidArgument:
         expected = None
     sql = "SELECT epoch_us(_almanac.instant($at))"
@@ -154,71 +144,55 @@ def test_python_and_sql_read_any_text_alike(
             <= expected - datetime.fromtimestamp(0, UTC) - timedelta(microseconds=found)
             < timedelta(hours=1)
         )
-        shown = expected.astimezone(zone(name)).replace(tzinfo=None)
+        shown = expected.astimezone(read_zone(name)).replace(tzinfo=None)
         if shown != local:
             return
     assert found == (None if expected is None else round(expected.timestamp() * 1e6))
 
 
-@pytest.mark.parametrize("text", ["2026-03-05+05:00", "2026-03-05Z", "2026-03-05 UTC"])
 def test_a_zone_after_a_date_alone_is_refused(
-    db: almanac.Database, attached: duckdb.DuckDBPyConnection, text: str
+    db: almanac.Database, attached: duckdb.DuckDBPyConnection
 ) -> None:
-    with pytest.raises(InvalidArgument, match="is not a timestamp"):
-        db.events(as_of=text)
-    with pytest.raises(duckdb.InvalidInputException, match="is not a timestamp"):
-        attached.execute("FROM events_as_of($at)", {"at": text}).fetchall()
+    for text in ("2026-03-05+05:00", "2026-03-05Z", "2026-03-05 UTC"):
+        with pytest.raises(InvalidArgument, match="is not a timestamp"):
+            db.events(as_of=text)
+        with pytest.raises(duckdb.InvalidInputException, match="is not a timestamp"):
+            attached.execute("FROM events_as_of($at)", {"at": text}).fetchall()
 
 
 def test_a_time_that_clocks_show_twice_is_the_first(attached: duckdb.DuckDBPyConnection) -> None:
     text = "2026-10-25 02:30:00 Europe/Berlin"
     first = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
-    assert instant(text, "at") == first
+    assert read_timestamp(text, "at") == first
     (found,) = attached.execute(f"SELECT epoch(_almanac.instant('{text}'))").fetchone() or ()
     assert found == first.timestamp()
 
 
-@pytest.mark.parametrize("form", ["frame", "csv"])
-def test_an_audit_can_not_read_a_row_with_an_abbreviated_zone(
-    db: almanac.Database, tmp_path: Path, form: str
-) -> None:
+def test_an_audit_can_not_read_a_row_with_an_abbreviated_zone(db: almanac.Database) -> None:
     times = [f"2026-03-05 12:00:00 {name}" for name in [*ABBREVIATED, "Mars/Base"]]
     frame = pd.DataFrame({"event_id": "one", "decided_at": [*times, *SAME], "date": "2026-03-12"})
-    frame.to_csv(tmp_path / "rows.csv", index=False)
-    audit = db.audit(frame if form == "frame" else tmp_path / "rows.csv")
     expected = ["unreadable"] * len(times) + ["clean"] * len(SAME)
-    assert [row["verdict"] for row in audit.verdicts] == expected
-
-
-def test_an_event_date_with_an_abbreviated_zone_is_not_judged(db: almanac.Database) -> None:
+    assert [row["verdict"] for row in db.audit(frame).verdicts] == expected
     row = {"event_id": "one", "decided_at": "2026-03-05 12:00Z", "date": "2026-03-12 00:00 CST"}
     assert [found["verdict"] for found in db.audit([row]).verdicts] == ["unreadable"]
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("words", "message"),
     [
-        ["changes", "--since", "2026-03-05 12:00 CST"],
-        ["changes", "--since", "2026-03-05 12:00", "--until", "2026-03-06 12:00 PST"],
-        ["sql", "FROM events_as_of($at)", "--param", "at=2026-03-05 12:00 CST"],
-        ["sql", "SELECT $at::TIMESTAMPTZ", "--param", "at=2026-03-05 12:00 CST"],
+        (["changes", "--until", "2026-03-06 12:00 PST"], "An abbreviation such as CST means"),
+        (
+            ["sql", "SELECT $at", "--param", "at=2026-03-05 12:00 CST"],
+            "An abbreviation such as CST",
+        ),
+        (["audit", __file__, "--tz", "est"], "an abbreviation, which may mean several"),
     ],
 )
-def test_the_command_of_the_package_refuses_an_abbreviated_zone(
-    file: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+def test_a_command_of_the_package_refuses_an_abbreviated_zone(
+    file: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
-    assert main([*arguments, "--home", str(file)]) == 2
-    assert "An abbreviation such as CST means several zones" in capsys.readouterr().err
-
-
-def test_the_option_of_a_zone_takes_no_abbreviation(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = tmp_path / "rows.csv"
-    rows.write_text("event_id,decided_at\none,2026-03-05\n")
-    for name in ("CST", "est", "EST5EDT", "Japan"):
-        assert main(["audit", str(rows), "--tz", name, "--home", str(file)]) == 2
-        assert "an abbreviation, which may mean several" in capsys.readouterr().err
+    assert main([*words, "--home", str(file)]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_an_option_of_the_application_takes_no_abbreviated_zone(
@@ -231,15 +205,15 @@ def test_an_option_of_the_application_takes_no_abbreviated_zone(
 
 
 def test_a_zone_is_utc_or_an_iana_name_with_its_region() -> None:
-    assert zone("gmt") is zone("Z") is zone("UTC") is UTC
-    assert instant("2026-03-05", "at", zone("Etc/GMT+8")) == at(5, 8)
+    assert read_zone("gmt") is read_zone("Z") is read_zone("UTC") is UTC
+    assert read_timestamp("2026-03-05", "at", read_zone("Etc/GMT+8")) == at(5, 8)
     for wrong in ("", "+02:00", "../x", "EST", timezone(timedelta(hours=2))):
         with pytest.raises(InvalidArgument, match="no such time zone"):
-            zone(wrong)
+            read_zone(wrong)
 
 
 DAYS = [at(day) for day in range(2, 29)]
-ZONES = ["Etc/GMT+12", "Pacific/Marquesas", "America/New_York", "UTC", "Asia/Tokyo", "Etc/GMT-14"]
+ZONES = ["Etc/GMT+12", "UTC", "Etc/GMT-14"]
 
 
 @pytest.fixture(scope="module")
@@ -281,12 +255,6 @@ def test_a_date_of_a_day_is_the_utc_day_in_every_zone(dated: Path, tz: str) -> N
         assert str(db.first_release("day-05")["date"].date()) == "2026-03-05"
         assert shown(db.known_before("1d").df(), "date_final") == expected[:9]
         assert shown(db.upcoming(within="30d", as_of=at(1)).df(), "date_exact") == expected
-        for view in ("events", "upcoming_events", "coin_calendar", "event_versions"):
-            column = "date_exact" if view in ("upcoming_events", "coin_calendar") else "date"
-            found = db.sql(
-                f"SELECT event_id, {column} AS d, min({column}) OVER () FROM {view}"
-            ).df()
-            assert set(shown(found, "d")) <= set(expected)
         days = pd.date_range("2026-03-02 12:00", periods=6, tz="UTC")
         trades = pd.DataFrame({"ts": days, "coin": "BTC"})
         joined = db.attach_known(trades)
@@ -297,26 +265,27 @@ def test_a_date_of_a_day_is_the_utc_day_in_every_zone(dated: Path, tz: str) -> N
 
 
 @pytest.mark.parametrize("tz", ZONES)
-@pytest.mark.parametrize("form", [str, pd.Timestamp, lambda day: day, datetime.fromisoformat])
-def test_a_window_of_days_has_the_events_of_these_days_in_every_zone(
-    dated: Path, tz: str, form: Any
-) -> None:
+def test_a_window_of_days_has_the_events_of_these_days_in_every_zone(dated: Path, tz: str) -> None:
     with almanac.open(dated, tz=tz, clock=lambda: NOW) as db:
 
         def found(lower: str | None, upper: str | None) -> set[str]:
-            window = tuple(None if day is None else form(day) for day in (lower, upper))
-            return {row["event_id"] for row in db.events(window=window)}  # type: ignore[arg-type]
+            return {row["event_id"] for row in db.events(window=(lower, upper))}
 
         # The tenth in the zone has those of the events at 3:00 and 22:00 UTC that lie in it.
         local = {"night": at(10, 3), "evening": at(10, 22)}
         day = at(10).date()
-        timed = {name for name, date in local.items() if date.astimezone(zone(tz)).date() == day}
+        timed = {
+            name for name, date in local.items() if date.astimezone(read_zone(tz)).date() == day
+        }
         assert found("2026-03-10", "2026-03-11") == {"day-10", "month"} | timed
         assert found("2026-03-05", "2026-03-07") == {"day-05", "day-06", "long", "month"}
         assert found(None, "2026-03-03") == {"day-02", "month"}
         assert found("2026-03-28", None) == {"day-28", "month"}
         assert found("2026-04-01", None) == set()
-        assert found("2026-02-01", "2026-03-01") == set()
+        days = ("2026-03-05", "2026-03-07")
+        for form in (pd.Timestamp, datetime.fromisoformat):
+            same = db.events(window=tuple(form(day) for day in days))
+            assert {row["event_id"] for row in same} == found(*days)
 
 
 def test_a_window_with_zones_is_compared_as_instants(dated: Path) -> None:

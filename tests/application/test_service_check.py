@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,13 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from application.service_check import EndpointCheck, check_endpoints
+from application.service_check import EndpointCheck, check_endpoints, describe_coins, look_up_coins
 from catalog.contract.plans import PLANS
 from catalog.sandbox.sandbox import Sandbox
 from catalog.server.hosting import HostedApp
 from resources.http.client import CatalogClient
+from tests.application.cli.test_plain_errors import checks
 from tests.hangs import HANGS_AFTER_S
 from tests.pipeline.conftest import Almanac
+from tests.resources.fakes import paginated
 from tests.unlimited import Unlimited
 
 EXPORT = "/v2/events/export"
@@ -86,15 +89,7 @@ def differing(found: dict[str, EndpointCheck]) -> dict[str, str]:
     return {path: str(check) for path, check in found.items() if check.differences}
 
 
-def test_a_sandbox_is_as_expected(almanac: Almanac, almanac_sandbox: Sandbox) -> None:
-    given = {"base_url": almanac_sandbox.base_url, "api_key": almanac_sandbox.new_key("elite")}
-    found = json.loads(almanac("doctor", "--service", "--json", **given).stdout)
-    texts = {row["what"]: row["found"] for row in found if row["what"].startswith("GET ")}
-    assert len(texts) == 9
-    assert set(texts.values()) == {"as expected"}
-
-
-@pytest.mark.parametrize("plan", ["standard", "pro", "enterprise"])
+@pytest.mark.parametrize("plan", ["standard", "elite"])
 def test_each_plan_is_as_expected(plan: str, service: Any) -> None:
     lacking = {} if PLANS[plan].export else {EXPORT: f"the plan {plan} has no export"}
     assert differing(service(lambda _, body: body, plan)) == lacking
@@ -118,10 +113,6 @@ def rename(body: Any, old: str, new: str) -> Any:
             "expected an object of data and meta, got list",
         ),
         ("/v2/events/cancellations", lambda _: 500, "status 500"),
-        (
-            *("/v2/coins", lambda body: rename(body, "meta", "paging")),
-            "expected an object of data and meta, got an object of data, paging",
-        ),
     ],
 )
 def test_a_changed_response_is_named(
@@ -152,15 +143,6 @@ def test_a_changed_field_of_an_event_is_named_in_the_list_and_the_single_event(
         )
 
 
-def test_a_refused_page_size_names_the_setting(service: Any) -> None:
-    found = service(
-        lambda sent, body: (
-            400 if sent.url.path == "/v2/events" and "limit" in sent.url.params else body
-        )
-    )
-    assert str(found["/v2/events"]) == "limit=100 is refused; set ALMANAC_PAGE_SIZE=50"
-
-
 def test_an_export_at_another_path_and_in_another_form_names_the_settings(service: Any) -> None:
     def change(sent: httpx.Request, body: Any) -> Any:
         if sent.url.path == EXPORT:
@@ -179,3 +161,51 @@ def test_an_export_at_another_path_and_in_another_form_names_the_settings(servic
     assert "it is not at /v2/events/export" in str(check)
     assert "unknown field summary; missing field impactSummary" in str(check)
     assert found["/v2/openapi.json"].settings == {"ALMANAC_SIGNATURE_HEADER": "Acme-Signature"}
+
+
+@pytest.fixture(scope="module")
+def slugs(almanac_sandbox: Sandbox) -> dict[str, str]:
+    """A slug of each kind: in the top 100, after it, and not tracked."""
+    key = almanac_sandbox.new_key("enterprise", rate_per_s=1e6, burst=1_000_000)
+    with CatalogClient(almanac_sandbox.base_url, key, limiter=Unlimited()) as client:
+        pages = [json.loads(page.body)["data"] for page in paginated(client, feed="coins")]
+    found = [coin for page in pages for coin in page]
+    ranked = [coin for coin in found if coin["tracked"] and coin["rank"]]
+    return {
+        "top": ranked[0]["slug"],
+        "later": next(coin["slug"] for coin in ranked if coin["rank"] > 150),
+        "untracked": next(coin["slug"] for coin in found if not coin["tracked"]),
+    }
+
+
+@pytest.fixture
+def free(almanac_sandbox: Sandbox) -> Iterator[CatalogClient]:
+    key = almanac_sandbox.new_key("free")
+    with CatalogClient(almanac_sandbox.base_url, key, limiter=Unlimited()) as client:
+        yield client
+
+
+def test_a_coin_outside_the_plan_is_told_from_a_slug_that_no_coin_has(
+    free: CatalogClient, slugs: dict[str, str], tmp_path: Path
+) -> None:
+    asked = (slugs["top"], slugs["later"], "no-such-coin")
+    watched = look_up_coins(asked, free, tmp_path / "none.duckdb")
+    assert list(watched) == ["found", "not_covered", "unknown"]
+    assert list(watched.values()) == [[slug] for slug in asked]
+    text = describe_coins(watched, "free")
+    assert "no coin has the slug no-such-coin" in text
+    assert f"the plan free does not cover {slugs['later']}" in text
+
+
+def test_doctor_checks_the_watchlist(
+    almanac: Almanac, almanac_sandbox: Sandbox, slugs: dict[str, str]
+) -> None:
+    key = almanac_sandbox.new_key("elite")
+    given = {"base_url": almanac_sandbox.base_url, "api_key": key}
+    found = checks(almanac, code=0, **given, coins=f"{slugs['top']},{slugs['untracked']}")
+    assert found["watchlist"]["holds"]
+    assert found["watchlist"]["is_caution"]
+    assert f"{slugs['untracked']} are not tracked" in found["watchlist"]["found"]
+    found = checks(almanac, code=1, **given, coins=f"{slugs['top']},btc-misspelt")
+    assert not found["watchlist"]["holds"]
+    assert "no coin has the slug btc-misspelt: correct ALMANAC_COINS" in found["watchlist"]["found"]

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 BARE = next(side for side in SIDES if side.name == ONE_FILE)
 
 
+@pytest.mark.long
 def test_trial_finds_the_histories_of_almanac_and_one_file_equal(tmp_path: Path) -> None:
     sizes = ["--events=300", "--changed=100", "--gone=150", "--days=1,5"]
     command = ["-m", "bench.peers", "--only=almanac,one_file", *sizes, f"--json={tmp_path}/out"]

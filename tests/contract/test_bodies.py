@@ -1,10 +1,8 @@
-"""The forms of a JSON answer that a client accepts: lists, single records, and what is neither."""
-
 from typing import Any
 
 import pytest
 
-from catalog.contract.bodies import list_body, single_body, usage_fields
+from catalog.contract.bodies import read_list_body, read_single_body, read_usage_fields
 
 ROWS = [{"id": "a"}, "no object"]
 
@@ -24,22 +22,17 @@ ROWS = [{"id": "a"}, "no object"]
         ({"results": ROWS, "pagination": {"next": "/v2?limit=2&cursor=b%3D"}}, ..., "b=", None),
     ],
 )
-def test_a_list_with_its_cursor_and_total_is_found_in_many_places(
-    value: Any, meta: Any, cursor: Any, total: Any
-) -> None:
-    found = list_body(value)
+def test_a_list_is_found_in_many_places(value: Any, meta: Any, cursor: Any, total: Any) -> None:
+    found = read_list_body(value)
     assert found is not None
     assert (found.rows, found.cursor, found.total) == (ROWS, cursor, total)
     assert found.shape == ("array" if value is ROWS else "data")
     assert meta is ... or found.meta == meta
 
 
-@pytest.mark.parametrize(
-    "value",
-    [None, "text", 1, {}, {"data": None}, {"data": {"id": "a"}}, {"id": "a", "coins": ROWS}],
-)
-def test_anything_else_is_not_a_list(value: Any) -> None:
-    assert list_body(value) is None
+def test_anything_else_is_not_a_list() -> None:
+    others: tuple[Any, ...] = (None, "text", {}, {"data": None}, {"id": "a", "coins": ROWS})
+    assert [value for value in others if read_list_body(value) is not None] == []
 
 
 @pytest.mark.parametrize(
@@ -52,13 +45,17 @@ def test_anything_else_is_not_a_list(value: Any) -> None:
     ],
 )
 def test_a_usage_is_read_by_other_names(content: Any, fields: Any) -> None:
-    assert usage_fields(content).items() >= fields.items()
+    assert read_usage_fields(content).items() >= fields.items()
 
 
 def test_a_single_record_is_bare_or_in_data_unless_data_is_a_field() -> None:
     record = {"id": "a", "data": {"id": "b"}}
-    assert single_body({"id": "a"}, key="id") == single_body({"data": {"id": "a"}}) == {"id": "a"}
-    assert single_body({"data": ROWS}, key="id") == {"data": ROWS}
-    assert single_body("text", key="id") == "text"
-    assert single_body(record, key="id") == record
-    assert single_body(record) == {"id": "b"}
+    assert (
+        read_single_body({"id": "a"}, key="id")
+        == read_single_body({"data": {"id": "a"}})
+        == {"id": "a"}
+    )
+    assert read_single_body({"data": ROWS}, key="id") == {"data": ROWS}
+    assert read_single_body("text", key="id") == "text"
+    assert read_single_body(record, key="id") == record
+    assert read_single_body(record) == {"id": "b"}

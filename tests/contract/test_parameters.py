@@ -1,43 +1,36 @@
-"""How a query string is read: strictly for known parameters; unknown ones are ignored.
+"""How values are read and written. Which values are admitted is in test_openapi.py."""
 
-Which values a parameter admits is in test_openapi.py.
-"""
-
+import csv
+import io
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from urllib.parse import urlencode
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import UNSET, structs
 
-from catalog.contract import constants, parameters
+from catalog.contract import constants, parameters, plans
 from catalog.contract.errors import InvalidParameter
-from catalog.contract.parameters import (
-    CancellationsRequest,
-    CoinsRequest,
-    EventsRequest,
-    PageRequest,
-    read_cancellations_request,
-    read_coins_request,
-    read_events_request,
-    read_export_request,
-)
-from catalog.contract.plans import day_end
+from catalog.contract.openapi import EXAMPLE
+from catalog.contract.plans import PLANS, Plan, Window, clamp_window, day_end, find_plan_window
+from catalog.contract.records import EVENT_FIELDS, HEADER, Event, EventCoin, encode_rows
 
-Reader = Callable[[str], PageRequest]
+Reader = Callable[[str], parameters.PageRequest]
 READERS: dict[Reader, tuple[parameters.Parameter, ...]] = {
-    read_coins_request: parameters.COINS_PARAMETERS,
-    read_events_request: parameters.EVENTS_PARAMETERS,
-    read_cancellations_request: parameters.CANCELLATIONS_PARAMETERS,
-    read_export_request: parameters.EXPORT_PARAMETERS,
+    parameters.read_coins_request: parameters.COINS_PARAMETERS,
+    parameters.read_events_request: parameters.EVENTS_PARAMETERS,
+    parameters.read_cancellations_request: parameters.CANCELLATIONS_PARAMETERS,
+    parameters.read_export_request: parameters.EXPORT_PARAMETERS,
 }
 VALID = {
     **{"limit": "7", "cursor": "abc", "q": "bit", "tracked": "true", "since": "2026-10-08"},
     **{"coins": "bitcoin,ethereum,bitcoin", "categories": "upgrade", "keyword": "fork"},
     **{"from": "2026-10-01", "to": "2026-10-31", "impactMin": "7.5", "sortBy": "impact_desc"},
 }
-EMPTY_EVENTS = EventsRequest(
+EMPTY_EVENTS = parameters.EventsRequest(
     **dict.fromkeys(("coins", "categories", "lower", "upper", "keyword", "impact_min")),
     sort_by="date_asc",
 )  # fmt: skip
@@ -53,18 +46,26 @@ def refusal(reader: Reader, **values: str) -> str:
 
 
 def test_an_empty_query_has_all_defaults_and_the_export_has_no_pages() -> None:
-    assert read_coins_request("") == CoinsRequest(q=None, tracked=None)
-    assert read_cancellations_request("") == CancellationsRequest(since=None)
-    assert read_events_request("") == read_export_request("limit=x&cursor=") == EMPTY_EVENTS
+    assert parameters.read_coins_request("") == parameters.CoinsRequest(q=None, tracked=None)
+    assert parameters.read_cancellations_request("") == parameters.CancellationsRequest(since=None)
+    assert (
+        parameters.read_events_request("")
+        == parameters.read_export_request("limit=x&cursor=")
+        == EMPTY_EVENTS
+    )
     assert EMPTY_EVENTS.limit == constants.LIMIT_DEFAULT
 
 
 def test_every_parameter_is_read_with_its_type() -> None:
     query, page = urlencode(VALID), {"limit": 7, "cursor": "abc"}
     since = datetime(2026, 10, 8, tzinfo=UTC)
-    assert read_coins_request(query) == CoinsRequest(**page, q="bit", tracked=True)
-    assert read_cancellations_request(query) == CancellationsRequest(**page, since=since)
-    assert read_events_request(query) == EventsRequest(
+    assert parameters.read_coins_request(query) == parameters.CoinsRequest(
+        **page, q="bit", tracked=True
+    )
+    assert parameters.read_cancellations_request(query) == parameters.CancellationsRequest(
+        **page, since=since
+    )
+    assert parameters.read_events_request(query) == parameters.EventsRequest(
         **page,
         coins=("bitcoin", "ethereum"),
         categories=("upgrade",),
@@ -112,18 +113,93 @@ def test_arbitrary_text_is_read_or_refused_but_never_breaks(query: str) -> None:
 
 
 @given(day=st.dates(), at=st.datetimes(), offset=st.sampled_from(["Z", "+00:00", "-00:00"]))
-def test_days_and_instants_are_read_to_the_microsecond(
-    day: date, at: datetime, offset: str
-) -> None:
-    request = read_events_request(f"from={day}&to={day}")
+def test_times_are_read_to_the_microsecond(day: date, at: datetime, offset: str) -> None:
+    request = parameters.read_events_request(f"from={day}&to={day}")
     assert request.lower == datetime(day.year, day.month, day.day, tzinfo=UTC)
     assert request.upper == day_end(day)
     since = urlencode({"since": at.isoformat() + offset})
-    assert read_cancellations_request(since).since == at.replace(tzinfo=UTC)
+    assert parameters.read_cancellations_request(since).since == at.replace(tzinfo=UTC)
+    bounds = {"from": f"{at.isoformat()}Z", "to": str(day)}
+    expected = "" if at.date() <= day else "from must not be after to"
+    assert refusal(parameters.read_events_request, **bounds) == expected
 
 
-@given(first=st.datetimes(), second=st.datetimes())
-def test_from_after_to_is_refused(first: datetime, second: datetime) -> None:
-    bounds = {"from": f"{first.isoformat()}Z", "to": f"{second.isoformat()}Z"}
-    expected = "" if first <= second else "from must not be after to"
-    assert refusal(read_events_request, **bounds) == expected
+TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.text(alphabet='\r\n",; é🚀\0')
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=";"), min_size=1)
+INSTANTS = st.integers(-30_000_000_000, 250_000_000_000).map(
+    lambda epoch_s: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=epoch_s)
+)
+OPTIONAL = st.none() | TEXTS
+EVENTS = st.builds(
+    Event,
+    **dict.fromkeys(("id", "title", "displayed_date", "date_type"), TEXTS),
+    **dict.fromkeys(("slug", "description", "impact_summary"), OPTIONAL),
+    **dict.fromkeys(("source_url", "snapshot_url"), OPTIONAL),
+    **dict.fromkeys(("date_end", "last_verified_at"), st.none() | INSTANTS),
+    **dict.fromkeys(("created_at", "updated_at"), st.none() | INSTANTS),
+    date=INSTANTS,
+    is_estimated=st.booleans(),
+    categories=st.just(UNSET) | st.none() | st.lists(NAMES).map(tuple),
+    coins=st.lists(st.builds(EventCoin, slug=NAMES, symbol=TEXTS, name=TEXTS)).map(tuple),
+    impact=st.none() | st.floats(0, 10) | st.sampled_from(["Low", "Critical"]),
+)
+
+
+def as_text(value: object) -> str:
+    """Return the cell that a JSON value should have."""
+    if isinstance(value, list | tuple):
+        return ";".join(each["slug"] if isinstance(each, dict) else each for each in value)
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@given(events=st.lists(EVENTS, max_size=4), cut=st.integers(0, 4))
+@example(events=[structs.replace(EXAMPLE, title='"', description="\r")], cut=0)
+@example(events=[structs.replace(EXAMPLE, title="two\r\nlines", description="=1+1, →")], cut=1)
+def test_every_value_reads_back_as_in_json(events: list[Event], cut: int) -> None:
+    data = HEADER + encode_rows(events)
+    expected = [
+        {name: as_text(msgspec.to_builtins(event).get(name)) for name in EVENT_FIELDS}
+        for event in events
+    ]
+    assert list(csv.DictReader(io.StringIO(data.decode(), newline=""), strict=True)) == expected
+    assert data == HEADER + encode_rows(events[:cut]) + encode_rows(events[cut:])
+
+
+NOW = datetime(2026, 10, 8, 15, 30, 12, 345_678, tzinfo=UTC)
+TODAY = datetime(2026, 10, 8, tzinfo=UTC)
+START_2017 = datetime(2017, 1, 1, tzinfo=UTC)
+END_OF_FREE = datetime(2026, 10, 15, 23, 59, 59, 999_999, tzinfo=UTC)
+PLAN = st.sampled_from(list(PLANS.values()))
+INSTANT = st.floats(1.52e9, 2.05e9).map(lambda epoch_s: datetime.fromtimestamp(epoch_s, tz=UTC))
+"""From 2018 to 2034."""
+
+
+def test_window_of_each_plan() -> None:
+    for plan, expected in (
+        (PLANS["free"], Window(TODAY, END_OF_FREE)),
+        (PLANS["standard"], Window(TODAY, datetime(2027, 1, 6, 23, 59, 59, 999_999, tzinfo=UTC))),
+        (PLANS["pro"], Window(datetime(2026, 9, 8, tzinfo=UTC), None)),
+        (PLANS["elite"], Window(START_2017, None)),
+        (PLANS["enterprise"], Window(START_2017, None)),
+    ):
+        assert find_plan_window(plan, NOW) == expected
+        assert plans.find_upcoming_window(plan, NOW) == Window(TODAY, expected.upper)
+
+
+ENDS_OF_TIME = [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)]
+BOUND = st.none() | INSTANT | st.sampled_from(ENDS_OF_TIME)
+
+
+@given(plan=PLAN, now=INSTANT, lower=BOUND, upper=BOUND, date=INSTANT)
+def test_an_event_is_listed_iff_requested_and_inside_the_plan(
+    plan: Plan, now: datetime, lower: datetime | None, upper: datetime | None, date: datetime
+) -> None:
+    usual = plans.find_upcoming_window(plan, now)
+    requested = Window(lower or usual.lower, upper or usual.upper)
+    window = clamp_window(plan, now, lower=lower, upper=upper)
+    is_listed = requested.overlaps(date, None) and find_plan_window(plan, now).overlaps(date, None)
+    assert window.overlaps(date, None) == is_listed
+    assert not (window.empty and is_listed)
+    assert clamp_window(plan, now, lower=None, upper=None) == usual

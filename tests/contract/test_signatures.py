@@ -9,7 +9,6 @@ import hmac
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
-from random import Random
 from typing import Any
 
 import pytest
@@ -97,9 +96,7 @@ def standard(**changes: bytes | None) -> Headers:
 
 
 @pytest.mark.parametrize("form", ACCEPTED_FORMS)
-def test_a_genuine_delivery_is_accepted_and_its_form_is_told_from_its_shape(
-    form: AcceptedForm,
-) -> None:
+def test_a_genuine_delivery_is_accepted_in_each_form(form: AcceptedForm) -> None:
     expected = VerifiedSignature(
         form, NOW if form in STAMPED else None, MESSAGE_ID.decode() if form == "standard" else None
     )
@@ -108,40 +105,21 @@ def test_a_genuine_delivery_is_accepted_and_its_form_is_told_from_its_shape(
         assert verifier.verify(signed(form), BODY, now=NOW) == expected
 
 
-# RFC 4231, test cases 1 and 2, and the example of a large service's documentation.
-PUBLISHED = (
-    ("\x0b" * 20, b"Hi There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),
-    (
-        *("Jefe", b"what do ya want for nothing?"),
-        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
-    ),
-    (
-        *("It's a Secret to Everybody", b"Hello, World!"),
-        "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
-    ),
-)
-
-
-def test_published_examples_of_the_digest_are_accepted() -> None:
-    for secret, body, digest in PUBLISHED:
-        verifier = Verifier([secret], forms=ACCEPTED_FORMS)
-        assert outcome(own(digest.encode()), body, verifier=verifier) == "hex"
-
-
-@pytest.mark.parametrize("padding", ["", "="])
-def test_the_published_example_of_standard_webhooks_is_accepted(padding: str) -> None:
-    """From the test suites of its reference libraries; a secret may have lost its padding."""
+def test_published_examples_are_accepted() -> None:
+    """RFC 4231, test case 2, and the reference libraries of Standard Webhooks."""
+    digest = b"5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+    verifier = Verifier(["Jefe"], forms=ACCEPTED_FORMS)
+    assert outcome(own(digest), b"what do ya want for nothing?", verifier=verifier) == "hex"
     example = {
         "id": b"msg_p5jXN8AQM9LWM0D4loKWxJek",
         "timestamp": b"1614265330",
         "signature": b"v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
     }
-    verifier = Verifier(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" + padding], forms=["standard"])
     at = datetime.fromtimestamp(1614265330, UTC)
-    body = b'{"test": 2432232314}'
-    assert outcome(standard(**example), body, verifier=verifier, now=at) == "standard"
-    last = {"signature": b"v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OA="}
-    assert outcome(standard(**(example | last)), body, verifier=verifier, now=at) == "mismatch"
+    for padding in ("", "="):  # A secret may have lost its padding.
+        secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" + padding
+        found = {"verifier": Verifier([secret], forms=["standard"]), "now": at}
+        assert outcome(standard(**example), b'{"test": 2432232314}', **found) == "standard"  # type: ignore[arg-type]
 
 
 STANDARD = signed("standard")[2][1]
@@ -211,10 +189,10 @@ WRONG: dict[str, list[Headers]] = {
 }
 
 
-@pytest.mark.parametrize("reason", WRONG)
-def test_a_wrong_signature_is_rejected_with_its_reason(reason: str) -> None:
-    for headers in WRONG[reason]:
-        assert outcome(headers) == reason, headers
+def test_a_wrong_signature_is_rejected_with_its_reason() -> None:
+    for reason, wrong in WRONG.items():
+        for headers in wrong:
+            assert outcome(headers) == reason, headers
 
 
 @pytest.mark.parametrize("form", ACCEPTED_FORMS)
@@ -252,9 +230,7 @@ def test_one_secret_in_common_is_enough_while_a_secret_rotates(form: AcceptedFor
             assert outcome(headers, verifier=verifier) == expected
 
 
-def test_every_secret_is_compared_with_every_value_also_after_a_match(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_secret_is_compared_with_every_value(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[tuple[bytes, bytes]] = []
     compare = signatures.hmac.compare_digest
 
@@ -273,23 +249,10 @@ def test_a_form_that_is_not_allowed_is_refused_as_such(form: AcceptedForm) -> No
     others = [other for other in ACCEPTED_FORMS if other != form]
     for allowed in (others, *([other] for other in others)):
         assert outcome(signed(form), verifier=Verifier([SECRET], forms=allowed)) == "not_allowed"
-
-
-def test_a_second_header_of_a_form_that_is_not_allowed_does_not_count() -> None:
+    # A second header, of a form that is not allowed, does not count.
     both = [*signed("hex"), *signed("standard")]
-    for form, wrong in (("hex", signed("standard", b"{}")), ("standard", own(b"x"))):
-        only = Verifier([SECRET], forms=[form])  # type: ignore[list-item]
-        assert outcome(both, verifier=only) == form
-        assert outcome([*wrong, *signed(form)], verifier=only) == form  # type: ignore[arg-type]
-
-
-def test_the_name_of_the_header_is_a_setting() -> None:
-    named = Verifier([SECRET], forms=ACCEPTED_FORMS, header="X-Hub-Signature-256")
-    assert outcome([(b"x-hub-signature-256", HEX)], verifier=named) == "hex"
-    assert outcome(own(HEX), verifier=named) == "missing"
-    shared = Verifier([SECRET], forms=ACCEPTED_FORMS, header="webhook-signature")
-    assert outcome([(b"webhook-signature", HEX)], verifier=shared) == "hex"
-    assert outcome(signed("standard"), verifier=shared) == "standard"
+    if form in ("hex", "standard"):
+        assert outcome(both, verifier=Verifier([SECRET], forms=[form])) == form
 
 
 def test_a_signature_with_a_time_is_not_accepted_again_without_it() -> None:
@@ -334,17 +297,13 @@ def test_a_verifier_that_would_accept_nothing_or_anything_is_not_made() -> None:
         with pytest.raises(ValueError, match=message) as caught:
             Verifier(secrets, **({"forms": ACCEPTED_FORMS} | options))
         assert "hush" not in repr(caught.value) + repr(caught.value.__cause__)
+    with pytest.raises(SignatureRejected) as rejected:
+        ALL.verify(own(b"0" * 64), BODY, now=NOW)
+    assert SECRET not in repr(ALL) + repr(rejected.value)
     # A secret that has no key in one form still verifies the others.
     verifier = Verifier(["whsec_no base64!"], forms=ACCEPTED_FORMS)
     assert outcome(signed("hex", secrets=["whsec_no base64!"]), verifier=verifier) == "hex"
     assert outcome(signed("standard"), verifier=verifier) == "mismatch"
-
-
-def test_a_secret_is_in_no_text_of_a_verifier() -> None:
-    assert SECRET not in repr(ALL)
-    with pytest.raises(SignatureRejected) as caught:
-        ALL.verify(own(b"0" * 64), BODY, now=NOW)
-    assert SECRET not in repr(caught.value)
 
 
 NAMES = st.sampled_from(
@@ -359,39 +318,9 @@ VALUES = st.binary(max_size=80) | st.sampled_from([HEX, BASE64, STAMP, MESSAGE_I
     ),
     body=st.binary(),
 )
-def test_arbitrary_bytes_are_rejected_and_never_break_the_receiver(
-    headers: Headers, body: bytes
-) -> None:
+def test_arbitrary_bytes_are_rejected(headers: Headers, body: bytes) -> None:
     with pytest.raises(SignatureRejected):
         ALL.verify(headers, body, now=NOW)
-
-
-PIECES = (
-    *(b"", b" ", b",", b"=", b".", b"\0", b"\n", b"\xff", b"0", b"t=", b"v1=", b"v1,", b"sha256="),
-    *(b"," * 3_000, b"0" * 64, b"{", STAMP + b".", HEX, BASE64, V1),
-)
-
-
-@pytest.mark.parametrize("form", ACCEPTED_FORMS)
-def test_a_mutated_delivery_is_accepted_only_if_it_still_has_what_was_signed(
-    form: AcceptedForm,
-) -> None:
-    headers, chance = signed(form), Random(form)
-    digest = HEX if form == "hex" else V1 if form == "t,v1" else headers[-1][1]
-    for _ in range(12_500):
-        texts = [*(value for _, value in headers), BODY]
-        for _ in range(chance.choice((1, 1, 2, 3))):
-            place = chance.randrange(len(texts))
-            text, start = texts[place], chance.randrange(len(texts[place]) + 1)
-            piece = chance.choice((chance.choice(PIECES), chance.randbytes(1)))
-            texts[place] = text[:start] + piece + text[start + chance.choice((0, 1, 8)) :]
-        mutated = [(name, value) for (name, _), value in zip(headers, texts, strict=False)]
-        if outcome(mutated, texts[-1]) in ACCEPTED_FORMS:
-            value = mutated[-1][1]
-            assert digest in (value if form in ("base64", "standard") else value.lower())
-            assert form != "t,v1" or b"t=" + STAMP in value
-            assert [value.strip() for value in texts[:-2]] == [v for _, v in headers[:-1]]
-            assert texts[-1] == BODY
 
 
 # Signing, by the form of an endpoint

@@ -1,22 +1,16 @@
-"""A small home with a file of every kind, and damage by disk or by hand to one of them.
-
-Belongs here: the home, the damage. Does not: what must be detected and repaired (test_bit_rot.py).
-"""
+"""A small home with a file of every kind."""
 
 import json
-import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from random import Random
 
 from tests.history.stories.handmade import DAY, HOUR, SOURCE, STARTS, Content, HandmadeBatch, land
 from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.landing.batches import Feed, Pull, Scope
+from warehouse.landing.landing import Landing
 
-_PARTS = ("landing", "checkpoints", "parquet", "state", "home.json", "warehouse.duckdb")
 _CONTENTS = [
     Content(0, "Launch", 1, False, 6.0, ("bitcoin",)),
     Content(1, "Halving", 5, True, None, ("bitcoin", "ethereum")),
@@ -91,69 +85,13 @@ def _list(
     return home.landing.land(pull, [(body, None)]).batch_id
 
 
-@dataclass(frozen=True, slots=True)
-class Harm:
-    """What was done to a file, and how to undo it."""
-
-    what: str
-    name: str
-    undo: Callable[[], None]
-
-    def __str__(self) -> str:
-        return f"{self.what} of {self.name}"
+def land_again(source: Landing, target: Landing, batch_ids: Iterable[str]) -> None:
+    """Land some batches of one landing in another, as their pulls did."""
+    for batch_id in batch_ids:
+        manifest = source.manifest(batch_id)
+        pull = Pull(**{name: getattr(manifest, name) for name in Pull.__struct_fields__})
+        target.land(pull, [(body, page.received_at) for page, body in source.pages(manifest)])
 
 
-def files_of(home: Home) -> list[Path]:
-    """Return the files of a home, except locks and Dagster's files."""
-    found = [path for part in _PARTS for path in [home.root / part, *(home.root / part).rglob("*")]]
-    return sorted(path for path in found if path.is_file() and path.suffix != ".lock")
-
-
-def harm(home: Home, random: Random) -> Harm:
-    """Damage a random file of a home in a random way."""
-    files = files_of(home)
-    # Each kind of file is equally likely, however many files it has.
-    kinds: dict[str, list[Path]] = {}
-    for path in files:
-        parts = path.relative_to(home.root).parts
-        kinds.setdefault("/".join(parts[:2]) + path.suffix, []).append(path)
-    path = random.choice(kinds[random.choice(sorted(kinds))])
-    what = random.choice(("flip", "flip", "cut", "empty", "delete", "swap", "folder"))
-    original = path.read_bytes()
-    others = [file for file in files if file.read_bytes() != original]
-    other = random.choice(others)
-    other_original = other.read_bytes()
-    if not original and what in ("flip", "cut", "empty"):
-        what = "delete"
-    match what:
-        case "flip":
-            place = random.randrange(len(original))
-            flipped = original[place] ^ (1 << random.randrange(8))
-            path.write_bytes(original[:place] + bytes([flipped]) + original[place + 1 :])
-            what = f"flip at {place}"
-        case "cut":
-            path.write_bytes(original[: random.randrange(len(original))])
-        case "empty":
-            path.write_bytes(b"")
-        case "swap":
-            path.write_bytes(other_original)
-            other.write_bytes(original)
-            what = f"swap with {other.relative_to(home.root)}"
-        case _:
-            path.unlink()
-            if what == "folder":
-                path.mkdir()
-
-    def undo() -> None:
-        _restore(path, original)
-        if what.startswith("swap"):
-            _restore(other, other_original)
-
-    return Harm(what, str(path.relative_to(home.root)), undo)
-
-
-def _restore(path: Path, original: bytes) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(original)
+def landing_of(root: Path) -> Landing:
+    return Landing(root / "landing")

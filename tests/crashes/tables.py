@@ -22,17 +22,12 @@ Digests = dict[str, tuple[int, str | None]]
 UNFINISHED = ".unfinished-"
 _OF_THIS_HOME = frozenset({"landed_at", "published_seq"})
 _DIGEST = "SELECT count(*), sum(hash(told))::VARCHAR FROM ({rows}) AS told"
-_BUT_FOR_EVENTS = " WHERE event_id NOT IN (SELECT unnest($without_events::VARCHAR[]))"
 
 
 def published(
-    warehouse: Path,
-    *,
-    without: tuple[str, ...] = (),
-    columns: Set[str] = frozenset(),
-    without_events: Set[str] = frozenset(),
+    warehouse: Path, *, without: tuple[str, ...] = (), columns: Set[str] = frozenset()
 ) -> Digests:
-    """Return the digests of a warehouse's tables, without some tables, columns and events.
+    """Return the digests of a warehouse's tables, without some tables and columns.
 
     Every value of the rest is read.
     """
@@ -42,11 +37,7 @@ def published(
             if table not in (REQUESTS, USAGE) and table.name not in without:
                 kept = [name for name in table.names if name not in _OF_THIS_HOME | columns]
                 rows = f'SELECT {", ".join(kept)} FROM "{table.name}"'
-                values = {}
-                if without_events and "event_id" in table.names:
-                    rows += _BUT_FOR_EVENTS
-                    values = {"without_events": sorted(without_events)}
-                digest = connection.execute(_DIGEST.replace("{rows}", rows), values)
+                digest = connection.execute(_DIGEST.replace("{rows}", rows))
                 digests[table.name] = digest.fetchall()[0]
     return digests
 
@@ -80,14 +71,14 @@ def partitions(home: Home) -> Digests:
     return digests
 
 
-def whole(home: Home, *, without: tuple[str, ...] = (), deep: bool = False) -> Digests:
+def whole(home: Home) -> Digests:
     """Return the digests of a merged home; assert that verify finds nothing wrong."""
     assert unfinished(home) == []
-    found = {check.check: (check.wrong, check.notes) for check in verify(home, deep=deep)}
+    found = {check.check: (check.wrong, check.notes) for check in verify(home)}
     said = {name: said for name, said in found.items() if any(said)}
     assert said == {}, said
     assert home.landing.pending() == []
-    return {**published(home.warehouse, without=without), **partitions(home)}
+    return {**published(home.warehouse), **partitions(home)}
 
 
 def unfinished(home: Home) -> list[str]:

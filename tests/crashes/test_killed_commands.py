@@ -1,127 +1,177 @@
-"""Commands killed at random moments, alone or with their process group, and run again.
+"""Commands that are killed, alone or with their process group, and run again."""
 
-After any kill, the same command ends in its usual time, and the final warehouse has the same
-content as one without kills.
-"""
-
+import os
 import random
-import shutil
+import signal
+import subprocess
+import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import httpx
 import pytest
 
-from tests.crashes.killed_commands import (
-    Killer,
-    Service,
-    digests_of_events,
-    kill_ui,
-    looked_up_events,
-)
-from tests.crashes.pulls import land_again
-from tests.crashes.tables import published
+from catalog.sandbox.sandbox import Sandbox
+from catalog.sandbox.sandbox_clock import SandboxClock
+from tests.crashes.after_kills import intact_batches
+from tests.hangs import HANGS_AFTER_S, wait_for
+from tests.test_cli import ALMANAC, environment
+from warehouse import queries
+from warehouse.history.verify import verify
 from warehouse.home import Home
 
-KILLS: Final = {"run": 4, "backfill": 2, "replay": 2, "merge": 2, "ui": 0}
-"""Kills in the default run; one kill of `ui` takes as long as all of these."""
-LONG_CHUNKS: Final = 20
-LONG_KILLS: Final = {"run": 20, "backfill": 10, "replay": 8, "merge": 8, "ui": 4}
-"""Kills in each chunk of the long run: a thousand in all."""
+COINS: Final = "ethereum"
+NOW: Final = datetime(2018, 3, 1, 12, tzinfo=UTC)
+"""The catalog is small then, so that the sandbox starts sooner."""
+RUN: Final = ("run", "--json")
+BACKFILL: Final = ("backfill", "--from", "2018-01-01", "--to", "2018-03-31", "--yes", "--json")
+EVERYTHING: Final = ("backfill", "--from", "2017-01-01", "--source", "list", "--yes", "--json")
+KILLS: Final = {RUN: 24, BACKFILL: 16, ("replay", "--json"): 10}
+"""Kills of each command in a chunk of the long run: a thousand in all."""
+CHUNKS: Final = 20
 CHAIN: Final = 4
 """Kills of a command seconds apart, before it may end."""
-BETWEEN_PULLS: Final = timedelta(hours=5)
-
-pytestmark = pytest.mark.timeout(3600)
-
-RUN: Final = ("run", "--json")
-MERGE: Final = ("merge", "--json")
-REPLAY: Final = ("replay", "--json")
-BACKFILL: Final = ("backfill", "--from", "2026-01-01", "--to", "2026-03-31", "--yes", "--json")
-EVERYTHING: Final = ("backfill", "--from", "2017-01-01", "--source", "list", "--yes", "--json")
+SIGNALS: Final = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
+"""Half of them can't be caught."""
+TIDY: Final = (0, 130, -signal.SIGTERM, -signal.SIGHUP)
+"""Exit codes after a signal: it had ended, it handled the signal, or it had only just started."""
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    now = datetime.now(UTC).replace(microsecond=0)
-    found = Service(now - BETWEEN_PULLS)
-    yield found
-    found.box.stop()
+def box() -> Iterator[Sandbox]:
+    with Sandbox(seed=1, clock=SandboxClock(NOW), export_interval_s=0) as box:
+        yield box
 
 
-def chains(kills: int) -> list[int]:
-    """Return the numbers of kills in a row that add up to the total."""
-    whole, rest = divmod(kills, CHAIN)
-    return [CHAIN] * whole + [rest] * bool(rest)
+@dataclass(slots=True)
+class Commands:
+    """Runs and kills commands on one home; `usual_s` is the time that each takes without a kill."""
 
+    home: Path
+    box: Sandbox
+    usual_s: dict[tuple[str, ...], float] = field(default_factory=dict)
+    kills: int = 0
 
-def kill_all(service: Service, folder: Path, kills: dict[str, int], seed: int) -> Killer:
-    """Kill commands on one home, and compare it with a home where none was killed."""
-    chance = random.Random(seed)
-    now = service.box.clock.now()
-    peace, home = folder / "peace", folder / "home"
-    quiet = Killer(peace, service.environment(peace), chance)
-    killer = Killer(home, service.environment(home), chance, usual_s=quiet.usual_s)
-    quiet.run(*RUN)
-    for part in (peace, Path(quiet.env["ALMANAC_STATE"])):
-        shutil.copytree(part, part.with_name(part.name.replace(peace.name, home.name)))
-    service.box.set_clock(now + BETWEEN_PULLS)
-    for words in (RUN, BACKFILL, REPLAY):
-        quiet.run(*words)
-        for chain in chains(kills[words[0]]):
-            for _ in range(chain):
-                killer.kill(*words)
-            killer.run(*words)
-    for number in range(kills["ui"]):
-        kill_ui(killer, number)
-    kill_merges(killer, kills["merge"], folder)
-    # Commands that were killed and run again poll more often. After a pull of all dates both homes
-    # know the same, except events that left the filter and were looked up.
-    for item in (quiet, killer):
-        item.run(*EVERYTHING)
-    killer.run("verify", "--deep")
-    looked_up = looked_up_events(peace) | looked_up_events(home)
-    digests = digests_of_events(peace, without=looked_up)
-    assert digests["event_versions"][0] >= digests["events"][0] > 10 * len(looked_up)
-    assert digests["event_claims"][0] > digests["events"][0] // 2
-    assert digests_of_events(home, without=looked_up) == digests
-    service.box.set_clock(now)
-    return killer
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            **environment(self.home),
+            "ALMANAC_BASE_URL": self.box.base_url,
+            "ALMANAC_API_KEY": self.box.keys["elite"],
+            "ALMANAC_COINS": COINS,
+            "ALMANAC_STATE": str(self.home.parent / f"{self.home.name}-machine"),
+            "ALMANAC_MAX_CLOCK_SKEW_DAYS": "36500",
+        }
 
-
-def kill_merges(killer: Killer, kills: int, folder: Path) -> None:
-    """Kill merges of all landed batches into empty homes."""
-    source = Home(killer.home)
-    for number, chain in enumerate(chains(kills)):
-        root = folder / f"merged{number}"
-        home = Home(root)
-        home.claim(str(source.stamp().source))  # type: ignore[union-attr]
-        land_again(source.landing, home.landing, source.landing.batch_ids())
-        merging = Killer(
-            root, {**killer.env, "ALMANAC_HOME": str(root)}, killer.chance, killer.usual_s
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*ALMANAC, *words],
+            cwd=self.home.parent,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
-        merging.usual_s.setdefault(MERGE, merging.usual_s[REPLAY])
-        for _ in range(chain):
-            merging.kill(*MERGE)
-        merging.run(*MERGE)
-        killer.kills += merging.kills
-        assert published(home.warehouse, without=("batches",)) == published(
-            source.warehouse, without=("batches",)
-        )
-        shutil.rmtree(root)
+
+    def run(self, *words: str) -> None:
+        """Run a command to its end."""
+        began = time.monotonic()
+        process = self.start(*words)
+        try:
+            output, errors = process.communicate(timeout=HANGS_AFTER_S)
+        finally:
+            end(process)
+        assert process.returncode == 0, (words, process.returncode, output, errors)
+        self.usual_s.setdefault(words, time.monotonic() - began)
+
+    def strike(
+        self, process: subprocess.Popen[str], number: signal.Signals, *, with_group: bool
+    ) -> None:
+        """Send a signal to a command, alone or with its process group, and wait for its end."""
+        self.kills += process.poll() is None
+        with suppress(ProcessLookupError):
+            (os.killpg if with_group else os.kill)(process.pid, number)
+        try:
+            output, errors = process.communicate(timeout=HANGS_AFTER_S)
+        finally:
+            end(process)
+        where = (number, with_group, process.returncode, output, errors)
+        assert number == signal.SIGKILL or process.returncode in TIDY, where
+        assert "Traceback" not in output + errors, where
+
+    def kill(self, chance: random.Random, *words: str) -> None:
+        """Start a command and kill it at a random moment."""
+        process = self.start(*words)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(chance.uniform(0.05, 0.95) * self.usual_s[words])
+        self.strike(process, chance.choice(SIGNALS), with_group=chance.random() < 0.5)
 
 
-def test_killed_commands_run_again_and_the_warehouse_is_the_same_as_without_kills(
-    service: Service, tmp_path: Path
+def end(process: subprocess.Popen[str]) -> None:
+    """Kill the process group of a command, in whatever state it is, and wait for it."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_a_run_killed_in_a_pull_and_before_its_merge_loses_nothing_and_the_next_one_works(
+    box: Sandbox, tmp_path: Path
 ) -> None:
-    killer = kill_all(service, tmp_path, KILLS, seed=11)
-    assert killer.kills >= sum(KILLS.values()) / 4
+    commands, home = Commands(tmp_path / "home", box), Home(tmp_path / "home")
+    box.forget_requests()
+    in_a_pull = commands.start(*RUN)
+    wait_for(lambda: any(request.path.startswith("/v2/events") for request in box.requests))
+    commands.strike(in_a_pull, signal.SIGKILL, with_group=True)
+    first = intact_batches(home.landing)
+    with home.merge_lock():
+        before_a_merge = commands.start(*RUN)
+        wait_for(lambda: [name for name in home.landing.pending() if "-export-" in name])
+        commands.strike(before_a_merge, signal.SIGTERM, with_group=False)
+    assert commands.kills == 2
+    second = intact_batches(home.landing)
+    assert first <= second
+    commands.run(*RUN)
+    assert second <= intact_batches(home.landing)
+    assert_whole(commands)
 
 
 @pytest.mark.long
 @pytest.mark.mass
-@pytest.mark.parametrize("chunk", range(LONG_CHUNKS))
-def test_a_thousand_killed_commands(service: Service, tmp_path: Path, chunk: int) -> None:
-    killer = kill_all(service, tmp_path, LONG_KILLS, seed=1000 + chunk)
-    assert killer.kills >= sum(LONG_KILLS.values()) / 2
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_commands_killed_at_random_moments_lose_nothing(
+    box: Sandbox, tmp_path: Path, chunk: int
+) -> None:
+    chance, commands = random.Random(1000 + chunk), Commands(tmp_path / "home", box)
+    landed: set[str] = set()
+    for words, kills in KILLS.items():
+        commands.run(*words)
+        for number in range(kills):
+            commands.kill(chance, *words)
+            found = intact_batches(Home(commands.home).landing)
+            assert landed <= found
+            landed = found
+            if number % CHAIN == CHAIN - 1:
+                commands.run(*words)
+    commands.run(*EVERYTHING)
+    assert_whole(commands)
+    assert commands.kills >= sum(KILLS.values()) / 2
+
+
+def assert_whole(commands: Commands) -> None:
+    """Assert that a home equals a replay of its landing, and has the events of the service."""
+    home, box = Home(commands.home), commands.box
+    assert [found.check for found in verify(home, deep=True) if not found.holds] == []
+    with queries.connected(home.warehouse) as connection:
+        found = connection.execute("SELECT event_id, title FROM events WHERE status = 'scheduled'")
+        known = dict(found.fetchall())
+    service = {"x-api-key": box.keys["elite"]}
+    listed = httpx.get(f"{box.base_url}/v2/events?coins={COINS}&limit=100", headers=service)
+    rows = listed.raise_for_status().json()["data"]
+    assert rows
+    assert {row["id"]: row["title"] for row in rows}.items() <= known.items()

@@ -2,23 +2,19 @@
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
-import pytest
 
 from tests.crashes.after_kills import assert_repaired
 from tests.crashes.conftest import ROOT, Prepared
-from tests.crashes.pulls import land_again
+from tests.crashes.rotting import land_again
 from tests.crashes.tables import published, whole
-from tests.hangs import HANGS_AFTER_S
+from tests.hangs import HANGS_AFTER_S, wait_for
 from warehouse import queries
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
-LONG = pytest.mark.long
 MERGING = """
 import sys, time
 from pathlib import Path
@@ -65,20 +61,14 @@ def run(code: str, *args: object) -> "subprocess.Popen[str]":
     )
 
 
-def until(path: Path) -> None:
-    while not path.exists():
-        time.sleep(0.005)
-
-
-@pytest.mark.parametrize("name", [pytest.param("append", marks=LONG), "rewind"])
 def test_of_two_merges_at_once_one_waits_and_each_batch_takes_effect_once(
-    name: str, prepared: Prepared, tmp_path: Path
+    prepared: Prepared, tmp_path: Path
 ) -> None:
-    home = prepared.copy(name, tmp_path / "home")
+    home = prepared.copy("rewind", tmp_path / "home")
     came = len(home.landing.pending())
     mark = tmp_path / "mark"
     first = run(MERGING, home.root, "merge:copied", mark)
-    until(mark)
+    wait_for(mark.exists)
     second = run(MERGING, home.root, "", mark)
     outputs = [process.communicate()[0].split() for process in (first, second)]
     assert [process.returncode for process in (first, second)] == [0, 0]
@@ -89,35 +79,28 @@ def test_of_two_merges_at_once_one_waits_and_each_batch_takes_effect_once(
     assert_repaired(home, prepared)
 
 
-@pytest.mark.parametrize("point", [pytest.param("merge:copied", marks=LONG), "merge:checked"])
-def test_a_batch_landed_during_a_merge_is_merged_by_it_or_the_next(
-    point: str, prepared: Prepared, tmp_path: Path
+def test_a_batch_landed_during_a_merge_is_merged_by_the_next(
+    prepared: Prepared, tmp_path: Path
 ) -> None:
     landed = Home(prepared.root / "done").landing
     ids = landed.batch_ids()
     home = Home(tmp_path / "home")
-    land_again(landed, home.landing, ids[:9])
-    rest = [ids[9:]]
+    land_again(landed, home.landing, ids[:6])
 
     def step(name: str) -> None:
-        if name == point and rest:
-            land_again(landed, home.landing, rest.pop())
+        if name == "merge:checked":
+            land_again(landed, home.landing, ids[6:])
 
     merge(home, step=step)
     assert_repaired(home, prepared)
 
 
-@pytest.mark.parametrize("opened", [
-    pytest.param(queries.connect, marks=LONG),
-    lambda path: duckdb.connect(str(path), read_only=True),
-    lambda path: duckdb.connect(str(path)),
-])  # fmt: skip
 def test_a_reader_in_the_same_process_blocks_no_run_and_keeps_what_it_opened(
-    opened: Callable[[Path], duckdb.DuckDBPyConnection], prepared: Prepared, tmp_path: Path
+    prepared: Prepared, tmp_path: Path
 ) -> None:
     home = prepared.copy("append", tmp_path / "home")
     query = "SELECT count(*), sum(hash(v)) FROM event_versions v"
-    with opened(home.warehouse) as reader:
+    with duckdb.connect(str(home.warehouse)) as reader:
         old = reader.execute(query).fetchall()
         merge(home)
         assert reader.execute(query).fetchall() == old

@@ -1,24 +1,18 @@
-"""Commands of docs/operate.md and docs/push.md: marked blocks, and words of `almanac`, parsed."""
+"""Blocks of code of pages, and arguments of `almanac`, parsed."""
 
-import os
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
-from almanac.command_line import commands
-from tests.hangs import HANGS_AFTER_S
-from tests.test_cli import ROOT, environment
+from almanac.command_line import list_commands
+from tests.test_cli import ROOT
 
 DEPLOY: Final = ROOT / "deploy"
 PAGE: Final = ROOT / "docs" / "operate.md"
-PUSH_PAGE: Final = ROOT / "docs" / "push.md"
 _BLOCK: Final = re.compile(r"(?:<!-- ([^\n]+) -->\n)?```(\w+)\n(.*?)```", re.DOTALL)
 _SEPARATORS: Final = frozenset({"|", "&&", ";", ">"})
 
@@ -48,13 +42,19 @@ def blocks_of(mark: str, page: Path = PAGE) -> list[Block]:
     return [block for block in blocks(page) if block.mark == mark]
 
 
+def block_with(part: str, page: Path = PAGE) -> Block:
+    """Return the only block that has a text."""
+    (block,) = [block for block in blocks(page) if part in block.text]
+    return block
+
+
 def almanac_commands(line: str) -> Iterator[list[str]]:
     """Yield the words of each `almanac` of a command, also of one in a container or a pod."""
     words = shlex.split(line, comments=True)
     for number, word in enumerate(words):
         before = words[number - 1] if number else ""
         follows = words[number + 1 : number + 2]
-        if (word.rsplit("/", 1)[-1] == "almanac") and follows and follows[0] in commands():
+        if (word.rsplit("/", 1)[-1] == "almanac") and follows and follows[0] in list_commands():
             ends = [at for at, other in enumerate(words) if other in _SEPARATORS and at > number]
             yield words[number + 1 : min(ends, default=len(words))]
             assert before not in ("-C",), line
@@ -64,9 +64,9 @@ def parse(words: Sequence[str]) -> None:
     """Parse the words of a command as the program does, without running it.
 
     Raises:
-        click.UsageError: an option, an argument or a command does not exist.
+        UsageError: an option, an argument or a command does not exist.
     """
-    _parse(commands()[words[0]].load(words[0]), words[0], list(words[1:]))
+    _parse(list_commands()[words[0]].load(words[0]), words[0], list(words[1:]))
 
 
 def _parse(command: Any, name: str, words: list[str]) -> None:
@@ -75,21 +75,3 @@ def _parse(command: Any, name: str, words: list[str]) -> None:
         inner = [*context._protected_args, *context.args] if hasattr(command, "commands") else []
         if inner:
             _parse(command.commands[inner[0]], inner[0], inner[1:])
-
-
-UsageError = click.UsageError
-
-
-def run(text: str, folder: Path) -> str:
-    """Run commands of a page with the home of a folder, and return what they print."""
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", text],
-        cwd=folder,
-        env={**environment(folder / "data"), "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        timeout=HANGS_AFTER_S,
-    )
-    assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
-    assert '"error"' not in done.stdout, f"{text}\n{done.stdout}"
-    return done.stdout

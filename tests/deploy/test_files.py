@@ -15,8 +15,8 @@ import yaml
 
 from application.cli.push import DEFAULT_PORT
 from application.cli.serve import DEFAULT_PORT as MIRROR_PORT
-from application.receiver import HEALTH_PATH
-from pipeline.settings import described
+from application.receiver import BODY_MAX, HEALTH_PATH
+from pipeline.settings import describe_settings
 from tests.deploy.page import DEPLOY, parse
 from tests.hangs import HANGS_AFTER_S
 from tests.test_cli import ROOT
@@ -24,7 +24,7 @@ from tests.test_cli import ROOT
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text("utf-8")
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
-SETTINGS = {name for name, _, _ in described()}
+SETTINGS = {name for name, _, _ in describe_settings()}
 USER = 10001
 
 
@@ -142,34 +142,32 @@ def test_the_pod_is_the_only_writer_and_has_no_rights() -> None:
     assert set(found["ConfigMap"]["data"]) <= SETTINGS
 
 
-def test_the_customisation_names_every_manifest() -> None:
-    folder = DEPLOY / "kubernetes"
-    named = set(_read(folder / "kustomization.yaml")["resources"])
-    assert named == {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
-
-
-def test_the_receiver_is_a_container_of_the_one_pod_and_answers_probes() -> None:
-    base, added = manifests(), added_by("push")
-    pod = added["StatefulSet"]["spec"]["template"]["spec"]
-    (receiver,) = pod["containers"]
+@pytest.mark.parametrize(
+    ("component", "port", "port_name", "path"),
+    [
+        ("push", DEFAULT_PORT, "webhooks", HEALTH_PATH),
+        ("mirror", MIRROR_PORT, "mirror", "/healthz"),
+    ],
+)
+def test_a_component_adds_a_container_without_rights_to_the_one_pod(
+    component: str, port: int, port_name: str, path: str
+) -> None:
+    base, added = manifests(), added_by(component)
+    assert "replicas" not in added["StatefulSet"]["spec"], "one pod"
+    (container,) = added["StatefulSet"]["spec"]["template"]["spec"]["containers"]
     daemon = base["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]
-    assert "replicas" not in added["StatefulSet"]["spec"], "one pod, so one receiver"
-    assert receiver["securityContext"] == daemon["securityContext"]
-    assert receiver["image"] == daemon["image"]
-    (port,) = receiver["ports"]
-    assert port == {"name": "webhooks", "containerPort": DEFAULT_PORT}
+    assert container["securityContext"] == daemon["securityContext"]
+    assert container["image"] == daemon["image"]
+    assert container["ports"] == [{"name": port_name, "containerPort": port}]
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert receiver[probe]["httpGet"] == {"path": HEALTH_PATH, "port": "webhooks"}
-    volumes = [*base["StatefulSet"]["spec"]["template"]["spec"]["volumes"], *pod["volumes"]]
-    names = {"almanac"} | {volume["name"] for volume in volumes}
-    assert {mount["name"] for mount in receiver["volumeMounts"]} <= names
-    (webhooks,) = added["Service"]["spec"]["ports"]
-    assert webhooks["port"] == DEFAULT_PORT
+        assert container[probe]["httpGet"] == {"path": path, "port": port_name}
+    (exposed,) = added["Service"]["spec"]["ports"]
+    assert exposed["port"] == port
     for kind in ("Service", "NetworkPolicy"):
         assert added[kind]["metadata"]["name"] != base[kind]["metadata"]["name"], "beside it"
-    folder = DEPLOY / "kubernetes" / "push"
     named = {*added["Component"]["resources"], added["Component"]["patches"][0]["path"]}
-    assert named == {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
+    files = (DEPLOY / "kubernetes" / component).glob("*.yaml")
+    assert named == {path.name for path in files} - {"kustomization.yaml"}
 
 
 def test_the_receivers_of_compose_and_systemd_listen_for_this_machine_alone() -> None:
@@ -185,62 +183,33 @@ def test_the_receivers_of_compose_and_systemd_listen_for_this_machine_alone() ->
 
 
 def test_the_mirror_reads_the_home_and_writes_to_a_folder_of_its_own() -> None:
-    base, added = manifests(), added_by("mirror")
-    pod = added["StatefulSet"]["spec"]["template"]["spec"]
-    (mirror,) = pod["containers"]
-    daemon = base["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]
-    assert mirror["securityContext"] == daemon["securityContext"]
-    assert mirror["image"] == daemon["image"]
-    assert mirror["ports"] == [{"name": "mirror", "containerPort": MIRROR_PORT}]
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert mirror[probe]["httpGet"] == {"path": "/healthz", "port": "mirror"}
+    (mirror,) = added_by("mirror")["StatefulSet"]["spec"]["template"]["spec"]["containers"]
     mounts = {mount["mountPath"]: mount for mount in mirror["volumeMounts"]}
     folder = mirror["args"][mirror["args"].index("--dir") + 1]
     assert mounts["/var/lib/almanac"]["readOnly"]
     assert mounts[folder]["subPath"] == "mirror"
     assert "env" not in mirror, "no key of the service"
-    (port,) = added["Service"]["spec"]["ports"]
-    assert port["port"] == MIRROR_PORT
-    for kind in ("Service", "NetworkPolicy"):
-        assert added[kind]["metadata"]["name"] != base[kind]["metadata"]["name"], "beside it"
-    named = {*added["Component"]["resources"], added["Component"]["patches"][0]["path"]}
-    files = (DEPLOY / "kubernetes" / "mirror").glob("*.yaml")
-    assert named == {path.name for path in files} - {"kustomization.yaml"}
     composed = COMPOSE["services"]["mirror"]
     assert composed["command"] == mirror["args"]
     assert "almanac:/var/lib/almanac:ro" in composed["volumes"]
     assert f"mirror:{folder}" in composed["volumes"]
     assert "api-key" not in str(composed["volumes"])
     assert composed["ports"] == [f"127.0.0.1:{MIRROR_PORT}:{MIRROR_PORT}"]
-    assert f":{MIRROR_PORT}/healthz" in composed["healthcheck"]["test"][-1]
     assert f"10001 /var/lib/almanac {folder} " in CONTAINERFILE
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
-def test_the_customisation_with_both_components_has_all_containers(tmp_path: Path) -> None:
-    folder = shutil.copytree(DEPLOY / "kubernetes", tmp_path / "kubernetes")
-    made = folder / "kustomization.yaml"
-    made.write_text(made.read_text("utf-8").replace("# components:", "components:"), "utf-8")
-    done = subprocess.run(
-        ["kubectl", "kustomize", folder], capture_output=True, text=True, timeout=HANGS_AFTER_S
-    )
-    assert done.returncode == 0, done.stderr
-    documents = list(yaml.safe_load_all(done.stdout))
-    (stateful,) = [found for found in documents if found["kind"] == "StatefulSet"]
-    template = stateful["spec"]["template"]
-    containers = {container["name"]: container for container in template["spec"]["containers"]}
-    assert containers.keys() == {"almanac", "web", "receiver", "mirror"}
-    assert len({container["image"] for container in containers.values()}) == 1
-    assert "almanac" in template["metadata"]["annotations"].values(), "for `kubectl exec`"
-    assert sum(found["kind"] == "NetworkPolicy" for found in documents) == 3
-
-
-@pytest.mark.long
-def test_the_manifests_have_the_schema_of_kubernetes() -> None:
-    validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
-    for kind, manifest in manifests().items():
-        if kind != "Kustomization":
-            validate.validate(manifest, validate.latest_version(), strict=True)
+def test_the_proxies_pass_deliveries_of_the_size_of_the_receiver_and_log_no_signature() -> None:
+    nginx = (DEPLOY / "nginx-webhooks.conf").read_text("utf-8")
+    caddy = (DEPLOY / "Caddyfile").read_text("utf-8")
+    for text, size in ((nginx, f"{BODY_MAX // 1024}k;"), (caddy, f"{BODY_MAX // 1024}KiB")):
+        assert f"127.0.0.1:{DEFAULT_PORT}" in text
+        assert size in text
+        assert re.search(r"(location|handle) (= )?/webhooks \{", text)
+        assert re.search(r"(location / |handle )\{\s+(return|respond) 404", text), "other paths"
+    assert f"> {BODY_MAX}" in caddy
+    assert not re.search(r"^\s*log\b", caddy, re.MULTILINE)
+    (logged,) = re.findall(r"log_format \w+ (.+);", nginx)
+    assert "$http_" not in logged and "$request_body" not in logged
 
 
 def test_compose_publishes_the_pages_on_this_machine_alone() -> None:
@@ -263,31 +232,20 @@ def test_the_units_share_account_and_limits_and_one_writer() -> None:
         assert int(parsed["Service"]["TimeoutStopSec"]) > 10, "runs end within 10 s"
 
 
-OFFICIAL = (("daemon", *["daemon"] * 2, "almanac"), ("dagster-webserver", *["web"] * 3))
-
-
-@pytest.mark.parametrize(("program", "unit_name", "service", "container"), OFFICIAL)
-def test_daemon_and_ui_are_services_of_their_own(
-    program: str, unit_name: str, service: str, container: str
-) -> None:
-    parsed = unit(DEPLOY / "systemd" / f"almanac-{unit_name}.service")["Service"]
-    assert program in parsed["ExecStart"]
-    composed = COMPOSE["services"][service]
-    assert program in " ".join([*composed.get("entrypoint", []), *composed["command"]])
-    pod = manifests()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
-    (found,) = [each for each in pod if each["name"] == container]
-    assert program in " ".join([*found.get("command", []), *found["args"]])
-
-
 def test_the_daemon_of_compose_keeps_its_host_name() -> None:
     """Only runs of its own host name are noticed when they were killed."""
     assert COMPOSE["services"]["daemon"]["hostname"] == "almanac"
 
 
-def test_the_web_servers_load_the_workspace_of_the_repository() -> None:
-    (place,) = _read(ROOT / "workspace.yaml")["load_from"]
-    assert place["python_module"]["location_name"] == "almanac"
-    assert "/opt/almanac/app/workspace.yaml" in COMPOSE["services"]["web"]["command"]
-    web = unit(DEPLOY / "systemd" / "almanac-web.service")
-    assert "--workspace /opt/almanac/current/workspace.yaml" in web["Service"]["ExecStart"]
-    assert web["Unit"]["JoinsNamespaceOf"] == "almanac-daemon.service"
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_understands_every_line_of_the_units(tmp_path: Path) -> None:
+    shutil.copytree(DEPLOY / "systemd", tmp_path, dirs_exist_ok=True)
+    for path in tmp_path.glob("*.service"):
+        # The programs need not be installed here.
+        path.write_text(re.sub(r"/opt/almanac/current/\S+", "/bin/true", path.read_text("utf-8")))
+    units = sorted([*tmp_path.glob("*.service"), *tmp_path.glob("*.timer")])
+    command = ["systemd-analyze", "verify", "--man=no", *units]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER_S)
+    said = (done.stdout + done.stderr).splitlines()
+    assert [line for line in said if "almanac" in line] == []

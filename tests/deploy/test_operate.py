@@ -1,87 +1,31 @@
-"""Every command of docs/operate.md runs, or is checked where it needs another machine."""
+"""docs/operate.md agrees with the program; commands for other machines name what exists."""
 
-import os
 import re
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
-from almanac.command_line import commands
+from almanac.command_line import list_commands
+from catalog.contract.constants import ACCEPTED_FORMS
 from pipeline.automation.jobs import EXPORT_IS_OUT_AT
 from pipeline.automation.prune import AT_NIGHT
-from pipeline.settings import read_settings
-from tests.deploy.page import (
-    DEPLOY,
-    PAGE,
-    PUSH_PAGE,
-    almanac_commands,
-    blocks,
-    blocks_of,
-    parse,
-)
+from pipeline.settings import describe_settings, read_settings
+from tests.deploy.page import DEPLOY, PAGE, almanac_commands, block_with, blocks, parse
 from tests.hangs import HANGS_AFTER_S
-from tests.test_cli import ROOT, environment
-from tests.warehouse.landed_days import history, land
-from warehouse.history.merge import merge
-from warehouse.home import Home
+from tests.test_cli import ROOT
 
-CHECKED = ("server", "containers", "kubernetes", "upgrade")
-"""Blocks for systemd, podman and a cluster: their words are checked here, and run by hand."""
+NAMES = ("operate", "dagster", "serve", "scale", "sandbox", "history")
+PAGES = [ROOT / "docs" / f"{name}.md" for name in NAMES]
+ELSEWHERE = re.compile("not run: (?:it )?needs (root and systemd|podman|a cluster)")
+"""Blocks for systemd, podman and a cluster: their arguments are checked here."""
 PROGRAMS = {
     *("almanac", "cp", "git", "install", "journalctl", "make", "mkdir", "nginx", "rm", "systemctl"),
     *("useradd", "kubectl", "ln", "podman", "podman-compose"),
     *(f"/opt/almanac/releases/{release}/.venv/bin/python" for release in ("0.1.0", "0.2.0")),
 }
-PLACES = {"/var/lib/almanac": "lib", "/var/backups/almanac": "backups", "/srv/almanac": "srv"}
-
-
-class Machine:
-    """A folder that stands for a server: `almanac` on its path, a home, the deployment files."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.home = Home(root / "lib" / "home")
-        programs = root / "programs"
-        programs.mkdir()
-        (programs / "almanac").write_text(f'#!/bin/sh\nexec {sys.executable} -m application "$@"\n')
-        (programs / "almanac").chmod(0o755)
-        (root / "deploy").symlink_to(DEPLOY)
-        (root / "lib" / "state").mkdir(parents=True)
-        self._environment = {
-            **environment(self.home.root),
-            "ALMANAC_STATE": str(root / "lib" / "state"),
-            "PATH": f"{programs}:{os.environ['PATH']}",
-        }
-
-    def run(self, text: str, *, codes: tuple[int, ...] = (0,)) -> str:
-        for place, here in PLACES.items():
-            text = text.replace(place, str(self.root / here))
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", text],
-            cwd=self.root,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=HANGS_AFTER_S,
-        )
-        assert done.returncode in codes, f"{text}\n{done.stdout}{done.stderr}"
-        return done.stdout
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A machine with a home of two days, in which an event moved."""
-    before = os.umask(0o077)
-    machine = Machine(tmp_path_factory.mktemp("machine"))
-    machine.home.claim("s")
-    for day in (0, 1):
-        land(machine.home, day, id="a", title=f"title {day}")
-    merge(machine.home)
-    yield machine
-    os.umask(before)
+TEXT = PAGE.read_text("utf-8")
 
 
 STUB = '#!/bin/sh\necho "$(basename "$0") $*" >> "$CALLS"\n'
@@ -91,7 +35,7 @@ STUB = '#!/bin/sh\necho "$(basename "$0") $*" >> "$CALLS"\n'
 def test_an_upgrade_whose_download_fails_leaves_the_old_release_running(
     tmp_path: Path, make_fails: bool
 ) -> None:
-    (upgrade,) = blocks_of("upgrade")
+    upgrade = block_with("systemctl stop")
     programs, root, calls = tmp_path / "programs", tmp_path / "opt", tmp_path / "calls"
     programs.mkdir()
     calls.touch()
@@ -121,46 +65,8 @@ def test_an_upgrade_whose_download_fails_leaves_the_old_release_running(
         )
 
 
-def test_every_block_of_commands_says_where_it_runs() -> None:
-    marks = {block.mark for block in blocks() if block.language == "sh"}
-    assert marks == {
-        *CHECKED,
-        *("home", "daily", "warned", "fails without a daemon", "restore", "move"),
-    }
-
-
-def test_the_commands_for_a_home_run(machine: Machine) -> None:
-    output = machine.run("".join(block.text for block in blocks_of("home")))
-    assert "2 new batches and 2 new bodies" in output
-    assert re.search(r"^2\t2026-03-30 06:00:00", output, re.MULTILINE), "versions and the newest"
-    for block in blocks_of("warned"):
-        # The home was last pulled in March.
-        machine.run(block.text, codes=(1,))
-    for block in blocks_of("fails without a daemon"):
-        assert '"well":false' in machine.run(block.text, codes=(1,))
-
-
-def test_a_home_that_is_restored_by_the_page_has_the_same_history(machine: Machine) -> None:
-    (backup,) = [block for block in blocks_of("home") if "deploy/backup" in block.text]
-    machine.run(backup.text)
-    expected = history(machine.home)
-    lost = machine.root / "lost"
-    machine.home.root.rename(lost)
-    (restore,) = blocks_of("restore")
-    output = machine.run(restore.text)
-    assert history(machine.home) == expected
-    assert re.search(r"^2\t2026-03-30 06:00:00", output, re.MULTILINE)
-
-
-def test_a_home_that_is_moved_by_the_page_verifies(machine: Machine) -> None:
-    (move,) = blocks_of("move")
-    (machine.root / "backups").mkdir(exist_ok=True)
-    machine.run(move.text)
-
-
 def test_the_shares_of_the_page_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    (share,) = blocks_of("share")
-    for line in share.commands:
+    for line in block_with("ALMANAC_BURST").commands:
         name, _, value = line.partition("=")
         monkeypatch.setenv(name, value)
     settings = read_settings()
@@ -168,20 +74,41 @@ def test_the_shares_of_the_page_are_settings(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_times_of_the_page_are_those_of_the_schedules() -> None:
-    text = PAGE.read_text("utf-8")
+    text = (ROOT / "docs" / "dagster.md").read_text("utf-8")
     assert f"| {EXPORT_IS_OUT_AT:%H:%M} | the job `daily`" in text
     minute, hour, *_ = AT_NIGHT.split()
     assert f"| {hour:0>2}:{minute:0>2} | the job `prune`" in text
-    timer = (DEPLOY / "systemd" / "almanac-backup.timer").read_text("utf-8")
-    (at,) = re.findall(r"OnCalendar=\*-\*-\* (\d\d:\d\d):00 UTC", timer)
-    assert f"| {at}, `almanac-backup.timer` |" in text
 
 
-@pytest.mark.parametrize("page", [PAGE, PUSH_PAGE], ids=["operate", "push"])
-@pytest.mark.parametrize("mark", CHECKED)
-def test_commands_for_another_machine_name_what_exists(mark: str, page: Path) -> None:
-    for block in blocks_of(mark, page):
-        for line in block.commands:
+def section(title: str) -> str:
+    return TEXT.partition(f"\n### {title}\n")[2].partition("\n##")[0]
+
+
+def test_every_status_of_the_receiver_is_on_the_page() -> None:
+    code = (ROOT / "application" / "receiver.py").read_text("utf-8")
+    given = {*re.findall(r"Refused\((\d+)", code), *re.findall(r"status_code=(\d+)", code)}
+    assert {"204", "401", "413", "503"} <= given
+    rows = [row.split(" | ")[0] for row in section("Statuses").splitlines() if "|" in row]
+    listed = {status for row in rows for status in re.findall(r"\d+", row)}
+    of_the_frameworks = {"200", "404", "405"}
+    assert given | of_the_frameworks == listed - {"502", "504"}, "502 is of the proxy"
+
+
+def test_every_form_of_a_signature_is_on_the_page() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \|", section("Signatures"), re.MULTILINE)
+    assert set(rows) == set(ACCEPTED_FORMS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_setting_of_the_page_exists(page: Path) -> None:
+    settings = {name for name, _, _ in describe_settings()}
+    assert set(re.findall(r"\bALMANAC_[A-Z_]+\b", page.read_text("utf-8"))) <= settings
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_for_another_machine_name_what_exists(page: Path) -> None:
+    for block in blocks(page):
+        for line in block.commands if ELSEWHERE.search(block.mark) else ():
             check(line)
 
 
@@ -189,12 +116,12 @@ def check(line: str) -> None:
     """Check program, files, units and `almanac` of a command."""
     program, first, *_ = line.split()
     assert program in PROGRAMS, line
-    assert program != "almanac" or first in commands(), line
+    assert program != "almanac" or first in list_commands(), line
     for path in re.findall(r"(?<![\w/])deploy/[\w./*-]*", line):
         assert list(ROOT.glob(path.rstrip("/"))), f"{line}: {path}"
     for unit in re.findall(r"almanac-[\w-]+\.(?:service|timer)\b", line):
         assert (DEPLOY / "systemd" / unit).exists(), f"{line}: {unit}"
-    for words in almanac_commands(line):
+    for words in almanac_commands(line.replace("--rm mirror", "almanac")):
         parse(words)
 
 
@@ -204,6 +131,7 @@ def test_a_command_that_does_not_exist_is_noticed() -> None:
         "systemctl start almanac-nothing.service",
         "cp deploy/nothing /etc",
         "podman exec almanac almanac daemon --nothing",
+        "podman-compose run --rm mirror status --nothing",
         "almanac nothing",
         "nothing here",
     ):
@@ -211,11 +139,13 @@ def test_a_command_that_does_not_exist_is_noticed() -> None:
             check(line)
 
 
-@pytest.mark.parametrize("page", [PAGE, PUSH_PAGE], ids=["operate", "push"])
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_in_the_text_of_the_page_exist(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     for code in re.findall(r"`([^`\n]+)`", text):
-        assert not code.startswith("almanac ") or code.split()[1] in commands(), code
+        assert not code.startswith("almanac ") or code.split()[1] in list_commands(), code
         for words in almanac_commands(code):
-            if "…" not in code:
+            try:
                 parse(words)
+            except typer.BadParameter as error:
+                assert "Missing" in str(error) or "…" in code, (code, error)

@@ -1,10 +1,14 @@
+"""Homes to merge: made by hand, and thirteen days of a sandbox, with more batches if `long`."""
+
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.history.stories.disk import without_syncs
+from tests.history.stories.handmade import HandmadeHome
 from tests.history.stories.merged_story import MergedStory, land_story
-from tests.history.stories.scenario import DEFAULT, LARGE, QUICK
+from tests.history.stories.scenario import DEFAULT, QUICK
 
 
 @pytest.fixture(autouse=True)
@@ -14,6 +18,11 @@ def disk_that_never_loses() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def story(tmp_path: Path) -> HandmadeHome:
+    return HandmadeHome(tmp_path)
+
+
 @pytest.fixture(
     scope="session",
     params=[
@@ -21,14 +30,9 @@ def disk_that_never_loses() -> Iterator[None]:
         pytest.param(DEFAULT, id="default", marks=pytest.mark.long),
     ],
 )
-def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> MergedStory:
+def landed_story(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> MergedStory:
     """Thirteen days of a small world."""
     with without_syncs():
         return land_story(request.param, tmp_path_factory.mktemp("story"))
-
-
-@pytest.fixture(scope="session")
-def large_story(tmp_path_factory: pytest.TempPathFactory) -> MergedStory:
-    """Thirteen days of a larger world, with more pulls."""
-    with without_syncs():
-        return land_story(LARGE, tmp_path_factory.mktemp("large-story"))

@@ -53,9 +53,7 @@ def assert_as_tables(story: HandmadeHome) -> None:
                 assert connection.sql(f"({left}) EXCEPT ALL ({right})").fetchall() == []
 
 
-def test_each_day_and_month_is_a_partition_with_the_rows_of_the_tables(
-    story: HandmadeHome,
-) -> None:
+def test_each_day_and_month_is_a_partition_with_the_table_rows(story: HandmadeHome) -> None:
     assert written(story).keys() == {"2026-03-01", "2026-03-02", "2026-05", "2026-06"}
     assert_as_tables(story)
 

@@ -1,8 +1,7 @@
 """The same batches make the same history, however they are landed and merged."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -18,9 +17,9 @@ from tests.history.model.comparison import (
     versions_of,
 )
 from tests.history.model.oracle import Oracle
+from tests.history.stories.example_counts import examples
 from tests.history.stories.handmade import HandmadeBatch, handmade_batches, land
-from tests.history.stories.lengths import a_few, at_length
-from tests.history.stories.merged_story import MergedStory, merged_in, reading
+from tests.history.stories.merged_story import reading
 from tests.history.stories.relanded import home_with_bodies, land_again
 from tests.history.stories.snapshots import HandmadeShowing
 from warehouse.history.merge import merge, replay
@@ -33,7 +32,6 @@ OUTSIDE_REPLAY = {"requests", "usage"}
 """Tables whose names start with `_`, in which a file describes itself, are outside too."""
 UNLIKE = {"landed_at", "published_seq"}
 """Columns that tell when this machine landed a batch, and in which order it published versions."""
-EXAMPLES, EXAMPLES_AT_LENGTH = 5, 300
 
 
 @st.composite
@@ -49,9 +47,10 @@ def mergings(draw: st.DrawFn) -> tuple[list[HandmadeBatch], list[list[int]]]:
     ]
 
 
+@pytest.mark.timeout(3_600)
 @given(mergings())
-@a_few(EXAMPLES)
-def test_any_order_split_and_repetition_of_batches_has_the_history_of_the_oracle_and_of_a_replay(
+@examples(3, 300)
+def test_batches_in_any_order_have_the_history_of_the_oracle(
     merging: tuple[list[HandmadeBatch], list[list[int]]],
 ) -> None:
     """Also of contents that no world shows: updatedAt that goes back, cancelled events that
@@ -61,46 +60,6 @@ def test_any_order_split_and_repetition_of_batches_has_the_history_of_the_oracle
         home, manifests = _merged(batches, parts, Path(folder))
         _assert_as_oracle(home, batches, manifests)
         assert_as_replay(home)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3_600)
-@given(mergings())
-@at_length(EXAMPLES_AT_LENGTH)
-def test_contents_that_contradict_each_other_have_the_history_of_the_oracle_at_length(
-    merging: tuple[list[HandmadeBatch], list[list[int]]],
-) -> None:
-    batches, parts = merging
-    with TemporaryDirectory() as folder:
-        home, manifests = _merged(batches, parts, Path(folder))
-        _assert_as_oracle(home, batches, manifests)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3_600)
-@given(mergings())
-@at_length(EXAMPLES_AT_LENGTH)
-def test_any_order_split_and_repetition_of_batches_equals_replay_at_length(
-    merging: tuple[list[HandmadeBatch], list[list[int]]],
-) -> None:
-    batches, parts = merging
-    with TemporaryDirectory() as folder:
-        assert_as_replay(_merged(batches, parts, Path(folder))[0])
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1_800)
-def test_a_story_landed_in_any_order_gives_the_tables_that_its_replay_gives(
-    story: MergedStory, tmp_path: Path
-) -> None:
-    ids = [batch.batch_id for batch in story.story.batches]
-    in_order = merged_in(story, tmp_path / "in-order", [ids]).home
-    expected = tables_of(in_order)
-    replay(in_order)
-    assert_same(tables_of(in_order), expected, "the replay")
-    for seed in (1, 2):
-        shuffled = merged_in(story, tmp_path / f"shuffled-{seed}", _shuffled(ids, seed)).home
-        assert_same(tables_of(shuffled), expected, f"shuffled by {seed}")
 
 
 def tables_of(home: Home) -> Tables:
@@ -161,12 +120,3 @@ def _merged(
         land_again(root / "source", home, [manifests[place].batch_id for place in part])
         merge(home)
     return home, manifests
-
-
-def _shuffled(ids: Sequence[str], seed: int) -> Iterator[list[str]]:
-    random = Random(seed)
-    order = random.sample(ids, len(ids))
-    while order:
-        size = random.randint(1, len(ids) // 4)
-        yield order[:size]
-        del order[:size]

@@ -1,22 +1,12 @@
 """What a merge writes to the tables beside events and versions, and the views over them."""
 
 from datetime import date
-from pathlib import Path
-
-import pytest
 
 from tests.history.stories.handmade import HandmadeHome, at, coin, event
 from warehouse.schema.columns import NAMES
 
 
-@pytest.fixture
-def story(tmp_path: Path) -> HandmadeHome:
-    return HandmadeHome(tmp_path)
-
-
-def test_names_of_linked_coins_come_from_the_coins_and_else_from_events(
-    story: HandmadeHome,
-) -> None:
+def test_names_of_coins_come_from_the_coins_and_else_from_events(story: HandmadeHome) -> None:
     names = "SELECT coin, symbol, name FROM event_coins ORDER BY coin"
     linked = [
         {"slug": "bitcoin", "symbol": "B", "name": "Of an event"},
@@ -71,9 +61,7 @@ def test_coins_have_a_snapshot_of_their_last_pull_on_each_day(story: HandmadeHom
     ]
 
 
-def test_fields_that_no_observation_has_shown_are_named_in_the_order_of_the_fields(
-    story: HandmadeHome,
-) -> None:
+def test_unknown_fields_are_named_in_the_order_of_the_fields(story: HandmadeHome) -> None:
     hidden = ("impact", "sourceUrl", "description")
     story.listed("01 06:00", event("a", **dict.fromkeys(hidden, ...)))
     story.merge()

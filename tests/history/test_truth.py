@@ -8,6 +8,7 @@ import ast
 import sys
 from collections import Counter
 from datetime import datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -27,20 +28,19 @@ from tests.history.model.comparison import (
     versions_of,
 )
 from tests.history.model.oracle import Oracle
-from tests.history.model.versions import KINDS, Version
+from tests.history.model.versions import KINDS
 from tests.history.stories.disk import without_syncs
 from tests.history.stories.merged_story import (
     Merged,
     MergedStory,
     after_midnight,
-    joined,
     merged_in,
     reading,
 )
 from tests.history.stories.scenario import QUICK
 
-OFTEN = 20
-INSTANTS, INSTANTS_AT_LARGE = 60, 1_000
+OFTEN = 5
+INSTANTS, INSTANTS_OF_LONG = 30, 500
 CLAIMED_EACH = 5
 """Every fifth instant is also queried for what was claimed."""
 SECOND = timedelta(seconds=1)
@@ -51,9 +51,13 @@ CIRCUMSTANCES = (
     *("missing from events of free", "missing from events of standard"),
     *("missing from export of elite", "shown before its absence", "stale 404"),
     *("stale cancellations", "stale deliveries", "stale events", "stale export"),
-    *("cancelled before withdrawn", "twice absent, not covered far enough back"),
-    *("withdrawn by 404", "withdrawn by exports"),
+    *("twice absent, not covered far enough back", "withdrawn by 404", "withdrawn by exports"),
 )
+
+
+@pytest.fixture(scope="module")
+def story(landed_story: MergedStory) -> MergedStory:
+    return landed_story
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +67,10 @@ def oracle(story: MergedStory) -> Oracle:
 
 @pytest.fixture(scope="module")
 def merged(story: MergedStory, tmp_path_factory: pytest.TempPathFactory) -> Merged:
-    """The story merged a day or two at a time as it was landed, with late deliveries."""
-    days = (2, 1, 1) if story.story.setting == QUICK else (1,)
-    parts = joined(after_midnight(story.story.batches), days)
+    """The story merged as it was landed, with late deliveries: three days at a time, or one."""
+    days = [*after_midnight(story.story.batches)]
+    step = 3 if story.story.setting == QUICK else 1
+    parts = [[*chain(*days[first : first + step])] for first in range(0, len(days), step)]
     with without_syncs():
         return merged_in(story, tmp_path_factory.mktemp("merged") / "home", parts)
 
@@ -73,24 +78,17 @@ def merged(story: MergedStory, tmp_path_factory: pytest.TempPathFactory) -> Merg
 class TestStory:
     """What the tests below need: a story without these would prove little."""
 
-    @pytest.mark.parametrize("name", OF_THE_ORACLE)
-    def test_the_oracle_imports_nothing_of_ours_but_the_sandbox(self, name: str) -> None:
-        tree = ast.parse((Path(__file__).parent / "model" / f"{name}.py").read_text())
-        modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        modules |= {
-            alias.name
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Import)
-            for alias in node.names
-        }
+    def test_the_oracle_imports_nothing_of_ours_but_the_sandbox(self) -> None:
         own = {f"tests.history.model.{module}" for module in OF_THE_ORACLE}
-        strange = {
-            module
-            for module in modules - own
-            if module.partition(".")[0] not in sys.stdlib_module_names
-            and not module.startswith("catalog.sandbox.")
-        }
-        assert strange == set()
+        for name in OF_THE_ORACLE:
+            tree = ast.parse((Path(__file__).parent / "model" / f"{name}.py").read_text())
+            for node in ast.walk(tree):
+                modules = {node.module or ""} if isinstance(node, ast.ImportFrom) else set()
+                if isinstance(node, ast.Import):
+                    modules = {alias.name for alias in node.names}
+                for module in modules - own:
+                    allowed = module.partition(".")[0] in sys.stdlib_module_names
+                    assert allowed or module.startswith("catalog.sandbox."), f"{name}: {module}"
 
     def test_every_kind_of_change_is_seen_often(self, oracle: Oracle) -> None:
         observed = [version for version in oracle.versions() if version.basis == "observed"]
@@ -101,55 +99,26 @@ class TestStory:
         )
         assert later["revealed"] >= OFTEN
 
-    def test_several_changes_happen_between_two_observations(
-        self, story: MergedStory, oracle: Oracle
-    ) -> None:
-        assert sum(_changes_since(story, version) > 1 for version in oracle.versions()) >= OFTEN
-        assert (
-            sum(len(version.kinds) > 1 for version in oracle.versions() if version.version > 1)
-            >= OFTEN
-        )
-
     def test_every_hard_case_occurs(self, oracle: Oracle) -> None:
         assert [
             circumstance for circumstance in CIRCUMSTANCES if not oracle.tally[circumstance]
         ] == []
 
-    def test_observations_have_the_content_time_of_their_batches(self, story: MergedStory) -> None:
-        content_at = {batch.batch_id: batch.content_at for batch in story.story.batches}
-        lists = [
-            observation
-            for observation in story.story.observations
-            if observation.kind != "deliveries"
-        ]
-        assert {
-            observation.batch_id: observation.content_at for observation in lists
-        }.items() <= content_at.items()
-
 
 class TestMergedDayByDay:
-    def test_events_equal_the_truth_after_every_merge(
-        self, story: MergedStory, merged: Merged
-    ) -> None:
-        assert len(merged.moments) >= 8
+    def test_events_equal_the_truth_after_merges(self, story: MergedStory, merged: Merged) -> None:
+        assert len(merged.moments) >= 4
         _fail_if_different(_first_difference(story, merged))
 
     def test_versions_equal_the_truth(
         self, story: MergedStory, oracle: Oracle, merged: Merged
     ) -> None:
+        claimed = versions_of(oracle, "claimed")
+        assert min(version for _, version in claimed) < 0
+        assert {row["status"] for row in claimed.values()} == {"scheduled", "cancelled"}
         _fail_if_different(_different_versions(story, oracle, merged))
 
-    def test_claims_equal_what_the_truth_says_of_the_time_before(
-        self, story: MergedStory, oracle: Oracle, merged: Merged
-    ) -> None:
-        expected = versions_of(oracle, "claimed")
-        assert min(version for _, version in expected) < 0
-        assert {row["status"] for row in expected.values()} == {"scheduled", "cancelled"}
-        _fail_if_different(_different(story, oracle, merged, "event_claims", expected))
-
-    def test_changes_of_missing_since_equal_those_of_the_truth(
-        self, oracle: Oracle, merged: Merged
-    ) -> None:
+    def test_absences_equal_those_of_the_truth(self, oracle: Oracle, merged: Merged) -> None:
         expected = absences_of(oracle)
         assert len(expected) >= OFTEN
         with reading(merged.home) as connection:
@@ -159,7 +128,8 @@ class TestMergedDayByDay:
     def test_events_as_of_any_instant_equal_the_truth(
         self, story: MergedStory, oracle: Oracle, merged: Merged
     ) -> None:
-        assert _differ_as_of(story, oracle, merged, INSTANTS) == []
+        count = INSTANTS if story.story.setting == QUICK else INSTANTS_OF_LONG
+        assert _differ_as_of(story, oracle, merged, count) == []
 
     def test_a_query_before_the_first_observation_is_an_error(
         self, story: MergedStory, oracle: Oracle, merged: Merged
@@ -172,20 +142,6 @@ class TestMergedDayByDay:
                 instant = before - timedelta(days)
                 known = as_of(oracle, oracle.versions(), instant, claimed=True)
                 assert published_as_of(connection, instant, claimed=True) == known
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3_600)
-def test_a_larger_world_merged_by_few_batches_equals_the_truth_at_a_thousand_instants(
-    large_story: MergedStory, tmp_path: Path
-) -> None:
-    story, oracle = large_story, large_story.oracle()
-    ids = [batch.batch_id for batch in story.story.batches]
-    merged = merged_in(story, tmp_path / "home", (ids[at : at + 4] for at in range(0, len(ids), 4)))
-    assert len(merged.moments) >= 20
-    _fail_if_different(_first_difference(story, merged))
-    _fail_if_different(_different_versions(story, oracle, merged))
-    assert _differ_as_of(story, oracle, merged, INSTANTS_AT_LARGE) == []
 
 
 def _fail_if_different(differences: str) -> None:
@@ -257,12 +213,3 @@ def _instants(story: MergedStory, count: int) -> list[datetime]:
     span = (last - first) // SECOND
     others = [first + random.randrange(span) * SECOND for _ in range(count)]
     return sorted((random.sample(around, min(count, len(around))) + others)[:count])
-
-
-def _changes_since(story: MergedStory, version: Version) -> int:
-    """Return the number of changes between the previous version of an event and a version."""
-    if version.after is None:
-        return 0
-    until = version.content_at
-    history = story.showing.world.history(version.event_id, until)
-    return sum(version.after < other.known_from <= until for other in history)

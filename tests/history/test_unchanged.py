@@ -8,82 +8,21 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.history.stories.handmade import (
     COINS,
-    DAY,
-    SOURCE,
-    STARTS,
     Content,
     HandmadeBatch,
-    handmade_batches,
+    HandmadeHome,
     land,
 )
-from tests.history.stories.lengths import a_few, at_length
 from tests.history.stories.merged_story import reading
 from tests.history.stories.relanded import home_with_bodies, land_again
 from tests.history.test_rebuilds import Tables, assert_same, tables_of
 from tests.warehouse.normalise.catalog_bodies import csv_body, plain, plains
 from warehouse.history.merge import merge
-from warehouse.home import Home
-from warehouse.landing.landing import Landing, import_export
+from warehouse.landing.landing import Landing
 from warehouse.normalise.csv_reader import _CsvExport
-
-EXAMPLES, EXAMPLES_AT_LENGTH = 4, 400
-
-_few = st.builds(
-    Content,
-    step=st.integers(0, 1),
-    title=st.sampled_from(("Launch", "Halving")),
-    day=st.just(5),
-    estimated=st.just(False),
-    # A score above the scale: the record is rejected.
-    score=st.sampled_from((1.5, 1.5, 6.0, 600.0)),
-    coins=st.just(COINS),
-)
-_shown = st.lists(st.tuples(st.integers(0, 2), _few), min_size=1, max_size=4).map(tuple)
-exports = st.builds(
-    HandmadeBatch,
-    feed=st.just("export"),
-    hour=st.integers(1, 71),
-    lag=st.integers(0, 3),
-    plan=st.just("elite"),
-    shown=_shown,
-    complete=st.just(True),
-    days=st.just((-30, 90)),
-    status=st.just(200),
-)
-
-
-@st.composite
-def exports_with_others_between(draw: st.DrawFn) -> list[HandmadeBatch]:
-    """Draw exports, some with the body of another, and sometimes a batch of another kind."""
-    first = draw(st.lists(exports, min_size=2, max_size=4))
-    repeated = [
-        HandmadeBatch(
-            "export", hour, 0, "elite", draw(st.sampled_from(first)).shown, True, (-30, 90), 200
-        )
-        for hour in draw(st.lists(st.integers(1, 71), min_size=1, max_size=4))
-    ]
-    return [*first, *repeated, *draw(st.lists(handmade_batches, max_size=4))]
-
-
-@given(exports_with_others_between())
-@a_few(EXAMPLES)
-def test_unchanged_records_give_the_tables_that_reading_all_of_them_gives(
-    batches: list[HandmadeBatch],
-) -> None:
-    assert_unchanged_equals_reading(batches)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3_600)
-@given(exports_with_others_between())
-@at_length(EXAMPLES_AT_LENGTH)
-def test_unchanged_records_give_the_same_tables_at_length(batches: list[HandmadeBatch]) -> None:
-    assert_unchanged_equals_reading(batches)
 
 
 def export(hour: int, *, lag: int = 0) -> HandmadeBatch:
@@ -93,32 +32,23 @@ def export(hour: int, *, lag: int = 0) -> HandmadeBatch:
     return HandmadeBatch("export", hour, lag, "elite", shown, True, (-30, 90), 200)
 
 
-def test_an_unchanged_record_of_an_older_time_is_stale() -> None:
-    assert_unchanged_equals_reading([export(1), export(4), export(5, lag=3)])
-
-
 def test_an_unchanged_record_restores_a_withdrawn_event() -> None:
     look_up = replace(export(4), feed="event", shown=export(4).shown[:1], status=404)
-    assert_unchanged_equals_reading([export(1), export(2), look_up, export(5)])
+    stale = export(6, lag=3)
+    assert_unchanged_equals_reading([export(1), export(2), look_up, export(5), stale])
 
 
-def test_the_same_cells_below_another_header_are_read_again(tmp_path: Path) -> None:
+def test_the_same_cells_below_another_header_are_read_again(story: HandmadeHome) -> None:
     body = csv_body([plain(title="Launch", description="Soon")])
     swapped = body.replace(b"title,description", b"description,title", 1)
-    assert body != swapped
-    versions = imported(tmp_path, (body, "elite"), (body, "elite"), (swapped, "elite"))
-    assert [version[:2] for version in versions] == [("Launch", "Soon"), ("Soon", "Launch")]
+    for day, exported in enumerate((body, body, swapped), 1):
+        story.csv_export(f"0{day} 06:00", exported)
+    story.merge()
+    versions = story.rows("SELECT title, description FROM event_versions ORDER BY version")
+    assert versions == [("Launch", "Soon"), ("Soon", "Launch")]
 
 
-def test_the_same_record_on_a_plan_that_shows_more_is_read_again(tmp_path: Path) -> None:
-    body = csv_body([plain(sourceUrl="https://proof.example/1")])
-    versions = imported(tmp_path, (body, "standard"), (body, "standard"), (body, "elite"))
-    assert [version[2] for version in versions] == [None, "https://proof.example/1"]
-
-
-def test_rejected_records_among_many_unchanged_ones_have_their_places_in_the_file(
-    tmp_path: Path,
-) -> None:
+def test_rejected_records_among_unchanged_ones_have_their_places(story: HandmadeHome) -> None:
     records = plains(12_000)
     before = csv_body(records)
     assert len(before) > 2 << 20, "enough for several threads to read it"
@@ -126,40 +56,16 @@ def test_rejected_records_among_many_unchanged_ones_have_their_places_in_the_fil
         records[place] = plain(id=f"e{place}", date="soon")
     for place in (3_000, 9_000):
         records[place] = plain(id="")
-    home = landed(tmp_path, (before, "elite"), (csv_body(records), "elite"))
+    story.csv_export("01 06:00", before)
+    story.csv_export("02 06:00", csv_body(records))
     with counted() as found:
-        merge(home)
+        story.merge()
     assert found == [12_000 - 6]
-    with reading(home) as connection:
-        places = connection.sql("SELECT position FROM rejects ORDER BY position").fetchall()
+    places = story.rows("SELECT position FROM rejects ORDER BY position")
     assert places == [(0,), (3_000,), (4_000,), (7_777,), (9_000,), (11_999,)]
 
 
-def imported(folder: Path, *bodies: tuple[bytes, str]) -> list[tuple[Any, ...]]:
-    """Return title, description and source of each version after some exports, a day each."""
-    home = landed(folder, *bodies)
-    merge(home)
-    with reading(home) as connection:
-        return connection.sql(
-            "SELECT title, description, source_url FROM event_versions "
-            "WHERE version > 0 ORDER BY version"
-        ).fetchall()
-
-
-def landed(folder: Path, *bodies: tuple[bytes, str]) -> Home:
-    """Return a home with some exports, a day each, each of its plan."""
-    home = Home(folder / "home")
-    file = folder / "export.csv"
-    for day, (body, plan) in enumerate(bodies):
-        file.write_bytes(body)
-        at = STARTS + day * DAY
-        import_export(home.landing, file, content_at=at, plan=plan, source=SOURCE, now=at)
-    return home
-
-
-def test_a_record_is_unchanged_until_another_content_of_its_event_is_accepted(
-    tmp_path: Path,
-) -> None:
+def test_a_record_is_unchanged_until_other_content_is_accepted(tmp_path: Path) -> None:
     other = replace(export(3).shown[1][1], title="Halving")
     delivery = replace(export(3), feed="deliveries", shown=((1, other),))
     with counted() as found:

@@ -4,14 +4,11 @@ import csv
 import io
 import json
 import socket
-import struct
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
+from datetime import UTC, datetime
 from random import Random
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -26,7 +23,7 @@ TrueAnswer = tuple[int, list[tuple[str, str]], bytes]
 _OWN = ("connection", "content-length", "transfer-encoding", "server")
 COINS_NAMED = "ether"
 """The catalog has few coins: the requested coins are those with this in their name."""
-CANCELLED_SINCE = datetime(2026, 2, 20, tzinfo=UTC)
+CANCELLED_SINCE = datetime(2018, 2, 20, tzinfo=UTC)
 
 
 @dataclass
@@ -34,8 +31,7 @@ class Upstream:
     """`now` is the time of the true answers; `kinds` tamper with a share of the answers.
 
     `untrue` has what was untrue in the answers, `titles` the true titles of each event. `failure`
-    is an error of this service, not of the code under test. With `dated_now` answers have the Date
-    of the machine, for a process that uses its clock.
+    is an error of this service, not of the code under test.
     """
 
     true_url: str
@@ -44,8 +40,6 @@ class Upstream:
     kinds: Sequence[Kind] = ()
     share: float = 1.0
     chance: Random = field(default_factory=lambda: Random(0))
-    another_day: bool = False
-    dated_now: bool = False
     base_url: str = ""
     requests: int = 0
     failure: Exception | None = None
@@ -82,8 +76,6 @@ class Upstream:
 
     def _true(self, path: str, query: Query) -> tuple[int, list[tuple[str, str]], bytes]:
         now = self.now
-        if self.another_day and path.endswith("export") and self.kinds:
-            now -= timedelta(days=1)
         query = _narrowed(path, query)
         known = self.true.get((now, path, query))
         if known is None:
@@ -92,10 +84,6 @@ class Upstream:
             kept = [pair for pair in answer.headers.multi_items() if pair[0] not in _OWN]
             known = self.true[now, path, query] = answer.status_code, kept, answer.content
             self._learn(path, answer)
-        if self.dated_now:
-            status, headers, body = known
-            kept = [pair for pair in headers if pair[0].lower() != "date"]
-            return status, [*kept, ("Date", format_datetime(datetime.now(UTC), True))], body
         return known
 
     def _learn(self, path: str, answer: httpx.Response) -> None:
@@ -132,15 +120,7 @@ class Upstream:
                 return
             head += received
         answer = self.tampered(head.split(b" ", 2)[1].decode("latin-1"))
-        parts = answer.wire if answer.wire is not None else [answer.head(), answer.body]
-        for part in parts:
-            if isinstance(part, bytes):
-                connection.sendall(part)
-            elif isinstance(part, float):
-                time.sleep(part)
-            else:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                return
+        connection.sendall(answer.head() + answer.body)
         connection.shutdown(socket.SHUT_WR)
 
 

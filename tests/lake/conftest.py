@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.application.mirror.conftest import filled_home
+from tests.application.conftest import filled_home
 from tests.lake.servers import (
     PostgresServer,
     create_database,

@@ -1,8 +1,6 @@
-"""Real servers for the tests of this folder: PostgreSQL, an S3 server, a Spark cluster.
+"""Real servers on loopback, as children of the tests: PostgreSQL, an S3 server, a Spark cluster."""
 
-Each runs on loopback, as a child of the test process, in a folder of the test.
-"""
-
+import json
 import os
 import pwd
 import shutil
@@ -10,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +18,6 @@ from urllib.request import urlopen
 from tests.free_ports import free_port
 from tests.hangs import HANGS_AFTER_S
 
-STARTS_WITHIN_S: Final = HANGS_AFTER_S
 _DEBIAN: Final = Path("/usr/lib/postgresql")
 
 
@@ -132,19 +129,13 @@ def running_s3(log: Path) -> Iterator[str]:
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
         wait_until(lambda: _answers(address), process)
-        client = boto3.client("s3", endpoint_url=address, **_BOTO)
+        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+        client = boto3.client("s3", endpoint_url=address, region_name="us-east-1", **keys)
         client.create_bucket(Bucket="almanac")
         yield address
     finally:
         process.terminate()
         process.wait(HANGS_AFTER_S)
-
-
-_BOTO: Final[Mapping[str, Any]] = {
-    "aws_access_key_id": "test",
-    "aws_secret_access_key": "test",
-    "region_name": "us-east-1",
-}
 
 
 def s3_environment(address: str) -> dict[str, str]:
@@ -231,8 +222,6 @@ def spark_session(master: str, **options: str) -> Iterator[Any]:
 
 
 def _registered(page: int) -> int:
-    import json
-
     with urlopen(f"http://127.0.0.1:{page}/json/", timeout=HANGS_AFTER_S) as answer:
         return int(json.load(answer)["aliveworkers"])
 
@@ -247,10 +236,10 @@ def _answers(address: str) -> bool:
 
 def wait_until(is_so: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
     """Wait until a server is ready. Raises RuntimeError: it ended, or is not ready in time."""
-    until = time.monotonic() + STARTS_WITHIN_S
+    until = time.monotonic() + HANGS_AFTER_S
     while not is_so():
         if process.poll() is not None:
             raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
         if time.monotonic() > until:
-            raise RuntimeError(f"{process.args!r} is not ready after {STARTS_WITHIN_S:g} s")
+            raise RuntimeError(f"{process.args!r} is not ready after {HANGS_AFTER_S:g} s")
         time.sleep(0.1)

@@ -3,32 +3,20 @@
 Dagster supports one daemon. Here two show that a second one does no harm to history.
 """
 
-import json
-import shutil
 import subprocess
-import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-import yaml
 
 from catalog.sandbox.sandbox import Sandbox
 from tests.hangs import HANGS_AFTER_S, wait_for
-from tests.lake.dagster_services import running_cluster, services_in, write_instance
-from tests.lake.servers import (
-    PostgresServer,
-    create_database,
-    find_postgres,
-    running_postgres,
-)
+from tests.lake.dagster_services import services_in, write_instance
+from tests.lake.servers import PostgresServer, create_database, find_postgres, running_postgres
 from tests.pipeline.automation.daemon import BACKFILL, BACKFILL_STATUS, Pages
 from tests.test_cli import ALMANAC, environment
 from warehouse.clock import utc_now
@@ -43,15 +31,9 @@ mutation($variables: ExecutionParams!) {
   }
 }
 """
-TERMINATE = """
-mutation($runId: String!, $policy: TerminateRunPolicy) {
-  terminateRun(runId: $runId, terminatePolicy: $policy) { __typename }
-}
-"""
 RUNS = """
 query { runsOrError { ... on Runs { results {
   runId status pipelineName tags { key value }
-  eventConnection { events { ... on MessageEvent { message } } }
 } } } }
 """
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
@@ -125,24 +107,6 @@ def succeeded(runs: list[dict[str, Any]], run_id: str) -> bool:
     )
 
 
-def count_doubles(runs: list[dict[str, Any]]) -> dict[str, int]:
-    """Count runs that two processes executed, and runs that share their sensor's key."""
-    executed = [
-        sum("Started process for run" in event.get("message", "") for event in events)
-        for events in (run["eventConnection"]["events"] for run in runs)
-    ]
-    keys = Counter(
-        (run["pipelineName"], tag["value"])
-        for run in runs
-        for tag in run["tags"]
-        if tag["key"] == "dagster/run_key" and "parent" not in str(run["tags"])
-    )
-    return {
-        "processes of a run beyond one": sum(max(0, count - 1) for count in executed),
-        "runs of a key beyond one": sum(count - 1 for count in keys.values()),
-    }
-
-
 def count_differences(first: Path, second: Path) -> tuple[int, int]:
     """Return how many versions only the first of two homes has, and only the second."""
     homes = {"first": first, "second": second}
@@ -212,131 +176,15 @@ def test_two_daemons_with_kills_and_a_restart_leave_the_history_of_one_process(
             is_done = status_of(pages, launched["backfillId"]) != "REQUESTED"
             return runs if is_done and succeeded(runs, daily) else []
 
-        runs = wait_for(all_done)
+        wait_for(all_done)
         almanac(env, "merge")
         spent = len(service.requests) - before
         service.forget_requests()
         almanac(plain, "run")
-        almanac(
-            plain,
-            "backfill",
-            "--from",
-            "2025-01-01",
-            "--to",
-            "2025-12-31",
-            "--source",
-            "list",
-            "--yes",
-        )
-        sys.stdout.write(json.dumps({**count_doubles(runs), "requests": spent}))
+        year = ("--from", "2025-01-01", "--to", "2025-12-31", "--source", "list", "--yes")
+        almanac(plain, "backfill", *year)
         assert status_of(pages, launched["backfillId"]) == "COMPLETED_SUCCESS"
         assert count_differences(home, alone) == (0, 0)
         assert spent <= QUOTA
         assert {request.status for request in service.requests} <= {200, 304}
         almanac(env, "status")
-
-
-def test_a_lost_machine_is_replaced_by_an_empty_one_with_the_bucket(
-    tmp_path: Path, server: PostgresServer, service: Sandbox, bucket: str
-) -> None:
-    shared = {
-        **{"ALMANAC_BASE_URL": service.base_url, "ALMANAC_API_KEY": service.new_key("pro")},
-        **{"ALMANAC_AUTOMATION": "first_pull,health", "ALMANAC_BUCKET": bucket},
-        **{"ALMANAC_POSTGRES": create_database(server, "shared"), "ALMANAC_LEASE_S": "5"},
-        **write_instance(tmp_path / "instance", server.address),
-    }
-    first, second, alone = (
-        tmp_path / "first/home",
-        tmp_path / "second/home",
-        tmp_path / "alone/home",
-    )
-    plain = {**environment(alone), "ALMANAC_BASE_URL": service.base_url}
-    plain["ALMANAC_API_KEY"] = service.new_key("pro")
-    for home in (first, second, alone):
-        home.parent.mkdir()
-    almanac(plain, "run")
-    with services_in(tmp_path / "services") as services:
-        env = {**environment(first), **shared}
-        almanac(env, "daemon", "--check", code=1)  # Makes the tables.
-        services.start_code("code-1", env)
-        pages = services.start_web("web-1", env, code="code-1")
-        services.start_daemon("daemon-1", env, code="code-1")
-        wait_for(lambda: (first / "warehouse.duckdb").exists() and ended_runs(pages))
-        today = service.advance(timedelta(hours=6)).date().isoformat()
-        service.faults.set("slow=0.5~/v2/events")
-        daily = launch_daily(pages, today)
-        wait_for(lambda: pages.worker_of(daily))
-        for name in list(services.running):
-            services.kill(name)
-        service.faults.set("")
-        shutil.rmtree(first.parent)
-        env = {**environment(second), **shared}
-        services.start_code("code-2", env)
-        pages = services.start_web("web-2", env, code="code-2")
-        # A run of another machine: only a person, or its launcher, knows that it is lost.
-        terminate(pages, daily)
-        services.start_daemon("daemon-2", env, code="code-2")
-        again = launch_daily(pages, today)
-        wait_for(lambda: succeeded(ended_runs(pages), again))
-        almanac(plain, "run")
-        assert count_differences(second, alone) == (0, 0)
-
-
-def terminate(pages: Pages, run_id: str) -> None:
-    """Mark a run as canceled."""
-    variables = {"runId": run_id, "policy": "MARK_AS_CANCELED_IMMEDIATELY"}
-    assert "TerminateRunSuccess" in str(pages.query(TERMINATE, **variables))
-
-
-def test_a_run_is_a_job_of_kubernetes_without_any_secret(
-    tmp_path: Path, postgres: str, service: Sandbox
-) -> None:
-    pytest.importorskip("dagster_k8s", reason="make lake-tools")
-    key = service.new_key("pro")
-    (tmp_path / "almanac_api_key").write_text(key)
-    env = {**environment(tmp_path / "home"), "ALMANAC_BASE_URL": service.base_url}
-    env["ALMANAC_AUTOMATION"] = "none"
-    file = {"ALMANAC_SECRETS_DIR": str(tmp_path)}
-    env |= write_instance(tmp_path / "instance", postgres, of="kubernetes/scale/dagster.yaml")
-    with (
-        running_cluster(tmp_path / "cluster", {**env, **file}) as cluster,
-        services_in(tmp_path / "services") as services,
-    ):
-        use_cluster(tmp_path / "instance", cluster.kubeconfig)
-        services.start_code("code", {**env, **file})
-        pages = services.start_web("web", env, code="code")
-        services.start_daemon("daemon", env, code="code")
-        run_id = launch_daily(pages, service.clock.now().date().isoformat())
-        wait_for(lambda: pages.run_status(run_id) in ENDED)
-        assert pages.run_status(run_id) == "SUCCESS"
-        (job,) = cluster.jobs.values()
-        almanac({**env, **file}, "daemon", "--check")
-    pod = job["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    assert job["metadata"]["namespace"] == "almanac"
-    assert container["image"] == "almanac:latest"
-    assert container["resources"]["limits"] == {"cpu": "2", "memory": "3Gi"}
-    assert container["securityContext"]["readOnlyRootFilesystem"]
-    assert pod["affinity"]["podAffinity"]
-    assert pod["automountServiceAccountToken"] is False
-    sources = [next(iter(each.values()))["name"] for each in container["envFrom"]]
-    assert sources == ["almanac-settings", "almanac-dagster", "almanac-lake"]
-    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
-    assert mounts == {"/opt/dagster", "/var/lib/almanac", "/tmp", "/etc/almanac"}
-    text = json.dumps(job)
-    assert "canary-password" not in text and key not in text
-    if find_spec("kubernetes_validate") is not None:
-        validate = import_module("kubernetes_validate")
-        validate.validate(job, validate.latest_version(), strict=True)
-
-
-def use_cluster(folder: Path, kubeconfig: dict[str, Any]) -> None:
-    """Let the launcher of an instance use another cluster than that of its pod."""
-    (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
-    path = folder / "dagster.yaml"
-    text = path.read_text().replace(
-        "    job_image:",
-        f"    load_incluster_config: false\n    kubeconfig_file: {folder / 'kubeconfig'}\n"
-        "    job_image:",
-    )
-    path.write_text(text)

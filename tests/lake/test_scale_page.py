@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.page import blocks_of
+from tests.deploy.page import block_with
 from tests.hangs import HANGS_AFTER_S
 from tests.lake.servers import s3_environment
 from tests.test_cli import ROOT
@@ -59,9 +59,8 @@ class Reader:
             "AWS_REGION": s3_environment(server)["AWS_REGION"],
         }
 
-    def shell(self, mark: str, **replaced: str) -> str:
-        (block,) = blocks_of(mark, PAGE)
-        text = block.text
+    def shell(self, part: str, **replaced: str) -> str:
+        text = block_with(part, PAGE).text
         for old, new in {**USER, "s3://BUCKET/FOLDER": self.bucket, **replaced}.items():
             text = text.replace(old, new)
         return self.run("bash", "-euc", text)
@@ -86,33 +85,26 @@ class Reader:
 def reader(tmp_path_factory: pytest.TempPathFactory, s3_server: str) -> Reader:
     folder = tmp_path_factory.mktemp("reader")
     found = Reader(folder, f"s3://almanac/{folder.name}", s3_server)
-    found.shell("bucket")
+    found.shell("ALMANAC_BUCKET")
     return found
 
 
-def text_of(mark: str) -> str:
-    (block,) = blocks_of(mark, PAGE)
-    return block.text
-
-
-def test_iceberg(reader: Reader, tmp_path: Path) -> None:
-    catalog = text_of("catalog").replace("file:///tmp/lake", f"file://{tmp_path}")
-    (reader.folder / ".pyiceberg.yaml").write_text(catalog)
-    assert "event_steps, publications" in reader.shell("push")
-    assert "nothing is new" in reader.shell("push")
+def test_iceberg(reader: Reader) -> None:
+    assert "event_steps, publications" in reader.shell("warehouse.iceberg")
+    assert "nothing is new" in reader.shell("warehouse.iceberg")
     counts = 'import almanac; print(events.num_rows, len(almanac.open("data").sql("FROM events")))'
-    found, expected = reader.python(text_of("pinned") + counts).split()
+    found, expected = reader.python(block_with("pinned", PAGE).text + counts).split()
     assert found == expected > "0"
 
 
 def test_spark(reader: Reader) -> None:
     shown = "print(findings.columns, signals.dropna().count() > 0, bars.count())"
-    found = reader.python(BARS + text_of("spark") + shown)
+    found = reader.python(BARS + block_with("almanac_spark", PAGE).text + shown)
     assert "'verdict'" in found and found.split()[-2:] == ["True", "490"]
 
 
 def test_an_empty_home_is_rebuilt_from_the_bucket(reader: Reader) -> None:
     before = reader.python(COUNTS)
     shutil.rmtree(reader.folder / "data")
-    reader.shell("bucket", **{"almanac run": "almanac merge"})
+    reader.shell("ALMANAC_BUCKET", **{"almanac run": "almanac merge"})
     assert reader.python(COUNTS) == before

@@ -96,24 +96,6 @@ def test_attach_known_equals_one_process(
     assert count_values("a_next_event_id", plain) > 0
 
 
-def test_features_equal_one_process(
-    spark: Any, filled_home: Home, database: almanac.Database, tmp_path: Path
-) -> None:
-    symbols = ["bitcoin", "ethereum", "stellar"]
-    found, plain = tmp_path / "found", tmp_path / "plain.parquet"
-    now = database.reader.now()
-    opens = pd.date_range(now - timedelta(days=3), now, freq="1h", tz="UTC").floor("h")
-    rows = [(ts.to_pydatetime(), symbol) for ts in opens for symbol in symbols]
-    frame = spark.createDataFrame(rows, "ts timestamp, symbol string").repartition(3)
-    answer = almanac_spark.features(frame, filled_home.root, "1h", coin="symbol", horizon="14d")
-    answer.write.parquet(str(found))
-    assert database.features(opens, "1h", symbols, horizon="14d", to=plain) == len(rows)
-    assert_same_rows(f"{found}/*.parquet", str(plain))
-    # The last bar has not closed.
-    assert count_values("events_ahead", plain) == len(rows) - len(symbols)
-    assert count_values("known_at", plain) == len(rows)
-
-
 def test_audit_equals_one_process(
     spark: Any, filled_home: Home, database: almanac.Database, tmp_path: Path
 ) -> None:

@@ -15,7 +15,6 @@ from pipeline.service_session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.session import LazySession
 from warehouse.home import Home
-from warehouse.landing.batches import Feed, Pull, Scope
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 TODAY = NOW.date()
@@ -95,19 +94,3 @@ def failure_of(result: dg.ExecuteInProcessResult) -> str:
     failure = event.step_failure_data.user_failure_data
     assert failure is not None, event.step_failure_data.error
     return str(failure.description)
-
-
-def land_empty_list(home: Home, at: datetime, feed: Feed = "events") -> None:
-    home.landing.land(
-        Pull(
-            feed=feed,
-            scope=Scope(),
-            plan="elite",
-            source="sandbox:1",
-            observed_at=at,
-            content_at=at,
-            landed_at=at,
-            requests=1,
-        ),
-        [(b'{"data": [], "meta": {"total": 0}}', None)],
-    )

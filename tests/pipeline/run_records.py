@@ -13,8 +13,7 @@ from datetime import datetime
 import dagster as dg
 
 from pipeline.automation.dead_runs import PROCESS_TAG
-from pipeline.instance import OWNER_TAG, instance_of
-from warehouse.files.locks import host
+from pipeline.instance import OWNER_TAG, open_instance
 from warehouse.home import Home
 
 
@@ -31,45 +30,32 @@ def forked(work: Callable[[], object]) -> int:
     os._exit(code)
 
 
-def exit_code(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 def ended_process() -> int:
     """Return the id of a process that ended."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         return process.pid
 
 
-def start_run(home: Home, process: str, *, part: str = "", **tags: str) -> str:
+def start_run(instance: dg.DagsterInstance, process: str = "", **tags: str) -> str:
     """Add a started run of `daily` to the records; `process` is what its tag has after its id."""
-    with instance_of(home) as instance:
-        run = dg.DagsterRun(
-            job_name="daily",
-            status=dg.DagsterRunStatus.STARTED,
-            tags={OWNER_TAG: "almanac", **({"dagster/partition": part} if part else {}), **tags},
-        )
-        instance.run_storage.add_run(run)
-        if process:
-            instance.add_run_tags(run.run_id, {PROCESS_TAG: f"{run.run_id} {process}"})
-        return run.run_id
+    run = dg.DagsterRun(
+        job_name="daily", status=dg.DagsterRunStatus.STARTED, tags={OWNER_TAG: "almanac", **tags}
+    )
+    instance.run_storage.add_run(run)
+    if process:
+        instance.add_run_tags(run.run_id, {PROCESS_TAG: f"{run.run_id} {process}"})
+    return run.run_id
 
 
-def start_dead_run(home: Home, *, part: str = "") -> str:
-    """Add a run whose process is gone."""
-    return start_run(home, f"{host()} {ended_process()} 1", part=part)
-
-
-def status_of(home: Home, run_id: str) -> str:
-    with instance_of(home) as instance:
-        run = instance.get_run_by_id(run_id)
-        assert run is not None
-        return run.status.value
+def status_of(instance: dg.DagsterInstance, run_id: str) -> str:
+    run = instance.get_run_by_id(run_id)
+    assert run is not None
+    return run.status.value
 
 
 def report_daemon(home: Home, at: datetime) -> None:
     """Record that the daemon reported at a time, as Dagster does."""
-    with instance_of(home):
+    with open_instance(home):
         pass
     kind = "SENSOR"
     beat = {

@@ -1,50 +1,47 @@
-"""The daily job on plans that show less, and with a used up quota."""
+"""Landing steps of plans that show less, while the service fails, and near the limits of a key."""
 
-from datetime import timedelta
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import dagster as dg
 import httpx
 import pytest
 
+from assets.feed_day import DayNotLanded, pull_or_reuse
+from assets.layout import Layout
+from catalog.contract.plans import PLANS
 from catalog.sandbox.sandbox import Sandbox
+from pipeline import build
+from pipeline.automation.jobs import daily_schedule
+from pipeline.build import make_layout
 from pipeline.health.warnings import read_health
-from pipeline.instance import instance_of
+from pipeline.service_session import OpenedSession, find_pace, open_service
+from pipeline.settings import Settings
+from resources.errors import Defer
+from resources.limits.ledger import Ledger, Pace, ledger_name
+from resources.session import LazySession
+from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import (
-    NOW,
-    TODAY,
     address_of,
+    metadata_of,
     opened_session,
     run_assets,
-    run_sandbox_days,
     settings_of,
 )
+from tests.pipeline.small_home import SmallHome
+from tests.resources.fakes import paginated
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
-
-@pytest.mark.parametrize(
-    ("plan", "lacking"),
-    [
-        ("free", ["export"]),
-        pytest.param("standard", ["export"], marks=pytest.mark.long),
-    ],
-)
-def test_a_run_reports_feeds_that_the_plan_lacks_and_pulls_the_rest(
-    tmp_path: Path, plan: str, lacking: list[str]
-) -> None:
-    settings = settings_of(tmp_path, plan=plan)
-    with instance_of(Home(tmp_path)) as instance:
-        summary = run_sandbox_days(settings, instance, days=1)
-    assert sorted(summary.notes) == [
-        f"{TODAY} landed_{feed}: not in the plan {plan}" for feed in lacking
-    ]
-    assert summary.rows > 0
-    feeds = {batch_id.split("-")[1] for batch_id in Home(tmp_path).landing.batch_ids()}
-    assert feeds == {"events", "cancellations", "coins", "categories"} - set(lacking)
-    assert Home(tmp_path).warehouse.exists()
+NOW = datetime(2019, 3, 2, 9, tzinfo=UTC)
+TODAY = NOW.date()
 
 
-def test_a_run_goes_on_without_categories_that_the_service_refuses_and_status_says_so(
+def test_categories_that_the_service_refuses_fail_no_run_and_status_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, home = settings_of(tmp_path, plan="standard"), Home(tmp_path)
@@ -57,20 +54,16 @@ def test_a_run_goes_on_without_categories_that_the_service_refuses_and_status_sa
 
     monkeypatch.setattr(httpx.HTTPTransport, "handle_request", refusing)
     with (
-        instance_of(home) as instance,
-        opened_session(settings) as (session, service),
+        dg.DagsterInstance.ephemeral() as instance,
+        opened_session(settings, now=NOW) as (session, service),
     ):
         for is_refusing in (True, False):
-            done = run_assets(
-                settings,
-                instance,
-                "landed_categories",
-                "landed_coins",
-                partition=TODAY,
-                catalog=session,
-                clock=service.clock,
-            )
+            names = ("landed_categories", "landed_coins", "landed_export")
+            given = {"partition": TODAY, "catalog": session, "clock": service.clock}
+            done = run_assets(settings, instance, *names, **given)
             assert done.success
+            shown = metadata_of(done, "landed_export", TODAY)
+            assert "not in the plan standard" in str(shown)
             merge(home)
             feeds = read_health(settings, home, NOW + timedelta(hours=1)).feeds
             (feed,) = (each for each in feeds if each.feed == "categories")
@@ -78,14 +71,184 @@ def test_a_run_goes_on_without_categories_that_the_service_refuses_and_status_sa
             assert feed.batches == (0 if is_refusing else 1)
 
 
-def test_a_run_whose_quota_runs_out_lands_the_received_rows_and_succeeds(
+@pytest.mark.parametrize(
+    ("status", "times", "succeeds"), [(500, 8, True), (401, 99, False)], ids=["500", "401"]
+)
+def test_a_step_is_retried_after_errors_of_the_service_and_not_after_a_refused_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, times: int, succeeds: bool
+) -> None:
+    settings, sent = settings_of(tmp_path), Counter[str]()
+    send = httpx.HTTPTransport.handle_request
+
+    def fail_first(self: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        sent[request.url.path] += 1
+        if request.url.path == "/v2/coins" and sent["/v2/coins"] <= times:
+            return httpx.Response(status, json={"message": "try later"})
+        return send(self, request)
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", fail_first)
+    layout = replace(
+        make_layout(settings, Home(tmp_path), NOW, first_day=NOW.date()),
+        retry_policy=dg.RetryPolicy(max_retries=2),
+    )
+    with (
+        dg.DagsterInstance.ephemeral() as instance,
+        opened_session(settings, now=NOW) as (session, service),
+    ):
+        given = {"clock": service.clock, "layout": layout, "catalog": session}
+        result = run_assets(settings, instance, "landed_coins", partition=NOW.date(), **given)
+    assert result.success is succeeds
+    retried = [event.step_key for event in result.all_events if event.is_step_up_for_retry]
+    assert retried == ["landed_coins"] * succeeds
+    assert succeeds or sent["/v2/coins"] == 1
+
+
+def open_ledger(settings: Settings) -> Ledger:
+    address = settings.service_address()
+    assert address is not None
+    return Ledger(settings.state / "limits" / ledger_name(*address))
+
+
+def send_request(service: OpenedSession) -> None:
+    assert list(paginated(service.client, feed="categories"))
+
+
+def test_two_homes_with_one_key_count_together_as_the_service_does(
     tmp_path: Path, almanac_sandbox: Sandbox
 ) -> None:
-    key = almanac_sandbox.new_key("enterprise", monthly_quota=12)
+    key = almanac_sandbox.new_key("enterprise", monthly_quota=50)
+    given = {**address_of(almanac_sandbox.base_url, key), "state": tmp_path / "machine"}
+    homes = [settings_of(tmp_path / name, **given) for name in ("one", "two")]
+    with open_service(homes[0]) as first, open_service(homes[1]) as second:
+        for service in (first, second, first):
+            send_request(service)
+        assert first.request_usage().used == open_ledger(homes[1]).peek().used == 6
+
+
+def test_a_share_of_the_quota_is_not_passed_though_the_service_would_allow_more(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    key = almanac_sandbox.new_key("pro")
+    given = address_of(almanac_sandbox.base_url, key)
+    almanac_sandbox.forget_requests()
+    with open_service(settings_of(tmp_path, **given, monthly_quota=3)) as service:
+        send_request(service)
+        send_request(service)
+        with pytest.raises(Defer, match="this machine has used its quota"):
+            send_request(service)
+    assert len(almanac_sandbox.requests) == 3
+
+
+def test_an_enterprise_key_of_5_a_second_meets_no_429(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    key = almanac_sandbox.new_key("enterprise", rate_per_s=5, burst=5)
     settings = settings_of(tmp_path, **address_of(almanac_sandbox.base_url, key))
-    with instance_of(Home(tmp_path)) as instance:
-        summary = run_sandbox_days(settings, instance, days=1, now=NOW.replace(hour=12))
-    assert summary.requests >= 10
-    assert any("deferred" in note for note in summary.notes)
-    assert summary.rows > 0
-    assert summary.quota_left == 0
+    almanac_sandbox.forget_requests()
+    with open_service(settings) as service:
+        for _ in range(7):
+            send_request(service)
+    assert [request.status for request in almanac_sandbox.requests] == [200] * 8
+    # The next start sends its first request at that pace.
+    assert find_pace(settings, PLANS["free"], open_ledger(settings).peek()) == Pace(5, 1)
+    own = settings.model_copy(update={"rate_per_s": 2.0, "burst": 3})
+    assert find_pace(own, service.plan, open_ledger(own).peek()) == Pace(2.0, 1)
+
+
+def test_a_stated_quota_of_40_has_a_reserve_that_only_daily_pulls_use(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
+    key = almanac_sandbox.new_key("enterprise", monthly_quota=40)
+    settings = settings_of(tmp_path, **address_of(almanac_sandbox.base_url, key))
+    with open_service(settings, work="polls") as service:
+        with pytest.raises(Defer, match="reserved for other work"):
+            for _ in range(40):
+                send_request(service)
+        assert (service.available, service.quota_left) == (0, 8)
+    with open_service(settings, work="daily") as service:
+        send_request(service)
+        assert service.quota_left == 6
+
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+APART = (-47, 47)
+"""Hours by which the service is ahead of the machine."""
+
+
+@pytest.fixture
+def shifted() -> Iterator[Sandbox]:
+    """A service whose clock is hours behind the machine's."""
+    now = datetime.now(UTC).replace(microsecond=0) - 47 * HOUR
+    with Sandbox(now=now, export_interval_s=0) as sandbox:
+        yield sandbox
+
+
+def test_a_run_is_of_the_services_day_and_the_offset_is_shown(
+    almanac: Almanac, shifted: Sandbox, tmp_path: Path
+) -> None:
+    given = {
+        **{"base_url": shifted.base_url, "api_key": shifted.new_key("standard")},
+        **{"home": str(tmp_path / "home"), "coins": "bitcoin", "plan": "standard"},
+        "max_clock_skew_days": "3",
+    }
+    today = shifted.clock.now().date()
+    summary = json.loads(almanac("run", "--json", **given).stdout)
+    assert summary["days"] == [today.isoformat()]
+    assert summary["problems"] == []
+    home = Home(tmp_path / "home")
+    assert home.landing.days() == [today]
+    health = read_health(settings_of(home.root), home, datetime.now(UTC))
+    assert {warning.kind for warning in health.warnings} <= {"disk", "secrets", "stale"}
+    assert [feed.age_s < 600 for feed in health.feeds if feed.age_s is not None] == [True] * 4
+    way = "behind this machine's"
+    assert way in almanac("status", **given).output
+    found = json.loads(almanac("status", "--json", **given).stdout)
+    offset = shifted.clock.now() - datetime.now(UTC)
+    assert found["ahead_s"] == pytest.approx(offset.total_seconds(), abs=300)
+
+
+def test_partitions_begin_at_the_first_landed_day_and_end_at_the_services_today(
+    tmp_path: Path,
+) -> None:
+    now = datetime.now(UTC)
+    small = SmallHome(tmp_path)
+    small.land("events", at=now - 2 * DAY)
+    for ahead in (-1, 0, 1):
+        layout = make_layout(small.settings, small.home, now + ahead * DAY)
+        days = [date.fromisoformat(key) for key in layout.observed_days.get_partition_keys()]
+        assert days[0] == (now - 2 * DAY).date()
+        # The machine's day is always one, since Dagster counts by it.
+        assert days[-1] == (now + max(ahead, 0) * DAY).date()
+
+
+@pytest.mark.parametrize("hours", [-47, -3.5, 0, 3.5, 47])
+def test_the_services_today_stays_a_partition_while_definitions_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: float
+) -> None:
+    loaded_at = datetime(2026, 3, 2, 6, tzinfo=UTC)
+    monkeypatch.setattr(build, "utc_now", lambda: loaded_at)
+    layout = make_layout(settings_of(tmp_path), Home(tmp_path), loaded_at + hours * HOUR)
+    for later in range(60):
+        at = loaded_at + later * HOUR
+        days = layout.observed_days.get_partition_keys(current_time=at)
+        assert (at + hours * HOUR).date().isoformat() in days
+
+
+def test_a_day_that_has_not_begun_for_the_service_is_refused(tmp_path: Path) -> None:
+    def never() -> None:
+        raise AssertionError("a session was opened")
+
+    now = datetime(2026, 3, 2, 12, tzinfo=UTC)
+    session = LazySession(never, clock=lambda: now)  # type: ignore[arg-type]
+    with pytest.raises(DayNotLanded, match="2026-03-05 has not begun for the service"):
+        pull_or_reuse("export", (now + 3 * DAY).date(), session, Home(tmp_path).landing)
+
+
+@pytest.mark.parametrize("hours", [-47, -3.5, 0, 3.5, 47])
+def test_the_schedule_requests_the_service_day(hours: float) -> None:
+    now = datetime.now(UTC).replace(hour=0, minute=20, second=0, microsecond=0)
+    service_now = now + hours * HOUR
+    schedule = daily_schedule(Layout(), lambda: now, lambda: service_now, lambda day: False)
+    request = schedule(dg.build_schedule_context(scheduled_execution_time=now))
+    assert isinstance(request, dg.RunRequest)
+    assert request.partition_key == service_now.date().isoformat()

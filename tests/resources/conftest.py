@@ -32,7 +32,7 @@ def make_client(
 
         def make(key: str = unlimited_key, **options: Any) -> CatalogClient:
             options.setdefault("limiter", Unlimited())
-            options.setdefault("ambient", fake_time.ambient())
+            options.setdefault("timing", fake_time.timing())
             return clients.enter_context(CatalogClient(almanac_sandbox.base_url, key, **options))
 
         yield make

@@ -14,8 +14,8 @@ import httpx
 from catalog.contract.plans import day_end
 from resources.http.client import CatalogClient
 from resources.http.paginator import PAGED, ListProgress, Paginator
-from resources.scopes import first_instant, single_requests
-from resources.waits import Ambient
+from resources.scopes import find_day_start, split_filters
+from resources.waits import Timing
 from tests.unlimited import Unlimited
 from warehouse.landing.batches import Feed, Scope
 
@@ -24,7 +24,7 @@ KEY = "canary-5f1c9e7b2a"
 
 
 def days(first: date, last: date, **filters: tuple[str, ...]) -> Scope:
-    return Scope(lower=first_instant(first), upper=day_end(last), **filters)
+    return Scope(lower=find_day_start(first), upper=day_end(last), **filters)
 
 
 def paginated(
@@ -34,7 +34,7 @@ def paginated(
     feed: Feed = "events",
     limit: int | None = None,
 ) -> Paginator:
-    progress = ListProgress(single_requests(scope or Scope()))
+    progress = ListProgress(split_filters(scope or Scope()))
     if limit is None:
         return client.pages(feed, progress)
     return Paginator(client._caller, PAGED[feed], progress, limit)
@@ -60,8 +60,8 @@ class FakeTime:
             self.slept.append(seconds)
             self.seconds += seconds
 
-    def ambient(self) -> Ambient:
-        return Ambient(self.clock, self.monotonic, self.sleep, lambda: self.chance)
+    def timing(self) -> Timing:
+        return Timing(self.clock, self.monotonic, self.sleep, lambda: self.chance)
 
 
 class FaultScript(httpx.BaseTransport):
@@ -87,7 +87,7 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 def mocked(handler: Handler, **options: Any) -> CatalogClient:
     """Return a client whose network is a function; it neither waits nor is limited."""
-    options.setdefault("ambient", FakeTime().ambient())
+    options.setdefault("timing", FakeTime().timing())
     options.setdefault("limiter", Unlimited())
     return CatalogClient(
         "https://catalog.test", KEY, transport=httpx.MockTransport(handler), **options

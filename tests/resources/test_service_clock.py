@@ -1,13 +1,12 @@
 """The clock of a service: which Date is believed, and what is stored."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
 
-from resources.service_clock import FILE, ServiceClock, read_saved_clock, service_time
+from resources.service_clock import FILE, ServiceClock, service_time
 from warehouse.files.storage import Storage
 
 STARTS = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -96,19 +95,6 @@ def test_no_offset_is_stored_before_the_home_is_claimed(machine: Machine) -> Non
     assert not machine.state.exists(FILE)
     service_clock.keep()
     assert machine.process().ahead == HOUR
-
-
-def test_an_offset_is_written_again_when_it_moved_or_after_an_hour(machine: Machine) -> None:
-    def written(act: Callable[[], object]) -> bool:
-        before = read_saved_clock(machine.state)
-        act()
-        return read_saved_clock(machine.state) != before
-
-    service_clock = machine.process()
-    for seconds, after, is_written in ((0, 0, 1), (3, 1, 0), (9, 2, 1), (9, 30, 0), (9, 90, 1)):
-        machine.now = STARTS + after * MINUTE
-        date = dated(machine.now + timedelta(seconds=seconds))
-        assert written(lambda: service_clock.record_response_date(date)) is bool(is_written)  # noqa: B023
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,13 @@
-"""The sandbox as users see it: clock, faults, control path, truth, all plans at once."""
-
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import pytest
 
+from catalog.errors import ServerError
 from catalog.sandbox.faults import FAULTS, FaultBoard, parse_faults
 from catalog.sandbox.sandbox import Sandbox
-from catalog.sandbox.sandbox_clock import SandboxClock
-from catalog.server.app import ServerOptions
-from catalog.server.errors import ServerError
 from tests.hangs import HANGS_AFTER_S
 
 NOW = datetime(2018, 3, 2, 12, tzinfo=UTC)
@@ -40,20 +36,6 @@ def connected(sandbox: Sandbox, key: str) -> httpx.Client:
 
 
 class TestClock:
-    def test_it_stands_still_is_set_advanced_and_runs(self) -> None:
-        wall = [datetime(2026, 1, 1, tzinfo=UTC)]
-        clock = SandboxClock(wall=lambda: wall[0])
-        assert clock.running
-        wall[0] += timedelta(seconds=5)
-        assert clock.now() == wall[0]
-        clock.set(datetime(2020, 1, 1, tzinfo=UTC))
-        wall[0] += timedelta(days=9)
-        assert clock.now() == datetime(2020, 1, 1, tzinfo=UTC)
-        clock.advance(timedelta(hours=1))
-        clock.run()
-        wall[0] += timedelta(seconds=7)
-        assert clock.now() == datetime(2020, 1, 1, 1, 0, 7, tzinfo=UTC)
-
     def test_a_request_may_have_a_time_of_its_own(self, client: httpx.Client) -> None:
         answer = client.get("/v2/events", headers={"Sandbox-Now": "2017-07-04T05:06:07Z"})
         assert answer.headers["date"] == "Tue, 04 Jul 2017 05:06:07 GMT"
@@ -130,52 +112,8 @@ class TestFaults:
         assert self.request(client, "quota").json()["error"]["code"] == "quota_exceeded"
         assert client.get("/v2/usage").json()["used"] == before + 1
 
-    def test_errors_in_place_of_the_answer(self, client: httpx.Client) -> None:
-        answer = self.request(client, "error=0.05")
-        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal_error")
-        assert answer.elapsed >= timedelta(seconds=0.05)
-        assert self.request(client, "unavailable=502").status_code == 502
-        assert self.request(client, "nope").status_code == 400
-        html = self.request(client, "html")
-        assert (html.status_code, html.headers["content-type"]) == (200, "text/html")
-        assert self.request(client, "empty").content == b""
-        assert self.request(client, "slow=0.05").elapsed >= timedelta(seconds=0.05)
-
-    def test_the_time_limit_covers_the_delays_of_the_sandbox(self) -> None:
-        options = ServerOptions(time_limit_s=0.1)
-        with (
-            Sandbox(now=EARLY, options=options) as hasty,
-            connected(hasty, hasty.keys["elite"]) as client,
-        ):
-            for path in ("/v2/events?limit=2", "/v2/events/export?from=2017-01-01"):
-                for faults in ("slow=900", "error=900", "slow=900,html"):
-                    answer = self.request(client, faults, path)
-                    assert answer.status_code == 500
-                    limit = "The request ran longer than 30 seconds"
-                    assert answer.json()["message"].startswith(limit)
-
-    def test_fixed_keys_have_no_export_interval_unless_it_is_asked_for(self) -> None:
-        export = "/v2/events/export?from=2017-01-01&to=2017-01-02"
-        for asked, expected in ((None, [200, 429]), (60.0, [429, 429]), (0.0, [200, 200])):
-            with Sandbox(now=EARLY, export_interval_s=asked) as sandbox:
-                keys = (sandbox.keys["elite"], sandbox.new_key("elite"))
-                for key, second in zip(keys, expected, strict=True):
-                    with connected(sandbox, key) as client:
-                        statuses = [client.get(export).status_code for _ in range(2)]
-                    assert statuses == [200, second]
-
-    def test_a_slow_or_failing_request_counts_and_one_refused_before_the_routes_does_not(
-        self, sandbox: Sandbox
-    ) -> None:
-        with connected(sandbox, sandbox.new_key("pro")) as client:
-            for faults in ("slow=0.01", "error", "error=0.01", "storm", "unavailable"):
-                self.request(client, faults, "/v2/coins")
-            assert client.get("/v2/usage").json()["used"] == 4
-
     @pytest.mark.parametrize("path", ["/v2/events?limit=50", "/v2/events/export?from=2018-03-01"])
-    def test_a_dropped_body_breaks_the_connection_and_a_truncated_one_ends_cleanly(
-        self, client: httpx.Client, path: str
-    ) -> None:
+    def test_a_dropped_body_breaks_the_connection(self, client: httpx.Client, path: str) -> None:
         whole = client.get(path).content
         with pytest.raises(httpx.RemoteProtocolError):
             self.request(client, "drop=0.4", path)
@@ -229,7 +167,7 @@ class TestFaults:
         board.clear()
         assert board.on() == []
 
-    def test_faults_are_switched_over_http_and_in_python(
+    def test_faults_are_set_over_http_and_in_python(
         self, client: httpx.Client, sandbox: Sandbox
     ) -> None:
         client.put("/sandbox/faults", json={"faults": "html*1"})
@@ -245,25 +183,8 @@ class TestFaults:
 
 
 class TestAllPlansAtOnce:
-    def test_the_fixed_keys(self, sandbox: Sandbox) -> None:
-        for plan, key in sandbox.keys.items():
-            assert key == f"sandbox-{plan}"
-            with connected(sandbox, key) as client:
-                assert client.get("/v2/usage").json()["plan"] == plan
-
     def test_a_folder_of_another_world_is_refused(self, tmp_path: Path) -> None:
         with Sandbox(seed=1, now=EARLY, state_dir=tmp_path):
             pass
         with pytest.raises(ServerError, match="belongs to sandbox seed=1 pace=1"):
             Sandbox(seed=2, now=EARLY, state_dir=tmp_path).start()
-
-    def test_a_cursor_is_valid_after_a_restart_of_the_same_sandbox(
-        self, client: httpx.Client
-    ) -> None:
-        cursor = client.get("/v2/events?limit=3").json()["meta"]["cursor"]
-        following = f"/v2/events?limit=3&cursor={cursor}"
-        with (
-            Sandbox(now=NOW) as restarted,
-            connected(restarted, restarted.keys["enterprise"]) as again,
-        ):
-            assert again.get(following).json() == client.get(following).json()

@@ -17,10 +17,10 @@ from catalog.server.app import ServerOptions, ServerParts, build_app
 from catalog.server.catalog_store import (
     CoinQuery,
     EventQuery,
-    Slice,
     StoredCoin,
     StoredEvent,
     StoredVersion,
+    StorePage,
 )
 
 NOW = datetime(2026, 6, 15, 10, 0, tzinfo=UTC)
@@ -98,9 +98,9 @@ class BareStore:
         self.queries.append(query)
         self.times.append(query.ts)
 
-    def events(self, query: EventQuery, *, after: object, limit: int) -> Slice[StoredEvent]:
+    def events(self, query: EventQuery, *, after: object, limit: int) -> StorePage[StoredEvent]:
         self._record(query)
-        return Slice(self._events[:limit], len(self._events) > limit, len(self._events))
+        return StorePage(self._events[:limit], len(self._events) > limit, len(self._events))
 
     def iter_events(self, query: EventQuery) -> Iterator[StoredEvent]:
         self._record(query)
@@ -115,10 +115,10 @@ class BareStore:
                 return StoredVersion(*(1, event_id, 1, NOW, None, status, at, (), (), True, found))
         return None
 
-    def coins(self, query: CoinQuery, *, after: object, limit: int) -> Slice[StoredCoin]:
+    def coins(self, query: CoinQuery, *, after: object, limit: int) -> StorePage[StoredCoin]:
         self._record(query)
         found = [self._coin(slug) for slug in COINS]
-        return Slice(found[:limit], len(found) > limit, len(found))
+        return StorePage(found[:limit], len(found) > limit, len(found))
 
     def coin(self, slug: str, ts: datetime, upcoming: Window) -> StoredCoin | None:
         self.times.append(ts)
@@ -137,9 +137,9 @@ class BareStore:
 
     def cancellations(
         self, ts: datetime, since: datetime, *, after: object, limit: int
-    ) -> Slice[Cancellation]:
+    ) -> StorePage[Cancellation]:
         self.times.append(ts)
-        return Slice([Cancellation(id="gone", cancelled_at=NOW)], False, 1)
+        return StorePage([Cancellation(id="gone", cancelled_at=NOW)], False, 1)
 
     def last_pull(self, ts: datetime) -> datetime:
         return ts

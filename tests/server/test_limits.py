@@ -1,5 +1,3 @@
-"""Keys, both kinds of 429, sizes, retired paths, the time limit, and which requests count."""
-
 import asyncio
 import logging
 import time
@@ -9,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, Router
@@ -94,14 +92,13 @@ class TestRefusedBeforeTheRoutes:
             assert_error(server.get(path), 404, "not_found")
 
     def test_wrong_methods_and_head(self, server: BareServer) -> None:
-        for path in ("/v2/events", "/v2/events/a", "/v2/coins", "/v2/usage", "/v2/events/export"):
-            for method in ("POST", "DELETE", "OPTIONS", "BREW"):
+        for path in ("/v2/events", "/v2/usage", "/v2/events/export"):
+            for method in ("POST", "OPTIONS", "BREW"):
                 answer = server.client.request(method, path, headers={"x-api-key": "elite"})
                 assert_error(answer, 405, "method_not_allowed")
                 assert answer.headers["allow"] == "GET, HEAD"
-        for path in ("/v2/categories", "/v2/events/export"):
-            answer = server.client.head(path, headers={"x-api-key": "elite"})
-            assert (answer.status_code, answer.content) == (200, b"")
+        answer = server.client.head("/v2/events/export", headers={"x-api-key": "elite"})
+        assert (answer.status_code, answer.content) == (200, b"")
 
 
 class TestRateAndBurst:
@@ -135,7 +132,7 @@ class TestRateAndBurst:
         burst=st.integers(1, 9),
         gaps_ns=st.lists(st.integers(0, 3 * SECOND_NS), max_size=60),
     )
-    @settings(deadline=None)
+    @example(rate=1, burst=1, gaps_ns=[0, 0, SECOND_NS])
     def test_a_key_has_exactly_its_burst_and_then_its_rate(
         self, rate: float, burst: int, gaps_ns: list[int]
     ) -> None:
@@ -148,13 +145,6 @@ class TestRateAndBurst:
                 passes = server.get("/v2/categories", "key").status_code == 200
                 assert passes == (tokens >= 1)
                 tokens -= passes
-
-    def test_a_monotonic_clock_that_goes_back_adds_no_token(self) -> None:
-        times_ns = iter([10, 5, 10])
-        key = grant("elite", "key", rate_per_s=1, burst=1)
-        with bare_server(keys=[key], monotonic_ns=lambda: next(times_ns)) as server:
-            statuses = [server.get("/v2/categories", "key").status_code for _ in range(3)]
-            assert statuses == [200, 429, 429]
 
 
 class TestExportInterval:
@@ -223,15 +213,12 @@ class TestQuota:
             server.get("/v2/categories", "key")
             answer = server.get("/v2/usage", "key")
             assert answer.headers["cache-control"] == "no-store"
+            end = "2026-07-01T00:00:00Z"
             assert answer.json() == {
                 "plan": "standard",
-                "period": {"start": "2026-06-01T00:00:00Z", "end": "2026-07-01T00:00:00Z"},
-                "used": 2,
-                "limit": 30_000,
-                "remaining": 29_998,
-                "resetAt": "2026-07-01T00:00:00Z",
-                "rate": 3.0,
-                "burst": 15,
+                "period": {"start": "2026-06-01T00:00:00Z", "end": end},
+                **{"used": 2, "limit": 30_000, "remaining": 29_998, "resetAt": end},
+                **{"rate": 3.0, "burst": 15},
             }
 
     def test_without_a_quota_no_header_states_one(self, server: BareServer) -> None:
@@ -279,9 +266,7 @@ class TestFailures:
             answers = iter(lambda: server.get("/v2/drip"), None)
             assert next(a for a in answers if a.is_success).text == "first last"
 
-    def test_an_error_in_a_route_is_a_500_that_is_logged_and_shows_no_cause(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_an_error_in_a_route_shows_no_cause(self, caplog: pytest.LogCaptureFixture) -> None:
         with bare_server(store=FailingStore()) as server:
             answer = server.get("/v2/coins")
             assert_error(answer, 500, "internal_error")
@@ -289,9 +274,7 @@ class TestFailures:
             assert answer.json()["error"]["requestId"] in caplog.text
             assert server.get("/v2/usage").status_code == 200
 
-    def test_an_answer_that_fails_on_its_way_breaks_the_connection_and_names_the_cause(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_a_broken_answer_closes_the_connection(self, caplog: pytest.LogCaptureFixture) -> None:
         broken = stream(TimeoutError("the store"))
         routes = [Route("/v2/breaks", lambda request: StreamingResponse(broken))]
         with bare_server(routes=routes, raises=True) as server:  # noqa: SIM117
@@ -346,15 +329,14 @@ class TestBodyLimit:
         asyncio.run(BodyLimit(self.echo, reader)(scope, receive, send))
         return sent[0]["status"], sent[1]["body"]
 
-    def test_a_body_is_whole_when_the_application_is_called_and_413_over_the_size(self) -> None:
+    def test_a_body_is_whole_and_413_over_the_size(self) -> None:
         reader = BodyReader(body_max=4)
         assert self.post(reader, [b"ab", b"", b"cd"]) == (200, b"abcd")
         assert self.post(reader, [b"ab", b"cde"])[0] == 413
 
     def test_a_body_that_stops_is_408(self) -> None:
         status, body = self.post(BodyReader(within_s=0.05), [b"a"], ends=False)
-        assert status == 408
-        assert b"not complete within 0.05 s" in body
+        assert (status, b"not complete within 0.05 s" in body) == (408, True)
 
     def test_a_new_body_ends_the_oldest_when_there_are_too_many(self) -> None:
         reader = BodyReader(bodies_max=2)

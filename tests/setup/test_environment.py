@@ -1,9 +1,7 @@
-"""What `make` does to `.venv`: once, again, after a kill, beside another, without a network."""
+"""What `make` does to `.venv`: once, again, after a kill, without a network."""
 
-import fcntl
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +39,7 @@ class Machine:
         self.is_killed = False
         self.after_changes = False
         """Whether packages are put in before it fails."""
+        (root / "locks").mkdir()
         for lock in LOCKS:
             (root / lock).write_text("pip==26 \\\n    --hash=sha256:0\n")
         (root / "application").mkdir()
@@ -129,14 +128,6 @@ def test_a_failure_without_a_network_leaves_what_was_installed_in_use(machine: M
     assert machine.make(*LOCKS[1:]) == ["locks/dev.lock"]
 
 
-def test_a_disk_that_is_full_in_the_middle_makes_the_next_make_begin_anew(
-    machine: Machine,
-) -> None:
-    machine.make()
-    machine.fail("locks/dev.lock", *LOCKS[1:], changed=True)
-    assert machine.make() == COLD
-
-
 def test_another_folder_python_or_installer_makes_the_environment_anew(
     machine: Machine, tmp_path: Path
 ) -> None:
@@ -172,26 +163,6 @@ def test_a_folder_of_packages_that_is_a_link_elsewhere_is_not_emptied(
     assert (elsewhere / "file").exists()
 
 
-def test_a_second_make_waits_for_the_first(
-    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-    first = os.open(".", os.O_RDONLY)
-    real = fcntl.flock
-
-    def flock(file: int, how: int) -> None:
-        asked.append(how)
-        if how == fcntl.LOCK_EX:
-            os.close(first)
-        real(file, how)
-
-    real(first, fcntl.LOCK_EX)
-    monkeypatch.setattr(fcntl, "flock", flock)
-    os.close(environment.lock_folder())
-    assert asked == [fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_EX]
-    assert "waiting for it" in capsys.readouterr().err
-
-
 @pytest.fixture
 def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The pip of this environment, without settings."""
@@ -200,22 +171,6 @@ def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     return monkeypatch
-
-
-def test_uv_takes_the_index_proxy_and_certificates_of_pip_unless_it_has_its_own(
-    pip: pytest.MonkeyPatch,
-) -> None:
-    pip.setenv("PIP_INDEX_URL", "https://packages.example/simple")
-    pip.setenv("PIP_PROXY", "http://proxy.example:3128")
-    pip.setenv("PIP_CERT", "/etc/own.pem")
-    assert environment.read_settings_for_uv() == {
-        "UV_DEFAULT_INDEX": "https://packages.example/simple",
-        "ALL_PROXY": "http://proxy.example:3128",
-        "SSL_CERT_FILE": "/etc/own.pem",
-    }
-    pip.setenv("SSL_CERT_FILE", "/etc/other.pem")
-    pip.setenv("UV_INDEX_URL", "https://other.example/simple")
-    assert environment.read_settings_for_uv() == {"ALL_PROXY": "http://proxy.example:3128"}
 
 
 def test_settings_of_pip_that_can_not_be_read_are_an_error_and_no_other_index_is_asked(
@@ -229,21 +184,6 @@ def test_settings_of_pip_that_can_not_be_read_are_an_error_and_no_other_index_is
     assert "canary" not in str(failed.value)
 
 
-def test_a_failure_says_what_is_missing_and_that_make_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Machine(tmp_path)
-    failed = subprocess.CompletedProcess([], 2)
-    monkeypatch.setattr(environment.subprocess, "run", lambda *args, **kwargs: failed)
-    monkeypatch.setattr(environment, "__file__", str(tmp_path / ".ci" / "environment.py"))
-    assert environment.main(["requirements.lock"]) == 1
-    printed = capsys.readouterr().err
-    assert ".venv is not complete" in printed
-    assert "needs a network" in printed
-    assert "Run make again" in printed
-
-
 def test_a_python_without_ensurepip_is_refused_before_anything_is_removed(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,21 +193,3 @@ def test_a_python_without_ensurepip_is_refused_before_anything_is_removed(
     with pytest.raises(environment.SetUpFailed, match="apt-get install python3-venv"):
         machine.make()
     assert (FOLDER / "file").exists()
-
-
-@pytest.mark.parametrize("mode", [0o700, 0o755])
-def test_a_python_that_root_alone_can_run_is_named(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    mode: int,
-) -> None:
-    python = tmp_path / "closed" / "python3"
-    python.parent.mkdir()
-    python.touch(0o755)
-    python.parent.chmod(mode)
-    monkeypatch.setattr(sys, "executable", str(python))
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    environment.warn_of_private_python()
-    is_named = f"only root can run {python}" in capsys.readouterr().err
-    assert is_named or mode == 0o755

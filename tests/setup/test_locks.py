@@ -31,10 +31,7 @@ PACKAGES: Final = (
     "warehouse",
 )
 OPTIONAL: Final = frozenset(
-    {
-        *("dask", "polars", "psycopg", "pyiceberg", "pyspark", "pytest"),
-        *("ray", "scipy"),
-    }
+    {*("dask", "polars", "psycopg", "pyiceberg", "pyspark", "pytest"), *("ray", "scipy")}
 )
 """Imported in the function that needs it, which says so if it is missing, or run by it."""
 

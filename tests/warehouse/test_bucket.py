@@ -97,9 +97,12 @@ def test_a_kill_at_any_step_loses_no_batch_that_counts(tmp_path: Path, address: 
 def _run_apart(target: Callable[..., None], *arguments: object) -> int:
     """Run a function in a process of its own; return 0, or -9 if it was killed.
 
-    Not by a fork: clients of S3 do not survive one.
+    The process is forked from one that has imported this module and has no clients: clients of S3
+    do not survive a fork.
     """
-    process = get_context("spawn").Process(target=target, args=arguments)
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=target, args=arguments)
     process.start()
     process.join(HANGS_AFTER_S)
     assert process.exitcode in (0, -signal.SIGKILL)

@@ -1,7 +1,9 @@
 """The data dictionary in docs matches the declarations."""
 
+import re
 from pathlib import Path
 
+from warehouse.schema.columns import INSTANT
 from warehouse.schema.dictionary import markdown
 from warehouse.schema.tables import TABLES
 from warehouse.schema.views import MACROS, VIEWS
@@ -20,7 +22,11 @@ def test_every_table_view_and_macro_has_a_section_that_names_every_column() -> N
     assert list(sections) == [table.name for table in (*TABLES, *MACROS, *VIEWS)]
     for table in (*TABLES, *VIEWS, *MACROS):
         for column in table.columns:
-            assert f"`{column.name}`" in sections[table.name].partition("\n\n")[2]
+            shown = sections[table.name].partition("\n\n")[2]
+            bases = re.findall(r"as in `(\w+)`", shown)
+            while f"`{column.name}`" not in shown:
+                shown = sections[bases[0]]
+                bases = re.findall(r"as in `(\w+)`", shown)
 
 
 def test_every_column_is_described_once_or_in_the_section_of_its_table() -> None:
@@ -28,5 +34,7 @@ def test_every_column_is_described_once_or_in_the_section_of_its_table() -> None
     described = {text.split("\n", 1)[0]: text for text in sections}
     for table in (*TABLES, *VIEWS, *MACROS):
         for column in table.columns:
-            row = f"| {column.unit} | {column.meaning} |"
+            row = f"`{column.name}` | {column.type.replace(INSTANT, 'TIMESTAMPTZ')}"
+            row += f"{'' if 'UTC' in column.unit or not column.unit else f', {column.unit}'}"
+            row += f" | {column.meaning}\n"
             assert row in shared or row in described[table.name], f"{table.name}.{column.name}"

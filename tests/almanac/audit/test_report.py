@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import almanac
 from almanac.audit.report import Audit
 from almanac.command_line import main
 from almanac.database import Database
-from tests.almanac.audit.watched import at, audit_row, open_watched
+from tests.almanac.audit.watched import at, audit_row
 
 ROWS = """event_id,decided_at,date,impact,price
 moved,2026-03-02T00:00:00Z,2026-03-24,5,1
@@ -20,17 +20,6 @@ found,2026-03-02T00:00:00Z,2026-03-20,5,3
 moved,2026-03-06T00:00:00Z,2026-03-24,5,4
 <script>alert(1)</script>,2026-03-06T00:00:00Z,,,5
 """
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("report") / "warehouse.duckdb"
-
-
-@pytest.fixture(scope="module")
-def db(home: Path) -> Iterator[Database]:
-    with open_watched(home) as database:
-        yield database
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +89,9 @@ def test_rows_of_which_none_can_be_judged_are_not_clean(db: Database) -> None:
 
 
 @pytest.fixture
-def run(home: Path, db: Database, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def run(watched_file: Path, db: Database, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     def run(*words: str, code: int = 0) -> str:
-        assert main(["audit", *words, "--home", str(home)]) == code
+        assert main(["audit", *words, "--home", str(watched_file)]) == code
         shown = capsys.readouterr()
         return shown.out if code == 0 else shown.out + shown.err
 

@@ -11,6 +11,7 @@ from typing import Any
 import almanac
 from almanac.audit.report import Audit
 from almanac.database import Database
+from almanac.reading.query_limits import QueryLimits
 from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Known
 
@@ -130,7 +131,8 @@ def open_watched(path: Path, tz: str = "UTC") -> Database:
     """Publish the warehouse of this module and open it."""
     if not path.exists():
         publish_by_hand(path, VERSIONS, pulls=PULLS, claims=CLAIMS, coins=COINS, at=NOW)
-    return almanac.open(path, tz, clock=lambda: NOW)
+    limits = QueryLimits(threads=1)  # The rows are few.
+    return almanac.open(path, tz, clock=lambda: NOW, limits=limits)
 
 
 def audit_row(db: Database, row: Mapping[str, Any], **options: Any) -> Audit:

@@ -33,8 +33,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> object:
     """Without the application."""
-    monkeypatch.setattr(command_line, "extension", command_line.Extension)
-    monkeypatch.setattr(commands, "extension", command_line.Extension)
+    monkeypatch.setattr(command_line, "load_extension", command_line.Extension)
+    monkeypatch.setattr(commands, "load_extension", command_line.Extension)
     monkeypatch.setenv("COLUMNS", "200")
     with own_process():
         yield
@@ -98,11 +98,6 @@ def test_wrong_argument_leaves_the_file_as_it_was(
     assert export(home, "-o", str(file), *words) in (1, 2)
     assert message in capsys.readouterr().err
     assert file.read_text() == "before"
-
-
-def test_file_in_no_folder_is_refused(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     assert export(home, "-o", str(tmp_path / "none" / "calendar.ics")) == 2
     assert "there is no folder" in capsys.readouterr().err
 

@@ -1,7 +1,7 @@
 """Each file of `examples/frameworks`: a row has what was known when the framework acts on it.
 
 The event was announced on 20 May at 06:00 for 10 June, and moved on 1 June at 06:00 to 24 June. The
-examples of docs/adapters.md run as they stand where their framework is installed.
+examples of its README run as they stand where their framework is installed.
 """
 
 import re
@@ -21,15 +21,14 @@ from tests.almanac.frameworks.stories import (
     MOVED,
     SESSIONS,
     candles,
+    opened,
     publish_moved,
 )
 
-DOCS = Path(__file__).parents[3] / "docs"
-EXAMPLES = dict(
-    re.findall(
-        r"^## (\S+)\n.*?```python\n(.*?)```", (DOCS / "adapters.md").read_text(), re.M | re.S
-    )
-)
+PAGE = Path(__file__).parents[3] / "examples" / "frameworks" / "README.md"
+EXAMPLES = dict(re.findall(r"^## (\S+)\n.*?```python\n(.*?)```", PAGE.read_text(), re.M | re.S))
+US = timedelta(microseconds=1)
+OHLCV = ("open", "high", "low", "close", "volume")
 PACKAGES = {"zipline-reloaded": "zipline"}
 
 
@@ -118,35 +117,65 @@ def test_nautilus_replays_each_change_when_it_became_known(
     assert not list(records(moved_file, start, frozenset({"ethereum"})))
 
 
-@pytest.mark.parametrize("order", [[0, 0, 1], [1, 0]])
-def test_bars_that_overlap_are_refused(
-    examples: SimpleNamespace, moved: Database, order: list[int]
-) -> None:
+def test_bars_that_overlap_are_refused(examples: SimpleNamespace, moved: Database) -> None:
     index = prices(ANNOUNCED, 2, BTC=1.0).index
     with pytest.raises(ValueError, match="oldest first"):
-        examples.bars.known_at_bars(moved, index[order], "1h", {0: "BTC"})
+        examples.bars.known_at_bars(moved, index[[1, 0]], "1h", {0: "BTC"})
     with pytest.raises(ValueError, match="longer than the time between"):
         examples.bars.known_at_bars(moved, index, "2h", {0: "BTC"})
 
 
-@pytest.mark.parametrize("framework", sorted(EXAMPLES))
+def of_freqtrade(examples: SimpleNamespace, db: Database, frame: pd.DataFrame) -> Any:
+    pair = {"pair": "BTC/USDT:USDT"}
+    return examples.freqtrade_features.add_features(candles(frame), pair, db, "1D")
+
+
+def of_backtrader(examples: SimpleNamespace, db: Database, frame: pd.DataFrame) -> Any:
+    return examples.backtrader_feed.with_lines(db, frame, "bitcoin", bar="1D")
+
+
+def of_vectorbt(examples: SimpleNamespace, db: Database, frame: pd.DataFrame) -> Any:
+    close = frame[["close"]].set_axis(["BTC"], axis=1)
+    rule = examples.vectorbt_signals.next_open
+    return rule(db, close, lambda known: known["days_until"] < 9, bar="1D")
+
+
+def of_zipline(examples: SimpleNamespace, db: Database, frame: pd.DataFrame) -> Any:
+    sessions = frame.index.tz_localize(None)
+    return pd.concat(examples.zipline_loaders.baselines(db, sessions, {1: "bitcoin"}), axis=1)
+
+
+@pytest.mark.parametrize("adapted", [of_freqtrade, of_backtrader, of_vectorbt, of_zipline])
+def test_a_bar_shows_the_same_in_a_file_published_later(
+    examples: SimpleNamespace, moved: Database, adapted: Any, tmp_path: Path
+) -> None:
+    """This is also what `freqtrade lookahead-analysis` tries: a frame that is cut off early."""
+    days = SESSIONS.tz_localize("UTC")
+    frame = pd.DataFrame(dict.fromkeys(OHLCV, 1.0), index=days)
+    in_the_end = adapted(examples, moved, frame)
+    for at in (MOVED - US, MOVED):
+        closed = frame[days + timedelta(days=1) <= at]
+        with opened(publish_moved(tmp_path / "then.duckdb", at=at), now=at) as db:
+            then = adapted(examples, db, closed)
+        expected = in_the_end.iloc[: len(then)]
+        pd.testing.assert_frame_equal(then, expected, check_freq=False)
+
+
+@pytest.mark.parametrize(
+    "framework", ["backtrader", "freqtrade", "nautilus_trader", "vectorbt", "zipline-reloaded"]
+)
 def test_the_example_of_the_page_runs(
     examples: SimpleNamespace, framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    code = compile(EXAMPLES[framework], framework, "exec")
     pytest.importorskip(PACKAGES.get(framework, framework))
     (tmp_path / "data").mkdir()
     publish_moved(tmp_path / "data" / "warehouse.duckdb")
     monkeypatch.chdir(tmp_path)
     bars = ohlcv(datetime(2026, 5, 19, tzinfo=UTC), 120)
     names: dict[str, Any] = {"__name__": __name__, "prices": bars}
-    exec(compile(EXAMPLES[framework], framework, "exec"), names)
+    exec(code, names)
     if framework == "freqtrade":
         strategy = names["BeforeEvents"]({})
         found = strategy.advise_all_indicators({"BTC/USDT": candles(bars)})["BTC/USDT"]
         assert (strategy.ft_advise_signals(found, {"pair": "BTC/USDT"})["exit_long"] == 1).any()
-
-
-def test_every_framework_has_an_example() -> None:
-    assert sorted(EXAMPLES) == [
-        *("backtrader", "freqtrade", "nautilus_trader", "vectorbt", "zipline-reloaded")
-    ]

@@ -96,17 +96,6 @@ def test_each_instant_knows_only_what_was_known_then(db: almanac.Database) -> No
     assert known[at(12, 6)] == at(12, 6)
 
 
-def test_each_agrees_with_as_of_at_every_instant(db: almanac.Database) -> None:
-    each = times(db.blackouts(as_of="each", min_impact=None))
-    for moment in (at(1, 6) + half_hours(number) for number in range(0, 48 * 19, 27)):
-        then = times(db.blackouts(as_of=moment, min_impact=None))
-        assert coins_out(then, moment) == coins_out(each, moment), moment
-
-
-def coins_out(found: list[Time], moment: datetime) -> list[str]:
-    return [coin for coin, starts, ends in found if starts <= moment < ends]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,11 +1,8 @@
 """The joins agree with the sandbox's truth, at random instants and around every change."""
 
-import os
-import subprocess
-import sys
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -13,29 +10,11 @@ import pandas as pd
 import pytest
 
 import almanac
-from tests.almanac.joins.watched_plans import US, WatchedPlan, begun, watch_plans
+from tests.almanac.joins.watched_plans import PLANS, US, WatchedPlan, begun, watch_plans
 from tests.warehouse.answers.plain.dating import DAY
 
-PLANS = ["standard", "pro", "elite"]
 HORIZONS = [timedelta(days=7), timedelta(hours=30), timedelta(days=45)]
 HALF_HOUR = timedelta(minutes=30)
-# Instants without a zone, which are UTC; the machine is elsewhere.
-ELSEWHERE = """
-import sys, time
-from datetime import UTC, datetime
-import pandas as pd, almanac
-
-folder, now, *homes = sys.argv[1:]
-assert time.tzname[0] == "EST"
-for number, home in enumerate(homes):
-    frame = pd.read_parquet(f"{folder}/{number}.parquet")
-    assert frame.ts.dt.tz is None
-    with almanac.open(home, clock=lambda: datetime.fromisoformat(now)) as db:
-        db.attach_known(frame, horizon="9d").to_parquet(f"{folder}/{number}.found")
-        opens, coins = frame.ts.iloc[: len(frame) // 25], frame.coin.drop_duplicates().head(25)
-        bars = db.features(opens, "30m", coins, as_of="bar_open", horizon="9d").reset_index()
-        bars.drop(columns="known_at").to_parquet(f"{folder}/{number}.bars")
-"""
 
 
 class Size(NamedTuple):
@@ -146,25 +125,28 @@ def test_attach_known_is_the_truth_at_random_instants_and_at_every_change(
 
 
 def test_the_zone_of_the_machine_changes_nothing(
-    homes: dict[str, WatchedPlan], size: Size, tmp_path: Path
+    homes: dict[str, WatchedPlan], size: Size, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Instants without a zone are UTC; the machine is elsewhere."""
     horizon = timedelta(days=9)
-    asked = {plan: Pairs(homes[plan], size.pairs, horizon, f"{plan} elsewhere") for plan in PLANS}
-    for number, pairs in enumerate(asked.values()):
-        naive = pairs.frame().assign(ts=lambda frame: frame.ts.dt.tz_localize(None))
-        naive.to_parquet(tmp_path / f"{number}.parquet")
-    now = max(pairs.now for pairs in asked.values())
-    words = [str(tmp_path), now.isoformat(), *(str(homes[plan].home.root) for plan in PLANS)]
-    environment = {**os.environ, "TZ": "America/New_York"}
-    subprocess.run([sys.executable, "-c", ELSEWHERE, *words], env=environment, check=True)
-    for number, (plan, pairs) in enumerate(asked.items()):
-        found = pd.read_parquet(tmp_path / f"{number}.found")
-        assert wrong(homes[plan], pairs.pairs, found, horizon) == []
-        opens = [moment for moment, _ in pairs.pairs[: size.pairs // 25]]
-        coins = pairs.frame().coin.drop_duplicates().head(25)
-        bars = pd.read_parquet(tmp_path / f"{number}.bars")
-        asked = [(opened, coin) for opened in opens for coin in coins]
-        assert wrong(homes[plan], asked, bars, horizon) == []
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert time.tzname[0] == "EST"
+        for plan, watched in homes.items():
+            pairs = Pairs(watched, size.pairs, horizon, f"{plan} elsewhere")
+            naive = pairs.frame().assign(ts=lambda frame: frame.ts.dt.tz_localize(None))
+            opens, coins = naive.ts[: size.pairs // 25], naive.coin.drop_duplicates().head(25)
+            with open_at(watched, pairs.now) as db:
+                found = db.attach_known(naive, horizon=horizon)
+                bars = db.features(opens, "30m", coins, as_of="bar_open", horizon=horizon)
+            assert wrong(watched, pairs.pairs, found, horizon) == []
+            asked = [(at, coin) for at, _ in pairs.pairs[: len(opens)] for coin in coins]
+            table = bars.reset_index().drop(columns="known_at")
+            assert wrong(watched, asked, table, horizon) == []
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize("plan", PLANS)

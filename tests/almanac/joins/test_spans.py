@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from almanac.next_events import NONE, steps_of
+from almanac.next_events import NONE, make_step_function
 
 CODES, INSTANTS = st.integers(0, 2), st.integers(-3, 9)
 SPANS = st.lists(st.tuples(CODES, INSTANTS, st.integers(1, 6)), max_size=12)
@@ -21,12 +21,12 @@ def test_a_step_has_the_first_span_that_holds_and_their_number(
     columns = zip(*rows, strict=True) if rows else ([], [], [])
     names = ("code", "starts", "ends")
     types = [pa.array(column, pa.int64()) for column in columns]
-    steps = steps_of(pa.table(dict(zip(names, types, strict=True))))
-    points = list(zip(steps.keys.tolist(), steps.instants.tolist(), strict=True))
+    steps = make_step_function(pa.table(dict(zip(names, types, strict=True))))
+    points = list(zip(steps.keys.tolist(), steps.times.tolist(), strict=True))
     assert points == sorted(set(points)), "each key has one step for an instant"
     asked = [(code, at) for at in range(12, -6, -1) for code in (2, 0, 1, 3, NONE)]
     codes, instants = (np.array(column, np.int64) for column in zip(*asked, strict=True))
-    places = steps.places(codes, instants)
+    places = steps.find_steps(codes, instants)
     for (code, at), place in zip(asked, places.tolist(), strict=True):
         holding = [n for n, (key, low, high) in enumerate(rows) if key == code and low <= at < high]
         found = (NONE, 0) if place == NONE else (steps.first[place], steps.counts[place])

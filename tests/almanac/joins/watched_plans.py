@@ -1,4 +1,4 @@
-"""Homes of three plans over one sandbox, and the answers of the joins in plain Python.
+"""Homes of two plans over one sandbox, and the answers of the joins in plain Python.
 
 The truth is the sandbox's world, folded by the oracle of tests/history; no code of ours takes part.
 Belongs here: the pulls, the answer at one instant and coin. Does not: which instants are tried.
@@ -18,8 +18,7 @@ from tests.history.model.oracle import Oracle
 from tests.history.model.versions import Version
 from tests.history.stories.disk import without_syncs
 from tests.history.stories.story import Setting, Story, StoryBuilder
-from tests.warehouse.answers.plain.answers import dated
-from tests.warehouse.answers.plain.dating import DAY, EXACT, days_until, midnight
+from tests.warehouse.answers.plain.dating import DAY, EXACT, dated, days_until, midnight
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
@@ -32,7 +31,7 @@ SETTING = Setting(
     posted=(),
     look_ups=0,
 )
-PLANS = ("standard", "pro", "elite")
+PLANS = ("standard", "elite")
 AGE = timedelta(days=2)
 
 

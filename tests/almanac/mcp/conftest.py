@@ -26,7 +26,7 @@ _MOVED: dict[str, Any] = {
     "coins": ("bitcoin",),
     "categories": ("Token Unlock",),
 }
-"""The event of the examples in docs/assistants.md."""
+"""The event of the examples in docs/serve.md."""
 VERSIONS = [
     Known(**_MOVED, known_from=at(1, 6), date=at(10, 12), impact=8.0, displayed_date="10 Mar"),
     Known(

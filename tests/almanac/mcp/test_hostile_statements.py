@@ -1,12 +1,11 @@
-"""Hostile statements of an assistant: nothing is written, read or reached, and each ends."""
+"""Hostile statements of an assistant: nothing is written, read or reached, and each ends.
 
-import hashlib
+tests/warehouse/refused_statements.sql has a longer list for the same connection.
+"""
+
 import json
 import socket
 import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,89 +14,67 @@ from almanac.errors import AlmanacError, QueryRefused
 from almanac.mcp.toolbox import Toolbox
 from almanac.reading.query_limits import QueryLimits
 from tests.almanac.mcp.conftest import NOW
-from tests.almanac.mcp.hostile_statements import ALL, FEW
 from tests.hangs import wait_for
 
-LIMITS = QueryLimits(memory_bytes=200_000_000, threads=1, timeout_s=2.0, grace_s=1.0)
+LIMITS = QueryLimits(memory_bytes=200_000_000, threads=1, timeout_s=0.5, grace_s=0.5)
 SECRET = "canary-secret-4711"
+STATEMENTS = (
+    "FROM '{canary}'",
+    "FROM 'http://{address}/x.csv'",
+    "COPY (SELECT 1) TO '{folder}/x.csv'",
+    "WITH x AS (INSERT INTO events (event_id) VALUES ('x') RETURNING *) SELECT * FROM x",
+    "SET enable_external_access = true",
+    "SELECT getenv('ALMANAC_API_KEY')",
+    "SELECT * FROM query /* x */ ('FROM read_' || 'text(''{canary}'')')",
+    "SELECT * FROM pandas_scan(140000000000000::UBIGINT)",
+    "SELECT levenshtein(repeat('a', 300000), repeat('b', 300000))",
+    "SELECT " + "(" * 5_000 + "1" + ")" * 5_000,
+    "SELECT '" + "x" * 1_100_000 + "'",
+    "SELECT 1 \ud800",
+    "\x00",
+)
+"""`{canary}` is a file with a secret, `{folder}` an empty folder, `{address}` a listening port."""
 
 
-class Listener:
-    """A server on loopback that counts the connections that it gets."""
-
-    def __init__(self) -> None:
-        self.reached = 0
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            self.reached += 1
-            connection.close()
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-def hashes(folder: Path) -> dict[str, str]:
-    return {
-        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(folder.rglob("*"))
-        if file.is_file()
-    }
-
-
-@contextmanager
-def nothing_happens(folder: Path, listener: Listener) -> Iterator[None]:
-    before, entries = hashes(folder), sorted(folder.rglob("*"))
-    yield
-    assert hashes(folder) == before
-    assert sorted(folder.rglob("*")) == entries
-    assert listener.reached == 0
-
-
-def run_statements(
-    published: Path, statements: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+def test_hostile_statements_do_nothing_and_end(
+    own_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run each statement, and check its answer."""
-    folder = published.parent
-    canary = folder / "canary.csv"
+    folder = own_file.parent
+    canary, empty = folder / "canary.csv", folder / "empty"
     canary.write_text(f"secret\n{SECRET}\n")
-    (folder / "empty").mkdir()
+    empty.mkdir()
     monkeypatch.setenv("ALMANAC_API_KEY", SECRET)
-    listener = Listener()
-    toolbox = Toolbox(published, clock=lambda: NOW, limits=LIMITS)
+    before = contents(folder)
     private = {SECRET, str(Path.home() / ".duckdb"), "almanac-process-", ".reading-"}
-    try:
-        with nothing_happens(folder, listener):
-            for text in statements:
+    toolbox = Toolbox(own_file, clock=lambda: NOW, limits=LIMITS)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        names = {"{canary}": str(canary), "{folder}": str(empty)}
+        names["{address}"] = f"127.0.0.1:{listener.getsockname()[1]}"
+        try:
+            for text in STATEMENTS:
                 statement = text
-                for mark, place in (
-                    ("{canary}", str(canary)),
-                    ("{folder}", str(folder / "empty")),
-                    ("{address}", listener.address),
-                ):
-                    statement = statement.replace(mark, place)
+                for name, value in names.items():
+                    statement = statement.replace(name, value)
                 try:
                     shown = json.dumps(toolbox.call("query", {"sql": statement}))
                 except AlmanacError as error:
                     shown = str(error)
                     assert "Traceback" not in shown, text
-                for each in private:
-                    assert each not in shown, text[:200]
                 # A statement may repeat its own text in an error, but learns no folder from it.
-                if str(folder) not in statement:
-                    assert str(folder) not in shown, text[:200]
+                hidden = private if str(folder) in statement else {*private, str(folder)}
+                assert not [each for each in hidden if each in shown], text[:200]
             wait_for(lambda: is_answered(toolbox))
-    finally:
-        toolbox.close()
-        listener.close()
+        finally:
+            toolbox.close()
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    assert contents(folder) == before
     assert not list(Path(tempfile.gettempdir()).glob("almanac-process-*/spill-*/*"))
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
 
 
 def is_answered(toolbox: Toolbox) -> bool:
@@ -106,17 +83,3 @@ def is_answered(toolbox: Toolbox) -> bool:
         return bool(toolbox.call("query", {"sql": "SELECT count(*) AS n FROM events"})["rows"])
     except QueryRefused:
         return False
-
-
-def test_few_hostile_statements_do_nothing_and_end(
-    own_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_statements(own_file, FEW, monkeypatch)
-
-
-@pytest.mark.long
-def test_all_hostile_statements_do_nothing_and_end(
-    own_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert len(set(ALL)) >= 180
-    run_statements(own_file, ALL, monkeypatch)

@@ -1,4 +1,4 @@
-"""docs/assistants.md: its examples have the answers of the page, and its configurations run."""
+"""docs/serve.md: its examples have the answers of the page, and its configurations run."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from tests.almanac.mcp.conftest import NOW
 from tests.hangs import HANGS_AFTER_S
 from tests.test_cli import ALMANAC, ROOT, environment
 
-PAGE = (ROOT / "docs" / "assistants.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "serve.md").read_text("utf-8")
 EXAMPLES = re.findall(
     r"```json tool\n(.+?)```\n\n```json (answer|error)\n(.+?)```", PAGE, re.DOTALL
 )
@@ -33,7 +33,7 @@ def check_shown(answer: dict[str, Any], shown: dict[str, Any]) -> None:
 
 
 def test_each_example_has_the_answer_of_the_page(mcp_file: Path) -> None:
-    assert len(EXAMPLES) == PAGE.count("```json tool") == 4
+    assert len(EXAMPLES) == PAGE.count("```json tool") == 2
     toolbox = Toolbox(mcp_file, clock=lambda: NOW)
     try:
         for call, kind, shown in EXAMPLES:
@@ -61,9 +61,11 @@ def test_configurations_of_clients_start_the_program(mcp_file: Path) -> None:
     servers = [block.get("mcpServers", block.get("servers"))["almanac"] for block in blocks]
     commands = [[server["command"], *server["args"]] for server in servers]
     commands += [
-        line.split(" -- ")[1].split() for line in PAGE.splitlines() if " almanac -- " in line
+        line.split(" -- ")[1].split()
+        for line in PAGE.splitlines()
+        if line.startswith("claude mcp add almanac")
     ]
-    assert len(commands) == 3
+    assert len(commands) == 2
     assert len({tuple(command) for command in commands}) == 1
     program, *words = commands[0]
     assert program.endswith("/bin/almanac")

@@ -1,12 +1,10 @@
-"""`almanac mcp` as a program: clients of each protocol version, its streams, and its end."""
+"""`almanac mcp` as a program: clients of the oldest and newest protocol, and its end."""
 
 import asyncio
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,200 +12,106 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
+from almanac import command_line
 from almanac.mcp.tools import TOOLS
 from tests.almanac.mcp.test_toolbox import EXAMPLES
 from tests.hangs import HANGS_AFTER_S
+from tests.in_process import own_process
 from tests.test_cli import ALMANAC, environment
 
 SECRET = "canary-secret-4711"
-VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25", *MODERN_PROTOCOL_VERSIONS)
-META = "io.modelcontextprotocol/"
-NAMES = [tool.name for tool in TOOLS]
 
 
-class RawClient:
-    """A client that writes and reads lines of JSON-RPC."""
+def call(home: Path, mode: str, *calls: tuple[str, dict[str, Any]]) -> tuple[str, Any, list[Any]]:
+    """Return the protocol, the tools and the answers of a new program."""
 
-    def __init__(self, process: subprocess.Popen[bytes], version: str) -> None:
-        self._process = process
-        self._version = version
-        self._number = 0
-        self.answers: list[str] = []
-
-    def request(self, method: str, **params: Any) -> dict[str, Any]:
-        self._number += 1
-        if self._version in MODERN_PROTOCOL_VERSIONS:
-            client = {"name": "raw", "version": "1"}
-            params["_meta"] = {
-                f"{META}protocolVersion": self._version,
-                f"{META}clientInfo": client,
-                f"{META}clientCapabilities": {},
-            }
-        self._write({"id": self._number, "method": method, "params": params})
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().decode()
-        self.answers.append(line)
-        answer: dict[str, Any] = json.loads(line)
-        assert (answer["jsonrpc"], answer["id"]) == ("2.0", self._number)
-        return answer
-
-    def begin(self) -> None:
-        if self._version in MODERN_PROTOCOL_VERSIONS:
-            found = self.request("server/discover")["result"]
-            assert self._version in found["supportedVersions"]
-            return
-        client = {"name": "raw", "version": "1"}
-        given = {"protocolVersion": self._version, "capabilities": {}, "clientInfo": client}
-        found = self.request("initialize", **given)["result"]
-        assert found["protocolVersion"] == self._version
-        assert found["serverInfo"]["name"] == "almanac"
-        self._write({"method": "notifications/initialized"})
-
-    def call(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = self.request("tools/call", name=name, arguments=given)["result"]
-        return found
-
-    def _write(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-        self._process.stdin.flush()
-
-
-@contextmanager
-def started(home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    variables = {**environment(home), "ALMANAC_API_KEY": SECRET}
-    command = [*ALMANAC, "mcp", "--home", str(home)]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=variables,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_client_of_each_version_lists_and_calls_each_tool(mcp_file: Path, version: str) -> None:
-    with started(mcp_file.parent) as process:
-        client = RawClient(process, version)
-        client.begin()
-        tools = client.request("tools/list")["result"]["tools"]
-        assert [tool["name"] for tool in tools] == NAMES
-        for tool in tools:
-            hints = tool["annotations"]
-            assert hints["readOnlyHint"]
-            assert hints["idempotentHint"]
-            assert not hints["destructiveHint"]
-            assert not hints["openWorldHint"]
-            assert tool["title"]
-            assert tool["outputSchema"]["type"] == "object"
-        names = NAMES if version in ("2025-03-26", "2026-07-28") else NAMES[:1]
-        for name in names:
-            found = client.call(name, EXAMPLES[name])
-            assert not found.get("isError"), found
-            note, text = (content["text"] for content in found["content"])
-            assert note.startswith("As of 2")
-            assert json.loads(text) == found["structuredContent"]
-        refused = client.call("upcoming", {"coins": ["SUN"]})
-        assert refused["isError"]
-        assert "slug:first-sun" in refused["content"][0]["text"]
-        assert "error" in client.request("tools/nothing")
-        for answer in client.answers:
-            assert SECRET not in answer
-            assert str(mcp_file.parent) not in answer
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.stdout is not None
-        assert process.stdout.read() == b""
-        assert process.wait(HANGS_AFTER_S) == 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("mode", ["auto", "legacy", *MODERN_PROTOCOL_VERSIONS])
-def test_client_of_the_sdk_checks_each_answer(mcp_file: Path, mode: str) -> None:
-    async def run() -> str:
-        program = StdioServerParameters(
-            command=ALMANAC[0],
-            args=[*ALMANAC[1:], "mcp", "--home", str(mcp_file.parent)],
-            env=environment(mcp_file.parent),
-        )
+    async def run() -> tuple[str, Any, list[Any]]:
+        variables = {**environment(home), "ALMANAC_API_KEY": SECRET}
+        words = [*ALMANAC[1:], "mcp", "--home", str(home)]
+        program = StdioServerParameters(command=ALMANAC[0], args=words, env=variables)
         async with Client(stdio_client(program), mode=mode) as client:
-            for name in [tool.name for tool in (await client.list_tools()).tools]:
-                found = await client.call_tool(name, EXAMPLES[name])
-                assert not found.is_error, name
-            return client.protocol_version
+            tools = (await client.list_tools()).tools
+            answers = [await client.call_tool(name, given) for name, given in calls]
+            return client.protocol_version, tools, answers
 
-    expected = HANDSHAKE_PROTOCOL_VERSIONS if mode == "legacy" else MODERN_PROTOCOL_VERSIONS
-    assert asyncio.run(run()) == expected[-1]
+    return asyncio.run(run())
+
+
+def test_a_client_lists_and_calls_each_tool(mcp_file: Path) -> None:
+    calls = [(tool.name, EXAMPLES[tool.name]) for tool in TOOLS]
+    calls.append(("upcoming", {"coins": ["SUN"]}))
+    version, tools, answers = call(mcp_file.parent, "auto", *calls)
+    assert version == MODERN_PROTOCOL_VERSIONS[-1]
+    assert [tool.name for tool in tools] == [tool.name for tool in TOOLS]
+    for tool in tools:
+        hints = tool.annotations
+        assert hints.read_only_hint and hints.idempotent_hint
+        assert not hints.destructive_hint and not hints.open_world_hint
+        assert tool.title and tool.output_schema["type"] == "object"
+    *found, refused = answers
+    for answer in found:
+        assert not answer.is_error, answer
+        note, text = (content.text for content in answer.content)
+        assert note.startswith("As of 2")
+        assert json.loads(text) == answer.structured_content
+    assert refused.is_error and "slug:first-sun" in refused.content[0].text
+    shown = repr((tools, answers))
+    assert SECRET not in shown and str(mcp_file.parent) not in shown
+
+
+def test_home_without_a_file_is_the_answer_of_a_call_also_of_an_old_client(tmp_path: Path) -> None:
+    version, tools, (answer,) = call(tmp_path, "legacy", ("coverage", {}))
+    assert (version, len(tools)) == (HANDSHAKE_PROTOCOL_VERSIONS[-1], len(TOOLS))
+    assert answer.is_error
+    assert "almanac run" in answer.content[0].text and str(tmp_path) not in repr(answer)
 
 
 def test_termination_ends_the_program_and_its_statement(mcp_file: Path) -> None:
-    with started(mcp_file.parent) as process:
-        client = RawClient(process, VERSIONS[1])
-        client.begin()
-        assert process.stdin is not None
-        endless = (
-            "WITH RECURSIVE t AS (SELECT 1 n UNION ALL SELECT n + 1 FROM t) SELECT sum(n) FROM t"
-        )
-        message = {"name": "query", "arguments": {"sql": endless}}
-        call = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": message}
-        process.stdin.write(json.dumps(call).encode() + b"\n")
-        process.stdin.flush()
-        children = wait_for_children(process.pid)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(HANGS_AFTER_S) == 130
-        assert process.stdout is not None
-        assert process.stdout.read() == b""
-        assert process.stderr is not None
-        assert b"Traceback" not in process.stderr.read()
-    # Where no process adopts it, an ended child stays as a zombie.
-    until_ended = "; ".join(
-        f"while ps -o stat= -p {child} | grep -qv Z; do sleep 0.05; done" for child in children
-    )
-    subprocess.run(["bash", "-c", until_ended], check=False, timeout=HANGS_AFTER_S)
-
-
-def wait_for_children(pid: int) -> list[int]:
-    done = subprocess.run(
-        ["bash", "-c", f"until pgrep -P {pid}; do sleep 0.05; done"],
-        capture_output=True,
-        check=True,
-        timeout=HANGS_AFTER_S,
-    )
-    return [int(found) for found in done.stdout.split()]
-
-
-def test_home_without_a_file_is_the_answer_of_a_call(tmp_path: Path) -> None:
-    with started(tmp_path) as process:
-        client = RawClient(process, VERSIONS[0])
-        client.begin()
-        found = client.call("coverage", {})
-        assert found["isError"]
-        assert "almanac run" in found["content"][0]["text"]
-        assert str(tmp_path) not in client.answers[-1]
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(HANGS_AFTER_S) == 0
-        assert process.stderr is not None
-        assert "has no warehouse.duckdb" in process.stderr.read().decode()
-
-
-def test_without_the_sdk_the_command_says_how_to_install_it(mcp_file: Path) -> None:
-    hide = (
-        "import sys; sys.modules['mcp_types'] = None; sys.argv = ['almanac', 'mcp']; "
-        "from almanac.command_line import main; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", hide],
-        input=b"",
-        capture_output=True,
+    client = {"name": "raw", "version": "1"}
+    begin = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": client}
+    endless = "WITH RECURSIVE t AS (SELECT 1 n UNION ALL SELECT n + 1 FROM t) SELECT sum(n) FROM t"
+    messages = [
+        {"id": 1, "method": "initialize", "params": begin},
+        {"method": "notifications/initialized"},
+        {
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "query", "arguments": {"sql": endless}},
+        },
+    ]
+    lines = [json.dumps({"jsonrpc": "2.0", **message}) for message in messages]
+    with subprocess.Popen(
+        [*ALMANAC, "mcp", "--home", str(mcp_file.parent)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env=environment(mcp_file.parent),
-        timeout=HANGS_AFTER_S,
-    )
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert b"pip install 'crypto-almanac[mcp]'" in done.stderr
-    assert b"Traceback" not in done.stderr
+        text=True,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write("\n".join(lines) + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        script = f"until pgrep -P {process.pid}; do sleep 0.05; done"
+        children = subprocess.check_output(["bash", "-c", script], timeout=HANGS_AFTER_S).split()
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=HANGS_AFTER_S)
+    assert (process.returncode, output) == (130, "")
+    assert "Traceback" not in errors
+    # Where no process adopts it, an ended child stays as a zombie.
+    for child in map(int, children):
+        ended = f"while ps -o stat= -p {child} | grep -qv Z; do sleep 0.05; done"
+        subprocess.run(["bash", "-c", ended], check=False, timeout=HANGS_AFTER_S)
+
+
+def test_without_the_sdk_the_command_says_how_to_install_it(
+    mcp_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_line, "load_extension", command_line.Extension)
+    monkeypatch.setitem(sys.modules, "mcp_types", None)
+    monkeypatch.delitem(sys.modules, "almanac.mcp.server", raising=False)
+    with own_process():
+        assert command_line.main(["mcp", "--home", str(mcp_file.parent)]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "pip install 'crypto-almanac[mcp]'" in shown.err

@@ -1,144 +1,115 @@
 """The wheel in environments that have nothing else of ours, with old and new dependencies.
 
-    python -m tests.almanac.packaging.clean_environments [--only NAME] [--home HOME]
+    python -m tests.almanac.packaging.clean_environments [--only NAME]
 
 For each environment: a new virtual environment in a temporary folder, the wheel with its
-dependencies from the package index, `smoke.py`, the command `almanac`, and the cookbook, in a
-folder with a `pipeline.py` and an `assets` of the user. Needs a package index. Exit code 1 if any
-environment fails; one whose Python this machine lacks is not run. Belongs here: making the
-environments and running in them.
+dependencies from the package index, `smoke.py` and the command `almanac`, in a folder with modules
+of the user. Exit code 1 if any environment fails; one whose Python this machine lacks is not run.
 """
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
-from tests.almanac.cookbook.home import make_home
-from tests.almanac.packaging.wheel import ROOT, folder_of_a_user, make_wheel
+from tests.almanac.packaging.wheel import folder_of_a_user, make_wheel
+from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.hangs import HANGS_AFTER_S
+from tests.warehouse.answers.handmade import Known
 
 _SMOKE: Final = Path(__file__).with_name("smoke.py")
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """Requirements beside the wheel, and the Python, None for that of this checkout."""
-
-    requirements: tuple[str, ...]
-    extra: str = ""
-    python: str | None = None
-
-    @property
-    def name(self) -> str:
-        python = () if self.python is None else (f"python {self.python}",)
-        extra = (f"[{self.extra}]",) if self.extra else ()
-        return " ".join((*self.requirements, *extra, *python))
-
-    @property
-    def base(self) -> str:
-        """The program that makes the environment."""
-        return sys.executable if self.python is None else f"python{self.python}"
-
-
-ENVIRONMENTS: Final = (
+_PLAIN: Final = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("PYTHON", "ALMANAC_", "VIRTUAL_ENV"))
+}
+# The Python, the extra, and requirements beside the wheel.
+ENVIRONMENTS: Final[Sequence[tuple[str, str, str]]] = (
     *(
-        Environment((f"duckdb=={duckdb}.*", f"pandas=={pandas}.*"))
+        (sys.executable, "", f"duckdb=={duckdb}.* pandas=={pandas}.*")
         for duckdb in ("1.4", "1.5", "2.0")
         for pandas in ("2", "3")
     ),
-    Environment(("duckdb==1.4.0", "pandas==2.2.0", "pyarrow==17.0.0")),
-    Environment(("duckdb", "pandas"), extra="study"),
-    Environment(("duckdb", "pandas"), extra="polars", python="3.12"),
-    Environment(("duckdb", "pandas"), python="3.13"),
+    (sys.executable, "", "duckdb==1.4.0 pandas==2.2.0 pyarrow==17.0.0"),
+    (sys.executable, "[study]", "duckdb pandas"),
+    ("python3.12", "[polars]", "duckdb pandas"),
+    ("python3.13", "", "duckdb pandas"),
 )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="", help="environments whose name has this text")
-    parser.add_argument("--home", type=Path, help="a home of the cookbook; made if not given")
-    given = parser.parse_args()
-    failed = 0
+    only, failed = parser.parse_args().only, 0
     with TemporaryDirectory(prefix="almanac-clean-") as name:
         folder = Path(name)
-        wheel = make_wheel(folder / "dist")
-        home = given.home or make_home(folder / "home").root
-        user = folder_of_a_user(folder / "user")
-        for number, environment in enumerate(ENVIRONMENTS):
-            if given.only not in environment.name:
+        wheel, user = make_wheel(folder / "dist"), folder_of_a_user(folder / "user")
+        home = str(publish(folder / "home"))
+        for base, extra, requirements in ENVIRONMENTS:
+            shown = f"{Path(base).name} {extra} {requirements}"
+            if only not in shown or not starts(base):
+                sys.stdout.write(f"{shown}: not run\n")
                 continue
-            if not runs(environment.base, user):
-                sys.stdout.write(f"{environment.name}: not run, there is no {environment.base}\n")
-                continue
+            made = folder / "environment"
             try:
-                line = tried(environment, folder / f"environment-{number}", wheel, home, user)
+                run([base, "-m", "venv", str(made)], user)
+                python, almanac = (str(made / "bin" / name) for name in ("python", "almanac"))
+                install = [python, "-m", "pip", "install", "-q", f"{wheel}{extra}"]
+                run([*install, *requirements.split()], user)
+                line = run([python, str(_SMOKE), home], user)
+                run([almanac, "changes", "--since", "2026-03-01T06:00Z", "--home", home], user)
+                run([almanac, "sql", "FROM events", "--home", home], user)
             except (subprocess.CalledProcessError, OSError) as error:
                 failed += 1
-                shown = getattr(error, "stdout", "") or str(error)
-                line = f"FAILED\n{shown[-3000:]}"
-            sys.stdout.write(f"{environment.name}: {line}\n")
+                line = f"FAILED\n{(getattr(error, 'stdout', '') or str(error))[-3000:]}\n"
+            sys.stdout.write(f"{shown}: {line}")
             sys.stdout.flush()
-            shutil.rmtree(folder / f"environment-{number}", ignore_errors=True)
+            shutil.rmtree(made, ignore_errors=True)
     return int(failed > 0)
 
 
-def tried(environment: Environment, folder: Path, wheel: Path, home: Path, user: Path) -> str:
-    """Install and run in a new environment; return what was found, in a line.
-
-    Raises:
-        CalledProcessError: a step failed; its output says why.
-        OSError: a program can't be started.
-    """
-    run([environment.base, "-m", "venv", str(folder)], user)
-    python = str(folder / "bin" / "python")
-    package = f"{wheel}[{environment.extra}]" if environment.extra else str(wheel)
-    run([python, "-m", "pip", "install", "-q", package, *environment.requirements], user)
-    found = json.loads(run([python, str(_SMOKE), str(home)], user))
-    assert found["almanac"].startswith(str(folder)), "another almanac was imported"
-    almanac = str(folder / "bin" / "almanac")
-    run([almanac, "changes", "--home", str(home), "--since", "2021-03-20"], user)
-    run([almanac, "sql", "SELECT count(*) FROM events", "--home", str(home)], user)
-    cookbook = run([python, str(ROOT / "docs" / "run_cookbook.py"), str(home)], user)
-    named = ("python", "duckdb", "pandas", "pyarrow")
-    versions = ", ".join(f"{name} {found[name]}" for name in named)
-    return f"{versions}; {cookbook.splitlines()[-1]}"
-
-
-def runs(python: str, folder: Path) -> bool:
+def starts(python: str) -> bool:
     """Whether there is such a Python: a wrapper of its name may exist that has none to run."""
-    try:
-        run([python, "-c", ""], folder)
-    except (subprocess.CalledProcessError, OSError):
-        return False
-    return True
+    words = [python, "-c", ""]
+    return shutil.which(python) is not None and not subprocess.call(words, stderr=subprocess.PIPE)
+
+
+def publish(home: Path) -> Path:
+    """Return a home with an event of the first pull and one of the second."""
+    home.mkdir()
+    pulls = [datetime(2026, 3, day, 6, tzinfo=UTC) for day in (1, 2)]
+    versions = [
+        Known(
+            event_id=f"evt_{number}",
+            known_from=pull,
+            date=pull + timedelta(days=9),
+            coins=("coin-0",),
+            change_kinds=(kind,),
+        )
+        for number, (pull, kind) in enumerate(zip(pulls, ("revealed", "created"), strict=True))
+    ]
+    coins = [NamedCoin("coin-0", "C0", "Coin 0")]
+    return publish_by_hand(home / "warehouse.duckdb", versions, pulls=pulls, coins=coins)
 
 
 def run(words: Sequence[str], folder: Path) -> str:
     """Run a program in the user's folder, without what this process sets for Python."""
-    plain: dict[str, Any] = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PYTHON", "ALMANAC_", "VIRTUAL_ENV"))
-    }
-    done = subprocess.run(
+    return subprocess.run(
         words,
         cwd=folder,
-        env=plain,
+        env=_PLAIN,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=True,
         timeout=2 * HANGS_AFTER_S,
-    )
-    return done.stdout
+    ).stdout
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime
-from email.message import Message
 from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
@@ -17,44 +16,32 @@ from tests.almanac.publications import publish_by_hand
 from tests.hangs import HANGS_AFTER_S
 from tests.warehouse.answers.handmade import Known
 
-HEAVY: Final = ("pandas", "numpy", "pyarrow", "scipy", "polars", "dagster", "typer")
+HEAVY: Final = ("pandas", "numpy", "pyarrow", "scipy", "polars", "dagster", "typer", "warehouse")
 AT: Final = datetime(2026, 3, 1, 6, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_wheel(tmp_path_factory.mktemp("dist"))
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("installed")
+    with ZipFile(make_wheel(tmp_path_factory.mktemp("dist"))) as archive:
+        archive.extractall(folder)
+    return folder
 
 
-@pytest.fixture(scope="module")
-def files(wheel: Path) -> set[str]:
-    with ZipFile(wheel) as archive:
-        return set(archive.namelist())
-
-
-@pytest.fixture(scope="module")
-def metadata(wheel: Path, files: set[str]) -> Message:
-    (name,) = (name for name in files if name.endswith(".dist-info/METADATA"))
-    with ZipFile(wheel) as archive:
-        return email.message_from_bytes(archive.read(name))
-
-
-def test_the_wheel_has_the_package_and_nothing_else(files: set[str]) -> None:
-    package = {name for name in files if not name.partition("/")[0].endswith(".dist-info")}
-    source = (ROOT / "almanac").rglob("*")
-    wanted = {
-        path.relative_to(ROOT).as_posix()
-        for path in source
-        if path.is_file() and path.suffix != ".pyc"
-    }
-    assert package == wanted
-    assert "almanac/py.typed" in package
-    assert {Path(name).suffix for name in package} == {".html", ".py", ".sql", ".typed"}
-    beside = {Path(name).name for name in files - package}
+def test_the_wheel_has_the_package_and_nothing_else(unpacked: Path) -> None:
+    found = {path.relative_to(unpacked) for path in unpacked.rglob("*") if path.is_file()}
+    package = {path for path in found if path.parts[0] == "almanac"}
+    source = (path for path in (ROOT / "almanac").rglob("*") if path.is_file())
+    assert package == {path.relative_to(ROOT) for path in source if path.suffix != ".pyc"}
+    assert Path("almanac/py.typed") in package
+    assert {path.suffix for path in package} == {".html", ".py", ".sql", ".typed"}
+    beside = {path.name for path in found - package}
     assert beside == {"METADATA", "RECORD", "WHEEL", "LICENSE", "entry_points.txt"}
 
 
-def test_the_metadata_names_the_few_dependencies_and_no_address(metadata: Message) -> None:
+def test_the_metadata_names_the_few_dependencies_and_no_address(unpacked: Path) -> None:
+    (file,) = unpacked.glob("*.dist-info/METADATA")
+    metadata = email.message_from_bytes(file.read_bytes())
     assert metadata["Name"] == "crypto-almanac"
     assert metadata["Requires-Python"] == "<3.14,>=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
@@ -68,14 +55,6 @@ def test_the_metadata_names_the_few_dependencies_and_no_address(metadata: Messag
         'scipy>=1.13;extra=="study"',
     }
     assert (metadata.get_all("Project-URL"), metadata["Home-page"]) == (None, None)
-
-
-@pytest.fixture(scope="module")
-def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("installed")
-    with ZipFile(wheel) as archive:
-        archive.extractall(folder)
-    return folder
 
 
 def run(code: str, folder: Path, unpacked: Path, *words: str) -> str:
@@ -92,37 +71,25 @@ def run(code: str, folder: Path, unpacked: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_the_import_loads_nothing_heavy_and_nothing_of_the_user(
+def test_questions_are_answered_beside_modules_of_the_user_and_the_import_is_light(
     unpacked: Path, tmp_path: Path
 ) -> None:
-    code = (
-        "import sys, almanac\n"
-        "print(almanac.__file__)\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules])\n"
-        "dir(almanac), almanac.Database, almanac.open\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules])\n"
-        "print([name for name in ('pipeline', 'warehouse', 'assets') if name in sys.modules])\n"
-    )
-    shown = run(code, folder_of_a_user(tmp_path), unpacked).splitlines()
-    assert shown[0] == str(unpacked / "almanac" / "__init__.py")
-    assert shown[1:] == ["[]", "[]", "[]"]
-
-
-def test_questions_are_answered_beside_modules_of_the_user(unpacked: Path, tmp_path: Path) -> None:
     folder = folder_of_a_user(tmp_path)
     versions = [Known(event_id="a", title="a title", known_from=AT, date=AT.replace(month=4))]
     publish_by_hand(folder / "warehouse.duckdb", versions, pulls=[AT])
     code = (
-        "import almanac\n"
+        "import sys, almanac\n"
+        "print(almanac.__file__)\n"
+        "dir(almanac), almanac.Database, almanac.open\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])\n"
         "with almanac.open('.') as db:\n"
         "    print(db.upcoming(as_of='2026-03-02', within='90d').df()['title'].tolist())\n"
-    )
-    assert run(code, folder, unpacked) == "['a title']\n"
-    code = (
-        "import sys\n"
         "from almanac import command_line\n"
-        "command_line.extension = command_line.Extension\n"  # Here the application is installed.
-        "sys.exit(command_line.main(sys.argv[1:]))\n"
+        # Here the application is installed.
+        "command_line.load_extension = command_line.Extension\n"
+        "command_line.main(sys.argv[1:])\n"
     )
-    words = ("--home", ".", "--since", "2026-02-28", "--kinds", "revealed")
-    assert "a title" in run(code, folder, unpacked, "changes", *words)
+    words = ("changes", "--home", ".", "--since", "2026-02-28", "--kinds", "revealed")
+    shown = run(code, folder, unpacked, *words).splitlines()
+    assert shown[:3] == [str(unpacked / "almanac" / "__init__.py"), "[]", "['a title']"]
+    assert any("a title" in line for line in shown[3:])

@@ -1,7 +1,4 @@
-"""The wheel of the package, made from this checkout without a network, and a folder of a user.
-
-Belongs here: making both. Does not: what is expected of them (test_wheel, clean_environments).
-"""
+"""The wheel of the package, made from this checkout without a network, and a folder of a user."""
 
 import subprocess
 import sys

@@ -19,9 +19,9 @@ def steps_of(world: StepWorld) -> pa.Table:
 
 
 def test_as_of_join_equals_attach_known(tmp_path: Path) -> None:
-    for seed in range(3):
+    for seed in range(2):
         world = StepWorld(tmp_path / f"{seed}.duckdb", seed)
-        rows = world.make_rows(4_000, seed)
+        rows = world.make_rows(2_000, seed)
         assert {QUIET, LATE} <= set(rows.column("coin").to_pylist())
         with world.open() as database:
             expected = database.attach_known(rows)

@@ -1,6 +1,5 @@
 """Event weights and the test of two groups, beside formulas that share no code with the package."""
 
-import itertools
 import math
 from typing import Any
 
@@ -13,15 +12,13 @@ from almanac.study.estimates import (
     Comparison,
     Draws,
     Group,
-    Weights,
-    compared,
-    equal,
-    figures_of,
+    compare_groups,
+    compute_figures,
     weigh,
+    weigh_equally,
 )
-from almanac.study.returns import returns_of
-from almanac.study.significance import adjusted_bmp, flip_signs, mean_correlation, shares_of_days
-from almanac.study.windows import Spans, fit
+from almanac.study.returns import compute_returns
+from almanac.study.windows import Spans, fit_windows
 from tests.almanac.study.test_formulas import MODELS, ByHand, ours
 from tests.almanac.study.worlds import Shape, make_world
 
@@ -52,11 +49,11 @@ class TestEventWeights:
         weights = weigh(pd.DataFrame({"event_id": EVENTS}), "events")
         np.testing.assert_allclose(weights.share, [1 / 24, 1 / 24, 1 / 12] * 6)
         assert weights.units == 12
-        assert equal(18).units == 18
+        assert weigh_equally(18).units == 18
 
     def test_means_and_tests_are_those_of_event_means(self, case: Case) -> None:
         weights = weigh(pd.DataFrame({"event_id": EVENTS}), "events")
-        found = figures_of(case.returns, case.windows, Draws(99, 0, 0.95), DAY_US, weights)
+        found = compute_figures(case.returns, case.windows, Draws(99, 0, 0.95), DAY_US, weights)
         tests = {verdict.test: verdict for verdict in found.verdicts}
         assert set(tests) == {"calendar", "cross_sectional_t", "adjusted_bmp"}
         cars = case.by_event(case.hand.car)
@@ -65,53 +62,16 @@ class TestEventWeights:
             plain = stats.ttest_1samp(case.by_event(np.array(case.hand.abnormal)[:, bar]), 0)
             assert found.table["aar_t"].iloc[bar] == pytest.approx(plain.statistic)
         plain = stats.ttest_1samp(cars, 0)
-        of_units = tests["cross_sectional_t"]
-        assert (of_units.statistic, of_units.p) == pytest.approx((plain.statistic, plain.pvalue))
-
-    def test_the_correlation_is_that_of_all_pairs_of_events(self, case: Case) -> None:
-        weights = weigh(pd.DataFrame({"event_id": EVENTS}), "events")
-        names = list(dict.fromkeys(EVENTS))
-        series = {}
-        for name in names:
-            rows = [row for row, event in enumerate(EVENTS) if event == name]
-            mean = np.zeros(60)
-            for row in rows:
-                line = np.zeros(60)
-                for bar, value in case.hand.residuals[row].items():
-                    line[bar + 66] = value
-                mean += line / math.sqrt((line**2).mean())
-            series[name] = (case.hand.zero[rows[0]], mean / math.sqrt((mean**2).mean()))
-        total = 0.0
-        for earlier, other in itertools.combinations(names, 2):
-            (zero, first), (later, second) = series[earlier], series[other]
-            apart = later - zero
-            if apart < 5:
-                total += 2 * (first[apart:] @ second[: 60 - apart]) / (60 - apart) * (5 - apart) / 5
-        expected = total / (len(names) * (len(names) - 1))
-        r = mean_correlation(case.returns, case.windows, weights.unit)
-        assert r == pytest.approx(expected)
-        scars = case.by_event(case.hand.scar)
-        t = scars.mean() / scars.std(ddof=1) * math.sqrt(12)
-        expected_t = t * math.sqrt((1 - r) / (1 + 11 * r))
-        assert adjusted_bmp(scars, r).statistic == pytest.approx(expected_t)
-
-    def test_events_with_one_coin_each_are_rows(self, case: Case) -> None:
-        alone = weigh(pd.DataFrame({"event_id": [str(row) for row in range(18)]}), "events")
-        draws = Draws(199, 0, 0.95)
-        by_event = figures_of(case.returns, case.windows, draws, DAY_US, alone)
-        by_row = figures_of(case.returns, case.windows, draws, DAY_US)
-        pd.testing.assert_frame_equal(by_event.table, by_row.table)
-        kept = {verdict.test: verdict for verdict in by_row.verdicts}
-        for verdict in by_event.verdicts:
-            assert verdict.statistic == pytest.approx(kept[verdict.test].statistic)
+        found = tests["cross_sectional_t"]
+        assert (found.statistic, found.p) == pytest.approx((plain.statistic, plain.pvalue))
 
 
 def compare(case: Case, first: Any = FIRST, other: Any = OTHER, rounds: int = 199) -> Comparison:
     groups = [
-        Group(name, rows, equal(len(rows)), len(rows))
+        Group(name, rows, weigh_equally(len(rows)), len(rows))
         for name, rows in (("first", first), ("other", other))
     ]
-    return compared(case.returns, case.windows, *groups, Draws(rounds, 3, 0.95))
+    return compare_groups(case.returns, case.windows, *groups, Draws(rounds, 3, 0.95))
 
 
 class TestTwoGroups:
@@ -161,12 +121,6 @@ class TestTwoGroups:
         assert same.difference == pytest.approx(0.0)
         assert same.headline.test == "none" and np.isnan(same.headline.p)
 
-    def test_few_days_have_no_headline(self, case: Case) -> None:
-        found = compare(case, first=np.array([0]))
-        assert found.headline.test == "none"
-        assert np.isnan(found.low)
-        assert "too few days" in repr(found)
-
     def test_a_group_that_jumps_more_is_found(self) -> None:
         """A jump that both groups have is no difference, also if they have other days."""
         small = 0
@@ -178,35 +132,16 @@ class TestTwoGroups:
                 moved[bar:, place] *= 1.04
             p = []
             for close in (prices.close, moved):
-                returns = returns_of(
+                returns = compute_returns(
                     prices.__class__(prices.starts, DAY_US, prices.coins, close, None, {})
                 )
-                windows, _ = fit(returns, zero, coin, zero - 1, Spans(0, 3, 60, 5, 30), "market")
+                spans = Spans(0, 3, 60, 5, 30)
+                windows, _ = fit_windows(returns, zero, coin, zero - 1, spans, "market")
                 rows = [np.flatnonzero(half), np.flatnonzero(~half)]
-                groups = [Group(str(n), r, equal(len(r)), len(r)) for n, r in enumerate(rows)]
-                p.append(compared(returns, windows, *groups, Draws(499, 0, 0.95)).headline.p)
+                groups = [
+                    Group(str(n), r, weigh_equally(len(r)), len(r)) for n, r in enumerate(rows)
+                ]
+                p.append(compare_groups(returns, windows, *groups, Draws(499, 0, 0.95)).headline.p)
             assert p[1] < 0.05
             small += p[0] < 0.05
         assert small <= 1
-
-    def test_weights_of_events_weigh_the_groups(self, case: Case) -> None:
-        frame = pd.DataFrame({"event_id": EVENTS})
-        groups = [
-            Group(name, rows, weigh(frame.loc[rows], "events"), 0)
-            for name, rows in (("first", FIRST), ("other", OTHER))
-        ]
-        found = compared(case.returns, case.windows, *groups, Draws(99, 0, 0.95))
-        cars = pd.Series(case.hand.car)
-        means = [
-            cars[rows].groupby([EVENTS[row] for row in rows]).mean().mean()
-            for rows in (FIRST, OTHER)
-        ]
-        assert found.difference == pytest.approx(means[0] - means[1])
-
-
-def test_scaled_shares_of_days_sum_to_the_weighted_mean(case: Case) -> None:
-    share = np.arange(1.0, 19.0) / np.arange(1.0, 19.0).sum()
-    weights = Weights(share, np.arange(18))
-    shares = shares_of_days(case.returns, case.windows, weights.scale)
-    np.testing.assert_allclose(shares.mean[-1], share @ case.hand.car)
-    assert flip_signs(shares, rounds=9, seed=0).shape == (9, 5)

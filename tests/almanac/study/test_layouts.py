@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from almanac.errors import InvalidArgument
@@ -47,22 +47,6 @@ def test_bars_with_a_coin_are_the_long_layout() -> None:
     np.testing.assert_allclose(found.open[:, 0], bars()["open"])
 
 
-def test_bars_of_several_coins_are_joined_by_pandas() -> None:
-    both = pd.concat({"BTC": bars(), "ETH": bars().iloc[5:]}, names=["coin", "ts"])
-    found = read_prices(both)
-    assert found.coins == ("BTC", "ETH")
-    assert np.isnan(found.close[:5, 1]).all()
-    np.testing.assert_allclose(found.close[5:, 1], CLOSE[5:])
-
-
-def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    frame = pd.DataFrame(closes(2), index=DAYS, columns=["BTC", "BTC"]).rename_axis("ts")
-    frame.to_csv(tmp_path / "twice.csv")
-    with pytest.raises(InvalidArgument, match="two columns 'BTC'"):
-        read_prices(tmp_path / "twice.csv")
-
-
-@settings(deadline=None)
 @given(
     field=st.sampled_from(
         ["open", "HIGH", "Low", "CLOSE", "Adj Close", "volume", "VWAP", "bid", "ASK", "Mid"]
@@ -132,3 +116,19 @@ def test_numbers_are_no_timestamps_without_a_unit() -> None:
         read_prices(frame)
     frame["ts"] = pd.to_datetime(frame["ts"], unit="ms", utc=True)
     assert read_prices(frame).starts[0] == DAYS[0].timestamp() * 1e6
+
+
+def test_a_file_of_another_kind_or_with_decimal_commas_is_refused_with_its_name(
+    tmp_path: Path,
+) -> None:
+    text = "ts,BTC,ETH\n2026-03-01,1.5,1.25\n2026-03-02,2.5,2.0\n"
+    cases: list[tuple[bytes, str]] = [
+        (b"PK\3\4" + bytes(99), "is an Excel workbook"),
+        (text.replace("2.5,2.0", "2.5").encode(), "record 2 can't be read: it has 2 fields"),
+        (text.replace(",", ";").replace(".", ",").encode(), "column 'BTC' has numbers with a com"),
+        (text.replace("2.5", '"1,002"').encode(), "column 'BTC' has numbers with a comma"),
+    ]
+    for data, message in cases:
+        (tmp_path / "prices.csv").write_bytes(data)
+        with pytest.raises(InvalidArgument, match=f"prices.csv:? {message}"):
+            read_prices(tmp_path / "prices.csv")

@@ -1,19 +1,17 @@
 """Prices as users bring them: forms, gaps, late starts, delistings, bad values."""
 
 from datetime import UTC
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 from almanac.errors import InvalidArgument
-from almanac.study.prices import Prices, read_market, read_prices
-from almanac.study.returns import returns_of
-from almanac.study.windows import Spans, place
+from almanac.study.prices import Prices, read_prices
+from almanac.study.returns import compute_returns
+from almanac.study.windows import Spans, make_study_rows
 
 DAYS = pd.date_range("2026-01-01", periods=80, freq="D", tz="UTC")
 SPANS = Spans(first=-1, last=2, estimation=30, gap=2, least=20)
@@ -41,8 +39,8 @@ def rows(**of_coin: int) -> pd.DataFrame:
 
 def placed(frame: pd.DataFrame, events: pd.DataFrame, **more: Any) -> Any:
     prices = read_prices(frame)
-    returns = returns_of(prices, max_gap=2)
-    return place(prices, returns, events, SPANS, "market", from_entry=True)
+    returns = compute_returns(prices, max_gap=2)
+    return make_study_rows(prices, returns, events, SPANS, "market", from_entry=True)
 
 
 def same(first: Prices, other: Prices) -> bool:
@@ -52,40 +50,12 @@ def same(first: Prices, other: Prices) -> bool:
 
 
 class TestForms:
-    def test_long_and_wide_frames_files_and_arrow_are_the_same_prices(self, tmp_path: Path) -> None:
-        frame = wide()
-        expected = read_prices(frame)
-        long(frame).to_parquet(tmp_path / "long.parquet")
-        long(frame).to_csv(tmp_path / "long.csv", index=False)
-        frame.rename_axis("ts").reset_index().to_csv(tmp_path / "wide.csv", index=False)
-        for given in (
-            long(frame),
-            frame.rename_axis("ts").reset_index(),
-            pa.Table.from_pandas(long(frame)),
-            tmp_path / "long.parquet",
-            str(tmp_path / "long.csv"),
-            tmp_path / "wide.csv",
-        ):
-            assert same(read_prices(given), expected)
-
     def test_instants_without_a_zone_are_of_the_zone_of_the_database(self) -> None:
         naive = wide().tz_localize(None)
         assert same(read_prices(naive, tz=UTC), read_prices(wide()))
 
-    @pytest.mark.parametrize("other", ["{} 00:00", "{}T05:00Z"])
-    def test_texts_of_several_forms_are_of_the_zone_of_the_database(self, other: str) -> None:
-        new_york = ZoneInfo("America/New_York")
-        frame = wide().iloc[:60].set_axis(DAYS[:60] + pd.Timedelta(hours=5), axis=0)
-        texts = [f"{day:%Y-%m-%d}" for day in DAYS[:60]]
-        texts[7] = other.format(texts[7])
-        assert same(
-            read_prices(frame.set_axis(texts).rename_axis("ts").reset_index(), tz=new_york),
-            read_prices(frame),
-        )
-
-    @pytest.mark.parametrize("day", ["2026-03-08", "2025-11-02"])
-    def test_an_instant_that_clocks_show_twice_or_never_is_refused(self, day: str) -> None:
-        hours = pd.date_range(day, periods=12, freq="h")
+    def test_an_instant_that_clocks_show_twice_or_never_is_refused(self) -> None:
+        hours = pd.date_range("2026-03-08", periods=12, freq="h")
         frame = pd.DataFrame({"c0": 1.0}, index=hours)
         with pytest.raises(InvalidArgument, match="twice or never"):
             read_prices(frame, tz=ZoneInfo("America/New_York"))
@@ -135,24 +105,18 @@ class TestForms:
         with pytest.raises(InvalidArgument, match=message):
             read_prices(given)
 
-    def test_the_market_is_a_coin_or_a_series(self) -> None:
-        prices = read_prices(wide())
-        by_name = read_market("c1", prices, stamp="start", tz=UTC)
-        by_series = read_market(wide()["c1"], prices, stamp="start", tz=UTC)
-        np.testing.assert_allclose(by_name, by_series)
-
 
 class TestReturns:
     def test_the_market_is_the_mean_of_the_other_coins(self) -> None:
-        returns = returns_of(read_prices(wide()))
-        found = returns.market_of(np.array([2]), np.array([10]), 1)
+        returns = compute_returns(read_prices(wide()))
+        found = returns.take_market(np.array([2]), np.array([10]), 1)
         moves = np.log(wide()).diff().iloc[10]
         assert found[0, 0] == pytest.approx(moves.drop("c2").mean())
 
     def test_a_price_is_carried_over_a_short_gap_and_never_past_the_last(self) -> None:
         frame = wide()
         frame.iloc[50:52, 0], frame.iloc[60:, 1], frame.iloc[30:33, 2] = np.nan, np.nan, np.nan
-        returns = returns_of(read_prices(frame), max_gap=2)
+        returns = compute_returns(read_prices(frame), max_gap=2)
         assert returns.carried[0, 50:52].tolist() == [0.0, 0.0]
         whole = np.log(frame.iloc[52, 0] / frame.iloc[49, 0])
         assert returns.carried[0, 52] == pytest.approx(whole)
@@ -161,7 +125,7 @@ class TestReturns:
         assert np.isnan(returns.carried[2, 30:34]).all()
 
     def test_simple_returns_compound_to_the_price(self) -> None:
-        returns = returns_of(read_prices(wide()), kind="simple")
+        returns = compute_returns(read_prices(wide()), kind="simple")
         ratio = wide()["c0"].iloc[11] / wide()["c0"].iloc[10] - 1
         assert returns.strict[0, 11] == pytest.approx(ratio)
 
@@ -196,12 +160,6 @@ class TestPlacing:
         }
         assert found.rows["coin"].tolist() == ["c0"]
 
-    def test_a_gap_inside_the_window_excludes_the_row(self) -> None:
-        frame = wide()
-        frame.iloc[60:63, 0] = np.nan
-        found = placed(frame, rows(c0=60, c1=60))
-        assert found.excluded["reason"].tolist() == ["gap_in_window"]
-
     @pytest.mark.parametrize(("missing", "bars"), [([58], 3), ([57, 58], 3), ([58, 59], 2)])
     def test_a_price_carried_over_a_gap_before_entry_is_no_entry(
         self, missing: list[int], bars: int
@@ -227,6 +185,6 @@ class TestPlacing:
         frame = wide().drop(index=DAYS[[60, 61]])
         prices = read_prices(frame, bars="frame")
         instants = np.array([DAYS[60].value // 1000 + 3_600_000_000, DAYS[59].value // 1000])
-        assert prices.bar_of(instants).tolist() == [60, 59]
-        assert prices.next_bar(instants).tolist() == [60, 59]
+        assert prices.find_bars(instants).tolist() == [60, 59]
+        assert prices.find_next_bars(instants).tolist() == [60, 59]
         assert prices.bar_us == 86_400_000_000

@@ -6,17 +6,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import almanac
 from almanac.study.prices import read_prices
-from almanac.study.returns import power_steps, returns_of
+from almanac.study.returns import compute_returns, find_power_steps
 from tests.almanac.study.test_names import OPTIONS, db, own_events, prices
-from tests.almanac.study.worlds import Shape, make_world
 
 __all__ = ["db"]  # The fixture.
-FACTORS = [1e-6, 1e-4, 1e-3, 1e-2, 0.1, 10.0, 100.0, 1e3, 1e4, 1e6]
+FACTORS = [1e-6, 0.1, 10.0, 1e3]
 EVENT = pd.Timestamp("2026-03-05", tz="UTC")
 """Day 0 of the third of `own_events`."""
 
@@ -28,7 +27,6 @@ def stepped(factor: float, at: Any = EVENT, coin: str = "bitcoin") -> pd.DataFra
 
 
 class TestFinding:
-    @settings(deadline=None)
     @given(
         power=st.sampled_from([-8, -6, -4, -3, -2, -1, 1, 2, 3, 4, 6, 8]),
         bar=st.integers(1, 59),
@@ -41,63 +39,48 @@ class TestFinding:
         moves = np.clip(np.random.default_rng(seed).standard_t(4, (2, 60)), -4, 4) * volatility
         moves[:, 0] = np.nan
         moves[1, bar] += power * np.log(10)
-        found = power_steps(moves)
+        found = find_power_steps(moves)
         assert found[1, bar] == power
         assert np.count_nonzero(found) == 1
 
     def test_a_single_wrong_price_is_two_steps(self) -> None:
         moves = np.full((1, 30), 0.01)
         moves[0, 10], moves[0, 11] = np.log(1_000), -np.log(1_000)
-        assert np.flatnonzero(power_steps(moves)[0]).tolist() == [10, 11]
+        assert np.flatnonzero(find_power_steps(moves)[0]).tolist() == [10, 11]
 
     def test_a_crash_of_many_days_is_no_redenomination(self) -> None:
         """Terra in May 2022: falls by 1:16, 1:223 and 1:22 on three days."""
         closes = [84, 80, 77, 73, 64, 30.8, 17.5, 1.07, 0.0048, 0.00022, 0.00035, 0.00018]
-        assert not power_steps(np.diff(np.log([closes]))).any()
+        assert not find_power_steps(np.diff(np.log([closes]))).any()
 
-    @pytest.mark.parametrize("ratio", [0.5, 0.3, 0.2, 2.0, 3.0, 5.0, 7.0])
+    @pytest.mark.parametrize("ratio", [0.2, 0.5, 2.0, 7.0])
     def test_other_moves_are_returns(self, ratio: float) -> None:
         moves = np.full((1, 30), 0.01)
         moves[0, 10] = np.log(ratio)
-        assert not power_steps(moves).any()
-
-    def test_heavy_tails_have_few_steps(self) -> None:
-        found = 0
-        for seed in range(5):
-            world, *_ = make_world(seed, Shape(degrees=3.0, volatility=0.06))
-            found += np.count_nonzero(power_steps(np.diff(np.log(world.close.T))))
-        assert found <= 1  # Of 140,000 returns.
+        assert not find_power_steps(moves).any()
 
 
 class TestReturns:
     @pytest.mark.parametrize("kind", ["log", "simple"])
     @pytest.mark.parametrize("factor", FACTORS)
     def test_there_is_no_return_across_a_step(self, kind: Any, factor: float) -> None:
-        plain = returns_of(read_prices(stepped(1.0)), kind=kind)
-        found = returns_of(read_prices(stepped(factor)), kind=kind)
+        plain = compute_returns(read_prices(stepped(1.0)), kind=kind)
+        found = compute_returns(read_prices(stepped(factor)), kind=kind)
         bar = int(np.flatnonzero(found.steps[0])[0])
         assert np.count_nonzero(found.steps) == 1
         assert np.isnan(found.strict[0, bar]) and np.isnan(found.carried[0, bar])
         expected = plain.strict.copy()
         expected[0, bar] = np.nan
         np.testing.assert_allclose(found.strict, expected, rtol=1e-6, atol=1e-12)
-        kept = returns_of(read_prices(stepped(factor)), kind=kind, steps="keep")
+        kept = compute_returns(read_prices(stepped(factor)), kind=kind, steps="keep")
         assert np.isfinite(kept.strict[0, bar])
 
     def test_the_mean_of_the_others_has_no_step(self) -> None:
-        plain, found = (returns_of(read_prices(stepped(f))) for f in (1.0, 1e-3))
+        plain, found = (compute_returns(read_prices(stepped(f))) for f in (1.0, 1e-3))
         bar = int(np.flatnonzero(found.steps[0])[0])
-        beside = [r.market_of(np.array([1]), np.array([bar]), 1)[0, 0] for r in (plain, found)]
+        beside = [r.take_market(np.array([1]), np.array([bar]), 1)[0, 0] for r in (plain, found)]
         assert beside[1] == pytest.approx(plain.strict[2, bar])
         assert abs(beside[1] - beside[0]) < 0.1
-
-    def test_a_step_over_a_gap_that_is_carried_is_found(self) -> None:
-        frame = stepped(1e-3)
-        place = frame.index.get_loc(EVENT)
-        frame.iloc[place : place + 2, 0] = np.nan
-        found = returns_of(read_prices(frame))
-        assert np.flatnonzero(found.steps[0]).tolist() == [place + 2]
-        assert np.isnan(found.carried[0, place + 2])
 
 
 class TestStudy:
@@ -131,6 +114,8 @@ class TestStudy:
     def test_the_caller_may_keep_the_step_and_the_report_says_so(
         self, db: almanac.Database, tmp_path: Path
     ) -> None:
+        plain = db.event_study(stepped(1.0), events=own_events("bitcoin"), **OPTIONS)
+        assert plain.redenominations.empty and "power of ten" not in repr(plain)
         found = db.event_study(
             stepped(1e-3), events=own_events("bitcoin"), redenominations="keep", **OPTIONS
         )
@@ -150,26 +135,13 @@ class TestStudy:
             assert found.counts["market_missing"] == 1
             assert abs(found.caar) < 0.05
 
-    def test_prices_without_steps_say_nothing(self, db: almanac.Database, tmp_path: Path) -> None:
-        found = db.event_study(stepped(1.0), events=own_events("bitcoin"), **OPTIONS)
-        assert found.redenominations.empty
-        assert "power of ten" not in repr(found)
-        assert "Steps of prices" not in found.to_html(tmp_path / "study.html")
-
 
 class TestCompare:
     def test_two_categories_are_compared(self, db: almanac.Database) -> None:
         events = own_events("bitcoin", "ethereum", "nada")
-        events = pd.concat(
-            [
-                events,
-                events.assign(
-                    event_id=events["event_id"] + " b",
-                    date=[day + pd.Timedelta(days=30) for day in events["date"]],
-                ),
-            ],
-            ignore_index=True,
-        )
+        later = [day + pd.Timedelta(days=30) for day in events["date"]]
+        more = events.assign(event_id=events["event_id"] + " b", date=later)
+        events = pd.concat([events, more], ignore_index=True)
         events["category"] = ["Burn", "Fork"] * 12
         study = db.event_study(stepped(1.0), events=events, **OPTIONS)
         found = study.compare("category", "burn", "fork")
@@ -198,11 +170,3 @@ class TestCompare:
         assert "Each event weighs the same" in repr(found)
         by = found.by("coin").set_index("coin")["caar"]
         assert by["nada"] == pytest.approx(found.events.query("coin == 'nada'")["car"].mean())
-        moved = events.assign(
-            date=[
-                day + pd.Timedelta(hours=30 * (c == "ethereum"))
-                for day, c in zip(events["date"], events["coin"], strict=True)
-            ]
-        )
-        with pytest.raises(almanac.InvalidArgument, match="several dates"):
-            db.event_study(stepped(1.0), events=moved, weights="events", **OPTIONS)

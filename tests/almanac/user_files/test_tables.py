@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from almanac.database import open_database
 from almanac.errors import InvalidArgument
-from almanac.user_files import CsvFile, column_named, open_parquet, plain_name
-from tests.almanac.frameworks.stories import COINS, PULLS, opened, versions_at_random
-from tests.almanac.publications import publish_by_hand
+from almanac.user_files import CsvFile, find_column, open_parquet, plain_name
+from tests.almanac.publications import publish_two_events
 
 TEXT = "ts,coin,close\n2026-03-01,BTC,1.5\n2026-03-02,NA,2.5\n"
 ROWS = [("2026-03-01", "BTC", "1.5"), ("2026-03-02", "NA", "2.5")]
@@ -117,19 +117,16 @@ def test_a_file_without_rows_has_its_columns(tmp_path: Path) -> None:
 )
 def test_a_column_is_found_however_its_name_is_spelled(name: str) -> None:
     assert plain_name(name) == "decidedat"
-    assert column_named(["date", name], "decided_at", "the file") == name
+    assert find_column(["date", name], "decided_at", "the file") == name
     with pytest.raises(InvalidArgument, match="the file has 2 columns for decided_at"):
-        column_named([name, "decided.at"], "decided_at", "the file")
-    assert column_named([name, "decided_at"], "decided_at", "the file") == "decided_at"
-    assert column_named([name], "date", "the file") is None
+        find_column([name, "decided.at"], "decided_at", "the file")
+    assert find_column([name, "decided_at"], "decided_at", "the file") == "decided_at"
+    assert find_column([name], "date", "the file") is None
 
 
 def test_a_registered_file_is_a_table_or_is_refused(tmp_path: Path) -> None:
-    versions, absences = versions_at_random(1)
-    home = tmp_path / "warehouse.duckdb"
-    publish_by_hand(home, versions, absences=absences, pulls=PULLS, coins=COINS)
     file = tmp_path / "prices.csv"
-    with opened(home, now=PULLS[-1]) as db:
+    with open_database(publish_two_events(tmp_path)) as db:
         file.write_text(TEXT)
         db.register("prices", file)
         query = "SELECT coin, close FROM prices ORDER BY ts"

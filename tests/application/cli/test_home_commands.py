@@ -1,8 +1,9 @@
-"""Commands on a home: import, batches, merge and status."""
+"""Commands on a home: import, batches, merge, status, backfill, budget and replay."""
 
 import gzip
+import hashlib
 import json
-from collections.abc import Callable
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,8 +11,13 @@ import pytest
 
 from catalog.sandbox.sandbox import Sandbox
 from catalog.server.app import ServerOptions
+from tests.almanac.publications import publish_two_events
+from tests.application.mirror.replays import change_log, log_hash
 from tests.pipeline.conftest import Almanac
+from tests.test_cli import ALMANAC, environment
+from tests.warehouse.landed_days import FIRST, land
 from tests.warehouse.normalise.catalog_bodies import csv_body, plain, plains
+from warehouse.history.merge import merge
 from warehouse.home import Home
 
 AT = ("--content-at", "2026-03-01T06:00:00Z")
@@ -25,18 +31,13 @@ def page(tmp_path: Path) -> str:
     return str(file)
 
 
-def landed(almanac: Almanac, page: str) -> str:
-    return str(json.loads(almanac("import", page, *AT, "--json").stdout)["batch_id"])
-
-
-@pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_an_import_whose_events_a_quote_would_hide_is_refused(
-    almanac: Almanac, tmp_path: Path, compress: Callable[[bytes], bytes]
+    almanac: Almanac, tmp_path: Path
 ) -> None:
     """The events between two quotes would be read as text of one title, and then be withdrawn."""
     lines = csv_body(plains(20), end="\n").splitlines(keepends=True)
     file = tmp_path / "export.csv"
-    for closing in (None, 9):
+    for closing, compress in ((None, bytes), (9, gzip.compress)):
         broken = list(lines)
         broken[5] = broken[5].replace(b",Mainnet", b',"Mainnet', 1)
         if closing is not None:
@@ -47,20 +48,11 @@ def test_an_import_whose_events_a_quote_would_hide_is_refused(
         assert "Nothing was landed" in " ".join(done.stderr.split())
         assert not (tmp_path / "data").exists()
     texts = [plain(id=f"e{number}", title='A, b,\n"c"\nd') for number in range(20)]
-    file.write_bytes(compress(csv_body(texts)))
+    file.write_bytes(gzip.compress(csv_body(texts)))
     almanac("import", str(file), *AT)
     almanac("merge")
     count = almanac("sql", "SELECT count(*) AS n FROM events", "-F", "json").stdout
     assert json.loads(count) == [{"n": 20}]
-
-
-def test_an_import_that_covers_from_after_to_is_refused(
-    almanac: Almanac, tmp_path: Path, page: str
-) -> None:
-    words = ("--covers-from", "2026-12-31", "--covers-to", "2026-01-01")
-    done = almanac("import", page, *AT, *words, code=2)
-    assert "--covers-from 2026-12-31 is after --covers-to 2026-01-01" in done.stderr
-    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize(
@@ -80,13 +72,6 @@ def test_an_import_of_a_time_far_off_is_refused_before_anything_is_landed(
     assert not (tmp_path / "data").exists()
 
 
-def test_an_import_of_a_file_that_is_not_there_leaves_no_home(
-    almanac: Almanac, tmp_path: Path
-) -> None:
-    almanac("import", "nowhere.csv", *AT, code=1)
-    assert not (tmp_path / "data" / "home.json").exists()
-
-
 def test_an_import_reports_a_file_that_was_already_landed(
     almanac: Almanac, tmp_path: Path, page: str
 ) -> None:
@@ -103,6 +88,14 @@ def test_a_quarantined_batch_is_no_error_of_merge_or_replay_but_of_status(
     yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
     done = almanac("import", page, "--content-at", yesterday, "--json")
     batch_id = json.loads(done.stdout)["batch_id"]
+    printed = almanac("batches", "list", "--status", "quarantined").stdout
+    assert printed == "No batch of these days is quarantined; 1 in all.\n"
+    done = almanac("batches", "list", "--status", "lost", code=2)
+    assert "expected one of pending, merged, quarantined, damaged" in done.stderr
+    assert json.loads(almanac("batches", "list", batch_id, "--json").stdout)["pages"] == 1
+    for unknown in ("nonsense", "20260301T060000Z-export-000000000000"):
+        done = almanac("batches", "list", unknown, code=1)
+        assert "`almanac batches list` lists the batches" in done.stderr
     for words in (("merge",), ("replay",)):
         printed = almanac(*words).stdout
         assert f"Quarantined: {batch_id}" in printed
@@ -113,40 +106,6 @@ def test_a_quarantined_batch_is_no_error_of_merge_or_replay_but_of_status(
     hint = "batches list --status quarantined --days 100"
     assert hint in " ".join(warned.split())
     assert batch_id in almanac(*hint.split()).stdout
-
-
-def test_a_list_without_batches_of_a_status_says_so_and_refuses_other_words(
-    almanac: Almanac, page: str
-) -> None:
-    landed(almanac, page)
-    printed = almanac("batches", "list", "--status", "quarantined").stdout
-    assert printed == "No batch of these days is quarantined; 1 in all.\n"
-    done = almanac("batches", "list", "--status", "lost", code=2)
-    assert "expected one of pending, merged, quarantined, damaged" in done.stderr
-
-
-@pytest.mark.parametrize("room", ["keys", "endpoints"])
-def test_a_list_makes_no_folder(almanac: Almanac, tmp_path: Path, room: str) -> None:
-    assert f"No {room} yet" in almanac("accounts", room, "list").stdout
-    assert json.loads(almanac("accounts", room, "list", "--json").stdout) == []
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_batch_is_shown_as_lines_or_as_json(almanac: Almanac, page: str) -> None:
-    batch_id = landed(almanac, page)
-    lines = almanac("batches", "list", batch_id).stdout.splitlines()
-    shown = dict(line.split(maxsplit=1) for line in lines)
-    assert shown["batch_id"] == batch_id
-    assert shown["outcome.status"] == "pending"
-    assert shown["complete"] == "False"
-    assert json.loads(almanac("batches", "list", batch_id, "--json").stdout)["pages"] == 1
-
-
-def test_an_unknown_batch_names_the_command_that_lists_them(almanac: Almanac, page: str) -> None:
-    landed(almanac, page)
-    for batch_id in ("nonsense", "20260301T060000Z-export-000000000000"):
-        done = almanac("batches", "list", batch_id, code=1)
-        assert "`almanac batches list` lists the batches" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -169,25 +128,219 @@ def test_status_shows_the_reported_quota_with_its_time(
     assert f"{message}, as of 2026-03-01 06:07 UTC" in almanac("status").stdout
 
 
-@pytest.mark.parametrize(
-    ("headers", "since", "ends"),
-    [
-        (("@1767225600", "Tue, 01 Jan 2036 00:00:00 GMT"), "2026-01-01", None),
-        (("@1767225600", "Wed, 01 Jan 2025 00:00:00 GMT"), "2026-01-01", "2025-01-01"),
-        (("true", None), "-", None),
-    ],
-)
-def test_a_deprecated_interface_is_shown_and_warned_of_before_its_end(
-    headers: tuple[str, str | None], since: str, ends: str | None, almanac: Almanac
-) -> None:
-    deprecation, sunset = headers
-    options = ServerOptions(deprecation=deprecation, sunset=sunset)
-    with Sandbox(seed=1, options=options) as sandbox:
+def test_a_deprecated_interface_is_shown_and_warned_of_before_its_end(almanac: Almanac) -> None:
+    sunset = "Tue, 03 Apr 2018 00:00:00 GMT"
+    options = ServerOptions(deprecation="@1767225600", sunset=sunset)
+    with Sandbox(seed=1, now=datetime(2018, 3, 2, tzinfo=UTC), options=options) as sandbox:
         given = {"base_url": sandbox.base_url, "api_key": sandbox.keys["elite"]}
-        almanac("backfill", "--from", "2026-03-01", "--to", "2026-03-02", code=2, **given)
+        almanac("backfill", "--from", "2018-03-01", "--to", "2018-03-02", code=2, **given)
         health = json.loads(almanac("status", "--json", **given).stdout)
         shown = almanac("status", **given).stdout
     warned = [warning["text"] for warning in health["warnings"] if "retires" in warning["text"]]
-    assert f"since {since}, ends " in shown
-    assert len(warned) == (ends is not None)
-    assert ends is None or f"on {ends}" in warned[0]
+    assert "since 2026-01-01, ends " in shown
+    (text,) = warned
+    assert "on 2018-04-03" in text
+
+
+COMMANDS = {
+    "sql": ("sql", "SELECT 1 AS a", "--format", "json", "--output"),
+    "export": ("export", "--output"),
+    "report": ("report", "--output"),
+    "audit": ("audit", "signals.csv", "--html"),
+}
+PARTS = (
+    *("warehouse.duckdb", "home.json", "landing/batches/x.json", "landing/new"),
+    *("parquet/events/x", "state/merge.lock", "landing/../warehouse.duckdb"),
+    *("inbox/x", "checkpoints/x.duckdb", "dagster/dagster.yaml", ".next-warehouse.duckdb"),
+    *("../link", "../folder/batches/x.json", "../hard"),
+)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Path:
+    root = tmp_path / "home"
+    root.mkdir()
+    publish_two_events(root)
+    Home(root).claim("sandbox:1")
+    for part in ("landing/batches/x.json", "parquet/events/x", "state/merge.lock"):
+        (root / part).parent.mkdir(parents=True, exist_ok=True)
+        (root / part).write_text("kept")
+    for folder in ("inbox", "checkpoints", "dagster"):
+        (root / folder).mkdir()
+    (tmp_path / "link").symlink_to("home/warehouse.duckdb")
+    (tmp_path / "folder").symlink_to("home/landing")
+    (tmp_path / "hard").hardlink_to(root / "warehouse.duckdb")
+    (tmp_path / "signals.csv").write_text("event_id,decided_at\n")
+    return root
+
+
+def read_all(root: Path) -> dict[str, str]:
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.parent.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_writes_to_a_part_of_a_home(almanac: Almanac, parts: Path, command: str) -> None:
+    before = read_all(parts)
+    for part in PARTS if command == "sql" else PARTS[:1]:
+        done = almanac(*COMMANDS[command], str(parts / part), code=2, home=str(parts))
+        assert "is a part of a home" in done.stderr, part
+        assert read_all(parts) == before, part
+
+
+@pytest.mark.parametrize("place", ["mine.json", "../mine.json"])
+def test_a_file_of_the_user_is_replaced_also_in_the_folder_of_the_home(
+    almanac: Almanac, parts: Path, place: str
+) -> None:
+    (parts / place).write_text("before")
+    almanac(*COMMANDS["sql"], str(parts / place), home=str(parts))
+    assert (parts / place).read_text() == '[\n\t{"a":1}\n]\n'
+
+
+MONTHS = ("--from", "2026-01-01", "--to", "2026-03-31")
+
+
+@pytest.fixture
+def given(almanac_sandbox: Sandbox) -> dict[str, str]:
+    """Settings of the sandbox, with a key of its own.
+
+    The rate is Elite's: until the plan is known, a new machine waits as on Free.
+    """
+    key = almanac_sandbox.new_key("elite")
+    return {"base_url": almanac_sandbox.base_url, "api_key": key, "rate_per_s": "25"}
+
+
+def test_a_backfill_lands_merges_and_reports_its_requests(
+    almanac: Almanac, given: dict[str, str]
+) -> None:
+    done = json.loads(
+        almanac("backfill", *MONTHS, "--source", "list", "--yes", "--json", **given).stdout
+    )
+    assert done["months"] == ["2026-01-01", "2026-02-01", "2026-03-01"]
+    assert done["by"] == "list"
+    assert done["versions"] > 1_000
+    assert done["requests"] <= done["prices"]["list"]
+    assert (done["resume_at"], done["batches"]) == (None, 3)
+    count = almanac("sql", "SELECT count(*) AS n FROM events", "--format", "json", **given)
+    assert json.loads(count.stdout)[0]["n"] == done["versions"]
+
+
+def test_the_price_is_shown_and_nothing_begins_without_a_yes(
+    almanac: Almanac, given: dict[str, str], almanac_sandbox: Sandbox
+) -> None:
+    almanac_sandbox.forget_requests()
+    done = almanac("backfill", *MONTHS, code=2, **given)
+    assert "By the export: up to 2 requests (chosen)." in done.output
+    assert "pass --yes to confirm" in done.output
+    paths = [request.path for request in almanac_sandbox.requests]
+    assert paths == ["/v2/usage", "/v2/events"], "the usage, and one request to count"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("--from", "2026-03-01", "--to", "2026-01-01"), 2, "is before --from"),
+        (("--from", "March"), 2, "expected a form such as 2026-03-01"),
+        (("--from", "2140-01-01"), 2, "before it begins on 2140-01-01"),
+        ((*MONTHS, "--source", "list", "--max-requests", "3", "--yes"), 2, "allows 3"),
+    ],
+)
+def test_a_backfill_that_cannot_be_done_fails_in_one_line(
+    words: tuple[str, ...], code: int, message: str, almanac: Almanac, given: dict[str, str]
+) -> None:
+    assert message in almanac("backfill", *words, code=code, **given).output
+
+
+def test_the_price_is_a_record_without_a_yes(almanac: Almanac, given: dict[str, str]) -> None:
+    done = json.loads(almanac("backfill", *MONTHS, "--json", code=2, **given).stdout)
+    assert list(done["prices"]) == ["export", "list"]
+    assert (done["by"], done["prices"]["export"], done["resumed"]) == ("export", 2, False)
+    assert done["available"] < done["left"]
+
+
+def test_the_budget_shows_the_table_its_cost_and_the_reset_without_a_request(
+    almanac: Almanac, given: dict[str, str], almanac_sandbox: Sandbox
+) -> None:
+    almanac("backfill", *MONTHS, "--yes", "--json", **given)
+    almanac_sandbox.forget_requests()
+    done = json.loads(almanac("budget", "--json", **given).stdout)
+    shown = almanac("budget", **given).output
+    assert almanac_sandbox.requests == []
+    assert done["plan"] == "elite"
+    assert done["month"]["quota"] == 3_000_000
+    assert 0 < done["month"]["used"] < 100
+    assert done["projected_at_reset"] <= 3_000_000 - done["month"]["reserve"]
+    assert done["factor"] == 1
+    rows = {row["name"]: row for row in done["schedule"]}
+    assert list(rows) == ["next 7 days", "next 90 days", "later dates", "cancellations"]
+    assert [row["interval_s"] for row in rows.values()] == [900, 1_800, 7_200, 900]
+    assert done["until_reset"] == pytest.approx(sum(r["until_reset"] for r in rows.values()), abs=9)
+    quota = json.loads(almanac("status", "--json", **given).stdout)["quota"]
+    assert done["month"]["resets_at"][:16] == quota["reset_at"][:16]
+    assert done["month"]["used"] == quota["used"]
+    for text in ("resets at", "next 90 days", "30 min", "projected use at reset"):
+        assert text in shown
+
+
+@pytest.fixture(scope="module")
+def three_days(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """Return a home with a pull on 29, 30 and 31 March 2026, at 06:00."""
+    home = Home(tmp_path_factory.mktemp("home"))
+    home.claim("s")
+    for day in range(3):
+        land(home, day)
+    merge(home)
+    return home
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "reason"),
+    [
+        ("--replay soon", 2, "--replay 'soon': expected a form such as"),
+        ("--replay 2026-03-30 --until later", 2, "--until 'later': expected a form such as"),
+        ("--replay 2026-03-30 --speed 0", 2, "--speed 0: expected a number above 0"),
+        ("--replay 2026-03-30 --speed 1e308", 2, "and at most 1e+09"),
+        ("--speed 3600", 2, "--until, --speed and --paused are for --replay FROM"),
+        ("--cors *", 2, "--cors: no page has the origin '*'; expected scheme and host"),
+        (
+            "--replay 2026-03-29T05:59:59Z",
+            1,
+            "there is no replay from 2026-03-29T05:59:59Z to 2026-03-31T06:00:00Z: history is from "
+            "2026-03-29T06:00:00Z to 2026-03-31T06:00:00Z. Nothing was started.",
+        ),
+        ("--replay 2026-03-30 --until 2026-04-30", 1, "there is no replay from 2026-03-30"),
+        ("--replay 2026-03-30 --until 2026-03-30", 1, "there is no replay from 2026-03-30"),
+    ],
+)
+def test_a_wrong_replay_is_one_line(
+    almanac: Almanac, three_days: Home, options: str, code: int, reason: str
+) -> None:
+    home = str(three_days.root)
+    done = almanac("serve", "--port", "0", *options.split(), code=code, home=home)
+    assert reason in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_end_of_a_replay_is_printed_with_its_count_and_hash(
+    three_days: Home, tmp_path: Path
+) -> None:
+    options = ("--replay", "2026-03-29T06:00:00Z", "--speed", "1e6", "--port", "0", "--json")
+    process = subprocess.Popen(
+        [*ALMANAC, "serve", *options, "--dir", str(tmp_path)],
+        env={**environment(three_days.root), "ALMANAC_STATE": str(tmp_path / "m")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    log = change_log(three_days, FIRST, FIRST.replace(day=31))
+    assert process.stdout is not None
+    try:
+        assert "base_url" in json.loads(process.stdout.readline())
+        state = json.loads(process.stdout.readline())
+        assert state["changes"] == {"known": 2, "total": 2, "sha256": log_hash(log)}
+        assert state["ended"]
+    finally:
+        process.terminate()
+        assert process.wait() == 130

@@ -1,21 +1,32 @@
-"""Texts of a service are shown as text on every output, and never act on a terminal."""
+"""Texts of a service are shown as text on every output and in Dagster, and never act."""
 
 import ast
+import gzip
+import io
 import json
+import re
+import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
-from almanac.console import Table, people
-from application.console import folded, print_json
+from almanac import console
+from assets.feed_day import FeedDay, landed_feed_day
+from assets.metadata import batch_preview, escape_markdown, list_bullets, markdown, pull_metadata
 from catalog.contract.plans import PLANS
-from catalog.server.state_dir import ServiceDir
+from catalog.server.service_dir import ServiceDir
 from tests.application.cli.hostile_texts import HOSTILE, acting_in
-from tests.pipeline.conftest import Almanac
+from tests.hangs import HANGS_AFTER_S, wait_for
+from tests.pipeline.conftest import Almanac, command_line_in
 from tests.pipeline.small_home import NOW, SmallHome
 from tests.test_architecture import ROOT, imports_of
-from tests.test_cli import on_terminal
-from warehouse.history.merge import merge
+from tests.test_cli import ALMANAC, environment, on_terminal
+from warehouse.home import Home
+from warehouse.landing.batches import Feed, Pull, Scope
 
 CLI = sorted((ROOT / "application").rglob("*.py"))
 ANY = " ".join(HOSTILE.values())
@@ -58,7 +69,12 @@ def landed(root: Path) -> SmallHome:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> SmallHome:
     small = landed(tmp_path_factory.mktemp("hostile") / "data")
-    merge(small.home)
+    with pytest.MonkeyPatch.context() as patched:
+        root = small.home.root
+        almanac = command_line_in(root.parent, tmp_path_factory.mktemp("machine"), patched)
+        done = almanac("merge", home=str(root), plan="elite")
+    assert acting_in(done.stdout + done.stderr) == []
+    assert "\\x1b" in done.stdout
     return small
 
 
@@ -76,28 +92,18 @@ COMMANDS = {
 }
 
 
-def test_no_merge_lets_a_text_act(tmp_path: Path, almanac: Almanac) -> None:
-    small = landed(tmp_path / "data")
-    done = almanac("merge", home=str(small.home.root), plan="elite")
-    assert acting_in(done.stdout + done.stderr) == []
-    assert "\\x1b" in done.stdout
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_lets_a_text_act(name: str, home: SmallHome, almanac: Almanac) -> None:
     code = 1 if name == "refused" else 0
     root = str(home.home.root)
     done = almanac(*COMMANDS[name], code=code, home=root, plan="elite")
     assert acting_in(done.stdout + done.stderr) == []
+    if name == "list":
+        batch_id = home.home.landing.batch_ids()[-1]
+        assert acting_in(almanac("batches", "list", batch_id, home=root).stdout) == []
     if name in ("list", "titles", "keys"):
         assert "[/x]" in done.stdout
         assert "\\x1b" in done.stdout
-
-
-def test_batches_can_be_shown(home: SmallHome, almanac: Almanac) -> None:
-    for batch_id in home.home.landing.batch_ids()[::4]:
-        done = almanac("batches", "list", batch_id, home=str(home.home.root))
-        assert acting_in(done.stdout) == []
 
 
 @pytest.mark.parametrize("name", ["list", "status", "keys"])
@@ -111,29 +117,6 @@ def test_json_output_is_exact_and_has_no_control_characters(
         assert [row["account"] for row in rows] == [ANY]
 
 
-@pytest.mark.parametrize("name", ["list", "titles", "refused"])
-def test_no_text_acts_on_a_real_terminal(name: str, home: SmallHome) -> None:
-    output = on_terminal(
-        home.home.root,
-        *COMMANDS[name],
-        term="xterm-256color",
-        code=1 if name == "refused" else 0,
-    )
-    assert len(output) > 100
-    assert acting_in(output, on_terminal=True) == []
-
-
-def test_a_table_and_a_line_take_any_text(capsys: pytest.CaptureFixture[str]) -> None:
-    for text in HOSTILE.values():
-        table = Table(text, title=text)
-        table.add_row(text)
-        table.add_row(folded(text))
-        people.print(table)
-        people.print(text)
-        print_json({text: text})
-    assert acting_in(capsys.readouterr().out) == []
-
-
 def test_only_the_console_writes_to_a_terminal() -> None:
     """So that no command can print a text without making it plain."""
     writing = {"rich", "typer.echo", "typer.secho", "sys.stdout.write", "sys.stderr.write", "print"}
@@ -145,3 +128,150 @@ def test_only_the_console_writes_to_a_terminal() -> None:
         imported = {name.partition(".")[0] for name in imports_of(path)}
         assert not (called | imported) & writing, path.name
         assert "markup=True" not in path.read_text(), path.name
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_output_in_another_encoding_is_escaped_and_json_is_the_same(
+    encoding: str, home: SmallHome, tmp_path: Path
+) -> None:
+    text = "déjà vu — 漢字 😀 … ─"
+
+    def output(form: str) -> bytes:
+        done = subprocess.run(
+            [*ALMANAC, "sql", f"SELECT '{text}' AS text", "-F", form],
+            cwd=tmp_path,
+            env={**environment(home.home.root), "PYTHONIOENCODING": encoding},
+            capture_output=True,
+            check=True,
+            timeout=HANGS_AFTER_S,
+        )
+        return done.stdout
+
+    assert "\\u6f22" in output("table").decode(encoding)
+    assert json.loads(output("json")) == [{"text": text}], "JSON is UTF-8"
+
+
+def test_steps_are_plain_lines_with_their_seconds_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = console.PlainConsole(file=io.StringIO(), width=80)
+    monkeypatch.setattr(console, "warnings", written)
+    monkeypatch.setattr(console, "_FIRST_LINE_S", 0.1)
+    monkeypatch.setattr(console, "_NEXT_LINES_S", 0.1)
+
+    def lines() -> list[str]:
+        return written.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+    with console.show_steps("Looking ...") as step:
+        wait_for(lines)
+        step("Finding [1] ...")
+        wait_for(lambda: "Finding" in lines()[-1])
+    assert re.fullmatch(r"Looking \.\.\. \(\d+ s\)", lines()[0])
+    assert re.fullmatch(r"Finding \[1\] \.\.\. \(\d+ s\)", lines()[-1])
+
+
+def test_no_text_acts_on_a_real_terminal_where_a_wide_row_is_shown_vertically(
+    home: SmallHome,
+) -> None:
+    output = on_terminal(home.home.root, *COMMANDS["titles"], term="xterm-256color")
+    assert len(output) > 100
+    assert acting_in(output, on_terminal=True) == []
+    wide = f"SELECT 'evt-{'x' * 90}' AS event_id, 2/3 AS share, 2.0::DOUBLE AS whole"
+    shown = on_terminal(home.home.root, "sql", f"-- wide\n{wide}")
+    assert f"event_id  evt-{'x' * 90}\nshare     0.667\nwhole     2\n" in shown
+    assert shown.endswith("1 row\n")
+
+
+RENDERER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+TAGS = {"p", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "code", "em", "strong", "s"}
+TEXTS = st.text(max_size=40) | st.sampled_from(sorted(HOSTILE.values()))
+MIXED = st.lists(TEXTS | st.sampled_from(["`", "``", "|", "\\", "<", "](", "!["]), max_size=6)
+
+
+def assert_only_shows(source: str) -> str:
+    """Check that rendered Markdown has no link, picture or HTML of its own; return the HTML."""
+    page = RENDERER.render(source)
+    assert set(re.findall(r"<\s*/?\s*([a-zA-Z!][\w-]*)", page)) <= TAGS, page
+    assert " href" not in re.sub("<code>.*?</code>", "", page)
+    outside = re.sub("<code>.*?</code>", "", page, flags=re.DOTALL)
+    assert not re.search(r"://|www\.", outside), "a renderer would make a link of it"
+    assert acting_in(page) == []
+    return page
+
+
+@settings(deadline=None)
+@given(MIXED.map("".join))
+def test_a_cell_and_a_note_only_show_themselves(text: str) -> None:
+    page = assert_only_shows(markdown(("id", text), [(1, text), ([text, {"slug": text}], None)]))
+    assert page.count("<td>") == 4
+    assert_only_shows(list_bullets([text, "another"]))
+    assert_only_shows(escape_markdown(text))
+    unchanged = "Börse Nova v4.2 (50%), a_b-c; e: f?"
+    assert escape_markdown(unchanged) == unchanged
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_metadata_of_a_materialisation_shows_its_text_only(name: str, tmp_path: Path) -> None:
+    small = SmallHome(tmp_path)
+    text = HOSTILE[name]
+    rows = [{"id": text, "title": text, "displayedDate": text, "coins": [text, {"slug": text}]}]
+    (listed,) = small.land("events", body=json.dumps({"data": rows}).encode(), why_incomplete=text)
+    (exported,) = small.land("export", body=f'id,title\n1,"{text.replace(chr(34), "")}"\n'.encode())
+    for manifest in (listed, exported):
+        assert_only_shows(batch_preview(small.home.landing, manifest))
+    feed_day = FeedDay(
+        "events", NOW.date(), text, (listed,), warnings=(text, f"the service said {text}")
+    )
+    metadata = pull_metadata(feed_day, small.home.landing, quota_left=None)
+    for shown in ("preview", "warnings", "batches"):
+        assert_only_shows(metadata[shown].value)
+    assert acting_in(metadata["outcome"]) == []
+
+
+LANDED_AT = datetime(2026, 3, 1, 9, tzinfo=UTC)
+LONG = b"x" * 200_000
+ROW = b'{"id":"a","title":"shown","coins":[{"slug":"bitcoin"}]}'
+BODIES: dict[str, tuple[Feed, bytes]] = {
+    "a field of 200 kB": ("export", b"id,title\r\na,shown\r\nb," + LONG + b"\r\n"),
+    "a field of 200 kB first": ("export", b"title,id\r\n" + LONG + b",a\r\n"),
+    "a header of 200 kB": ("export", LONG + b",id\r\na,b\r\n"),
+    "a quote that is never closed": ("export", b'id,title\r\na,"' + LONG),
+    "NULs": ("export", b"id,title\r\n\0\0,\0\r\n"),
+    "no UTF-8": ("export", b"id,title\r\na,caf\xe9 \xff\r\n"),
+    "gzip": ("export", gzip.compress(b"id,title\r\na,b\r\n")),
+    "deep JSON": ("events", b"[" * 100_000 + b"]" * 100_000),
+    "a deep value": ("events", b'{"data":[{"id":' + b"[" * 500 + b"]" * 500 + b"}]}"),
+    "a list of numbers": ("events", b'{"data":[1,2,3]}'),
+    "a number as list": ("events", b'{"data":5}'),
+    "null": ("events", b"null"),
+    "a number of 5,000 digits": ("events", b'{"data":[{"id":' + b"9" * 5_000 + b"}]}"),
+    "half a surrogate pair": ("events", b'{"data":[{"id":"\\ud800","title":"\\udfff"}]}'),
+    "long lists": ("events", b'{"data":[{"id":"a","coins":[' + b"1," * 100_000 + b"1]}]}"),
+    "nothing": ("events", b""),
+    "a page of 9 MB": ("events", b'{"data":[' + ROW + b'],"x":"' + b"x" * (9 << 20) + b'"}'),
+    "odd deliveries": ("deliveries", b'{"type":{"a":[]},"createdAt":[[]]}'),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_no_body_fails_the_metadata_that_show_it(name: str, tmp_path: Path) -> None:
+    feed, body = BODIES[name]
+    pull = Pull(
+        feed=feed,
+        scope=Scope(),
+        plan="elite",
+        source="sandbox:1",
+        observed_at=LANDED_AT,
+        content_at=LANDED_AT,
+        landed_at=LANDED_AT,
+        requests=1,
+    )
+    landing = Home(tmp_path).landing
+    manifest = landing.land(pull, [(body, LANDED_AT if feed == "deliveries" else None)])
+    metadata = pull_metadata(
+        landed_feed_day(feed, LANDED_AT.date(), [manifest], landing), landing, quota_left=None
+    )
+    preview = getattr(metadata.get("preview"), "value", "")
+    json.dumps(preview).encode()
+    assert len(preview) < 10_000
+    assert ("shown" in preview) == (name == "a field of 200 kB")

@@ -1,87 +1,143 @@
-"""`almanac run` as a program."""
+"""`almanac run` on a service: what one run shows and leaves, its errors, and Ctrl-C."""
 
 import json
 import os
+import re
 import signal
 import subprocess
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
 
-from application.cli.run import name_program
+from application.cli.run_command import name_program
 from application.daily_run import RunTime, plan_run_times
 from catalog.sandbox.sandbox import Sandbox
-from pipeline.instance import instance_of
-from tests.hangs import HANGS_AFTER_S, wait_for, without_steps
+from pipeline.automation import prune
+from pipeline.health.facts import RUN_NOTE, RunNote
+from pipeline.instance import open_instance
+from tests.hangs import HANGS_AFTER_S, wait_for
+from tests.pipeline.conftest import Almanac, command_line_in
 from tests.test_cli import ALMANAC, environment
+from warehouse.files.documents import read_note
 from warehouse.home import Home
 
 NOW = datetime(2026, 3, 10, 9, 30, tzinfo=UTC)
 
 
-def run(home: Path, *words: str, code: int = 0, **given: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*ALMANAC, "run", *words],
-        cwd=home.parent,
-        env={**environment(home), "ALMANAC_COINS": "bitcoin,ethereum", **given},
-        capture_output=True,
-        text=True,
-        timeout=HANGS_AFTER_S,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+def given_for(sandbox: Sandbox, **key: int) -> dict[str, str]:
+    return {
+        "base_url": sandbox.base_url,
+        "api_key": sandbox.new_key("enterprise", **key),
+        "plan": "elite",
+        "coins": "bitcoin",
+        "max_clock_skew_days": "3",
+    }
 
 
-def run_json(home: Path, *words: str, **given: str) -> dict[str, Any]:
-    done = run(home, "--json", *words, **given)
-    assert without_steps(done.stderr) == ""
-    assert done.stdout.count("\n") == 1
-    summary: dict[str, Any] = json.loads(done.stdout)
-    return summary
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run, what it printed, and the settings for more commands on its home."""
+
+    home: Home
+    given: dict[str, str]
+    today: date
+    output: str
 
 
-def test_a_run_pulls_today_from_a_service_and_a_used_up_quota_is_no_error(
-    tmp_path: Path, almanac_sandbox: Sandbox
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, almanac_sandbox: Sandbox) -> FinishedRun:
+    """A run of a service whose date is months from the machine's, and whose coins are cut."""
+    home, today = Home(tmp_path_factory.mktemp("ran") / "home"), datetime.now(UTC).date()
+    logs = home.state / "requests"
+    logs.mkdir(parents=True)
+    for ago in (59, 61):
+        (logs / f"{today - timedelta(days=ago)}.jsonl").touch()
+    given = {**given_for(almanac_sandbox), "home": str(home.root)}
+    almanac_sandbox.faults.set("shift_rows~/v2/coins")
+    with pytest.MonkeyPatch.context() as patched:
+        almanac = command_line_in(home.root.parent, tmp_path_factory.mktemp("machine"), patched)
+        output = almanac("run", "--days", "5", **given).output
+    almanac_sandbox.faults.clear()
+    return FinishedRun(home, given, today, output)
+
+
+def test_a_run_is_of_the_machines_day_and_says_so_where_the_services_date_is_implausible(
+    ran: FinishedRun, almanac: Almanac
 ) -> None:
-    key = almanac_sandbox.new_key("enterprise", monthly_quota=1)
-    address = {"ALMANAC_BASE_URL": almanac_sandbox.base_url, "ALMANAC_API_KEY": key}
-    given = {**address, "ALMANAC_MAX_CLOCK_SKEW_DAYS": "36500"}
-    home = tmp_path / "home"
-    # The one request of the quota is spent on asking for the usage.
-    summary = run_json(home, "--days", "5", **given)
+    assert ran.home.landing.days() == [ran.today]
+    assert "Undated: " in ran.output
+    (line,) = [line for line in ran.output.splitlines() if line.startswith("Partial: ")]
+    assert re.search(r"\d{8}T\d{6}Z-coins-[0-9a-f]+: \S", line)
+    found = json.loads(almanac("status", "--json", **ran.given).stdout)
+    assert "batches" in {warning["kind"] for warning in found["warnings"]}
+    batch_id = ran.home.landing.batch_ids()[0]
+    assert "is ignored" in almanac("batches", "list", batch_id, **ran.given).output
+    assert "sent no plausible Date" in almanac("doctor", code=1, **ran.given).output
+
+
+def test_a_run_deletes_old_request_logs_and_writes_the_note_of_failed_runs(
+    ran: FinishedRun, almanac: Almanac
+) -> None:
+    logs = {path.stem for path in (ran.home.state / "requests").iterdir()}
+    assert str(ran.today - timedelta(days=59)) in logs
+    assert str(ran.today - timedelta(days=61)) not in logs
+    note = read_note(ran.home.state_storage, RUN_NOTE, RunNote)
+    assert note is not None and note.failed == () and note.daemon_at is None
+    assert "Failed runs" in almanac("status", **ran.given).stdout
+
+
+def test_a_quota_that_runs_out_is_no_error_and_lands_the_received_rows(
+    almanac: Almanac, almanac_sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError("it may not be deleted")
+
+    monkeypatch.setattr(prune, "prune_files", fail)
+    given = {**given_for(almanac_sandbox, monthly_quota=7), "max_clock_skew_days": "36500"}
+    done = almanac("run", "--json", **given)
+    summary = json.loads(done.stdout)
     assert summary["days"] == ["2026-03-02"]
     assert any("deferred" in note for note in summary["notes"])
-    summary = run_json(home, **given)
+    assert summary["rows"] > 0
+    assert summary["quota_left"] == 0
+    assert "Old files could not be deleted: it may not be deleted" in done.stderr
+    summary = json.loads(almanac("run", "--json", **given).stdout)
     assert "quota" in summary["deferred"]
     assert summary["resume_at"].startswith("2026-04-01")
 
 
-def test_errors_are_one_line(tmp_path: Path, almanac_sandbox: Sandbox) -> None:
-    home = tmp_path / "home"
-    lone = run(home, code=2, ALMANAC_BASE_URL="https://api.example.com")
+def test_errors_are_one_line(tmp_path: Path, almanac: Almanac, almanac_sandbox: Sandbox) -> None:
+    home = tmp_path / "data"
+    lone = almanac("run", code=2, base_url="https://api.example.com")
     assert "ALMANAC_BASE_URL is set, but ALMANAC_API_KEY is not" in lone.stderr
-    given = {"ALMANAC_BASE_URL": almanac_sandbox.base_url, "ALMANAC_API_KEY": "canary-9"}
-    refused = run(home, code=1, **given)
+    refused = almanac("run", code=1, base_url=almanac_sandbox.base_url, api_key="canary-9")
     assert "Check the API key" in refused.stderr
+    assert Home(home).stamp() is None, "a run that was never answered leaves no stamp"
     (home / "home.json").write_text('{"source": "https://other.example", "format": 1}')
     (home / "landing" / "batches" / "2026-03-01").mkdir(parents=True)
-    other = run(home, code=1)
+    other = almanac("run", code=1)
     assert "holds data of https://other.example" in other.stderr
     for done in (lone, refused, other):
-        assert without_steps(done.stderr).count("\n") == 1
-        assert "Traceback" not in done.stderr + done.stdout
+        assert done.stderr.splitlines()[-1].startswith("almanac: ")
         assert "canary-9" not in done.stderr
 
 
-def test_ctrl_c_is_one_line_and_what_was_landed_stands(tmp_path: Path) -> None:
+def test_ctrl_c_is_one_line_and_what_was_landed_stands(
+    tmp_path: Path, almanac_sandbox: Sandbox
+) -> None:
     home = tmp_path / "home"
+    given = {**given_for(almanac_sandbox), "max_clock_skew_days": "36500"}
+    almanac_sandbox.faults.set("slow=0.5")
     process = subprocess.Popen(
-        [*ALMANAC, "run", "--days", "100"],
+        [*ALMANAC, "run"],
         cwd=tmp_path,
-        env={**environment(home), "ALMANAC_COINS": "bitcoin,ethereum"},
+        env={
+            **environment(home),
+            **{f"ALMANAC_{name.upper()}": value for name, value in given.items()},
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -95,13 +151,14 @@ def test_ctrl_c_is_one_line_and_what_was_landed_stands(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
+        almanac_sandbox.faults.clear()
     assert (process.returncode, output) == (130, "")
     # A busy machine shows what the command waits for before.
     assert errors.splitlines()[-1] == (
         "Interrupted. Landed data is kept; run `almanac run` again to resume."
     )
     assert Home(home).landing.batch_ids()
-    with instance_of(Home(home)) as instance:
+    with open_instance(Home(home)) as instance:
         (newest,) = instance.get_runs(limit=1)
     assert newest.status is dg.DagsterRunStatus.CANCELED
 
@@ -134,18 +191,12 @@ def test_a_run_resumes_on_the_day_after_the_last_one() -> None:
 def test_hints_name_a_program_that_the_shell_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    called, other = Path(".venv/bin/almanac"), Path("other/almanac")
+    called = Path(".venv/bin/almanac")
     monkeypatch.chdir(tmp_path)
-    for script in (called, other):
-        script.parent.mkdir(parents=True)
-        script.touch(mode=0o755)
+    called.parent.mkdir(parents=True)
+    called.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert name_program(str(called)) == ".venv/bin/almanac"
-    assert name_program(str(tmp_path / called)) == str(tmp_path / called)
-    monkeypatch.setenv("PATH", str(tmp_path / other.parent))
-    assert name_program(str(called)) == ".venv/bin/almanac"
-    # As a wrapper on the search path calls it.
-    assert name_program(str(tmp_path / called)) == "almanac"
     monkeypatch.setenv("PATH", str(tmp_path / called.parent))
     assert name_program(str(called)) == "almanac"
     assert name_program("/somewhere/application/__main__.py") == "almanac"

@@ -1,25 +1,41 @@
-"""The feed of changes: no gap and no repetition, whatever is published or refolded."""
+"""The feed of changes, and `almanac watch`: no gap and no repetition, whatever is published."""
 
+import json
+import signal
+import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from pydantic import SecretStr
 
+from almanac.errors import InvalidArgument
 from application.web.mirror.history_routes import read_changes
+from application.web.mirror.mirror import Mirror
 from application.web.mirror.publications import Publications as Published
+from application.web.mirror.watch import (
+    ChangeFilter,
+    HomeSource,
+    MirrorSource,
+    WatchStart,
+    watch_changes,
+)
 from catalog.contract.errors import InvalidCursor
 from catalog.contract.plans import ENTERPRISE, PRO, Plan
-from catalog.server.cursors import write_cursor
-from catalog.server.routes import Reading
+from catalog.server.gating import CatalogView
+from resources.errors import RetryLater
 from tests.application.mirror.publications import Publications, Version, version_of
+from tests.hangs import HANGS_AFTER_S
 from tests.history.stories.disk import without_syncs
 from tests.history.stories.handmade import HandmadeHome, event
+from tests.pipeline.conftest import Almanac
+from tests.test_cli import ALMANAC, environment
 from warehouse.history.merge import merge
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -27,8 +43,8 @@ NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 def read_now(
     published: Published, plan: Plan = ENTERPRISE, as_of: datetime | None = None
-) -> Reading:
-    return Reading(published.store(), plan, ts=NOW, moment=NOW, as_of=as_of)
+) -> CatalogView:
+    return CatalogView(published.store(), plan, ts=NOW, moment=NOW, as_of=as_of)
 
 
 class Reader:
@@ -62,21 +78,17 @@ def home(tmp_path: Path) -> HandmadeHome:
     return HandmadeHome(tmp_path / "home")
 
 
-@pytest.mark.parametrize(
-    "count", [6, pytest.param(100, marks=pytest.mark.long)], ids=["short", "long"]
-)
-def test_each_publication_shows_exactly_the_versions_that_it_added(
-    home: HandmadeHome, count: int
-) -> None:
-    publications = Publications(home, seed=count)
+def test_each_publication_shows_the_versions_that_it_added(home: HandmadeHome) -> None:
+    publications = Publications(home)
     publications.publish()
     reader = Reader(home)
     assert Counter(reader.read()) == publications.added[0]
-    for number in range(1, count):
-        publications.publish()
+    for kind in ("late delivery", "poll", "late export", "replay", "poll"):
+        publications.publish(kind)
         found = reader.read()
-        assert Counter(found) == publications.added[number], number
+        assert Counter(found) == publications.added[-1], kind
         assert [each[1] for each in found] == sorted(each[1] for each in found)
+    assert sum(map(bool, publications.added)) == 5
     # A client that reads late sees what is left, once.
     assert Counter(Reader(home).read(limit=100)) == publications.published
     assert reader.read() == []
@@ -114,25 +126,195 @@ def test_a_cursor_belongs_to_its_feed_plan_and_time(home: HandmadeHome) -> None:
     assert len(read_changes(read_now(published), limit=9).data) == 2
 
 
-NUMBERS = st.integers(-(2**63), 2**64 - 1)
+EARLY = datetime(2026, 1, 1, tzinfo=UTC)
+CANARY = "canary-key-of-a-mirror-0123456789"
+Change = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Reading:
-    home = HandmadeHome(tmp_path_factory.mktemp("small"))
-    home.listed("02 06:00", event("a"), event("b"))
-    home.merge()
-    return read_now(Published(home.home.warehouse, lambda: NOW))
+@pytest.fixture
+def publications(tmp_path: Path) -> Publications:
+    publications = Publications(HandmadeHome(tmp_path / "home"))
+    publications.publish()
+    return publications
 
 
-@settings(max_examples=60, deadline=None)
-@given(place=st.lists(st.one_of(NUMBERS, st.text(max_size=3), st.floats()), max_size=4))
-def test_a_forged_cursor_is_refused_or_answered(small: Reading, place: list[Any]) -> None:
-    filters = small.cursor_filters(small.store.feed_id)
-    cursor = write_cursor("changes", filters, tuple(place))
-    try:
-        page = read_changes(small, cursor=cursor, limit=9)
-    except InvalidCursor:
-        return
-    assert len(place) == 3
-    assert page.meta.total == len(page.data) <= 2
+def watch(
+    source: HomeSource | MirrorSource,
+    start: WatchStart,
+    *pauses: Callable[[], object],
+    once: bool = False,
+    notes: list[str] | None = None,
+) -> list[Change]:
+    """Return the changes of a watch that does something at each pause, and ends at the next."""
+    waiting = iter(pauses)
+
+    def pause(seconds: float) -> bool:
+        assert seconds > 0
+        act = next(waiting, None)
+        if act is not None:
+            act()
+        return act is None
+
+    said: list[str] = [] if notes is None else notes
+    return list(watch_changes(source, start, pause=pause, note=said.append, once=once))
+
+
+def home_source(publications: Publications) -> HomeSource:
+    return HomeSource(publications.home.home.warehouse)
+
+
+def test_a_watch_resumes_after_any_line_without_a_gap_or_a_repetition(
+    publications: Publications,
+) -> None:
+    publications.publish()
+    with closing(home_source(publications)) as source:
+        whole = watch(source, WatchStart(since=EARLY), once=True)
+    publications.publish()
+    with closing(home_source(publications)) as source:
+        for place in range(len(whole)):
+            rest = watch(source, WatchStart(cursor=whole[place]["cursor"]), once=True)
+            expected = Counter(map(version_of, whole[place + 1 :])) + publications.added[2]
+            assert Counter(map(version_of, rest)) == expected, place
+
+
+def test_a_watch_outlives_restarts_of_its_mirror(
+    publications: Publications, tmp_path: Path
+) -> None:
+    home, folder = publications.home.home, tmp_path / "mirror"
+    mirror = Mirror(home.warehouse, state_dir=folder).start()
+    address = httpx.URL(mirror.base_url)
+    port = address.port or 0
+    running = [mirror]
+
+    def restart() -> None:
+        running.append(Mirror(home.warehouse, state_dir=folder, port=port).start())
+
+    def publish() -> None:
+        running[-1].stop()
+        publications.publish()
+
+    notes: list[str] = []
+    source = MirrorSource(mirror.base_url)
+    with closing(source):
+        # Each stop is followed by failed requests; the restart comes after some of them.
+        actions = [publish, lambda: None, restart, publish, restart]
+        found = watch(source, WatchStart(since=EARLY), *actions, notes=notes)
+    running[-1].stop()
+    assert Counter(map(version_of, found)) == sum(publications.added, Counter())
+    with closing(home_source(publications)) as same:
+        # A cursor of the mirror continues in the home.
+        rest = watch(same, WatchStart(cursor=found[-2]["cursor"]), once=True)
+    assert [*map(version_of, rest)] == [version_of(found[-1])]
+    assert [note.endswith("responds again.") for note in notes] == [False, True] * 2
+    assert notes[0] == (
+        f"{mirror.base_url} can't be reached (ConnectError). The request is repeated until it "
+        "responds."
+    )
+
+
+NO_MIRRORS: tuple[tuple[int, bytes, str], ...] = (
+    (404, b"{}", r"404.*Expected the address of `almanac serve`"),
+    (403, b'{"message": "Forbidden"}', r"403: Forbidden\. The key must be one of the mirror's"),
+    (400, b'{"message": "Invalid cursor"}', r"400: Invalid cursor\. Begin again with --since"),
+    (503, b"", "responded with 503"),
+    (200, b'{"data": []}', "is not a page of changes"),
+)
+
+
+def test_an_address_that_is_no_mirror_is_an_error_without_the_key() -> None:
+    for status, body, message in NO_MIRRORS:
+        answer = httpx.Response(status, content=body, headers={"location": "http://other.example"})
+        transport = httpx.MockTransport(lambda _, answer=answer: answer)
+        source = MirrorSource("http://m.example", key=SecretStr(CANARY), transport=transport)
+        error = RetryLater if status >= 429 else InvalidArgument
+        with closing(source), pytest.raises(error, match=message) as refused:
+            watch(source, WatchStart())
+        assert CANARY not in str(refused.value)
+
+
+def test_filters_keep_some_kinds_and_coins() -> None:
+    coins = [{"slug": "bitcoin", "symbol": "BTC", "name": "Bitcoin"}]
+    change = {"kinds": ["rescheduled", "revised"], "event": {"coins": coins}}
+    for kinds, names, matches in (
+        *((None, None, True), ({"revised", "created"}, None, True), ({"cancelled"}, None, False)),
+        *((None, {"btc"}, True), ({"revised"}, {"bitcoin"}, True), (None, {"ethereum"}, False)),
+    ):
+        assert ChangeFilter(kinds=kinds, coins=names).matches(change) is matches  # type: ignore[arg-type]
+    assert not ChangeFilter(coins=frozenset({"btc"})).matches({"kinds": [], "event": None})
+
+
+@contextmanager
+def watching(home: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [*ALMANAC, "watch", *words],
+        cwd=home,
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_command_prints_lines_until_a_signal(publications: Publications, almanac: Almanac) -> None:
+    home = publications.home.home.root
+    count = publications.added[0].total()
+    with watching(home, "--since", "2026-01-01") as process:
+        assert process.stdout is not None and process.stderr is not None
+        lines = [json.loads(process.stdout.readline()) for _ in range(count)]
+        publications.publish()
+        lines += [
+            json.loads(process.stdout.readline()) for _ in range(publications.added[1].total())
+        ]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(HANGS_AFTER_S) == 130
+        assert (process.stdout.read(), process.stderr.read()) == ("", "")
+    assert Counter(map(version_of, lines)) == sum(publications.added, Counter())
+    at_home = {"home": str(home)}
+    resumed = almanac("watch", "--once", "--since", lines[-2]["cursor"], **at_home)
+    assert [json.loads(line) for line in resumed.stdout.splitlines()] == lines[-1:]
+    words = ("--once", "--since", "2026-01-01", "--kinds", "cancelled")
+    chosen = almanac("watch", *words, **at_home)
+    assert (chosen.stdout, chosen.stderr) == ("", "")
+
+
+def test_a_reader_that_closes_the_pipe_ends_the_command(publications: Publications) -> None:
+    with watching(publications.home.home.root, "--since", "2026-01-01") as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(HANGS_AFTER_S) in (0, 1)
+        assert process.stderr.read() == ""
+
+
+def test_the_key_of_a_mirror_is_kept_nowhere(
+    publications: Publications, tmp_path: Path, almanac: Almanac
+) -> None:
+    file = tmp_path / "key"
+    file.write_text(CANARY)
+    words = ["--once", "--since", "2026-01-01", "--key-file", str(file)]
+    with Mirror(publications.home.home.warehouse, state_dir=tmp_path / "mirror") as mirror:
+        done = almanac("watch", *words, "--from", mirror.base_url)
+    assert len(done.stdout.splitlines()) == publications.added[0].total()
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and path != file]
+    assert CANARY not in done.output
+    assert [path for path in kept if CANARY.encode() in path.read_bytes()] == []
+
+
+def test_a_wrong_option_is_one_line_and_exit_code_2(tmp_path: Path, almanac: Almanac) -> None:
+    for words, message in {
+        ("--kinds", "sung"): "there is no kind 'sung'",
+        ("--kinds", ","): "--kinds is empty",
+        ("--since", "soon"): "--since 'soon'",
+        ("--key-file", "x"): "--key-file needs --from URL",
+        ("--from", "ftp://x"): "--from: the base address must be of the form",
+        ("--from", "http://127.0.0.1:9", "--key-file", "/none"): "/none can't be read",
+    }.items():
+        done = almanac("watch", *words, code=2)
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

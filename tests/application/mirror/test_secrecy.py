@@ -1,5 +1,3 @@
-"""The key of a client and the secret of an endpoint are in no file, log, answer or metric."""
-
 import logging
 from pathlib import Path
 
@@ -7,7 +5,7 @@ import pytest
 
 from application.web.mirror.mirror import CONTROL_PATH
 from catalog.contract.plans import ELITE
-from catalog.server.state_dir import ServiceDir
+from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks.sender import SenderOptions
 from tests.application.mirror.filled_home import STARTS, mirroring
 from tests.application.mirror.replays import order, replaying
@@ -22,9 +20,8 @@ PATHS = (
 )
 
 
-@pytest.mark.parametrize("replays", [False, True], ids=["live", "replay"])
 def test_no_key_is_kept_whether_known_unknown_or_refused(
-    filled_home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture, replays: bool
+    filled_home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     receiver = Receiver()
@@ -35,14 +32,9 @@ def test_no_key_is_kept_whether_known_unknown_or_refused(
     _, secret = book.add(receiver.url, account="bot", allow_private=True)
     push = SenderOptions(retry_after_s=(0.05,) * 200, poll_s=0.02)
     shown = []
-    with (
-        replaying(filled_home, tmp_path, STARTS, push=push)
-        if replays
-        else mirroring(filled_home, tmp_path, push=push)
-    ) as (server, client):
-        if replays:
-            order(client, advance_s=12 * 3600)
-            wait_for(lambda: receiver.received)
+    with replaying(filled_home, tmp_path, STARTS, push=push) as (server, client):
+        order(client, advance_s=12 * 3600)
+        wait_for(lambda: receiver.received)
         for key in keys:
             for headers in ({"x-api-key": key}, {"authorization": f"Bearer {key}"}):
                 answers = [client.get(path, headers=headers) for path in PATHS]
@@ -60,3 +52,34 @@ def test_no_key_is_kept_whether_known_unknown_or_refused(
         assert not any(key.encode() in content for content in kept)
     for hidden in (*keys, secret):
         assert not any(hidden in text for text in (*shown, caplog.text))
+
+
+ATTACKS = (
+    "'); ATTACH '{file}' AS other; SELECT ('",
+    "' OR 1=1 --",
+    "x' UNION SELECT content FROM read_text('{file}') --",
+    "a\r\nX-Injected: 1\x00",
+)
+FILTERS = ("keyword", "coins", "categories")
+PARAMETERS = (*FILTERS, "from", "to", "impactMin", "sortBy", "limit", "cursor", "as_of")
+
+
+def test_no_id_and_no_parameter_is_read_as_sql(filled_home: Home, tmp_path: Path) -> None:
+    secret = tmp_path / "other-file"
+    secret.write_text("the content of another file")
+    with mirroring(filled_home, tmp_path / "m") as (_, client):
+        before = client.get("/v2/events").json()
+        for name in ("%00", "%C2%84", "a%0A", "%7F", "'%20OR%201=1%20--"):
+            for path in ("/v2/events/", "/v2/coins/"):
+                answer = client.get(path + name)
+                assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+        for attack in ATTACKS:
+            text = attack.format(file=secret)
+            for name in PARAMETERS:
+                answer = client.get("/v2/events", params={name: text})
+                assert answer.status_code in (200, 400), (name, text)
+                assert "x-injected" not in answer.headers
+                assert secret.read_text() not in answer.text
+                if answer.status_code == 200 and name in FILTERS:
+                    assert answer.json()["data"] == [], (name, text)
+        assert client.get("/v2/events").json() == before

@@ -1,7 +1,4 @@
-"""`almanac receive` as a program on a home: started, killed, and started again on its port.
-
-Belongs here: the process and its home. Does not: what is sent to it.
-"""
+"""`almanac receive` as a program on a home: started, killed, and started again on its port."""
 
 import json
 import signal

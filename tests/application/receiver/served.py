@@ -1,8 +1,4 @@
-"""The receiver's application on the real server, in this process, over loopback.
-
-Belongs here: its home, its clock, raw requests and their answers. Does not: `almanac receive` as a
-program (programs.py).
-"""
+"""The receiver's application on the real server, in this process, over loopback."""
 
 import socket
 import struct
@@ -97,11 +93,7 @@ def served(home: Home, clock: Clock, **options: Any) -> Iterator[Served]:
 
 
 def signature(
-    body: bytes,
-    *,
-    at: datetime,
-    form: SignatureForm = "hex",
-    secrets: Sequence[str] = (SECRET,),
+    body: bytes, *, at: datetime, form: SignatureForm = "hex", secrets: Sequence[str] = (SECRET,)
 ) -> Headers:
     return [(SIGNATURE_HEADER, sign(body, secrets=secrets, at=at, form=form))]
 

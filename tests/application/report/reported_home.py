@@ -46,7 +46,9 @@ VERSIONS: tuple[Known, ...] = (
     moved("earlier", 19, 2, MIDNIGHT + 6 * DAY, **LISTING),
     known("dropped", 0, MIDNIGHT - 2 * DAY, impact=7.5, **LISTING),
     known(
-        *("dropped", 18, MIDNIGHT - 2 * DAY),
+        "dropped",
+        18,
+        MIDNIGHT - 2 * DAY,
         version=2,
         status="cancelled",
         impact=7.5,
@@ -83,7 +85,7 @@ class ReportedHome:
     def publish(self, versions: Sequence[Known] = VERSIONS, *, days: int = len(PULLS)) -> None:
         """Publish what was known by the pull of a day."""
         by_then = [version for version in versions if version.known_from <= PULLS[days - 1]]
-        publish_by_hand(*(self.file, by_then), pulls=PULLS[:days], absences=ABSENCES, coins=COINS)
+        publish_by_hand(self.file, by_then, pulls=PULLS[:days], absences=ABSENCES, coins=COINS)
 
     def report(self, *, now: datetime = NOW, **given: Any) -> str:
         """Return the HTML of a report of the last 20 days, or as `given`."""

@@ -1,16 +1,26 @@
-"""A report: one file that loads nothing, and knows nothing that became known later."""
+"""A report: one file that loads nothing, and knows nothing that became known later.
 
+Which period follows which is tested by the posts.
+"""
+
+import json
 import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Final
 
+import dagster as dg
 import pytest
+from dagster import build_sensor_context
 from pydantic import SecretStr
 
 from almanac.database import open_database
-from almanac.errors import AlmanacError, QueryRefused
-from application.web.html_report import ReportRequest, make_digest, next_report, read_marks
+from almanac.errors import AlmanacError
+from application.web.html_report import DAILY, DIGEST, make_digest, next_report, read_marks
+from pipeline.automation.daily_report import NAME
+from pipeline.build import build_definitions
 from tests.application.report.reported_home import (
     NOW,
     PULLS,
@@ -20,6 +30,9 @@ from tests.application.report.reported_home import (
     make_reported_home,
 )
 from tests.history.stories.handmade import HandmadeHome, event
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.health.receiving import Receiver, receiving
+from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY
 
 CANARY = "canary-6f21"
@@ -103,6 +116,8 @@ def test_hostile_texts_make_no_element_and_are_cut(hostile: str) -> None:
     assert "<script>alert(1)</script>" in page.text
     assert "{{ 7 * 7 }} {% raw %} $(id) %s" in page.text
     assert "x" * 300 not in hostile
+    assert CANARY not in hostile
+    assert "machine-folder" not in hostile
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2028\u2029]", hostile)
 
 
@@ -118,13 +133,11 @@ def test_file_loads_nothing_and_links_sources_alone(hostile: str) -> None:
     assert {url[1:] for url in page.values("href") if url.startswith("#")} <= set(identifiers)
 
 
-def test_file_has_no_secret_and_no_folder_of_the_machine(hostile: str) -> None:
-    assert CANARY not in hostile
-    assert "machine-folder" not in hostile
-
-
 def test_report_has_what_comes_what_changed_and_the_quality(home: ReportedHome) -> None:
-    text = Page(home.report()).text
+    report = home.report()
+    assert "Event quarter" in report and "Q1 2026" in report
+    assert "31 Mar" not in report and "2026-03-31" not in report, "estimated: no exact date"
+    text = Page(report).text
     coming, changed, quality = re.split("What changed Became|Data quality Warnings", text)
     for name in ("soon", "timed", "slips", "earlier"):
         assert f"Event {name}" in coming
@@ -133,14 +146,6 @@ def test_report_has_what_comes_what_changed_and_the_quality(home: ReportedHome) 
     assert "Cancelled 1 change of 1 event" in changed
     assert "Event absent" in quality
     assert "source sandbox:1" in quality
-
-
-def test_estimated_event_has_no_exact_date(home: ReportedHome) -> None:
-    report = home.report()
-    assert "Event quarter" in report
-    assert "Q1 2026" in report
-    assert "31 Mar" not in report
-    assert "2026-03-31" not in report
 
 
 def test_report_of_a_past_time_has_nothing_that_became_known_later(own: ReportedHome) -> None:
@@ -152,52 +157,6 @@ def test_report_of_a_past_time_has_nothing_that_became_known_later(own: Reported
     assert "Cancelled" not in Page(whole).text
     made = re.compile(r"Made by Almanac at .*? last pull|Bytes.*|Size of the file.*")
     assert made.sub("", Page(whole).text) == made.sub("", Page(published_then).text)
-
-
-def test_filters_select_coming_events_and_changes(home: ReportedHome) -> None:
-    text = home.report(coins=("slug:bitcoin",), category="token unlock", min_impact=5.0)
-    assert "Event soon" in text
-    assert "Event timed" not in text
-    assert "Event dropped" not in text
-    both = home.report(coins=("slug:bitcoin", "slug:ethereum"))
-    assert "Event soon" in both
-    assert "Event timed" in both
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"coins": ("nothing-like-it",)},
-        {"category": "nothing-like-it"},
-        {"min_impact": 11.0},
-        {"as_of": PULLS[0] - DAY},
-        {"since": PULLS[3], "until": PULLS[2]},
-    ],
-    ids=str,
-)
-def test_wrong_filter_or_time_is_an_error(home: ReportedHome, given: dict[str, object]) -> None:
-    with pytest.raises(AlmanacError):
-        home.report(**given)
-
-
-def follow(home: ReportedHome, name: str = "mine", now: datetime = NOW) -> ReportRequest:
-    with (
-        open_database(home.file, clock=lambda: now) as database,
-        next_report(home.small.home, database.reader, name, now) as request,
-    ):
-        return request
-
-
-def test_each_report_begins_where_the_last_one_of_its_name_ended(own: ReportedHome) -> None:
-    own.publish(days=17)
-    assert follow(own) == ReportRequest(PULLS[16] - 7 * DAY, PULLS[16])
-    own.publish()
-    # A missed day is in the next report; reports of another name do not move it.
-    assert follow(own, "other") == ReportRequest(PULLS[20] - 7 * DAY, PULLS[20])
-    assert follow(own) == ReportRequest(PULLS[16], PULLS[20], (10, 13))
-    # Without a new pull the same period is reported again.
-    assert follow(own, now=NOW + DAY) == ReportRequest(PULLS[16], PULLS[20], (10, 13))
-    assert read_marks(own.small.home)["mine"].at == NOW + DAY
 
 
 def test_change_that_is_dated_before_the_last_report_is_in_the_next(tmp_path: Path) -> None:
@@ -222,28 +181,158 @@ def test_change_that_is_dated_before_the_last_report_is_in_the_next(tmp_path: Pa
     assert report() == ["c"]
 
 
-def test_page_of_changes_has_what_was_published_between_two_places(home: ReportedHome) -> None:
-    text = home.report(places=(0, len(VERSIONS)), since=PULLS[20])
-    assert "Event slips" in text
-    assert "Event slips" not in home.report(places=(0, 0), days=1).split("What changed")[1]
+def test_filters_select_coming_events_and_changes(home: ReportedHome) -> None:
+    text = home.report(coins=("slug:bitcoin",), category="token unlock", min_impact=5.0)
+    assert "Event soon" in text
+    assert not [name for name in ("timed", "dropped") if f"Event {name}" in text]
+    with pytest.raises(AlmanacError):
+        home.report(since=PULLS[3], until=PULLS[2])
 
 
-def test_report_that_fails_moves_nothing(own: ReportedHome) -> None:
-    with (
-        open_database(own.file, clock=lambda: NOW) as database,
-        pytest.raises(OSError, match="disk"),
-        next_report(own.small.home, database.reader, "mine", NOW),
-    ):
-        raise OSError("disk")
-    assert read_marks(own.small.home) == {}
+WRONG: Final = (
+    (("--since", "soon"), 2, "--since 'soon': expected a form such as 2026-03-01"),
+    (("--as-of", "2999-01-01"), 2, "2999"),
+    (("--as-of", "2020-01-01"), 1, "before the first pull of events"),
+    (("--as-of", "2026-03-10", "--since-last"), 2, "can't be used with --since or --as-of"),
+    (("--coins", " , "), 2, "--coins is empty"),
+    (("--coins", "nothing-like-it"), 2, "nothing-like-it"),
+    (("--min-impact", "11"), 2, "expected a score from 0 to 10"),
+    (("--output", "missing/report.html"), 1, "missing: No such file or directory"),
+    (("--post",), 2, "ALMANAC_DIGEST_URL"),
+)
 
 
-def test_damaged_record_counts_as_none(own: ReportedHome) -> None:
-    follow(own)
-    (own.small.home.state / "reports.json").write_text("{}")
-    assert follow(own).since == PULLS[20] - 7 * DAY
+@pytest.fixture
+def reported(tmp_path: Path) -> ReportedHome:
+    return make_reported_home(tmp_path / "data")
 
 
-def test_home_without_a_pull_has_nothing_to_report(own: ReportedHome) -> None:
-    with pytest.raises(QueryRefused, match="before the first pull"):
-        own.report(as_of=PULLS[0] - timedelta(seconds=1))
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as found:
+        yield found
+
+
+def test_changes_alone_have_three_formats_and_follow_each_other(
+    reported: ReportedHome, almanac: Almanac
+) -> None:
+    done = almanac("report")
+    (file,) = reported.small.home.root.parent.glob("report-*.html")
+    assert done.stdout.startswith(f"Wrote {file.name} (")
+    assert file.read_text().startswith("<!doctype html>")
+    assert read_marks(reported.small.home) == {}
+    shown = almanac("report", "--since", PULLS[2].isoformat(), "--format", "markdown").stdout
+    assert "### Cancelled (1)" in shown
+    assert "text" in json.loads(almanac("report", "--format", "json").stdout)
+    for _ in range(2):  # Without a new pull, the same period.
+        message = json.loads(almanac("report", "--since-last", "--format", "slack").stdout)
+        assert "1 cancelled, 2 rescheduled" in message["text"]
+    almanac("report", "--since-last", "--coins", "bitcoin", "--format", "json")
+    assert len(read_marks(reported.small.home)) == 2
+
+
+def test_wrong_arguments_are_one_line_and_change_nothing(
+    reported: ReportedHome, almanac: Almanac
+) -> None:
+    for words, code, text in WRONG:
+        done = almanac("report", *words, code=code)
+        assert text in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert read_marks(reported.small.home) == {}
+
+
+def test_a_refused_post_is_one_line_and_the_next_one_has_its_changes_and_those_of_missed_days(
+    reported: ReportedHome, almanac: Almanac, receiver: Receiver
+) -> None:
+    given = {"digest_url": receiver.url}
+    reported.publish(days=19)
+    assert almanac("report", "--post", **given).stdout == (
+        "Posted: 2026-03-09 11:00 to 2026-03-16 11:00 UTC: 1 cancelled, 1 created.\n"
+    )
+    again = almanac("report", "--post", **given)
+    assert again.stdout == "Nothing to post: nothing was published since the last post.\n"
+    reported.publish()
+    receiver.status = 500
+    failed = almanac("report", "--post", code=1, **given)
+    assert failed.stderr == (
+        "almanac: The digest was not posted: the response was 500, expected 2xx. It will be "
+        "retried.\n"
+    )
+    receiver.status = 204
+    assert "2026-03-16 11:00 to 2026-03-18 11:00 UTC: 2 rescheduled" in (
+        almanac("report", "--post", **given).stdout
+    )
+    moved = [[row["event_id"] for row in body["rows"]] for body in receiver.bodies]
+    assert moved == [["dropped", "timed"], ["slips", "earlier"]]
+    assert receiver.bodies[0]["source"] == "sandbox:1"
+    assert str(reported.small.home.root) not in json.dumps(receiver.bodies)
+
+
+def materialise(
+    made: ReportedHome, instance: dg.DagsterInstance, now: datetime
+) -> dg.ExecuteInProcessResult:
+    definitions = build_definitions(made.small.settings, clock=lambda: now)
+    return definitions.resolve_job_def("report").execute_in_process(
+        instance=instance, run_config=QUIET, raise_on_error=False
+    )
+
+
+def test_asset_writes_and_posts_what_follows_and_keeps_the_newest(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    (folder / "notes.html").write_text("mine")
+    for n in range(30):
+        (folder / f"almanac-report-202501{n + 1:02}T000000Z.html").write_text("old")
+    made = make_reported_home(
+        tmp_path / "data", report_dir=folder, digest_url=SecretStr(receiver.url)
+    )
+    with dg.DagsterInstance.ephemeral() as instance:
+        for days, status in ((17, 204), (21, 503), (21, 204)):
+            made.publish(days=days)
+            receiver.status = status
+            done = materialise(made, instance, NOW + timedelta(minutes=days))
+            assert done.success is (status == 204)
+        event = instance.get_latest_materialization_event(dg.AssetKey(NAME))
+    assert event is not None
+    assert event.asset_materialization is not None
+    metadata = {name: value.value for name, value in event.asset_materialization.metadata.items()}
+    names = sorted(path.name for path in folder.iterdir())
+    assert names[0] == "almanac-report-20250103T000000Z.html"
+    assert names[-2:] == ["almanac-report-20260318T122100Z.html", "notes.html"]
+    assert len(names) == 31
+    assert metadata["file"] == names[-2]
+    # The step that was repeated reports the same period, and posts it once.
+    assert metadata["since"] == PULLS[16].timestamp()
+    assert metadata["posted"] == "2026-03-14 11:00 to 2026-03-18 11:00 UTC: " + (
+        "1 cancelled, 2 rescheduled"
+    )
+    assert str(tmp_path) not in repr(metadata)
+    assert read_marks(made.small.home).keys() == {DAILY, DIGEST}
+    assert len(receiver.bodies) == 2
+
+
+@dg.job(name="daily", executor_def=dg.in_process_executor)
+def daily() -> None:
+    """Stands for the job of this name: only that it succeeded counts."""
+
+
+def test_sensor_requests_one_report_after_each_daily_run(tmp_path: Path) -> None:
+    made = make_reported_home(tmp_path / "data", report_dir=tmp_path / "reports")
+    repository = build_definitions(made.small.settings, clock=lambda: NOW).get_repository_def()
+    sensor = repository.get_sensor_def("report")
+    assert isinstance(sensor, dg.SensorDefinition)
+    keys: list[list[str | None]] = []
+    with dg.DagsterInstance.ephemeral() as instance:
+        cursor = None
+        for _ in range(3):
+            with build_sensor_context(
+                instance=instance, cursor=cursor, repository_def=repository
+            ) as context:
+                result = sensor.evaluate_tick(context)
+            cursor = result.cursor
+            keys.append([request.run_key for request in result.run_requests or ()])
+            if len(keys) == 1:
+                run = daily.execute_in_process(instance=instance, run_config=QUIET)
+    assert keys == [[], [run.run_id], []]

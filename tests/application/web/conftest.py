@@ -1,5 +1,3 @@
-"""The homes and sites that tests of the web share."""
-
 from collections.abc import Iterator
 from datetime import timedelta
 from importlib.util import find_spec
@@ -11,13 +9,10 @@ import almanac
 from almanac.database import Database
 from application.web.site import WebSite
 from catalog.sandbox.sandbox import Sandbox
-from tests.application.mirror.conftest import filled_home
 from tests.application.mirror.filled_home import NOW, STARTS, mirroring
 from tests.application.mirror.replays import replaying
 from tests.hangs import HANGS_AFTER_S
 from warehouse.home import Home
-
-__all__ = ["filled_home"]
 
 collect_ignore = [] if find_spec("playwright") else ["browser"]
 """Only `make test-browser` installs Playwright."""

@@ -1,4 +1,4 @@
-"""The as-of picker: each page at a random past time equals SQL on what was known then."""
+"""Pages at a past time, and the list of coins, equal SQL on what was known then."""
 
 import re
 from datetime import datetime, timedelta
@@ -9,8 +9,10 @@ from urllib.parse import unquote
 import httpx
 import pytest
 
+import almanac
 from almanac.database import Database
 from tests.application.mirror.filled_home import NOW, STARTS
+from warehouse.home import Home
 
 MICROSECOND = timedelta(microseconds=1)
 _EVENT = re.compile(
@@ -55,16 +57,15 @@ class PastSite:
             number += 1
 
 
-def check_upcoming(site: PastSite, database: Database, at: datetime) -> None:
-    for dates, is_exact in (("exact", True), ("estimated", False)):
-        rows = database.sql(
-            "SELECT event_id, title FROM upcoming_as_of($at) "
-            "WHERE coalesce(date_precision IN ('instant', 'day'), false) = $is_exact",
-            at=at,
-            is_exact=is_exact,
-        ).rows()
-        expected = {row["event_id"]: " ".join(row["title"].split()) for row in rows}
-        assert site.list_upcoming(dates) == expected, (at, dates)
+def check_upcoming(site: PastSite, database: Database, at: datetime, *, is_exact: bool) -> None:
+    rows = database.sql(
+        "SELECT event_id, title FROM upcoming_as_of($at) "
+        "WHERE coalesce(date_precision IN ('instant', 'day'), false) = $is_exact",
+        at=at,
+        is_exact=is_exact,
+    ).rows()
+    expected = {row["event_id"]: " ".join(row["title"].split()) for row in rows}
+    assert site.list_upcoming("exact" if is_exact else "estimated") == expected, at
 
 
 def check_events(site: PastSite, database: Database, at: datetime, chance: Random) -> None:
@@ -88,35 +89,52 @@ def check_events(site: PastSite, database: Database, at: datetime, chance: Rando
         assert unescape(page.text).count(row["title"]) >= 1, (at, row)
 
 
-def check_times(client: httpx.Client, database: Database, count: int) -> None:
+@pytest.mark.parametrize("count", [3, pytest.param(100, marks=pytest.mark.long)])
+def test_pages_show_what_was_known(client: httpx.Client, database: Database, count: int) -> None:
     chance = Random(37)
-    for at in random_times(database, count):
+    for number, at in enumerate(random_times(database, count)):
         site = PastSite(client, at)
-        check_upcoming(site, database, at)
+        check_upcoming(site, database, at, is_exact=number % 3 > 0)
         check_events(site, database, at, chance)
 
 
-def test_pages_at_random_times_show_what_was_known(
-    client: httpx.Client, database: Database
-) -> None:
-    check_times(client, database, 6)
+def test_a_time_without_an_answer_gets_a_page_with_the_reason(client: httpx.Client) -> None:
+    wrong = {"1999-01-01": 422, "2999-01-01": 400, "yesterday's": 400}
+    for as_of, status in wrong.items():
+        for path in ("/", "/coins", "/coin/bitcoin"):
+            answer = client.get(path, params={"as_of": as_of})
+            assert answer.status_code == status, (path, answer.text)
+            assert 'role="alert"' in answer.text
 
 
-@pytest.mark.long
-def test_pages_at_a_hundred_random_times_show_what_was_known(
-    client: httpx.Client, database: Database
-) -> None:
-    check_times(client, database, 100)
+PAST = STARTS + timedelta(days=1, hours=2)
 
 
-@pytest.mark.parametrize(
-    ("as_of", "status"),
-    [("1999-01-01", 422), ("2999-01-01", 400), ("yesterday's", 400), ("2026-02-30", 400)],
-)
-def test_a_time_without_an_answer_gets_a_page_with_the_reason(
-    client: httpx.Client, as_of: str, status: int
-) -> None:
-    for path in ("/", "/coins", "/coin/bitcoin"):
-        answer = client.get(path, params={"as_of": as_of})
-        assert answer.status_code == status, (path, answer.text)
-        assert '<p role="alert"' in answer.text or 'role="alert"' in answer.text
+@pytest.mark.parametrize("at", [NOW, PAST], ids=["now", "past"])
+def test_list_has_the_coins_known_then(client: httpx.Client, filled_home: Home, at: object) -> None:
+    with almanac.open(filled_home.root) as database:
+        rows = database.sql(
+            "SELECT coin, count(*) AS events FROM "
+            "(SELECT unnest(coins) AS coin FROM upcoming_as_of($at)) GROUP BY coin",
+            at=at,
+        ).rows()
+        counts = {row["coin"]: row["events"] for row in rows}
+        ranked = database.sql("SELECT coin, rank FROM coins_as_of($at)", at=at).rows()
+    page = client.get("/coins", params={"as_of": f"{at:%Y-%m-%dT%H:%M:%SZ}"}).text
+    found = re.findall(r'href="/coin/([^"?]+)\?.*?<td class="n">([\d,]+)</td></tr>', page, re.S)
+    assert len(found) == 100
+    assert all(int(shown) == counts.get(coin, 0) for coin, shown in found)
+    by_rank = sorted((row["rank"], row["coin"]) for row in ranked if row["rank"] is not None)
+    first = [coin for _, coin in by_rank[:20]]
+    assert [coin for coin, _ in found[: len(first)]] == first
+
+
+def test_coin_is_found_by_slug_or_a_part_of_its_name(client: httpx.Client) -> None:
+    slug = re.findall(r'href="/coin/([^"?]+)"', client.get("/coins").text)[0]
+    assert client.get(f"/coin/{slug}").status_code == 200
+    answer = client.get("/coin/no-such-coin")
+    assert answer.status_code == 404
+    assert "No coin has the slug, symbol or name" in unescape(answer.text)
+    assert 'href="/coin/bitcoin"' in client.get("/coins", params={"q": "itco"}).text
+    assert "No coin matches" in client.get("/coins", params={"q": "%"}).text
+    assert client.get("/coins", params={"page": "9999"}).status_code == 400

@@ -1,5 +1,3 @@
-"""The page of data quality: with and without its home, now and as of a past time."""
-
 import re
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import pytest
 import almanac
 from application.web.quality_page import HomeWatch
 from application.web.site import WebSite
-from pipeline.health.facts import Health, HealthWarning
+from pipeline.health.facts import Health
 from pipeline.health.warnings import read_health
 from pipeline.settings import read_settings
 from tests.application.mirror.filled_home import ENDS, NOW, STARTS, mirroring
@@ -20,7 +18,7 @@ from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
 
-def test_page_shows_pulls_coverage_and_quota_of_a_home(
+def test_page_shows_pulls_and_coverage(
     filled_home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALMANAC_HOME", str(filled_home.root))
@@ -42,13 +40,12 @@ def test_page_shows_pulls_coverage_and_quota_of_a_home(
     assert f"<dt>Versions of events</dt><dd>{counts['n']:,}</dd>" in page
 
 
-def test_past_time_has_only_the_pulls_of_then_and_no_quota(
-    filled_home: Home, tmp_path: Path
+def test_past_time_has_the_pulls_of_then_and_no_quota(
+    filled_home: Home, client: httpx.Client
 ) -> None:
     at = STARTS + DAY
-    with mirroring(filled_home, tmp_path, site=WebSite) as (_, client):
-        page = client.get("/quality", params={"as_of": at.isoformat()}).text
-        before = client.get("/quality", params={"as_of": "2020-01-01"})
+    page = client.get("/quality", params={"as_of": at.isoformat()}).text
+    before = client.get("/quality", params={"as_of": "2020-01-01"})
     assert "The quota is only for now" in page
     assert "Warnings are only for now" in page
     assert f"{ENDS:%d %b %Y}" not in page[page.index("<main") : page.index("<footer")]
@@ -64,19 +61,12 @@ def test_past_time_has_only_the_pulls_of_then_and_no_quota(
     assert "Nothing was pulled by then" in before.text
 
 
-def test_published_file_without_its_home_says_what_is_unknown(tmp_path: Path) -> None:
-    with serve_pages(tmp_path, make_move("evt_1", 5)) as client:
+def test_file_without_its_home_says_what_is_unknown_and_names_gaps(tmp_path: Path) -> None:
+    with serve_pages(tmp_path, make_move("evt_1", 5), pulls=(PULLS[0], PULLS[3])) as client:
         page = client.get("/quality").text
-    assert page.count("This server has the published file alone, without its home.") == 2
-
-
-def test_day_without_a_pull_is_named_as_a_gap(tmp_path: Path) -> None:
-    pulls = (PULLS[0], PULLS[3])
-    with serve_pages(tmp_path, make_move("evt_1", 5), pulls=pulls) as client:
-        page = client.get("/quality").text
-    first, last = FIRST + DAY, FIRST + 2 * DAY
+    assert page.count("This server has only the published file, not its home.") == 2
     assert "2 of 4 days without a complete pull of events" in " ".join(page.split())
-    assert f"{first:%Y-%m-%d} to {last:%Y-%m-%d}" in page
+    assert f"{FIRST + DAY:%Y-%m-%d} to {FIRST + 2 * DAY:%Y-%m-%d}" in page
 
 
 def test_health_is_read_at_most_once_in_15_seconds_and_errors_name_no_folder() -> None:
@@ -95,16 +85,3 @@ def test_health_is_read_at_most_once_in_15_seconds_and_errors_name_no_folder() -
     assert state.health is None
     assert "secret" not in state.why_unknown
     assert "almanac status" in state.why_unknown
-
-
-def test_warnings_are_shown_as_text(filled_home: Home, tmp_path: Path) -> None:
-    warning = HealthWarning("stale", "<b>No pull</b>: almanac run")
-
-    def site(place: object) -> WebSite:
-        health = Health(NOW, NOW, source="sandbox", warnings=[warning])
-        return WebSite(place, read_health=lambda: health)  # type: ignore[arg-type]
-
-    with mirroring(filled_home, tmp_path, site=site) as (_, client):
-        answer: httpx.Response = client.get("/quality")
-    assert "&lt;b&gt;No pull&lt;/b&gt;: almanac run" in answer.text
-    assert "<strong>stale</strong>" in answer.text

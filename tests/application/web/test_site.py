@@ -1,17 +1,18 @@
-"""The site around the pages: keys off loopback, headers, publications and the replay clock."""
+"""The site around the pages: keys off loopback, headers, the replay clock, and MCP over HTTP."""
 
+import asyncio
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
-import pytest
+from mcp import Client
 
 import almanac
 from application.web.site import WebSite
 from catalog.contract.plans import PLANS
-from catalog.server.state_dir import ServiceDir
+from catalog.server.service_dir import ServiceDir
 from tests.application.mirror.filled_home import NOW, STARTS, mirroring
 from tests.application.mirror.replays import order, replaying
 from warehouse.home import Home
@@ -19,44 +20,31 @@ from warehouse.home import Home
 PATHS = ("/", "/coins", "/coin/bitcoin", "/event/none", "/static/site.css")
 
 
-@pytest.fixture(scope="module")
-def guarded(
-    filled_home: Home, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[httpx.Client, dict[str, str]]]:
-    """Yield a client of a mirror that other machines reach, and a key of each plan."""
-    folder = tmp_path_factory.mktemp("guarded")
-    book = ServiceDir(folder).key_book()
+def test_page_off_loopback_needs_a_key_of_a_full_plan(filled_home: Home, tmp_path: Path) -> None:
+    book = ServiceDir(tmp_path).key_book()
     keys = {name: book.create(name, plan)[0] for name, plan in PLANS.items()}
-    with mirroring(filled_home, folder, site=WebSite, host="0.0.0.0") as (_, client):
-        yield client, keys
+    with mirroring(filled_home, tmp_path, site=WebSite, host="0.0.0.0") as (_, client):
+        for path in PATHS:
+            answer = client.get(path)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"].startswith("Basic ")
+            assert client.get(path, auth=("anyone", "wrong")).status_code == 401
+            for name, plan in PLANS.items():
+                status = client.get(path, auth=("anyone", keys[name])).status_code
+                assert (status == 403) != plan.export, name
+            shown = client.get(path, headers={"x-api-key": keys["enterprise"]})
+            assert shown.status_code in (200, 404)
+            assert client.get(path, headers={"authorization": "Basic !!"}).status_code == 401
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_page_off_loopback_needs_a_key_of_a_plan_that_shows_every_field(
-    guarded: tuple[httpx.Client, dict[str, str]], path: str
-) -> None:
-    client, keys = guarded
-    answer = client.get(path)
-    assert answer.status_code == 401
-    assert answer.headers["www-authenticate"].startswith("Basic ")
-    assert client.get(path, auth=("anyone", "wrong")).status_code == 401
-    for name, plan in PLANS.items():
-        status = client.get(path, auth=("anyone", keys[name])).status_code
-        assert (status == 403) != plan.export, name
-    assert client.get(path, headers={"x-api-key": keys["enterprise"]}).status_code in (200, 404)
-    assert client.get(path, headers={"authorization": "Basic !!"}).status_code == 401
-
-
-def test_every_answer_of_a_page_has_the_security_headers(filled_home: Home, tmp_path: Path) -> None:
-    with mirroring(filled_home, tmp_path, site=WebSite) as (_, client):
-        for path in (*PATHS, "/?page=0", "/static/none", "/event/" + "a" * 30_000):
-            headers = client.get(path).headers
-            assert "default-src 'none'" in headers["content-security-policy"]
-            assert "unsafe" not in headers["content-security-policy"]
-            assert headers["x-content-type-options"] == "nosniff"
-        assert client.get("/v2/events?limit=1").status_code == 200
-        assert client.get("/healthz").status_code == 200
-        assert client.head("/").status_code == 200
+def test_every_answer_of_a_page_has_the_security_headers(client: httpx.Client) -> None:
+    for path in (*PATHS, "/?page=0", "/static/none", "/event/" + "a" * 30_000):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+    assert client.get("/v2/events?limit=1").status_code == 200
+    assert client.head("/").status_code == 200
 
 
 def test_replay_shows_nothing_later_than_its_clock(filled_home: Home, tmp_path: Path) -> None:
@@ -88,31 +76,96 @@ def test_replay_shows_nothing_later_than_its_clock(filled_home: Home, tmp_path: 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
-def test_browser_gets_a_page_for_an_unknown_path_and_a_program_gets_json(
+def test_unknown_path_is_a_page_for_a_browser_and_json_for_a_program(client: httpx.Client) -> None:
+    for path in ("/api", "/nothing/here", "/%3Cb%3E"):
+        answer = client.get(path, headers=BROWSER)
+        assert answer.status_code == 404
+        assert answer.headers["content-type"].startswith("text/html")
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "Page not found" in answer.text
+        assert 'href="/coins"' in answer.text
+        assert "<b>" not in answer.text
+        assert client.get(path).json()["error"]["code"] == "not_found"
+    for path in ("/v1/events", "/v2/nothing", "/events"):
+        answer = client.get(path, headers=BROWSER)
+        assert answer.headers["content-type"].startswith("application/json"), path
+    assert client.get("/healthz", headers=BROWSER).status_code == 200
+    assert client.get("/docs", headers=BROWSER).status_code == 200
+    for path in ("/coins", "/changes", "/quality", "/calendar"):
+        answer = client.get(f"{path}/?q=a%20b", headers=BROWSER)
+        assert (answer.status_code, answer.headers["location"]) == (308, f"{path}?q=a%20b")
+    assert client.get("/coins/").status_code == 403
+
+
+ACCEPTED = {"accept": "application/json, text/event-stream"}
+CALL = {"name": "coverage", "arguments": {}}
+
+
+def post(client: httpx.Client, call: dict[str, Any] = CALL, **options: Any) -> httpx.Response:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    headers = {**ACCEPTED, **options.pop("headers", {})}
+    return client.post("/mcp", json=message, headers=headers, **options)
+
+
+def test_call_is_answered_without_a_session(client: httpx.Client) -> None:
+    for version in (None, "2025-03-26", "2025-06-18", "2025-11-25"):
+        answer = post(client, headers={"mcp-protocol-version": version} if version else {})
+        assert answer.headers["content-type"] == "application/json"
+        assert "mcp-session-id" not in answer.headers
+        found = answer.json()["result"]
+        assert found["structuredContent"]["rows"]
+        assert not found["isError"]
+
+
+def test_client_of_the_sdk_lists_and_calls_tools(client: httpx.Client) -> None:
+    async def run(mode: str) -> None:
+        async with Client(f"{client.base_url}/mcp".replace("//mcp", "/mcp"), mode=mode) as caller:
+            assert len((await caller.list_tools()).tools) == 8
+            found = await caller.call_tool("upcoming", {"within": "30d", "limit": 1})
+            assert found.structured_content is not None
+            assert found.structured_content["truncated"]
+
+    for mode in ("legacy", "2026-07-28"):
+        asyncio.run(run(mode))
+
+
+def test_wrong_requests_are_refused_in_plain_words(client: httpx.Client) -> None:
+    assert client.get("/mcp").status_code == 405
+    assert client.get("/mcp").headers["allow"] == "POST"
+    assert client.delete("/mcp").status_code == 405
+    assert post(client, headers={"mcp-protocol-version": "1999-01-01"}).status_code == 400
+    assert post(client, headers={"origin": "https://evil.example"}).status_code == 403
+    assert post(client, headers={"host": "evil.example"}).status_code == 421
+    assert client.post("/mcp", content=b"{", headers=ACCEPTED).status_code == 400
+    assert client.post("/mcp", content=b"x" * 5_000_000, headers=ACCEPTED).status_code == 413
+    message = post(client, {"name": "drop", "arguments": {}}).json()["result"]
+    assert message["isError"]
+    assert "the tools are upcoming" in message["content"][0]["text"]
+
+
+def test_off_loopback_a_key_of_a_full_plan_is_needed(filled_home: Home, tmp_path: Path) -> None:
+    book = ServiceDir(tmp_path).key_book()
+    keys = {name: book.create(name, plan)[0] for name, plan in PLANS.items()}
+    with mirroring(filled_home, tmp_path, site=WebSite, host="0.0.0.0") as (_, client):
+        assert post(client).status_code == 401
+        assert post(client, headers={"authorization": "Bearer wrong"}).status_code == 401
+        for name, plan in PLANS.items():
+            for headers in ({"authorization": f"Bearer {keys[name]}"}, {"x-api-key": keys[name]}):
+                answer = post(client, headers=headers)
+                assert answer.status_code == (200 if plan.export else 403)
+                assert keys[name] not in answer.text
+        assert post(client, auth=("anyone", keys["enterprise"])).status_code == 200
+
+
+def test_tools_of_a_replay_show_nothing_later_than_its_clock(
     filled_home: Home, tmp_path: Path
 ) -> None:
-    with mirroring(filled_home, tmp_path, site=WebSite) as (_, client):
-        for path in ("/api", "/nothing/here", "/%3Cb%3E"):
-            answer = client.get(path, headers=BROWSER)
-            assert answer.status_code == 404
-            assert answer.headers["content-type"].startswith("text/html")
-            assert "default-src 'none'" in answer.headers["content-security-policy"]
-            assert "Page not found" in answer.text
-            assert 'href="/coins"' in answer.text
-            assert "<b>" not in answer.text
-            assert client.get(path).json()["error"]["code"] == "not_found"
-        for path in ("/v1/events", "/v2/nothing", "/events"):
-            for headers in (BROWSER, {}):
-                answer = client.get(path, headers=headers)
-                assert answer.headers["content-type"].startswith("application/json"), path
-        assert client.get("/healthz", headers=BROWSER).status_code == 200
-        assert client.get("/docs", headers=BROWSER).status_code == 200
-
-
-def test_slash_at_the_end_leads_a_browser_to_the_page(filled_home: Home, tmp_path: Path) -> None:
-    with mirroring(filled_home, tmp_path, site=WebSite) as (_, client):
-        for path in ("/coins", "/changes", "/quality", "/calendar"):
-            answer = client.get(f"{path}/?q=a%20b", headers=BROWSER)
-            assert answer.status_code == 308
-            assert answer.headers["location"] == f"{path}?q=a%20b"
-        assert client.get("/coins/").status_code == 403
+    clock = STARTS + timedelta(days=1, hours=2)
+    with replaying(filled_home, tmp_path, clock, site=WebSite) as (_, client):
+        found = post(client, {"name": "upcoming", "arguments": {}}).json()["result"]
+        assert found["structuredContent"]["as_of"] == f"{clock:%Y-%m-%dT%H:%M:%SZ}"
+        later = {"as_of": f"{clock + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"}
+        assert post(client, {"name": "upcoming", "arguments": later}).json()["result"]["isError"]
+        counting = {"name": "query", "arguments": {"sql": "SELECT count(*) FROM events"}}
+        found = post(client, counting).json()["result"]
+        assert "replays an earlier time" in found["content"][0]["text"]

@@ -1,11 +1,10 @@
-"""The page of upcoming events: days, filters, marks and pages of the list."""
-
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 from starlette.testclient import TestClient
@@ -83,33 +82,38 @@ def test_events_are_under_their_day_and_estimated_ones_apart(client: TestClient)
     assert "Q1 2026" in after
     assert "2026-03-31" not in page
     assert "14:00 UTC" in before
+    for text in ("BTC (Bitcoin)", "BTC (Other)", "DASH"):
+        assert f"<bdi>{text}</bdi>" in page
+    assert "Low below 2.5, Mid below 5.0, High below 7.5, Critical from 7.5." in page
 
 
-@pytest.mark.parametrize(
-    ("parameters", "expected"),
-    [
-        ({}, ["today", "clock", "moved", "late", "next", "open"]),
-        ({"coin": "dash"}, ["clock"]),
-        ({"coin": "slug:other-btc"}, ["next"]),
-        ({"category": "unlock"}, ["clock", "next"]),
-        ({"category": "Unlock", "when": "next-week"}, ["next"]),
-        ({"when": "today"}, ["today", "open"]),
-        ({"when": "this-week"}, ["today", "clock", "moved", "late", "open"]),
-        ({"when": "all", "dates": "exact", "category": "Listing"}, ["far"]),
-        ({"from": "2026-09-01", "to": "2026-09-30"}, ["far"]),
-        ({"from": "2026-03-10", "dates": "exact"}, ["next", "far"]),
-        ({"dates": "estimated"}, ["open"]),
-        ({"impact": "5"}, ["clock", "next"]),
-        ({"impact": "critical"}, ["next"]),
-        ({"q": "TITLE LATE"}, ["late"]),
-        ({"q": "%"}, []),
-    ],
-    ids=lambda value: "-".join(value.values()) or "all" if isinstance(value, dict) else None,
-)
-def test_filters_select_events(
-    client: TestClient, parameters: dict[str, str], expected: list[str]
-) -> None:
-    assert shown(client, **parameters) == expected
+def select(
+    found: Callable[..., list[str]], client: TestClient, table: dict[str, list[str]]
+) -> dict[str, list[str]]:
+    """Return what each query of a table selects."""
+    return {query: found(client, **dict(parse_qsl(query))) for query in table}
+
+
+FILTERS = {
+    "": ["today", "clock", "moved", "late", "next", "open"],
+    "coin=dash": ["clock"],
+    "coin=slug:other-btc": ["next"],
+    "category=unlock": ["clock", "next"],
+    "category=Unlock&when=next-week": ["next"],
+    "when=today": ["today", "open"],
+    "when=this-week": ["today", "clock", "moved", "late", "open"],
+    "when=all&dates=exact&category=Listing": ["far"],
+    "from=2026-03-10&dates=exact": ["next", "far"],
+    "dates=estimated": ["open"],
+    "impact=5": ["clock", "next"],
+    "impact=critical": ["next"],
+    "q=TITLE LATE": ["late"],
+    "q=%25": [],
+}
+
+
+def test_filters_select_events(client: TestClient) -> None:
+    assert select(shown, client, FILTERS) == FILTERS
 
 
 def test_moved_and_new_events_are_marked(client: TestClient) -> None:
@@ -118,7 +122,7 @@ def test_moved_and_new_events_are_marked(client: TestClient) -> None:
     assert page.count('class="mark new"') == 1
 
 
-def test_page_of_a_past_time_shows_the_date_known_then(client: TestClient) -> None:
+def test_past_time_shows_the_date_known_then(client: TestClient) -> None:
     then = client.get("/", params={"as_of": "2026-03-02T12:00:00"}).text
     assert re.findall(r'datetime="2026-03-12"', then)
     assert "Title late" not in then
@@ -130,46 +134,46 @@ def test_ambiguous_ticker_lists_its_coins_as_links(client: TestClient) -> None:
     answer = client.get("/", params={"coin": "BTC", "when": "90d"})
     assert answer.status_code == 400
     links = [unescape(link) for link in re.findall(r'href="(/\?[^"]*slug[^"]*)"', answer.text)]
-    assert links == [
-        "/?coin=slug%3Abitcoin&when=90d",
-        "/?coin=slug%3Aother-btc&when=90d",
-    ]
+    assert links == ["/?coin=slug%3Abitcoin&when=90d", "/?coin=slug%3Aother-btc&when=90d"]
     assert client.get(links[0]).status_code == 200
+    page = unescape(answer.text)
+    assert "<h1><bdi>Which coin?</bdi></h1>" in page
+    assert "2 coins have this ticker or name. Choose one." in page
+    assert not [text for text in ("almanac.open", "coins={", "history begins") if text in page]
 
 
-@pytest.mark.parametrize(
-    ("parameters", "status", "text"),
-    [
-        ({"coin": "no-such"}, 404, "No coin has the slug"),
-        ({"category": "Unlok"}, 404, ">Unlock</bdi></a>"),
-        ({"impact": "high!"}, 400, "expected a score from 0 to 10"),
-        ({"impact": "nan"}, 400, "min_impact"),
-        ({"impact": "11"}, 400, "from 0 to 10"),
-        ({"when": "never"}, 400, "expected today"),
-        ({"from": "03/04/2026"}, 400, "expected such as 2026-03-02"),
-        ({"from": "2026-05-01", "to": "2026-04-01"}, 400, "no day lies between"),
-        ({"page": "0"}, 400, "expected a number from 1"),
-        ({"page": "7"}, 400, "there are fewer pages"),
-        ({"dates": "some"}, 400, "expected all, exact, estimated"),
-    ],
-    ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else None,
-)
-def test_wrong_filter_says_what_was_expected(
-    client: TestClient, parameters: dict[str, str], status: int, text: str
-) -> None:
-    answer = client.get("/", params=parameters)
-    assert answer.status_code == status
-    assert text in unescape(answer.text)
+WRONG = {
+    "coin=no-such": (404, "No coin has the slug"),
+    "category=Unlok": (404, ">Unlock</bdi></a>"),
+    "impact=high!": (400, "expected a score from 0 to 10"),
+    "impact=nan": (400, "min_impact"),
+    "impact=11": (400, "from 0 to 10"),
+    "when=never": (400, "expected today"),
+    "from=03/04/2026": (400, "expected such as 2026-03-02"),
+    "from=2026-05-01&to=2026-04-01": (400, "no day lies between"),
+    "from=2026-02-01&to=2026-03-03": (400, "are over, and this page shows events to come"),
+    "page=0": (400, "expected a number from 1"),
+    "page=7": (400, "there are fewer pages"),
+    "dates=some": (400, "expected all, exact, estimated"),
+}
+
+
+def test_wrong_filter_says_what_was_expected(client: TestClient) -> None:
+    for query, (status, text) in WRONG.items():
+        answer = client.get(f"/?{query}")
+        assert (answer.status_code, text in unescape(answer.text)) == (status, True), query
+    page = client.get("/", params={"from": "2026-02-01", "to": "2026-03-10"}).text
+    assert "04 Mar 2026 to 10 Mar 2026" in page, "days that are over are left out"
 
 
 def test_long_list_has_pages_that_together_show_each_event_once(tmp_path: Path) -> None:
-    versions = [event(f"evt{n:03}", at(4 + n % 20)) for n in range(130)]
+    versions = [event(f"evt{n:03}", at(4 + n % 20)) for n in range(70)]
     with serve_pages(tmp_path, versions) as client:
-        pages = [shown(client, page=str(number)) for number in (1, 2, 3)]
-        assert [len(page) for page in pages] == [60, 60, 10]
-        assert len({name for page in pages for name in page}) == 130
-        assert 'rel="next"' in client.get("/?page=2&q=title").text
-        assert "page=3&amp;q=title" in client.get("/?page=2&q=title").text
+        pages = [shown(client, page=str(number)) for number in (1, 2)]
+        assert [len(page) for page in pages] == [60, 10]
+        assert len({name for page in pages for name in page}) == 70
+        (link,) = re.findall('rel="next" href="([^"]*)"', client.get("/?q=title").text)
+        assert {"page=2", "q=title"} == {*unescape(link).removeprefix("/?").split("&")}
 
 
 def later(version: Known, known_from: datetime, kind: str, **changes: object) -> Known:
@@ -224,126 +228,20 @@ def test_events_that_left_the_shown_days_are_listed_with_the_reason(leaving: Tes
     assert not {"cancelled", "withdrawn", "away", "missing"} & set(shown(leaving))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "expected"),
-    [
-        ({"category": "unlock"}, ["cancelled"]),
-        ({"coin": "dash"}, ["cancelled"]),
-        ({"from": "2026-03-12", "to": "2026-03-12"}, ["away"]),
-        ({"from": "2026-03-15", "to": "2026-03-15"}, ["within"]),
-        ({"when": "all"}, ["cancelled", "withdrawn", "missing"]),
-        ({"dates": "estimated"}, []),
-        ({"q": "missing"}, ["missing"]),
-        ({"impact": "9"}, []),
-        ({"as_of": "2026-03-01T12:00:00"}, []),
-        ({"as_of": "2026-03-02T12:00:00"}, ["shown-again"]),
-        ({"as_of": "2026-03-03T12:00:00"}, ["cancelled", "withdrawn", "missing"]),
-    ],
-    ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else None,
-)
-def test_filters_and_time_select_the_events_that_left(
-    leaving: TestClient, parameters: dict[str, str], expected: list[str]
-) -> None:
-    assert list_left(leaving, **parameters) == expected
+LEFT_BY = {
+    "category=unlock": ["cancelled"],
+    "coin=dash": ["cancelled"],
+    "from=2026-03-12&to=2026-03-12": ["away"],
+    "from=2026-03-15&to=2026-03-15": ["within"],
+    "when=all": ["cancelled", "withdrawn", "missing"],
+    "dates=estimated": [],
+    "q=missing": ["missing"],
+    "impact=9": [],
+    "as_of=2026-03-01T12:00:00": [],
+    "as_of=2026-03-02T12:00:00": ["shown-again"],
+    "as_of=2026-03-03T12:00:00": ["cancelled", "withdrawn", "missing"],
+}
 
 
-def test_events_that_left_longer_ago_are_not_listed(tmp_path: Path) -> None:
-    with serve_pages(tmp_path, LEFT, absences=ABSENCES, now=FIRST + 12 * DAY) as client:
-        assert list_left(client) == []
-
-
-def test_ticker_of_several_coins_is_shown_with_the_name(client: TestClient) -> None:
-    page = client.get("/").text
-    assert "<bdi>BTC (Bitcoin)</bdi>" in page
-    assert "<bdi>BTC (Other)</bdi>" in page
-    assert "<bdi>DASH</bdi>" in page
-
-
-def test_events_without_a_fixed_date_are_by_impact_in_each_group(tmp_path: Path) -> None:
-    ends = datetime(2026, 3, 31, 23, 59, 59, tzinfo=UTC)
-    month = {"is_estimated": True, "date_type": "month", "displayed_date": "Mar 2026"}
-    versions = [
-        event("a-none", ends, **month),
-        event("b-low", ends, impact=1.0, **month),
-        event("c-top", ends, impact=9.0, **month),
-        event("d-band", ends, impact_band="High", **month),
-        event("e-quarter", ends, impact=10.0, **QUARTER),
-    ]
-    with serve_pages(tmp_path, versions) as client:
-        expected = ["c-top", "d-band", "b-low", "a-none", "e-quarter"]
-        assert shown(client) == shown(client, dates="estimated") == expected
-
-
-def test_page_says_how_to_read_an_impact(client: TestClient) -> None:
-    legend = "Low below 2.5, Mid below 5.0, High below 7.5, Critical from 7.5."
-    assert legend in client.get("/").text
-
-
-def test_marks_are_apart(tmp_path: Path) -> None:
-    created = Known(
-        event_id="new",
-        known_from=FIRST + 2 * DAY,
-        change_kinds=("created",),
-        title="New",
-        date=at(9),
-        displayed_date="09 Mar",
-    )
-    moved = later(created, FIRST + 3 * DAY, "rescheduled", date=at(10), displayed_date="10 Mar")
-    with serve_pages(tmp_path, [created, moved]) as client:
-        assert re.search(r'</span>\s+<span class="mark new">', client.get("/").text)
-
-
-def test_ambiguous_ticker_is_in_words_of_the_page(client: TestClient) -> None:
-    page = unescape(client.get("/", params={"coin": "BTC"}).text)
-    assert "<h1><bdi>Which coin?</bdi></h1>" in page
-    assert "2 coins have this ticker or name. Choose one." in page
-    assert "almanac.open" not in page
-    assert "coins={" not in page
-    assert "history begins" not in page
-
-
-@pytest.mark.parametrize(
-    ("parameters", "heading", "link"),
-    [
-        ({"coin": "bitcoim", "when": "90d"}, "Unknown coin", "/?coin=slug%3Abitcoin&when=90d"),
-        ({"category": "Unlok", "q": "x"}, "Unknown category", "/?category=Unlock&q=x"),
-        ({"coin": "no-such", "when": "90d"}, "Unknown coin", "/?when=90d"),
-        ({"impact": "much", "q": "x"}, "Wrong value in the address", "/?q=x"),
-    ],
-    ids=["coin", "category", "unknown", "impact"],
-)
-def test_problem_has_a_heading_and_a_link_that_keeps_other_filters(
-    client: TestClient, parameters: dict[str, str], heading: str, link: str
-) -> None:
-    page = unescape(client.get("/", params=parameters).text)
-    assert f"<h1><bdi>{heading}</bdi></h1>" in page
-    assert f'href="{link}"' in page
-    assert client.get(link).status_code == 200
-
-
-def test_days_that_are_over_are_refused_and_others_begin_today(client: TestClient) -> None:
-    over = client.get("/", params={"from": "2026-02-01", "to": "2026-03-03"})
-    assert over.status_code == 400
-    assert "are over, and this page shows events to come" in unescape(over.text)
-    page = client.get("/", params={"from": "2026-02-01", "to": "2026-03-10"}).text
-    assert "04 Mar 2026 to 10 Mar 2026" in page
-
-
-def test_categories_count_the_dates_that_are_chosen(tmp_path: Path) -> None:
-    end = datetime(2026, 3, 31, 23, 59, 59, tzinfo=UTC)
-    versions = [
-        event("open", end, categories=("Period",), **QUARTER),
-        event("exact", at(20), categories=("Period",)),
-    ]
-    counts = {}
-    with serve_pages(tmp_path, versions) as client:
-        for dates in ("all", "exact", "estimated"):
-            page = client.get("/", params={"when": "all", "dates": dates}).text
-            counts[dates] = re.findall(r"Period \((\d+)\)</option>", page)
-    assert counts == {"all": ["2"], "exact": ["1"], "estimated": ["1"]}
-
-
-def test_link_to_the_calendar_keeps_the_impact_and_exact_dates(client: TestClient) -> None:
-    page = unescape(client.get("/", params={"impact": "High", "dates": "exact"}).text)
-    assert 'href="/calendar?impact=5.0&estimated=drop"' in page
-    assert client.get("/", params={"impact": "High"}).status_code == 200
+def test_filters_and_time_select_the_events_that_left(leaving: TestClient) -> None:
+    assert select(list_left, leaving, LEFT_BY) == LEFT_BY

@@ -1,8 +1,4 @@
-"""The comparison of the oracle's history with the published one, and a report of differences.
-
-Belongs here: rows of both in one form, differences with the observations around. Does not: what is
-right (oracle).
-"""
+"""The comparison of the oracle's history with the published one, and a report of differences."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -27,7 +23,6 @@ VERSION_COLUMNS = (
 EVENT_COLUMNS = ("first_seen_at", "last_seen_at", "missing_since", "changed_at", *_SHARED)
 _SETS = {"changed_fields", "unknown_fields"}
 _SHOWN = 5
-_OBSERVATIONS_AROUND = 3
 
 
 def versions_of(oracle: Oracle, basis: str = "observed") -> Rows:
@@ -123,16 +118,34 @@ def differences(
     observations: Iterable[SeenObservation],
     histories: Mapping[str, State],
 ) -> str:
-    """Return a report of rows that differ, with the observations around; empty when none does."""
-    wrong = [key for key in sorted(expected.keys() | found.keys()) if _differ(key, expected, found)]
-    if not wrong:
-        return ""
-    ordered = sorted(observations, key=lambda observation: observation.fold_key)
-    count = f"{len(wrong)} rows differ; for each set of columns, the first of them:"
-    each = {frozenset(_differ(key, expected, found)): key for key in reversed(wrong)}
-    shown = sorted(each.values())[:_SHOWN]
-    differences = [_difference(key, expected, found, ordered, histories) for key in shown]
-    return "\n".join([count, _by_column(wrong, expected, found), *differences])
+    """Return a report of rows that differ, with what was seen of them; empty when none does."""
+    wrong = {
+        key: names
+        for key in sorted(expected.keys() | found.keys())
+        if (names := _differ(expected.get(key), found.get(key)))
+    }
+    lines = [f"{len(wrong)} rows differ; the first are:"]
+    for key in list(wrong)[:_SHOWN]:
+        event_id, version = key
+        lines.append(f"event {event_id}, version {version}")
+        for name in sorted(wrong[key]):
+            right, is_ = expected.get(key, {}).get(name), found.get(key, {}).get(name)
+            lines.append(f"  {name}: the oracle has {right!r}, published {is_!r}")
+        state = histories.get(event_id)
+        lines += [
+            f"  oracle {known.version}: {known.known_from} {known.kinds} {sorted(known.changed)}"
+            for known in (state.versions if state else ())
+        ]
+        lines += [
+            f"  {observation}" for observation in observations if observation.event_id == event_id
+        ]
+    return "\n".join(lines) if wrong else ""
+
+
+def _differ(right: dict[str, Any] | None, is_: dict[str, Any] | None) -> set[str]:
+    if right is None or is_ is None:
+        return {"the row itself"}
+    return {name for name in right if right[name] != is_[name]}
 
 
 def _version_row(version: Version) -> dict[str, Any]:
@@ -165,56 +178,3 @@ def _event_row(state: State) -> dict[str, Any]:
         "content_at": state.content_at,
         "unknown_fields": sorted(CONTENT_FIELDS - state.content.keys()),
     }
-
-
-def _differ(key: tuple[str, int], expected: Rows, found: Rows) -> set[str]:
-    right, is_ = expected.get(key), found.get(key)
-    if right is None or is_ is None:
-        return {"the row itself"}
-    return {name for name in right if right[name] != is_[name]}
-
-
-def _by_column(wrong: list[tuple[str, int]], expected: Rows, found: Rows) -> str:
-    columns = [name for key in wrong for name in _differ(key, expected, found)]
-    return ", ".join(f"{name}: {columns.count(name)}" for name in sorted(set(columns)))
-
-
-def _difference(
-    key: tuple[str, int],
-    expected: Rows,
-    found: Rows,
-    observations: list[SeenObservation],
-    histories: Mapping[str, State],
-) -> str:
-    event_id, version = key
-    lines = [f"event {event_id}, version {version}"]
-    for name in sorted(_differ(key, expected, found)):
-        right, is_ = expected.get(key, {}), found.get(key, {})
-        lines.append(f"  {name}: the oracle has {right.get(name)!r}, published {is_.get(name)!r}")
-    state = histories.get(event_id)
-    for known in state.versions if state else ():
-        lines.append(
-            f"  oracle {known.version}: {known.known_from} {known.kinds} {sorted(known.changed)}"
-        )
-    row = expected.get(key) or found[key]
-    at = row.get("known_from") or row["changed_at"]
-    before = [observation for observation in observations if observation.observed_at <= at]
-    after = [observation for observation in observations if observation.observed_at > at]
-    own = [observation for observation in observations if observation.event_id == event_id]
-    for observation in dict.fromkeys(
-        [*own, *before[-_OBSERVATIONS_AROUND:], *after[:_OBSERVATIONS_AROUND]]
-    ):
-        lines.append(f"  {_brief(observation)}")
-    return "\n".join(lines)
-
-
-def _brief(observation: SeenObservation) -> str:
-    text = (
-        f"{observation.kind} of {observation.plan} at {observation.observed_at}, "
-        f"true at {observation.content_at}"
-    )
-    if observation.kind in ("export", "events"):
-        whole = "" if observation.complete else ", partial"
-        filtered = "" if observation.unfiltered else ", filtered"
-        return f"{text}, {observation.lower} to {observation.upper}{whole}{filtered}"
-    return f"{text}, {observation.event_id or observation.since}"

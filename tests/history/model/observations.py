@@ -1,8 +1,8 @@
 """What an observation of the sandbox's catalog shows, from its truth and the published rules alone.
 
-Belongs here: a second form of the plans, windows, freshness and fields of interface.md and
-decisions.md. Does not: anything of contract, server or warehouse, whose errors would be repeated
-here; the result of an observation (oracle). Instants are aware UTC; bounds are inclusive.
+A second form of the plans, windows, freshness and fields of the interface. It uses
+nothing of contract, server or warehouse, whose errors would be repeated here. Times are UTC; bounds
+are inclusive.
 """
 
 from collections.abc import Iterator
@@ -104,7 +104,7 @@ class SeenObservation:
     def visible_scope(self) -> "VisibleScope":
         """Return the dates that the plan showed both when observed and at content_at."""
         bounds = [(self.lower, self.upper)]
-        bounds += [plan_window(self.rules, at) for at in (self.content_at, self.observed_at)]
+        bounds += [find_plan_window(self.rules, at) for at in (self.content_at, self.observed_at)]
         lower = max(bound for bound, _ in bounds if bound is not None)
         return VisibleScope(
             lower, min((bound for _, bound in bounds if bound is not None), default=None)
@@ -132,7 +132,7 @@ class Row:
     cancelled_at: datetime | None = None
 
 
-def plan_window(rules: PlanRules, instant: datetime) -> tuple[datetime, datetime | None]:
+def find_plan_window(rules: PlanRules, instant: datetime) -> tuple[datetime, datetime | None]:
     today = instant.replace(hour=0, minute=0, second=0, microsecond=0)
     lower = CATALOG_STARTS if rules.back_days is None else today - timedelta(rules.back_days)
     if rules.ahead_days is None:
@@ -168,7 +168,7 @@ class Showing:
         event = self.world.event_at(observation.event_id, observation.content_at)
         if event is None:
             return self.world.cancelled_at(observation.event_id, observation.content_at)
-        lower, upper = plan_window(observation.rules, observation.observed_at)
+        lower, upper = find_plan_window(observation.rules, observation.observed_at)
         if (event.date_end or event.date) < lower or (upper is not None and event.date > upper):
             return None
         top = observation.rules.top
@@ -197,7 +197,7 @@ class Showing:
         return frozenset(c.slug for c in coins if c.rank is not None and c.rank <= count)
 
     def _rows(self, observation: SeenObservation) -> list[Row]:
-        lower, upper = plan_window(observation.rules, observation.observed_at)
+        lower, upper = find_plan_window(observation.rules, observation.observed_at)
         lower = max(lower, observation.lower or lower)
         uppers = [bound for bound in (upper, observation.upper) if bound is not None]
         upper = min(uppers, default=None)

@@ -5,9 +5,7 @@
         oracle.fold(observation)
     oracle.versions()
 
-Belongs here: the rules of the fold, from the design and not from the code. Does not: what an
-observation showed (observations). It imports the sandbox's truth and nothing else of ours. Instants
-are aware UTC.
+It imports the sandbox's truth and nothing else of ours.
 """
 
 from collections import Counter

@@ -1,8 +1,4 @@
-"""The known events that an observation covers, and the time that a pull of cancellations covers.
-
-Belongs here: scopes, from the design and not from the code. Does not: the result of an absence
-(oracle). Instants are aware UTC.
-"""
+"""The known events that an observation covers, and the time that a pull of cancellations covers."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,8 +1,4 @@
-"""The versions of an event between its changes, and the kinds of a difference of two contents.
-
-Belongs here: versions, kinds, comparison, from the design and not from the code. Does not: which
-observations count (oracle). Instants are aware UTC.
-"""
+"""The versions of an event between its changes, and the kinds of a difference of two contents."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

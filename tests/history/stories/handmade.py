@@ -6,7 +6,7 @@ They are merged at once, or one by one into a home, at instants chosen to the se
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -100,26 +100,27 @@ def land(batch: HandmadeBatch, landing: Landing, number: int) -> Manifest:
     content_at = observed_at - batch.lag * HOUR
     plan = "elite" if batch.feed in ("export", "deliveries") else batch.plan
     first = first_of(batch)
-    today = observed_at.replace(hour=0)
-    lower, upper = (today + days * DAY for days in batch.days)
-    scope, bodies, status = Scope(), list[tuple[bytes, datetime | None]](), 200
+    lower, upper = (observed_at.replace(hour=0) + days * DAY for days in batch.days)
+    scope, status = Scope(), 200
+    received: Sequence[datetime | None] = (None,)
     rows = [_event(index, content, plan) for index, content in batch.shown]
     if batch.feed in ("events", "export"):
         scope = Scope(lower=lower, upper=upper)
-        bodies = [(_csv(rows) if batch.feed == "export" else _list(rows), None)]
+        bodies = [_csv(rows) if batch.feed == "export" else _page(*rows)]
     elif batch.feed == "event":
         scope, status = Scope(event_id=IDS[first[0]]), batch.status
-        bodies = [(_single(*first, plan, batch), None)]
+        bodies = [_single(*first, plan, batch)]
     elif batch.feed == "cancellations":
         scope = Scope(since=content_at - batch.days[1] * HOUR)
         cancelled = [_cancellation(index, content_at, content) for index, content in batch.shown]
-        bodies = [(_list(cancelled), None)]
+        bodies = [_page(*cancelled)]
     elif batch.feed == "coins":
-        bodies = [(_list([_coin(slug) for slug in COINS[: batch.lag + 1]]), None)]
+        ranked = (coin(slug, rank=rank) for rank, slug in enumerate(COINS[: batch.lag + 1], 1))
+        bodies = [_page(*ranked)]
     else:
-        received = receipts(batch, number)
-        bodies = _deliveries(batch.shown or (first,), observed_at, received, batch)
-        observed_at = content_at = received[0]
+        received = arrivals = receipts(batch, number)
+        bodies = _deliveries(batch, observed_at)
+        observed_at = content_at = arrivals[0]
     pull = Pull(
         feed=batch.feed,
         scope=scope,
@@ -131,7 +132,7 @@ def land(batch: HandmadeBatch, landing: Landing, number: int) -> Manifest:
         requests=1,
         why_incomplete=None if batch.complete else "cut short",
     )
-    return landing.land(pull, bodies, status=status)
+    return landing.land(pull, list(zip(bodies, received, strict=True)), status=status)
 
 
 def first_of(batch: HandmadeBatch) -> tuple[int, Content]:
@@ -145,23 +146,25 @@ def cancels(batch: HandmadeBatch, content: Content) -> bool:
 
 
 def _event(index: int, content: Content, plan: str) -> dict[str, Any]:
+    """Return an event with all fields; the plan decides which of them are known."""
     start = STARTS + content.day * DAY
-    coins = [{"slug": slug, "symbol": slug[:3], "name": slug.title()} for slug in content.coins]
-    event: dict[str, Any] = dict.fromkeys(EVENT_FIELDS)
-    event |= {"id": IDS[index], "slug": f"event-{index}", "title": content.title}
-    event |= {"displayedDate": f"{start:%d %b}", "date": _text(start), "dateType": "date"}
-    event |= {"isEstimated": content.estimated, "coins": coins, "createdAt": _text(CREATED)}
-    event |= {"updatedAt": _text(CREATED + content.step * DAY)}
-    if plan == "free":
-        del event["categories"]
-    else:
-        event |= {"categories": ["Release"], "description": f"It is {content.title.strip()}."}
-    if plan in ("pro", "elite"):
-        event |= {**dict.fromkeys(PROOF, PROVEN), "lastVerifiedAt": _text(CREATED)}
-        event["impact"] = content.score
-    if plan == "pro" and content.score is not None:
-        event["impact"] = "Low" if content.score < 2.5 else "High"
-    return event
+    band = None if content.score is None else "Low" if content.score < 2.5 else "High"
+    return event(
+        IDS[index],
+        slug=f"event-{index}",
+        title=content.title,
+        description=f"It is {content.title.strip()}.",
+        displayedDate=f"{start:%d %b}",
+        date=_text(start),
+        isEstimated=content.estimated,
+        categories=... if plan == "free" else ["Release"],
+        coins=[{"slug": slug, "symbol": slug[:3], "name": slug.title()} for slug in content.coins],
+        impact=band if plan == "pro" else content.score,
+        lastVerifiedAt=_text(CREATED),
+        createdAt=_text(CREATED),
+        updatedAt=_text(CREATED + content.step * DAY),
+        **dict.fromkeys(PROOF, PROVEN),
+    )
 
 
 def _single(index: int, content: Content, plan: str, batch: HandmadeBatch) -> bytes:
@@ -174,23 +177,17 @@ def _single(index: int, content: Content, plan: str, batch: HandmadeBatch) -> by
     return json.dumps(_event(index, content, plan)).encode()
 
 
-def _deliveries(
-    shown: tuple[tuple[int, Content], ...],
-    hour: datetime,
-    received: list[datetime],
-    batch: HandmadeBatch,
-) -> list[tuple[bytes, datetime | None]]:
-    """Return a body for each event, with its receipt."""
-    bodies: list[tuple[bytes, datetime | None]] = []
-    for received_at, (index, content) in zip(received, shown, strict=True):
-        created_at = hour - (batch.lag + content.step) * HOUR
-        kind = "event.cancelled" if cancels(batch, content) else "event.updated"
+def _deliveries(batch: HandmadeBatch, hour: datetime) -> list[bytes]:
+    """Return a body for each event."""
+    bodies = []
+    for index, content in batch.shown or (first_of(batch),):
+        created_at = _text(hour - (batch.lag + content.step) * HOUR)
         data = _event(index, content, "elite")
-        if kind == "event.cancelled":
-            data["cancelledAt"] = _text(created_at)
-        delivered = {"id": f"evt_{index}_{content.step}", "type": kind, "data": data}
-        body = json.dumps({**delivered, "createdAt": _text(created_at)}).encode()
-        bodies.append((body, received_at))
+        if is_cancelled := cancels(batch, content):
+            data["cancelledAt"] = created_at
+        kind = "event.cancelled" if is_cancelled else "event.updated"
+        delivered = {"id": f"evt_{index}_{content.step}", "type": kind, "createdAt": created_at}
+        bodies.append(json.dumps({**delivered, "data": data}).encode())
     return bodies
 
 
@@ -198,28 +195,17 @@ def _cancellation(index: int, content_at: datetime, content: Content) -> dict[st
     return {"id": IDS[index], "cancelledAt": _text(content_at - content.step * HOUR)}
 
 
-def _coin(slug: str) -> dict[str, Any]:
-    coin = {"slug": slug, "symbol": slug[:3], "name": slug.title(), "tracked": True}
-    counters = {"upcomingCount": 1, "majorCount": None, "peakImpact": None}
-    return {**coin, "rank": 1 + COINS.index(slug), "iconUrl": "https://icons.example", **counters}
-
-
-def _list(rows: list[dict[str, Any]]) -> bytes:
-    meta = {"total": len(rows), "limit": 100, "cursor": None}
-    return json.dumps({"data": rows, "meta": meta}).encode()
-
-
 def _csv(rows: list[dict[str, Any]]) -> bytes:
     out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(EVENT_FIELDS)
+    writer = csv.DictWriter(out, EVENT_FIELDS)
+    writer.writeheader()
     for row in rows:
         joined = {
             "coins": ";".join(coin["slug"] for coin in row["coins"]),
             "categories": ";".join(row["categories"]),
             "isEstimated": str(row["isEstimated"]).lower(),
         }
-        writer.writerow([{**row, **joined}[name] for name in EVENT_FIELDS])
+        writer.writerow(row | joined)
     return out.getvalue().encode()
 
 

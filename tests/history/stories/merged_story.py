@@ -1,13 +1,8 @@
-"""A landed story, its oracle, and homes into which it is merged piece by piece.
-
-Belongs here: merging in pieces, and what was published after each. Does not: the expected history
-(oracle), how rows are compared (comparison).
-"""
+"""A landed story, its oracle, and homes into which it is merged piece by piece."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import cycle, islice
 from pathlib import Path
 
 import duckdb
@@ -82,17 +77,6 @@ def after_midnight(batches: Sequence[Manifest]) -> Iterator[list[str]]:
         if following is None or (midnight and following.observed_at.hour > 0):
             yield part
             part = []
-
-
-def joined(parts: Iterable[list[str]], counts: Sequence[int]) -> Iterator[list[str]]:
-    """Join parts with the next ones: each piece has as many as the next of `counts`, again and
-    again."""
-    rest = iter(parts)
-    for count in cycle(counts):
-        together = list(islice(rest, count))
-        if not together:
-            return
-        yield [batch_id for part in together for batch_id in part]
 
 
 @contextmanager

@@ -1,7 +1,4 @@
-"""Deliveries as a customer's endpoint would receive them: most at once, some late or twice.
-
-Belongs here: bodies made from the truth, receipts, batches of one day. Does not: HTTP, signatures.
-"""
+"""Deliveries as a customer's endpoint would receive them: most at once, some late or twice."""
 
 import json
 from collections.abc import Iterator
@@ -73,9 +70,7 @@ class DeliveryReceiver:
                 delivery = _PendingDelivery(change.event_id, before[0].known_from, received_at)
                 self._waiting.append(delivery)
 
-    def collect(
-        self, now: datetime
-    ) -> Iterator[tuple[Pull, list[tuple[bytes, datetime]], list[SeenObservation]]]:
+    def collect(self, now: datetime) -> Iterator[Post]:
         """Yield the deliveries received until now as batches, the bodies in no order."""
         received = [delivery for delivery in self._waiting if delivery.received_at <= now]
         self._waiting = [delivery for delivery in self._waiting if delivery.received_at > now]

@@ -1,7 +1,4 @@
-"""What hand-made batches showed, in the form that the oracle folds.
-
-Belongs here: rows and observations of hand-made batches. Does not: their bodies (handmade).
-"""
+"""What hand-made batches showed, in the form that the oracle folds."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

@@ -1,8 +1,4 @@
-"""The batches landed from a sandbox, and their observations.
-
-Belongs here: settings, pulling with keys that have burst left, the observation of each batch. Does
-not: what is pulled and when (scenario), the result (oracle).
-"""
+"""The batches landed from a sandbox, and their observations."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

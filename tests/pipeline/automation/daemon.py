@@ -49,9 +49,6 @@ query { workspaceOrError { ... on Workspace { locationEntries {
   locationOrLoadError { __typename }
 } } } }
 """
-SENSOR_RUNS = """
-query { runsOrError(filter: {pipelineName: "merge"}) { ... on Runs { results { status } } } }
-"""
 
 
 class Pages:

@@ -1,33 +1,39 @@
-"""The calendar in Dagster: the months of one run are one backfill, each recorded when complete."""
+"""Months of the calendar are recorded when complete; partial batches are named."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
-from pipeline.instance import instance_of
+from catalog.sandbox.sandbox import Sandbox
 from pipeline.service_session import open_service
 from pipeline.settings import Settings
-from resources.calendar_backfill import read_open_backfill
+from resources.calendar_backfill import Backfill, read_open_backfill
 from resources.session import LazySession
-from tests.pipeline.homes_in_days import NOW, failure_of, run_assets, settings_of
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.homes_in_days import (
+    failure_of,
+    metadata_of,
+    opened_session,
+    run_assets,
+    settings_of,
+)
+from tests.pipeline.small_home import SmallHome
+from warehouse.history.merge import merge
 from warehouse.home import Home
 from warehouse.queries import connected
 
-SPAN = (date(2025, 11, 1), date(2026, 4, 1))
-MONTHS = ["2025-11-01", "2025-12-01", "2026-01-01", "2026-02-01", "2026-03-01", "2026-04-01"]
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    with instance_of(Home(tmp_path)) as instance:
-        yield instance
+NOW = datetime(2019, 3, 2, 9, tzinfo=UTC)
+"""The catalog of that year is a fraction of today's."""
+SPAN = (date(2018, 12, 1), date(2019, 4, 1))
+MONTHS = ["2018-12-01", "2019-01-01", "2019-02-01", "2019-03-01", "2019-04-01"]
 
 
 @dataclass(frozen=True)
@@ -82,52 +88,27 @@ def test_each_month_of_a_run_is_recorded_once_and_merged(
         assert found == set(MONTHS)
     events = ran.result.get_asset_materialization_events()
     assert {"batch", "observed at"} <= events[0].materialization.metadata.keys()
-    counted = [run_assets(settings, instance, "events") for _ in range(2)]
-    months = [
-        {
-            str(event.partition): event.materialization.metadata["rows"].value
-            for event in result.get_asset_materialization_events()
-            if event.asset_key == dg.AssetKey("landed_calendar")
-        }
-        for result in counted
-    ]
-    assert sorted(months[0]) == MONTHS
-    assert months[1] == {}
+    counted = run_assets(settings, instance, "events")
+    months = {
+        str(event.partition): event.materialization.metadata["rows"].value
+        for event in counted.get_asset_materialization_events()
+        if event.asset_key == dg.AssetKey("landed_calendar")
+    }
+    assert sorted(months) == MONTHS
     with connected(Home(tmp_path).warehouse) as connection:
         # A list also has events that began before its first date.
         ((count, missing),) = connection.sql(
-            "SELECT count(*) FILTER (date >= '2025-11-01'), count(missing_since) FROM events"
+            "SELECT count(*) FILTER (date >= '2018-12-01'), count(missing_since) FROM events"
         ).fetchall()
-    assert count == sum(months[0].values()) > 2_000
+    assert count == sum(months.values()) > 100
     assert missing == 0
-
-
-def test_a_price_over_max_requests_fails_with_the_price_and_lands_nothing(
-    tmp_path: Path, instance: dg.DagsterInstance
-) -> None:
-    settings = settings_of(tmp_path, coins=())
-    with run_months(settings, instance, max_requests=5) as ran:
-        assert not ran.result.success
-        message = failure_of(ran.result)
-        assert re.search(r"takes \d+ requests by the list, and max_requests allows 5", message)
-        assert ran.requests == 1
-    assert Home(tmp_path).landing.batch_ids() == []
-
-
-def test_a_backfill_by_the_export_takes_at_most_four_requests(
-    tmp_path: Path, instance: dg.DagsterInstance
-) -> None:
-    settings = settings_of(tmp_path, coins=())
-    with run_months(settings, instance, source="auto") as ran:
-        assert sorted(ran.recorded) == MONTHS
-        assert ran.requests <= 4
 
 
 def test_months_recorded_before_a_failure_stay_and_the_next_run_requests_the_rest(
     tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
     settings = settings_of(tmp_path, coins=())
-    with run_months(settings, instance, faults="repeat_cursor@0.2~events") as ran:
+    with run_months(settings, instance, faults="repeat_cursor@0.4~events") as ran:
         assert not ran.result.success
         assert "cursor" in failure_of(ran.result)
         first, requests = ran.recorded, ran.requests
@@ -139,26 +120,99 @@ def test_months_recorded_before_a_failure_stay_and_the_next_run_requests_the_res
     assert set(first) < set(MONTHS)
 
 
-def test_months_outside_the_window_of_the_plan_fail_with_the_reason(
-    tmp_path: Path, instance: dg.DagsterInstance
-) -> None:
-    settings = settings_of(tmp_path, coins=(), plan="standard")
-    past = (date(2025, 1, 1), date(2025, 2, 1))
-    with run_months(settings, instance, past) as ran:
-        assert "shows events from 2026-03-02 to 2026-05-31" in failure_of(ran.result)
-        assert ran.requests == 0
-
-
 def test_a_used_up_quota_ends_the_run_and_records_when_it_resumes(
     tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
     settings = settings_of(tmp_path, coins=())
-    with run_months(settings, instance, faults="quota@0.1~events") as ran:
+    with run_months(settings, instance, faults="quota@0.4~events") as ran:
         assert ran.result.success
         assert set(ran.recorded) < set(MONTHS)
     note = read_open_backfill(Home(tmp_path).state_storage, NOW)
     assert note is not None and note.resume_at is not None
-    assert note.resume_at.date() == date(2026, 4, 1)
+    assert note.resume_at.date() == date(2019, 4, 1)
     with run_months(settings, instance, faults="quota~events") as ran:
         assert ran.result.success, "also if the quota is used up before it begins"
         assert set(ran.recorded) < set(MONTHS)
+
+
+def test_events_that_end_a_year_together_are_not_missing_after_a_backfill(tmp_path: Path) -> None:
+    home, now = Home(tmp_path), datetime(2019, 11, 20, 9, tzinfo=UTC)
+    span = (date(2019, 12, 1), date(2020, 1, 31))
+    with open_service(settings_of(tmp_path, coins=(), page_size=10), now=now) as service:
+        sandbox = service.sandbox
+        assert sandbox is not None
+        # Each page has a later time, as with a running clock.
+        service.on_page = lambda feed, rows, total: sandbox.advance(timedelta(seconds=1))
+        service.puller().events(*span)
+        backfill = Backfill(service, home.state_storage, *span)
+        assert len([month for months in backfill.run("list") for month in months]) == 2
+    merge(home)
+    with connected(home.warehouse) as connection:
+        counted = "SELECT count(*), count(missing_since) FROM events WHERE date = $date"
+        tied_at = datetime(2019, 12, 31, 23, 59, 59, tzinfo=UTC)
+        ((tied, missing),) = connection.execute(counted, {"date": tied_at}).fetchall()
+        ((missing_in_all,),) = connection.sql("SELECT count(missing_since) FROM events").fetchall()
+    assert tied > 20, "more than two pages of them"
+    assert (missing, missing_in_all) == (0, 0)
+
+
+CUT = "truncate=0.6~/v2/events/export"
+MONTH = ("--from", "2026-01-01", "--to", "2026-01-31")
+
+
+@pytest.fixture
+def sandbox(almanac_sandbox: Sandbox) -> Iterator[Sandbox]:
+    yield almanac_sandbox
+    almanac_sandbox.faults.clear()
+
+
+@pytest.fixture
+def given(tmp_path: Path, sandbox: Sandbox) -> dict[str, str]:
+    return {
+        "base_url": sandbox.base_url,
+        "api_key": sandbox.new_key("enterprise"),
+        "plan": "elite",
+        "home": str(tmp_path / "home"),
+        "coins": "bitcoin,ethereum",
+    }
+
+
+def test_a_backfill_reports_a_partial_export_with_the_reason(
+    almanac: Almanac, given: dict[str, str], sandbox: Sandbox
+) -> None:
+    sandbox.faults.set(CUT)
+    output = almanac("backfill", *MONTH, "--source", "export", "--yes", **given).output
+    (line,) = [line for line in output.splitlines() if line.startswith("Partial: ")]
+    assert re.search(r"\d{8}T\d{6}Z-export-[0-9a-f]+: .*the CSV ends inside a record", line)
+    merged = json.loads(almanac("merge", "--json", **given).stdout)
+    assert merged["problems"] == []
+
+
+def test_programs_get_each_problem_as_an_object(almanac: Almanac, tmp_path: Path) -> None:
+    small = SmallHome(tmp_path / "data")
+    small.land("coins", why_incomplete="page 2 broke")
+    merged = json.loads(almanac("merge", "--json").stdout)
+    (problem,) = merged["problems"]
+    assert (problem["kind"], problem["feed"]) == ("partial", "coins")
+    assert problem["why"]
+
+
+def test_a_materialisation_shows_a_partial_batch_in_its_log_and_metadata(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path / "home")
+    with (
+        dg.DagsterInstance.ephemeral() as instance,
+        opened_session(settings, now=NOW) as (session, service),
+    ):
+        service.sandbox.faults.set(CUT)
+        result = run_assets(
+            settings,
+            instance,
+            "landed_export",
+            partition=NOW.date(),
+            catalog=session,
+            clock=service.clock,
+        )
+        metadata = metadata_of(result, "landed_export", NOW.date())
+        entries = [str(entry) for entry in instance.all_logs(result.run_id)]
+    assert "partial" in metadata["problems"]
+    assert any("Partial: " in entry and "-export-" in entry for entry in entries)

@@ -1,22 +1,29 @@
 """The definitions that Dagster loads: complete, without output and without side effects."""
 
+import json
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 import yaml
 from pydantic import SecretStr
+from pyiceberg.catalog.sql import SqlCatalog
 
 from application.cli.ui import _prepare
 from assets.layout import Layout
 from assets.published_tables import PUBLISHED
+from pipeline.automation.prune import prune_runs
 from pipeline.build import build_definitions, build_resources
-from pipeline.instance import instance_of
+from pipeline.settings import Settings
 from tests.hangs import HANGS_AFTER_S
-from tests.pipeline.homes_in_days import run_sandbox_days, settings_of
+from tests.pipeline.homes_in_days import QUIET, settings_of
+from tests.pipeline.small_home import DAY, NOW, SmallHome
 from tests.test_cli import ROOT, environment
+from tests.warehouse.test_iceberg import EQUAL, count_differences
 from warehouse.clock import utc_now
 from warehouse.home import Home
 
@@ -29,7 +36,9 @@ def watch(event, args):
     if event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+"):
         touched.append((event, args[0]))
 sys.addaudithook(watch)
-import pipeline.definitions
+import os, pipeline.definitions
+pipeline.definitions.almanac()
+assert os.umask(0o077) == 0o077, "private files"
 from pipeline.build import build_definitions
 from pipeline.settings import read_settings
 import dagster as dg
@@ -37,10 +46,6 @@ definitions = build_definitions(read_settings())
 assert touched == [], touched
 dg.Definitions.validate_loadable(definitions)
 """
-
-
-def test_the_definitions_are_loadable(tmp_path: Path) -> None:
-    dg.Definitions.validate_loadable(build_definitions(settings_of(tmp_path)))
 
 
 def test_loading_the_definitions_has_no_warning_and_touches_no_file_or_network(
@@ -56,11 +61,6 @@ def test_loading_the_definitions_has_no_warning_and_touches_no_file_or_network(
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not (tmp_path / "home").exists()
-
-
-def test_the_definitions_module_stays_about_ten_lines() -> None:
-    lines = (ROOT / "pipeline/definitions.py").read_text().splitlines()
-    assert len([line for line in lines if line.strip()]) <= 12
 
 
 def test_every_table_is_an_asset_and_every_asset_has_a_description(tmp_path: Path) -> None:
@@ -81,32 +81,6 @@ def test_every_table_is_an_asset_and_every_asset_has_a_description(tmp_path: Pat
         assert all(column.description for column in schema.columns)
 
 
-def test_every_source_of_a_column_is_a_column_of_an_asset(tmp_path: Path) -> None:
-    graph = build_definitions(settings_of(tmp_path)).resolve_asset_graph()
-    nodes = {key: graph.get(key) for key in graph.get_all_asset_keys()}
-    columns = {
-        key: {column.name for column in node.metadata["dagster/column_schema"].columns}
-        for key, node in nodes.items()
-    }
-    traced = set()
-    for key, node in nodes.items():
-        if (lineage := node.metadata.get("dagster/column_lineage")) is None:
-            continue
-        for name, sources in lineage.deps_by_column.items():
-            traced.add((key.to_user_string(), name))
-            assert name in columns[key]
-            assert all(source.column_name in columns[source.asset_key] for source in sources)
-    assert {("events", "title"), ("event_versions", "known_to"), ("coins", "rank")} <= traced
-    assert {("event_changes", "title"), ("event_coins", "symbol")} <= traced
-
-
-def test_every_table_depends_on_all_days_of_the_changes(tmp_path: Path) -> None:
-    graph = build_definitions(settings_of(tmp_path)).resolve_asset_graph()
-    for table in PUBLISHED:
-        mapping = graph.get_partition_mapping(dg.AssetKey(table.name), dg.AssetKey("event_changes"))
-        assert isinstance(mapping, dg.AllPartitionMapping)
-
-
 def test_every_pulled_feed_has_a_freshness_policy_and_retries(tmp_path: Path) -> None:
     definitions = build_definitions(settings_of(tmp_path))
     graph = definitions.resolve_asset_graph()
@@ -121,33 +95,6 @@ def test_every_pulled_feed_has_a_freshness_policy_and_retries(tmp_path: Path) ->
     for name in pulled:
         policy = nodes[name].definition.retry_policy
         assert policy is not None and policy.max_retries == 3
-
-
-def test_checks_of_rows_block_and_warnings_do_not(tmp_path: Path) -> None:
-    graph = build_definitions(settings_of(tmp_path)).resolve_asset_graph()
-    blocking = {
-        (key.asset_key.to_user_string(), key.name): graph.get_check_spec(key).blocking
-        for key in graph.asset_check_keys
-    }
-    assert blocking["event_changes", "one_row_per_version"]
-    assert blocking["event_versions", "unique_versions"]
-    assert not blocking["batches", "none_quarantined"]
-
-
-def test_resources_show_their_fields_and_no_key(tmp_path: Path) -> None:
-    address = {"base_url": "https://catalog.example", "api_key": SecretStr("secret-key")}
-    settings = settings_of(tmp_path, plan="elite", **address)
-    repository = build_definitions(settings).get_repository_def()
-    shown = {
-        name: resource.config_schema.as_field().default_value
-        for name, resource in repository.get_top_level_resources().items()
-    }
-    assert shown["home"] == {"folder": str(tmp_path)}
-    assert shown["catalog"]["base_address"] == "https://catalog.example"
-    assert shown["catalog_for_polls"]["work"] == "polls"
-    assert "secret-key" not in str(shown)
-    wrong = settings_of(tmp_path, **{**address, "base_url": "https://me:pass@catalog.example"})
-    assert "pass@" not in str(build_definitions(wrong).resources)
 
 
 PREFIXES = {"key_prefix": ("market", "events"), "group_prefix": "cal_", "name_prefix": "cal_"}
@@ -169,35 +116,12 @@ def test_prefixes_are_on_every_key_group_and_name(tmp_path: Path) -> None:
     assert [name for name in named if not name.startswith("cal_")] == []
 
 
-def test_a_run_with_prefixes_records_every_table_below_them(tmp_path: Path) -> None:
-    settings, layout = settings_of(tmp_path, **PREFIXES), Layout(("market", "events"))
-    with instance_of(Home(tmp_path)) as instance:
-        run_sandbox_days(settings, instance, days=1)
-        recorded = set(instance.all_asset_keys())
-    assert {layout.key(table.name) for table in PUBLISHED} <= recorded
-    assert layout.key("event_changes") in recorded
-    assert {tuple(key.path[:-1]) for key in recorded} == {("market", "events")}
-
-
 def test_a_resource_can_be_replaced_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
     other = Home(tmp_path / "other")
     resources = build_resources(Layout(), settings_of(tmp_path), clock=utc_now, home=other)
     assert resources["home"] is other
     with pytest.raises(ValueError, match="there is no resource 'catalogue'"):
         build_definitions(settings_of(tmp_path), catalogue=1)
-
-
-def test_the_instance_is_written_once_and_dagster_accepts_it(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    with instance_of(home) as instance:
-        assert not instance.telemetry_enabled
-        assert instance.run_monitoring_enabled
-        assert instance.run_monitoring_max_runtime_seconds == 86_400
-        assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
-    path = home.dagster / "dagster.yaml"
-    path.write_text(path.read_text().replace("max_retries: 3", "max_retries: 9"))
-    with instance_of(home) as instance:
-        assert instance.run_retries_max_retries == 9
 
 
 def test_the_workspace_of_the_repository_names_the_same_module_as_that_of_a_home(
@@ -211,3 +135,126 @@ def test_the_workspace_of_the_repository_names_the_same_module_as_that_of_a_home
     assert yaml.safe_load((ROOT / "workspace.yaml").read_text()) == {"load_from": [place]}
     (home.dagster / "workspace.yaml").write_text("load_from: []")
     assert _prepare(home) == [home.dagster / "workspace.yaml", path]
+
+
+def test_resources_show_their_fields_and_no_key(tmp_path: Path) -> None:
+    address = {"base_url": "https://catalog.example", "api_key": SecretStr("secret-key")}
+    settings = settings_of(tmp_path, plan="elite", **address)
+    repository = build_definitions(settings).get_repository_def()
+    shown = {
+        name: resource.config_schema.as_field().default_value
+        for name, resource in repository.get_top_level_resources().items()
+    }
+    assert shown["home"] == {"folder": str(tmp_path)}
+    assert shown["catalog"]["base_address"] == "https://catalog.example"
+    assert shown["catalog_for_polls"]["work"] == "polls"
+    assert "secret-key" not in str(shown)
+    wrong = settings_of(tmp_path, **{**address, "base_url": "https://me:pass@catalog.example"})
+    assert "pass@" not in str(build_definitions(wrong).resources)
+
+
+NAME = dg.AssetKey("iceberg_tables")
+
+
+def merge(settings: Settings, instance: dg.DagsterInstance) -> None:
+    job = build_definitions(settings).resolve_job_def("merge")
+    assert job.execute_in_process(instance=instance, run_config=QUIET).success
+
+
+def test_without_the_setting_there_is_no_asset_and_no_sensor(tmp_path: Path) -> None:
+    repository = build_definitions(settings_of(tmp_path)).get_repository_def()
+    assert not repository.has_sensor_def("report")
+    assert NAME not in repository.asset_graph.get_all_asset_keys()
+    assert not repository.has_sensor_def("iceberg")
+    repository = build_definitions(settings_of(tmp_path, iceberg="team")).get_repository_def()
+    assert NAME in repository.asset_graph.get_all_asset_keys()
+    sensor = repository.get_sensor_def("iceberg")
+    assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+
+
+def test_the_asset_writes_to_the_catalog_of_the_users_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    small = SmallHome(tmp_path / "home", iceberg="team")
+    small.land()
+    options = {"uri": f"sqlite:///{lake}/catalog.sqlite", "warehouse": f"file://{lake}"}
+    with SqlCatalog("team", **options) as catalog, dg.DagsterInstance.ephemeral() as instance:
+        # pyiceberg reads its configuration when it is imported.
+        configured = {"team": (catalog, "almanac")}
+        monkeypatch.setattr("assets.iceberg_tables.load_named_catalog", configured.__getitem__)
+        merge(small.settings, instance)
+        job = build_definitions(small.settings).resolve_implicit_global_asset_job_def()
+        done = job.execute_in_process(instance=instance, asset_selection=[NAME], run_config=QUIET)
+        assert done.success
+        assert count_differences(small.home.warehouse, catalog) == EQUAL
+
+
+ALWAYS = {"event_changes", "batches", "coverage"}
+
+
+@dg.asset(deps=["events"], automation_condition=dg.AutomationCondition.eager())
+def report() -> None:
+    """An asset of a company, which follows `events`."""
+
+
+def listed(title: str) -> bytes:
+    event = {"id": "a", "title": title, "date": "2026-04-01T00:00:00Z"}
+    return json.dumps({"data": [event]}).encode()
+
+
+def test_it_runs_once_for_each_change_of_events_also_after_old_runs_are_deleted(
+    tmp_path: Path,
+) -> None:
+    small, next_year = SmallHome(tmp_path), datetime.now(UTC) + 400 * DAY
+    defs = dg.Definitions.merge(build_definitions(small.settings), dg.Definitions(assets=[report]))
+    cursor = None
+
+    def merge_all(**given: Any) -> set[str]:
+        """Merge what is landed; return the materialised tables and the evaluated checks."""
+        done = defs.resolve_job_def("merge").execute_in_process(
+            instance=instance, run_config=QUIET, **given
+        )
+        evaluated = done.get_asset_check_evaluations()
+        checks = {f"{each.asset_key.path[-1]}.{each.check_name}" for each in evaluated}
+        return checks | {
+            event.asset_key.to_user_string()
+            for event in done.all_events
+            if event.is_step_materialization and event.asset_key is not None
+        }
+
+    def pull(title: str, hour: int) -> set[str]:
+        small.land("events", at=NOW + timedelta(hours=hour), body=listed(title))
+        return merge_all()
+
+    def fired() -> int:
+        """Evaluate the condition as the daemon does, and record what it requests as done."""
+        nonlocal cursor
+        result = dg.evaluate_automation_conditions(
+            defs,
+            instance=instance,
+            asset_selection=dg.AssetSelection.assets("report"),
+            cursor=cursor,
+        )
+        cursor = result.cursor
+        if result.total_requested:
+            instance.report_runless_asset_event(dg.AssetMaterialization("report"))
+        return result.total_requested
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert fired() == 0
+        assert "events" in pull("Listing", 0)
+        assert [fired(), fired()] == [1, 0]
+        # A daily pull that finds nothing new evaluates the checks of tables that did not change.
+        unchanged = pull("Listing", 1)
+        assert {name for name in unchanged if "." not in name} == ALWAYS
+        assert "events.unique_events" in unchanged
+        assert fired() == 0
+        prune_runs(small.home, small.settings, next_year - DAY, instance)
+        assert {name for name in pull("Listing", 2) if "." not in name} == ALWAYS
+        assert fired() == 0
+        assert "events" in pull("Listing moved", 3)
+        assert [fired(), fired()] == [1, 0]
+        # Dagster fails a backfill of which a run succeeded without a materialisation.
+        assert merge_all(tags={"dagster/backfill": "b"}) >= {table.name for table in PUBLISHED}

@@ -6,16 +6,17 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from application.daily_run import phase_of
 from assets.layout import Layout
 from assets.published_tables import PUBLISHED, published_tables
 from pipeline.automation.dead_runs import PROCESS_TAG
 from pipeline.build import build_definitions, build_resources
-from pipeline.instance import instance_of
+from pipeline.instance import open_instance
 from pipeline.settings import SettingsError
 from tests.pipeline.homes_in_days import settings_of
+from tests.pipeline.run_records import start_run
 from tests.pipeline.small_home import SmallHome
 from warehouse.clock import utc_now
+from warehouse.errors import WarehouseError
 from warehouse.history.merge import merge
 from warehouse.home import Home
 
@@ -73,15 +74,6 @@ def merged_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small.home.root
 
 
-def test_the_phases_of_a_run_are_those_of_its_steps_with_any_prefix(tmp_path: Path) -> None:
-    definitions = build_definitions(settings_of(tmp_path, **APART))
-    steps = definitions.resolve_job_def("almanac_daily").graph.node_names()
-    phases = {step: phase_of(step) for step in steps}
-    assert phases["almanac__event_changes"] == "merge"
-    assert phases["almanac_published_tables"] == "tables"
-    assert phases["almanac__landed_events"] == "land"
-
-
 def test_with_prefixes_they_merge_and_both_have_their_own(tmp_path: Path) -> None:
     merged = dg.Definitions.merge(build_definitions(settings_of(tmp_path, **MERGED)), company())
     repository = merged.get_repository_def()
@@ -93,29 +85,17 @@ def test_with_prefixes_they_merge_and_both_have_their_own(tmp_path: Path) -> Non
     dg.Definitions.validate_loadable(merged)
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        ({}, "home"),
-        ({"name_prefix": "almanac_"}, "executor"),
-        ({"executor": "deployment", "name_prefix": "almanac_"}, "events"),
-    ],
-)
-def test_without_what_keeps_them_apart_the_merge_fails_with_the_reason(
-    tmp_path: Path, given: dict[str, Any], reason: str
-) -> None:
-    def merged() -> None:
-        ours = build_definitions(settings_of(tmp_path, **given))
-        dg.Definitions.validate_loadable(dg.Definitions.merge(ours, company()))
-
-    with pytest.raises(dg.DagsterError, match=reason):
-        merged()
+def test_without_what_keeps_them_apart_the_merge_fails_with_the_reason(tmp_path: Path) -> None:
+    named = {"name_prefix": "almanac_"}
+    for given, reason in (({}, "home"), (named, "executor")):
+        with pytest.raises(dg.DagsterError, match=reason):
+            dg.Definitions.merge(build_definitions(settings_of(tmp_path, **given)), company())
 
 
 def test_a_merged_run_publishes_and_stores_nothing_with_the_company(merged_home: Path) -> None:
     settings = settings_of(merged_home, **MERGED)
     merged = dg.Definitions.merge(build_definitions(settings), company())
-    with instance_of(Home(merged_home)) as instance:
+    with dg.DagsterInstance.ephemeral() as instance:
         done = merged.resolve_job_def("almanac_merge").execute_in_process(instance=instance)
         assert done.success
         # The process of a step is not that of the run, so it must not stand for it.
@@ -135,7 +115,7 @@ def test_keys_renamed_from_outside_fail_and_nothing_succeeds_in_silence(merged_h
     renamed = tables.with_attributes(
         asset_key_replacements={key: key.with_prefix("company") for key in tables.keys}
     )
-    with instance_of(Home(merged_home)) as instance:
+    with dg.DagsterInstance.ephemeral() as instance:
         done = dg.materialize(
             [renamed],
             resources=build_resources(layout, settings_of(merged_home), clock=utc_now),
@@ -166,8 +146,57 @@ def test_only_the_named_schedules_and_sensors_are_on(
         if definition.default_status.value == "RUNNING"
     }
     assert running == on
-
-
-def test_an_unknown_schedule_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"no schedule or sensor 'pols'.*daily_schedule.*polls"):
         build_definitions(settings_of(tmp_path, automation=("pols",)))
+
+
+def elsewhere(root: Path, text: str = "telemetry: {enabled: false}\n") -> Home:
+    """Return a home with the instance of a company, which has this `dagster.yaml`."""
+    folder = root / "company"
+    folder.mkdir()
+    (folder / "dagster.yaml").write_text(text)
+    home = Home(root / "home", dagster_home=folder)
+    home.claim("sandbox:1")
+    return home
+
+
+def test_it_gets_the_records_and_no_config_of_almanac(tmp_path: Path) -> None:
+    home = elsewhere(tmp_path)
+    with open_instance(home) as instance:
+        run_id = start_run(instance)
+    with dg.DagsterInstance.from_config(str(home.instance_folder)) as company:
+        assert company.get_run_by_id(run_id) is not None
+    text = (home.instance_folder / "dagster.yaml").read_text()
+    assert text == "telemetry: {enabled: false}\n"
+    assert not home.dagster.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("storage: {postgres: {postgres_db: {hostname: {env: NO_SUCH_NAME}}}}", "db_name"),
+        ("storage: [", "line 1"),
+        ("run_queue: {max_concurrent_runs: many}", "many"),
+    ],
+)
+def test_a_config_that_cannot_be_used_is_one_message_with_its_path(
+    tmp_path: Path, text: str, what: str
+) -> None:
+    home = elsewhere(tmp_path, text)
+    with pytest.raises(WarehouseError, match=what) as caught, open_instance(home):
+        pass
+    assert str(home.instance_folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_database_is_one_message_and_moved_away_it_is_made_again(tmp_path: Path) -> None:
+    home, name = Home(tmp_path / "home"), "history/runs/index.db"
+    with open_instance(home) as instance:
+        start_run(instance)
+    (home.dagster / name).write_bytes(b"no database" * 1000)
+    with pytest.raises(WarehouseError, match=r"move this folder away"):  # noqa: SIM117
+        with open_instance(home) as instance:
+            instance.get_asset_keys()
+    home.dagster.rename(tmp_path / "aside")
+    with open_instance(home) as instance:
+        assert start_run(instance)

@@ -5,20 +5,16 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-import duckdb
 import pytest
 
-from almanac.console import people
-from application.cli.status import show, write_metrics
 from pipeline.health.facts import FeedHealth, Health, read_pulls
 from pipeline.health.warnings import WARNINGS, read_health
-from pipeline.service_session import ledger_of
+from pipeline.service_session import open_ledger
 from resources.limits.ledger import Ledger
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.homes_in_days import address_of
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from warehouse.history.merge import merge
-from warehouse.home import Home
 from warehouse.landing.batches import Feed, Scope
 
 MIDNIGHT = NOW.replace(hour=0)
@@ -57,6 +53,8 @@ class TestFreshness:
         assert stale(health) == {"cancellations", "coins", "categories"}
         assert feed_of(health, "coins").stale_since == NOW + 2 * DAY
         assert feed_of(health, "coins").age_s == 2 * 86_400 + 60
+        then = read_pulls(small.home.warehouse, NOW + timedelta(hours=1))
+        assert {feed.observed_at for feed in then.feeds} == {NOW, None}, "of a past time"
 
     def test_a_feed_that_is_not_in_the_plan_is_not_stale(self, small: SmallHome) -> None:
         small.land(at=NOW - 5 * DAY, plan="elite")
@@ -74,37 +72,24 @@ class TestFreshness:
         small.land("events", at=NOW + 3 * DAY, scope=old)
         small.land("export", at=NOW + 3 * DAY, why_incomplete="the quota")
         small.land("coins", at=NOW + 3 * DAY, body=b"<!DOCTYPE html><html></html>")
+        small.land("categories", at=NOW + 3 * DAY, body=b'{"data": [{"name": "no id"}]}')
         health = health_at(small, NOW + 3 * DAY)
         assert stale(health) >= {"events", "export", "coins"}
-        assert len(batches_with(health, "quarantined")) == 1
-
-    def test_a_past_time_knows_only_the_pulls_of_then(self, small: SmallHome) -> None:
-        small.land()
-        small.land(at=NOW + 5 * DAY)
-        merge(small.home)
-        then = read_pulls(small.home.warehouse, NOW + DAY)
-        assert {feed.observed_at for feed in then.feeds} == {NOW, None}
-        assert [str(gap) for gap in then.coverage.unseen] == []
-
-    def test_without_a_home_there_is_nothing_to_warn_of(self, tmp_path: Path) -> None:
-        settings = SmallHome(tmp_path / "one").settings
-        health = read_health(settings, Home(tmp_path / "none"), NOW)
-        assert (health.source, health.warnings) == (None, [])
-        assert not (tmp_path / "none").exists()
-
-    def test_a_file_of_an_earlier_format_has_no_time_of_publication(self, small: SmallHome) -> None:
-        small.land()
-        assert health_at(small).published_at is not None
-        small.home.warehouse.chmod(0o600)
-        with duckdb.connect(small.home.warehouse) as older:
-            older.execute("DROP SCHEMA state CASCADE")
-        assert read_health(small.settings, small.home, NOW).published_at is None
+        ((bad,), (rejected,)) = (
+            batches_with(health, "quarantined"),
+            [found for found in health.problems if found.problem == "rejected"],
+        )
+        assert (rejected.rows, rejected.observed_at) == (1, NOW + 3 * DAY)
+        small.home.landing.dismiss(bad)
+        assert batches_with(health_at(small, NOW + 3 * DAY), "quarantined") == []
 
 
 class TestCoverage:
     def test_days_without_a_pull_are_listed_as_spans_up_to_yesterday(
         self, small: SmallHome
     ) -> None:
+        # A backfill of the past covers no day.
+        small.land("events", scope=Scope(lower=NOW - 900 * DAY, upper=NOW - 800 * DAY))
         for days in (20, 19, 15, 3, 1):
             small.land("events", at=NOW - days * DAY)
         coverage = health_at(small).coverage
@@ -122,10 +107,6 @@ class TestCoverage:
         small.land("events", at=NOW + 2 * DAY)
         coverage = health_at(small, NOW + 2 * DAY).coverage
         assert coverage.days_unseen == (0 if is_covered else 1)
-
-    def test_a_backfill_of_the_past_covers_no_day(self, small: SmallHome) -> None:
-        small.land("events", scope=Scope(lower=NOW - 900 * DAY, upper=NOW - 800 * DAY))
-        assert health_at(small, NOW + DAY).coverage.since is None
 
     def test_cancellations_are_lost_after_90_days_without_a_pull(self, small: SmallHome) -> None:
         small.land(at=NOW)
@@ -154,22 +135,6 @@ class TestProblems:
         small.land("export", at=NOW + 2 * DAY)
         assert batches_with(health_at(small, NOW + 2 * DAY), "incomplete") == []
 
-    def test_a_dismissed_quarantine_is_no_problem(self, small: SmallHome) -> None:
-        (bad,) = small.land("coins", body=b"<html></html>")
-        assert batches_with(health_at(small), "quarantined") == [bad.batch_id]
-        small.home.landing.dismiss(bad.batch_id)
-        assert batches_with(health_at(small), "quarantined") == []
-
-    def test_rejected_rows_are_counted(self, small: SmallHome) -> None:
-        small.land("categories", body=b'{"data": [{"name": "no id"}]}')
-        (found,) = health_at(small).problems
-        assert (found.problem, found.rows, found.observed_at) == ("rejected", 1, NOW)
-
-    def test_a_marker_whose_batch_was_never_written_is_passed_over(self, small: SmallHome) -> None:
-        small.land()
-        small.home.landing.storage.put("pending/20260302T120000Z-coins-000000000000.json", b"{}")
-        assert read_health(small.settings, small.home, NOW).pending == 5
-
 
 @pytest.fixture
 def served(tmp_path: Path) -> SmallHome:
@@ -182,7 +147,7 @@ def served(tmp_path: Path) -> SmallHome:
 @pytest.fixture
 def ledger(served: SmallHome) -> Iterator[Ledger]:
     """Its ledger: the service reported 1,000 of 3,000 used."""
-    found = ledger_of(served.settings)
+    found = open_ledger(served.settings)
     assert found is not None
     with found.locked() as state:
         state.allowed, state.used, state.own = 3_000, 1_000, 400
@@ -199,10 +164,6 @@ def log(small: SmallHome, at: datetime, *, status: int | None = 200, count: int 
 
 
 class TestQuota:
-    def test_status_never_creates_a_ledger(self, served: SmallHome) -> None:
-        assert health_at(served).quota is None
-        assert not served.settings.state.exists()
-
     def test_the_ledger_is_read_as_it_is(self, served: SmallHome, ledger: Ledger) -> None:
         before = ledger.path.read_bytes()
         ledger.path.chmod(0o400)
@@ -212,10 +173,6 @@ class TestQuota:
         assert counted == ("ledger", 3_000, 1_000, 2_000)
         assert quota.reset_at == datetime(2026, 4, 1, tzinfo=UTC)
         assert ledger.path.read_bytes() == before
-
-    def test_the_users_own_quota_counts_where_it_is_less(
-        self, served: SmallHome, ledger: Ledger
-    ) -> None:
         served.settings = served.settings.model_copy(update={"monthly_quota": 500})
         quota = health_at(served).quota
         assert quota is not None
@@ -263,44 +220,26 @@ class TestQuota:
 
 
 class TestShown:
-    def test_status_prints_feeds_quota_and_gaps(
-        self,
-        served: SmallHome,
-        ledger: Ledger,
-        capsys: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        # Not `width`: putting its value back would fix the width for all tests after this one.
-        monkeypatch.setattr(people, "_width", 200)
-        show(served.home, health_at(served, NOW + 4 * DAY))
-        shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-        for part in (
-            "2,000 of 3,000, counted by this machine",
-            "Days without a pull 3: 2026-03-03 to 2026-03-05",
-            "stale",
-            "not in the plan",
-        ):
-            assert part in shown
-
     def test_the_json_has_facts_and_warnings(self, almanac: Almanac, tmp_path: Path) -> None:
         small = SmallHome(tmp_path / "data")
         small.land(at=datetime.now(UTC) - 4 * DAY)
         merge(small.home)
+        metrics = almanac("status", "--prometheus", home=str(tmp_path / "none")).stdout
+        assert metrics.startswith("almanac_home 0.0\n")
+        lines = almanac("status", "--prometheus").stdout.splitlines()
+        found = {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+        assert found["almanac_home"] == 1
+        assert found['almanac_feed_age_seconds{feed="export"}'] > 3 * 86_400
+        warned = {kind: found[f'almanac_warning{{kind="{kind}"}}'] for kind in WARNINGS}
+        assert warned["stale"] == 1 and warned["rejected"] == 0
+        assert "almanac_quota_requests" not in found
         record = json.loads(almanac("status", "--json", "--exit-code", code=1).stdout)
         assert record["warnings"][0].keys() == {"kind", "text"}
         assert record["warnings"][0]["kind"] == "stale"
         assert record["coverage"]["unseen"][0].keys() == {"first", "last"}
         assert {feed["feed"] for feed in record["feeds"] if feed["stale_since"]} >= {"coins"}
+        shown = " ".join(almanac("status").stdout.replace("│", " ").split())
+        assert "Days without a pull 3: " in shown and " stale " in shown
 
-    def test_the_metrics_have_warnings_and_facts(self, small: SmallHome) -> None:
-        small.land()
-        lines = write_metrics(health_at(small, NOW + 3 * DAY)).splitlines()
-        found = {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
-        assert found["almanac_home"] == 1
-        assert found['almanac_feed_age_seconds{feed="export"}'] == 3 * 86_400
-        warned = {kind: found[f'almanac_warning{{kind="{kind}"}}'] for kind in WARNINGS}
-        assert warned["stale"] == 1 and warned["rejected"] == 0
-        assert "almanac_quota_requests" not in found
 
-    def test_the_command_prints_metrics_also_without_a_home(self, almanac: Almanac) -> None:
-        assert almanac("status", "--prometheus").stdout.startswith("almanac_home 0.0\n")
+NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)

@@ -1,10 +1,7 @@
 """The ten warnings: when each begins, the command that helps, and when it ends."""
 
-import os
 import re
-import resource
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +10,6 @@ import pytest
 from pydantic import SecretStr
 
 from pipeline.health.facts import (
-    RUN_NOTE,
     Coverage,
     FailedWork,
     FeedHealth,
@@ -26,14 +22,11 @@ from pipeline.health.facts import (
 )
 from pipeline.health.warnings import WARNINGS, find_warnings, read_health
 from resources.inbox import Inbox
-from resources.request_log import DeferredPull, DeferredPulls
-from tests.pipeline.run_records import forked
+from resources.request_log import DeferredPull
 from tests.pipeline.small_home import DAY, NOW, SmallHome
 from tests.resources.inbox.deliveries import delivery, store
-from warehouse.files.documents import put_note
 from warehouse.files.locks import hold_lock
 from warehouse.history.merge import merge, replay
-from warehouse.home import Home
 
 ROOT = Path(__file__).parents[3]
 HOUR = timedelta(hours=1)
@@ -173,12 +166,13 @@ def test_no_warning_is_on_without_a_cause_or_too_early(facts: dict[str, object])
 
 
 def test_every_warning_has_a_cause_here_and_a_row_in_the_docs() -> None:
+    page = (ROOT / "docs/operate.md").read_text().partition("\n## Warnings\n")[2]
     rows = [
         row.split(" | ")
-        for row in (ROOT / "docs/warnings.md").read_text().splitlines()
+        for row in page.partition("\n| asset | check |")[0].splitlines()
         if row.startswith("| `")
     ]
-    assert all(len(row) == 4 and all(row) for row in rows)
+    assert all(len(row) == 3 and all(row) for row in rows)
     documented = [re.findall("`([a-z_]+)", row[0])[0] for row in rows]
     assert documented == list(WARNINGS) and len(WARNINGS) <= 10
     assert {kind for kind, _, _ in CAUSES} == WARNINGS.keys()
@@ -208,83 +202,6 @@ def kinds(small: SmallHome, later: timedelta = 2 * HOUR) -> list[str]:
     return [kind for kind, text in found.items() if text]
 
 
-def delete_published(home: Home) -> None:
-    home.warehouse.unlink()
-
-
-def damage_published(home: Home) -> None:
-    home.warehouse.unlink()
-    home.warehouse.write_bytes(b"no database")
-
-
-@pytest.mark.parametrize(
-    ("harm", "kind", "repair"),
-    [(delete_published, "batches", merge), (damage_published, "damaged", replay)],
-)
-def test_harm_is_warned_of_until_the_command_in_the_warning_was_run(
-    small: SmallHome,
-    harm: Callable[[Home], None],
-    kind: str,
-    repair: Callable[[Home], object],
-) -> None:
-    assert kinds(small) == []
-    harm(small.home)
-    assert kind in kinds(small)
-    repair(small.home)
-    assert kinds(small) == []
-
-
-def test_a_merge_that_cannot_write_leaves_a_warning_until_one_can(small: SmallHome) -> None:
-    small.land("events", at=datetime.now(UTC))
-
-    def merge_without_room() -> None:
-        # As on a full disk.
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-        merge(small.home)
-
-    _, status = os.waitpid(forked(merge_without_room), 0)
-    assert os.waitstatus_to_exitcode(status) == 1
-    assert kinds(small) == ["batches"]
-    merge(small.home)
-    assert kinds(small) == []
-
-
-def test_a_damaged_manifest_is_warned_of(small: SmallHome) -> None:
-    (batch,) = small.land("coins", at=datetime.now(UTC))
-    path = small.home.landing.storage.path(
-        f"batches/{batch.observed_at.date()}/{batch.batch_id}.json"
-    )
-    path.write_bytes(b"{")
-    assert kinds(small) == ["damaged"]
-
-
-def test_a_mirror_that_runs_is_seen(small: SmallHome) -> None:
-    mirror, now = small.settings.mirror_dir, datetime.now(UTC)
-    mirror.mkdir()
-    assert read_health(small.settings, small.home, now).mirror is False
-    with hold_lock(mirror / "server.lock", "to serve"):
-        assert read_health(small.settings, small.home, now).mirror is True
-
-
-def test_a_full_disk_is_seen(small: SmallHome) -> None:
-    free = read_health(small.settings, small.home, NOW).free_bytes
-    assert free is not None and abs(free - shutil.disk_usage(small.home.root).free) < 2e9
-
-
-def test_deferred_pulls_and_failed_runs_are_read(small: SmallHome) -> None:
-    now = datetime.now(UTC)
-    DeferredPulls(small.home.state_storage).note(replace_times(deferred(0)[0], now))
-    put_note(small.home.state_storage, RUN_NOTE, failed())
-    health = read_health(small.settings, small.home, now)
-    assert [pull.feed for pull in health.deferred] == ["export"]
-    assert health.runs == failed()
-    assert "work" in kinds(small, timedelta(hours=25))
-
-
-def replace_times(pull: DeferredPull, at: datetime) -> DeferredPull:
-    return DeferredPull(work=pull.work, feed=pull.feed, noted_at=at, resume_at=at, why=pull.why)
-
-
 def test_push_is_read_from_the_inbox(small: SmallHome) -> None:
     assert read_health(small.settings, small.home, NOW).push is None
     now = datetime.now(UTC)
@@ -308,3 +225,16 @@ def test_a_home_that_cannot_be_read_is_warned_of_and_nothing_else_is_judged(
     (small.home.root / "home.json").write_text("{")
     found = find_warnings(small.settings, small.home, NOW)
     assert found.keys() == {"damaged"} and "(WarehouseError)" in str(found["damaged"])
+
+
+def test_harm_is_warned_of_until_the_command_in_the_warning_was_run(small: SmallHome) -> None:
+    assert kinds(small) == []
+    small.home.warehouse.unlink()
+    assert kinds(small) == ["batches"]
+    merge(small.home)
+    assert kinds(small) == []
+    small.home.warehouse.unlink()
+    small.home.warehouse.write_bytes(b"no database")
+    assert "damaged" in kinds(small)
+    replay(small.home)
+    assert kinds(small) == []

@@ -1,5 +1,6 @@
-"""Polls: the runs that the sensor requests, the job, and the inputs of the planner."""
+"""Polls: the runs that the sensor requests, the job, and the inputs of the planner, as push."""
 
+import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -14,10 +15,9 @@ from dagster import build_sensor_context
 from assets.layout import Layout
 from assets.polled import NAME, POLLED, PollConfig, poll_run_config
 from pipeline.automation.jobs import POLL
-from pipeline.automation.pulls import decide_poll, polls, request_poll
+from pipeline.automation.pulls import decide_poll, polls_sensor, request_poll
 from pipeline.automation.run_decisions import Decision, JobHistory
 from pipeline.build import build_definitions
-from pipeline.instance import instance_of
 from pipeline.polls import (
     CANCELLATIONS,
     INTERVALS,
@@ -29,10 +29,15 @@ from pipeline.polls import (
 from pipeline.service_session import OpenedSession, open_service
 from pipeline.settings import Settings
 from resources.errors import Defer
-from resources.request_log import DeferredPulls, deferred_pull, last_usage
+from resources.inbox import Inbox
+from resources.request_log import DeferredPulls, last_usage, make_deferral_note
 from resources.scopes import PollWindow
-from resources.session import LazySession, Poll
-from tests.pipeline.homes_in_days import QUIET, failure_of, run_sandbox_days, settings_of
+from resources.session import LazySession, Poll, pull
+from tests.pipeline.conftest import Almanac
+from tests.pipeline.homes_in_days import QUIET, settings_of
+from tests.pipeline.small_home import NOW as PUSHED_AT
+from tests.pipeline.small_home import SmallHome
+from tests.resources.inbox.deliveries import delivery, store
 from warehouse.files.storage import Storage
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -42,6 +47,7 @@ NOW = datetime(2019, 3, 2, 9, tzinfo=UTC)
 """The catalog of that year is a fraction of today's."""
 LATER = NOW + timedelta(hours=3)
 NO_RUNS = JobHistory()
+HOUR = timedelta(hours=1)
 
 
 def config_of(request: dg.RunRequest) -> PollConfig:
@@ -70,7 +76,7 @@ class Polled:
 
     def tick(self, now: datetime) -> dg.SensorResult:
         """Evaluate the sensor on an instance without runs, whose times are of this machine."""
-        sensor = polls(LAYOUT, self.settings, self.home, lambda: now)
+        sensor = polls_sensor(LAYOUT, self.settings, self.home, lambda: now)
         definitions = build_definitions(self.settings, clock=lambda: now)
         with dg.DagsterInstance.ephemeral() as instance:
             result = sensor(build_sensor_context(instance=instance, definitions=definitions))
@@ -92,12 +98,6 @@ class Polled:
                 asset_selection=[dg.AssetKey(name) for name in assets] or None,
             )
 
-    def run_request(
-        self, service: OpenedSession, request: dg.RunRequest
-    ) -> dg.ExecuteInProcessResult:
-        assets = [key.to_user_string() for key in request.asset_selection or ()]
-        return self.run(service, config_of(request), *assets)
-
 
 def reason_of(result: dg.SensorResult) -> str:
     assert result.skip_reason is not None
@@ -114,17 +114,17 @@ def materialised(result: dg.ExecuteInProcessResult) -> dict[str, dg.AssetMateria
 
 @pytest.fixture(scope="module")
 def polled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Polled]:
-    """A home on Pro after the daily pull at NOW."""
+    """A home on Pro after pulls of every feed at NOW."""
     settings = settings_of(tmp_path_factory.mktemp("home"), coins=(), plan="pro")
-    with instance_of(Home(settings.home)) as instance:
-        run_sandbox_days(settings, instance, days=1, now=NOW)
-        yield Polled(settings, instance)
-
-
-def test_a_fresh_home_requests_no_poll_and_names_the_command_to_run(tmp_path: Path) -> None:
-    with instance_of(Home(tmp_path)) as instance:
-        result = Polled(settings_of(tmp_path), instance).tick(NOW)
-    assert "almanac run" in reason_of(result)
+    with dg.DagsterInstance.ephemeral() as instance:
+        fresh = Polled(settings_of(tmp_path_factory.mktemp("fresh")), instance)
+        assert "almanac run" in reason_of(fresh.tick(NOW)), "nothing was pulled"
+        found = Polled(settings, instance)
+        with open_service(settings, now=NOW) as service:
+            for feed in ("events", "cancellations", "coins", "categories"):
+                assert pull(feed, service).deferred is None
+        merge(found.home)
+        yield found
 
 
 def test_no_poll_is_due_after_the_daily_pull_until_the_interval_is_over(polled: Polled) -> None:
@@ -142,6 +142,10 @@ def test_planner_inputs_are_read_from_warehouse_and_landing(polled: Polled) -> N
     assert 15 < inputs.month.daily_requests < 30
     assert set(inputs.last_pulls) == {name for name in INTERVALS if name != MISSING}
     assert inputs.push_until is None
+    usage = last_usage(polled.home.state)
+    assert usage is not None and usage.used is not None
+    assert inputs.month.used == usage.used > 0
+    assert polled.inputs(LATER + timedelta(days=31)).month.used == 0, "of another month"
 
 
 def test_due_pulls_are_a_run_that_sends_what_the_plan_says(polled: Polled) -> None:
@@ -150,7 +154,8 @@ def test_due_pulls_are_a_run_that_sends_what_the_plan_says(polled: Polled) -> No
     expected = plan_polls(polled.inputs(LATER)).requests
     with polled.opened(LATER) as service:
         before = service.log.count
-        run = polled.run_request(service, request)
+        assets = [key.to_user_string() for key in request.asset_selection or ()]
+        run = polled.run(service, config_of(request), *assets)
         sent = service.log.count - before
     assert run.success
     assert sent == expected
@@ -161,21 +166,6 @@ def test_due_pulls_are_a_run_that_sends_what_the_plan_says(polled: Polled) -> No
     assert "Nothing is due" in reason_of(polled.tick(soon)), "what it landed is not pulled again"
     merge(polled.home)
     assert polled.inputs(soon).last_pulls[CANCELLATIONS] >= LATER - timedelta(seconds=1)
-
-
-def test_a_poll_is_a_materialisation_and_waits_for_a_merge_even_if_nothing_changed(
-    polled: Polled,
-) -> None:
-    now = LATER + timedelta(hours=8)
-    versions = []
-    for second in range(2):
-        with polled.opened(now + timedelta(seconds=second)) as service:
-            run = polled.run(service, PollConfig())
-        assert set(materialised(run)) == {"polled_events", "polled_cancellations"}
-        assert polled.home.landing.pending()
-        versions.append(merge(polled.home).versions)
-        assert polled.home.landing.pending() == []
-    assert versions[0] > 0 == versions[1]
 
 
 def test_no_poll_is_requested_while_a_run_pulls(polled: Polled) -> None:
@@ -197,23 +187,15 @@ def test_two_polls_are_never_closer_than_the_least_interval(polled: Polled) -> N
     for minutes, is_requested in ((14, False), (15, True)):
         last = JobHistory(now - timedelta(minutes=minutes))
         assert bool(polled.decide(now, last).request) == is_requested
-
-
-def test_the_interval_is_kept_where_the_clocks_of_service_and_machine_differ(
-    polled: Polled,
-) -> None:
-    at_service = LATER + timedelta(hours=9)
-    now = at_service - timedelta(hours=1)
-    for minutes, is_requested in ((14, False), (15, True)):
-        last = JobHistory(now - timedelta(minutes=minutes))
-        assert bool(polled.decide(at_service, last, now=now).request) == is_requested
+        # Runs are dated by the machine, whose clock may differ from the service's.
+        assert bool(polled.decide(now + HOUR, last, now=now).request) == is_requested
 
 
 def test_a_poll_looks_up_each_missing_event_by_id(polled: Polled) -> None:
     config = PollConfig(event_ids=["no-such-event", "nor-this-one"])
     over = Defer("asked to wait", resume_at=LATER, reason="asked_to_wait")
     DeferredPulls(Storage(polled.home.state)).note(
-        deferred_pull("polls", "cancellations", over, NOW)
+        make_deferral_note("polls", "cancellations", over, NOW)
     )
     with polled.opened(LATER + timedelta(hours=1)) as service:
         before = service.log.count
@@ -238,27 +220,6 @@ def test_a_poll_deferred_by_the_quota_is_recorded_and_succeeds(polled: Polled) -
     assert deferrals.all() == []
 
 
-def test_a_run_of_a_failed_poll_has_the_reason(polled: Polled) -> None:
-    config = PollConfig(windows=[["2019-03-02"]])
-    with polled.opened(LATER + timedelta(hours=4)) as service:
-        assert service.sandbox is not None
-        service.sandbox.faults.set("repeat_cursor~events")
-        result = polled.run(service, config, "polled_events")
-    assert not result.success
-    assert "cursor was already used" in failure_of(result)
-
-
-@pytest.mark.parametrize("last", [date(2019, 3, 9), None])
-def test_a_window_is_the_same_after_the_config_of_a_run(last: date | None) -> None:
-    window = PollWindow(date(2019, 3, 2), last)
-    assert PollWindow.of_texts(*window.texts()) == window
-
-
-def test_a_window_that_is_no_date_is_an_error() -> None:
-    with pytest.raises(ValueError, match="isoformat"):
-        PollWindow.of_texts("tomorrow")
-
-
 def test_a_request_has_the_due_pulls() -> None:
     since = datetime(2019, 3, 1, 4, 30, tzinfo=UTC)
     windows = PollWindow(date(2019, 3, 2), date(2019, 3, 9)), PollWindow(date(2019, 3, 20), None)
@@ -274,13 +235,6 @@ def test_a_request_has_the_due_pulls() -> None:
     assert alone.to_user_string() == "polled_cancellations"
 
 
-def test_without_a_ledger_the_month_is_as_the_service_last_reported_it(polled: Polled) -> None:
-    usage = last_usage(polled.home.state)
-    assert usage is not None and usage.used is not None
-    assert polled.inputs(LATER).month.used == usage.used > 0
-    assert polled.inputs(LATER + timedelta(days=31)).month.used == 0, "of another month"
-
-
 def test_no_poll_is_requested_before_a_deferred_one_may_resume(polled: Polled) -> None:
     now = LATER + timedelta(hours=9)
     until = now + timedelta(hours=2)
@@ -290,10 +244,51 @@ def test_no_poll_is_requested_before_a_deferred_one_may_resume(polled: Polled) -
     assert polled.decide(now, wait_until=now).request
 
 
-def test_the_job_polls_near_events_and_cancellations_by_default(polled: Polled) -> None:
-    with polled.opened(LATER + timedelta(hours=10)) as service:
-        result = polled.run(service, PollConfig())
-    assert result.success
-    shown = materialised(result)
-    assert set(shown) == {"polled_events", "polled_cancellations"}
-    assert {"requests", "rows"} <= shown["polled_events"].metadata.keys()
+@pytest.fixture
+def small(tmp_path: Path) -> SmallHome:
+    small = SmallHome(tmp_path / "home", plan="elite", push_poll_interval_s=7_200)
+    small.land(at=PUSHED_AT - HOUR)
+    return small
+
+
+def receive(home: Home, at: datetime, number: int = 1) -> None:
+    store(home, at, delivery(number, at=at))
+
+
+def inputs_of(small: SmallHome, now: datetime = PUSHED_AT) -> PollInputs:
+    found = read_poll_inputs(small.settings, small.home, now)
+    assert found is not None
+    return found
+
+
+def least_interval(found: PollInputs) -> timedelta:
+    return min(row.interval for row in plan_polls(found).rows)
+
+
+def test_push_is_on_from_the_first_delivery_until_the_silence_limit(small: SmallHome) -> None:
+    assert inputs_of(small).push_until is None
+    receive(small.home, PUSHED_AT)
+    assert inputs_of(small).push_is_on
+    assert least_interval(inputs_of(small)) == 2 * HOUR
+    assert inputs_of(small, PUSHED_AT + 24 * HOUR).push_is_on
+    silent = inputs_of(small, PUSHED_AT + 25 * HOUR)
+    assert not silent.push_is_on and least_interval(silent) < HOUR
+    Inbox(small.home).land(lambda: PUSHED_AT)
+    assert inputs_of(small).push_is_on and not inputs_of(small, PUSHED_AT + 25 * HOUR).push_is_on
+    receive(small.home, PUSHED_AT + 26 * HOUR, 2)
+    assert inputs_of(small, PUSHED_AT + 26 * HOUR).push_is_on
+
+
+def test_the_budget_shows_whether_push_is_on(almanac: Almanac, tmp_path: Path) -> None:
+    home = Home(tmp_path / "data")
+    home.claim("sandbox:1")
+    now = datetime.now(UTC)
+    assert json.loads(almanac("budget", "--json", plan="elite").stdout)["push_until"] is None
+    receive(home, now - 30 * HOUR)
+    silent = almanac("budget", plan="elite").stdout
+    assert "Push is silent since" in silent and "15 min" in silent
+    receive(home, now - HOUR, 2)
+    shown = almanac("budget", plan="elite").stdout
+    assert "Push is received: intervals are at least 6.0 h" in shown
+    found = json.loads(almanac("budget", "--json", plan="elite").stdout)
+    assert (found["push_is_on"], found["schedule"][0]["interval_s"]) == (True, 21_600)

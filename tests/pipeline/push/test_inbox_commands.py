@@ -1,19 +1,29 @@
-"""`almanac inbox`: deliveries that are not landed are listed; rejected ones are settled."""
+"""Deliveries in the inbox: settled by commands, merged by the receiver, landed by Dagster."""
 
 import json
-from datetime import timedelta
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
+from application import receiver
+from application.receiver import MergeThread
+from pipeline.automation.merges import DeliveryState, decide_deliveries
+from pipeline.automation.run_decisions import Decision
+from pipeline.build import build_definitions
+from pipeline.settings import Settings
 from resources.inbox import ID_REUSED, Inbox
+from tests.hangs import wait_for
 from tests.pipeline.conftest import Almanac
+from tests.pipeline.homes_in_days import NOW, QUIET, TODAY, YESTERDAY, settings_of
 from tests.resources.inbox.deliveries import START, Clock, bodies_in, delivery, store
-from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.normalise.json_feeds import DeliveryHead, delivery_head
 from warehouse.queries import connected
+from warehouse.queries import connected as connected_to
 
 HOSTILE = b'{"id": "a\x1b[2Jb", "type": "events.created"'
 
@@ -28,15 +38,6 @@ def home(tmp_path: Path) -> Home:
 def listed(almanac: Almanac, *words: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(almanac("inbox", "list", *words, "--json").stdout)
     return found
-
-
-def test_a_home_without_an_inbox_has_no_deliveries_and_gets_no_files(
-    almanac: Almanac, home: Home
-) -> None:
-    assert "No delivery waits" in almanac("inbox", "list").stdout
-    assert listed(almanac) == []
-    almanac("inbox", "dismiss", "--all")
-    assert not home.inbox.exists()
 
 
 def test_the_list_has_the_newest_first_with_states_reasons_and_bodies(
@@ -76,51 +77,202 @@ def test_only_rejected_deliveries_are_settled_and_a_wrong_name_changes_nothing(
     assert reused not in Inbox(home).names("rejected")
 
 
-def older(body: bytes) -> DeliveryHead:
-    """Return the head as a version does that can't read updates."""
-    head = delivery_head(body)
-    if head.kind != "events.updated":
-        return head
-    return DeliveryHead(head.delivery_id, head.kind, None, "can't be read yet")
-
-
-def history(home: Home) -> list[tuple[Any, ...]]:
+def published(home: Home) -> int:
+    if not home.warehouse.exists():
+        return 0
     with connected(home.warehouse) as connection:
-        versions = connection.sql(
-            "SELECT * EXCLUDE (batch_id, published_seq) FROM event_versions "
-            "ORDER BY event_id, version"
-        ).fetchall()
-        return versions + connection.sql("SELECT * FROM events ORDER BY event_id").fetchall()
+        return int(connection.sql("SELECT count(*) FROM events").fetchall()[0][0])
 
 
-def test_deliveries_that_an_upgrade_can_read_give_the_history_of_having_read_them_at_once(
-    almanac: Almanac, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@contextmanager
+def merging(home: Home) -> Iterator[MergeThread]:
+    thread = MergeThread(home, Clock().now)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.stop()
+
+
+def test_what_is_in_the_inbox_is_published_at_the_start_and_when_it_arrives(home: Home) -> None:
+    store(home, START, delivery(1))
+    with merging(home) as thread:
+        wait_for(lambda: published(home) == 1)
+        store(home, START, delivery(2))
+        thread.wake()
+        wait_for(lambda: published(home) == 2)
+    assert Inbox(home).names() == []
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), RuntimeError("unforeseen")], ids=str
+)
+def test_a_failure_is_logged_and_tried_again(
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    at_once = Home(tmp_path / "at once")
-    at_once.claim("sandbox:1")
-    for each in (home, at_once):
-        clock = Clock()
-        with monkeypatch.context() as patched:
-            if each is home:
-                patched.setattr("resources.inbox.delivery_head", older)
-            for day in range(3):
-                for number in (1, 2):
-                    kind = "updated" if day == 1 else "created"
-                    title = f"Event {number} on day {day}"
-                    body = delivery(number + 10 * day, kind=kind, at=clock.now(), title=title)
-                    store(
-                        each,
-                        clock.now(),
-                        body.replace(f"evt_{number + 10 * day}".encode(), b"evt_1"),
-                    )
-                    clock.advance(seconds=1)
-                Inbox(each).land(clock.now)
-                merge(each)
-                clock.advance(days=1)
-    assert len(listed(almanac)) == 2
-    assert history(home) != history(at_once)
-    almanac("inbox", "retry", "--all")
-    almanac("merge")
-    assert listed(almanac) == []
-    assert history(home) == history(at_once)
-    assert len(history(home)) == 6 + 1
+    failures, merge = [error, error], receiver.merge
+
+    def fail_at_first(merged: Home) -> object:
+        if failures:
+            raise failures.pop()
+        return merge(merged)
+
+    monkeypatch.setattr(receiver, "merge", fail_at_first)
+    monkeypatch.setattr(receiver, "MERGE_EVERY_S", 0.01)
+    store(home, START, delivery(1))
+    with merging(home):
+        wait_for(lambda: published(home) == 1)
+    logged = [record for record in caplog.records if record.msg.startswith("not merged")]
+    assert len(logged) == 2
+    assert all(bool(record.exc_info) == isinstance(error, RuntimeError) for record in logged)
+
+
+PREFIXES: dict[str, Any] = {
+    "key_prefix": ("market", "events"),
+    "group_prefix": "cal_",
+    "name_prefix": "cal_",
+}
+PREFIX = dg.AssetKey(["market", "events"]).path
+MINUTE = timedelta(minutes=1)
+WARN = dg.AssetCheckSeverity.WARN
+
+
+def begun(path: Path, **given: Any) -> tuple[Settings, Home]:
+    """Return a home that has a stamp and nothing else, as `almanac receive` leaves a new one."""
+    settings = settings_of(path, **given)
+    home = Home(path)
+    home.claim(settings.source)
+    return settings, home
+
+
+def run_job(
+    settings: Settings, instance: dg.DagsterInstance, day: date = TODAY
+) -> dg.ExecuteInProcessResult:
+    definitions = build_definitions(settings, clock=lambda: NOW)
+    job = definitions.resolve_job_def(settings.name_prefix + "deliveries")
+    return job.execute_in_process(
+        instance=instance, partition_key=day.isoformat(), raise_on_error=False, run_config=QUIET
+    )
+
+
+def recorded(
+    result: dg.ExecuteInProcessResult, asset: str, prefix: list[str]
+) -> dict[str | None, dict[str, Any]]:
+    """Return the metadata of an asset by partition."""
+    return {
+        found.materialization.partition: {
+            name: value.value for name, value in found.materialization.metadata.items()
+        }
+        for found in result.get_asset_materialization_events()
+        if found.asset_key == dg.AssetKey([*prefix, asset])
+    }
+
+
+def titles(home: Home) -> set[str]:
+    with connected_to(home.warehouse) as connection:
+        return {title for (title,) in connection.sql("SELECT title FROM events").fetchall()}
+
+
+def test_a_run_lands_merges_publishes_and_checks_before_the_first_pull_too(tmp_path: Path) -> None:
+    settings, home = begun(tmp_path, **PREFIXES)
+    # The layout of the run has no day before its today.
+    store(home, NOW - timedelta(days=1), delivery(1), delivery(2))
+    store(home, NOW, delivery(3), b"unreadable")
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = run_job(settings, instance)
+        assert result.success
+        landed = recorded(result, "landed_deliveries", PREFIX)
+        assert landed.keys() == {YESTERDAY.isoformat(), TODAY.isoformat()}
+        of_yesterday, of_today = landed[YESTERDAY.isoformat()], landed[TODAY.isoformat()]
+        assert (of_yesterday["deliveries landed"], of_today["deliveries landed"]) == (2, 1)
+        assert (of_yesterday["rows"], of_today["rows"]) == (2, 1)
+        assert {of_yesterday["outcome"], of_today["outcome"]} == {"landed from the inbox"}
+        assert "Event 3" in of_today["preview"]
+        assert "events.created" in of_today["preview"]
+        changed = recorded(result, "event_changes", PREFIX)
+        assert changed.keys() == {YESTERDAY.isoformat(), TODAY.isoformat()}
+        checks = result.get_asset_check_evaluations()
+        assert checks
+        # Nothing was pulled yet, and the home has a dead letter.
+        assert {check.severity for check in checks if not check.passed} <= {WARN}
+        assert titles(home) == {"Event 1", "Event 2", "Event 3"}
+        assert Inbox(home).names() == []
+        assert home.landing.pending() == []
+        steps = [event.step_key for event in result.all_events if event.is_step_start]
+        order = ["landed_deliveries", "event_changes", "published_tables"]
+        places = [next(n for n, key in enumerate(steps) if str(key).endswith(o)) for o in order]
+        assert places == sorted(places)
+
+
+def tick(
+    settings: Settings, instance: dg.DagsterInstance, cursor: str | None = None, now: datetime = NOW
+) -> dg.SensorResult:
+    """Evaluate the sensor of a fresh daemon, which has only the cursor."""
+    definitions = build_definitions(settings, clock=lambda: now)
+    sensor = definitions.resolve_sensor_def(settings.name_prefix + "deliveries")
+    context = dg.build_sensor_context(instance=instance, cursor=cursor, definitions=definitions)
+    result = sensor(context)
+    assert isinstance(result, dg.SensorResult)
+    return result
+
+
+def requested(result: dg.SensorResult) -> list[tuple[str | None, str | None]]:
+    return [(found.run_key, found.partition_key) for found in result.run_requests or ()]
+
+
+def test_the_sensor_requests_one_run_of_today_while_deliveries_wait(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    settings, home = begun(tmp_path, **PREFIXES)
+    assert "No delivery waits" in str(tick(settings, instance).skip_reason)
+    store(home, NOW, delivery(1), delivery(2))
+    first = tick(settings, instance)
+    ((first_key, day),) = requested(first)
+    assert day == TODAY.isoformat()
+    second = tick(settings, instance, first.cursor, NOW + timedelta(seconds=15))
+    assert "2 deliveries wait" in str(second.skip_reason)
+    Inbox(home).land(lambda: NOW)
+    store(home, NOW, delivery(3))
+    soon = tick(settings, instance, second.cursor, NOW + timedelta(seconds=59))
+    assert "1 delivery waits; the next run starts at 09:01:00 UTC" in str(soon.skip_reason)
+    later = tick(settings, instance, soon.cursor, NOW + MINUTE)
+    ((later_key, day),) = requested(later)
+    assert day == TODAY.isoformat() and later_key != first_key
+
+
+def test_no_run_is_requested_while_one_lands_or_merges(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    settings, home = begun(tmp_path, **PREFIXES)
+    store(home, NOW, delivery(1))
+    definition = build_definitions(settings, clock=lambda: NOW).resolve_job_def("cal_daily")
+    run = instance.create_run_for_job(definition, status=dg.DagsterRunStatus.STARTED)
+    result = tick(settings, instance)
+    assert requested(result) == []
+    assert f"run {run.run_id[:8]} is in progress" in str(result.skip_reason)
+    instance.report_run_canceled(run)
+    assert len(requested(tick(settings, instance, result.cursor))) == 1
+
+
+def decided(waiting: list[str], state: DeliveryState, now: datetime) -> Decision:
+    return decide_deliveries(waiting, state, now=now, running=None, service_now=now)
+
+
+def test_no_run_is_requested_just_before_midnight_that_would_land_on_the_next_day() -> None:
+    before_midnight = datetime(2026, 3, 2, 23, 59, 10, tzinfo=UTC)
+    decision = decided(["1"], DeliveryState(), before_midnight)
+    assert decision.request is None
+    assert "the day that begins soon" in decision.reason
+    decision = decided(["1"], DeliveryState(), before_midnight + MINUTE)
+    assert decision.request is not None
+    assert decision.request.partition_key == "2026-03-03"
+
+
+def test_the_wait_doubles_while_runs_land_nothing() -> None:
+    minutes, state = [], DeliveryState()
+    for minute in range(40):
+        decision = decided(["1"], state, NOW + minute * MINUTE)
+        if decision.request is not None:
+            minutes.append(minute)
+        state = decision.state or state  # type: ignore[assignment]
+    assert minutes == [0, 1, 3, 7, 15, 31]

@@ -106,18 +106,13 @@ def _error(status: int, *, words: str = "{}") -> Callable[[Received], Answer]:
     return answer
 
 
-def _page(status: int) -> Callable[[Received], Answer]:
-    return lambda received: Answer(
-        status, f"<html><a href='/?key={received.spelling}'>{received.spelling}</a></html>".encode()
-    )
-
-
 ANSWERS: Final[dict[str, Callable[[Received], Answer]]] = {
     "good": repeated,
-    **{f"error {status}": _error(status) for status in (200, 400, 401, 403, 404, 410, 422, 500)},
+    **{f"error {status}": _error(status) for status in (200, 401, 403, 404, 500)},
     "month gone": _error(429, words="Limit Exceeded {}"),
-    "page": _page(200),
-    "page 503": _page(503),
+    "page": lambda received: Answer(
+        200, f"<html><a href='/?key={received.spelling}'>{received.spelling}</a></html>".encode()
+    ),
     "redirect": lambda received: Answer(
         302, headers={"Location": f"http://127.0.0.1:9/?k={received.spelling}"}
     ),
@@ -145,10 +140,9 @@ ANSWERS: Final[dict[str, Callable[[Received], Answer]]] = {
 
 
 class RepeatingService:
-    """`answers` has the name of an answer by the path's last part; `usual` is for the rest."""
+    """`answers` has the name of an answer by the path's last part; the rest is good."""
 
     def __init__(self, upstream: str, key: str) -> None:
-        self.usual = "good"
         self.answers: dict[str, str] = {}
         self.request_count = 0
         self._numbers = count()
@@ -189,7 +183,7 @@ class RepeatingService:
                 200, json.dumps({**good.json(), "owner": spelling, spelling: spelling}).encode()
             )
         else:
-            answer = ANSWERS[self.answers.get(url.path.rpartition("/")[2], self.usual)](received)
+            answer = ANSWERS[self.answers.get(url.path.rpartition("/")[2], "good")](received)
         kept = {
             name: good.headers[name] for name in ("date", "last-modified") if name in good.headers
         }

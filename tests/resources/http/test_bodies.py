@@ -1,35 +1,36 @@
-"""Bodies over a loopback socket: cut, packed, endless, slow, or not data."""
+"""Bodies: cut, packed, endless, slow, or not data; and the export in a file."""
 
+import csv
 import gzip
+import io
 import json
 import zlib
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.errors import (
-    ContractBroken,
-    Defer,
-    NotData,
-    RequestRejected,
-    RetryLater,
-    TruncatedBody,
-)
-from resources.http.client import CatalogClient
+from catalog.sandbox.pytest_plugin import STANDS_AT
+from resources.errors import ContractBroken, NotData, RequestRejected, RetryLater, TruncatedBody
+from resources.http.client import CatalogClient, ExportPull
 from resources.http.paginator import RawPage
-from resources.http.response_body import Bounds
 from resources.http.retry import Timeouts
-from resources.waits import Ambient, RetryPolicy
+from resources.waits import RetryPolicy, Timing
+from tests.resources.conftest import MakeClient
 from tests.resources.fakes import (
     KEY,
     Chunk,
     FakeTime,
     RawServer,
+    answering,
     chunked,
+    days,
     head,
+    mocked,
     paginated,
     raw_server,
 )
@@ -52,7 +53,7 @@ def client_of(server: RawServer, attempts: int = 2, **options: Any) -> CatalogCl
         server.base_url,
         KEY,
         limiter=Unlimited(),
-        ambient=options.pop("ambient", FakeTime().ambient()),
+        timing=options.pop("timing", FakeTime().timing()),
         policy=RetryPolicy(attempts=attempts),
         **options,
     )
@@ -105,7 +106,6 @@ def test_a_broken_body_is_never_accepted_as_complete(name: str) -> None:
         assert len(server.heads) == 2
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.sampled_from(sorted(CUT)), st.floats(0, 1, exclude_max=True))
 def test_a_body_cut_at_any_byte_is_never_accepted_and_is_fetched_again(
     name: str, share: float
@@ -130,23 +130,6 @@ def test_identity_is_requested_and_the_key_is_sent_once() -> None:
     assert not [line for line in lines if line.startswith("authorization")]
 
 
-def test_another_encoding_is_named() -> None:
-    with (
-        raw_server([head("Content-Encoding: br"), LIST]) as server,
-        pytest.raises(ContractBroken, match=r"'br'.*identity"),
-    ):
-        pages_of(server)
-
-
-def test_a_body_over_the_limit_is_stopped_at_once() -> None:
-    endless: list[Chunk] = [head(), *[b" " * 65_536] * 4_000]
-    with (
-        raw_server(endless) as server,
-        pytest.raises(ContractBroken, match="larger than 1000000 bytes"),
-    ):
-        pages_of(server, bounds=Bounds(page_bytes=1_000_000))
-
-
 def test_a_body_that_decompresses_to_too_much_is_stopped() -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(packer.compress(b" " * 1_000_000) for _ in range(200)) + packer.flush()
@@ -162,7 +145,7 @@ def test_a_body_that_drips_has_a_time_limit() -> None:
     for n in range(200):
         drops += [LIST[n : n + 1], 0.02]
     with raw_server(drops) as server, pytest.raises(RetryLater, match="too slowly"):
-        pages_of(server, attempts=1, timeouts=Timeouts(total=0.15), ambient=Ambient())
+        pages_of(server, attempts=1, timeouts=Timeouts(total=0.15), timing=Timing())
 
 
 def test_a_redirect_is_not_followed_with_the_key() -> None:
@@ -177,49 +160,8 @@ def test_a_redirect_is_not_followed_with_the_key() -> None:
         assert elsewhere.heads == []
 
 
-PAGE = b"<html><body>Too many requests</body></html>"
-
-
-@pytest.mark.parametrize(
-    ("status", "wait", "error"),
-    [
-        ("200 OK", "", NotData),
-        ("429 Busy", "Retry-After: 2", RetryLater),
-        ("429 Busy", "Retry-After: Fri, 31 Dec 2100 23:59:59 GMT", Defer),
-        ("429 Busy", "Retry-After: 7200", Defer),
-        ("503 Down", "", RetryLater),
-    ],
-)
-def test_a_page_of_a_gateway_ends_by_its_status(
-    status: str, wait: str, error: type[Exception]
-) -> None:
-    lines = (length(PAGE), "Content-Type: text/html", *([wait] if wait else []))
-    with raw_server([head(*lines, status=status), PAGE]) as server:
-        with pytest.raises(error) as raised:
-            pages_of(server)
-        assert type(raised.value) is error
-        assert len(server.heads) == (1 if error in (NotData, Defer) else 2)
-
-
 CSV = b"id,title\r\n" + b"".join(b'%d,"T, %d"\r\n' % (n, n) for n in range(500))
 PACKED_CSV = gzip.compress(CSV)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        [head(length(CSV)), CSV],
-        [head(GZIP, length(PACKED_CSV)), PACKED_CSV],
-        [head("Content-Type: application/gzip"), PACKED_CSV],
-    ],
-    ids=["plain", "gzip", "a gzip file"],
-)
-def test_an_export_is_decompressed_into_the_file(answer: list[Chunk], tmp_path: Path) -> None:
-    file = tmp_path / "export.csv"
-    with raw_server(answer) as server, client_of(server) as client:
-        pull = client.export(file, Scope())
-    assert file.read_bytes() == CSV
-    assert (pull.rows, pull.attempts) == (500, 1)
 
 
 @pytest.mark.parametrize(
@@ -249,3 +191,75 @@ def test_an_export_that_decompresses_to_too_much_is_stopped(tmp_path: Path) -> N
     ):
         client.export(tmp_path / "export.csv", Scope())
     assert (tmp_path / "export.csv").stat().st_size < 5_000_000
+
+
+MARCH = days(date(2026, 3, 1), date(2026, 3, 31))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "export.csv"
+
+
+def pull_of(text: bytes | str, file: Path, *, may_be_empty: bool = False) -> ExportPull:
+    content = text if isinstance(text, bytes) else text.encode()
+    answer = httpx.Response(200, content=content, headers={"Content-Type": "text/csv"})
+    return mocked(answering(answer)).export(file, Scope(), may_be_empty=may_be_empty)
+
+
+def test_an_export_is_pulled_completely_with_its_metadata(
+    make_client: MakeClient, file: Path
+) -> None:
+    client = make_client()
+    pull = client.export(file, MARCH)
+    body = file.read_bytes()
+    rows = list(csv.DictReader(io.StringIO(body.decode(), newline="")))
+    assert pull.rows == len(rows) > 0
+    assert pull.headers["last-modified"] == "Mon, 02 Mar 2026 00:05:00 GMT"
+    assert (pull.date, pull.date_doubt) == (STANDS_AT, "")
+    assert pull.headers["content-type"].startswith("text/csv")
+    assert pull.headers["etag"]
+    assert pull.status == 200
+
+
+@pytest.mark.parametrize(
+    "text", ["id,t\r\n1,a\r\n2,b\r\n", "id,t\n1,a\n2,b\n", "\ufeffid,t\n1,a\n2,b\n",
+             '"id","t"\n"1","a\n""x"""\n2,b\n', "id,t\n\n1,a\n2,b\n\n"],
+)  # fmt: skip
+def test_line_ends_quotes_and_a_byte_order_mark_are_read(text: str, file: Path) -> None:
+    pull = pull_of(text, file)
+    assert (pull.rows, pull.suspicions) == (2, ())
+    assert file.read_bytes() == text.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "where"), [("id,t\n1,a\n2,", ""), ('id,t\n1,a\n2,"b', "inside quotes"),
+                        ("id,t\n1,a\n2", "inside a record")],
+)  # fmt: skip
+def test_an_end_inside_a_record_is_a_truncated_body(text: str, where: str, file: Path) -> None:
+    if where:
+        with pytest.raises(TruncatedBody, match=f"{where}, after 2 rows"):
+            pull_of(text, file)
+    else:
+        assert pull_of(text, file).suspicions == ("the last line has no line end",)
+
+
+def test_a_short_last_line_with_a_line_end_is_reported(file: Path) -> None:
+    pull = pull_of("id,t\n1,a\n2\n", file)
+    assert pull.suspicions == ("the last record has too few fields",)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("", "empty"), ("\ufeff \n", "empty"), ("id,t\r\n", "bare_header"),
+     ("id,t", "bare_header"), ('{"error": {}}', "json"), ("[1]", "json"),
+     (" <html>", "html")],
+)  # fmt: skip
+def test_an_answer_that_is_no_catalog_is_named(text: str, kind: str, file: Path) -> None:
+    with pytest.raises(NotData) as raised:
+        pull_of(text, file)
+    assert raised.value.kind == kind
+
+
+def test_a_header_without_rows_is_accepted_if_no_rows_are_expected(file: Path) -> None:
+    assert pull_of("id,t\r\n", file, may_be_empty=True).rows == 0

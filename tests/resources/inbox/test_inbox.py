@@ -1,6 +1,5 @@
 """The inbox: durable files, each delivery in one landed batch, whatever is killed."""
 
-import json
 import os
 import re
 from contextlib import suppress
@@ -8,19 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from resources import inbox as inboxes
 from resources.inbox import ID_REUSED, Inbox, list_receipts
-from tests.resources.inbox.deliveries import (
-    START,
-    Clock,
-    bodies_in,
-    delivery,
-    landed_bodies,
-    store,
-)
+from tests.resources.inbox.deliveries import START, Clock, bodies_in, delivery, landed_bodies, store
 from warehouse.errors import WarehouseError
 from warehouse.files.locks import hold_lock
 from warehouse.home import Home
@@ -49,12 +40,6 @@ def land(home: Home) -> int:
 
 def landed(home: Home) -> list[bytes]:
     return [body for bodies in landed_bodies(home).values() for body in bodies]
-
-
-def test_an_inbox_that_was_never_written_is_empty(home: Home) -> None:
-    assert Inbox(home).names() == []
-    assert land(home) == 0
-    assert not home.inbox.exists()
 
 
 def test_a_delivery_is_a_file_of_its_bytes_named_by_receipt_and_hash(home: Home) -> None:
@@ -122,13 +107,6 @@ def test_signed_bytes_that_are_no_delivery_are_rejected_and_stay_when_tried_agai
     assert len(Inbox(home).names("rejected")) == 1, "known ones are not rejected twice"
 
 
-def test_an_id_whose_body_was_rejected_is_landed_with_a_body_that_can_be_read(home: Home) -> None:
-    store(home, START, b'{"id": "evt_dlv_1", "type": "events.created", "data": {}}')
-    assert land(home) == 0
-    store(home, START + HOUR, delivery(1))
-    assert land(home) == 1
-
-
 def test_deliveries_are_landed_by_day_of_receipt_with_their_own_times(home: Home) -> None:
     store(home, START, delivery(1), delivery(2))
     store(home, START + 13 * HOUR, delivery(3))
@@ -144,20 +122,10 @@ def test_deliveries_are_landed_by_day_of_receipt_with_their_own_times(home: Home
     assert list_receipts(home, START)[-1] == START + 13 * HOUR
 
 
-def test_a_long_backlog_is_landed_in_batches_of_bounded_size(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inboxes, "AT_ONCE", 3)
-    store(home, START, *(delivery(number) for number in range(7)))
-    land(home)
-    assert sorted(map(len, landed_bodies(home).values())) == [1, 3, 3]
-
-
 class Killed(BaseException):
     pass
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_killed_landing_lands_each_delivery_once(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -226,38 +194,7 @@ def test_landing_needs_the_stamp_and_the_lock_and_a_home_with_deliveries_keeps_i
     assert bodies_in(home) == [delivery(1)]
 
 
-def test_other_files_in_the_folder_are_left_alone(home: Home) -> None:
-    store(home, START, delivery(1))
-    others = [home.inbox / name for name in ("notes.json", ".unfinished-1-abc", "README")]
-    for other in others:
-        other.write_bytes(b"{}")
-    assert len(Inbox(home).names()) == land(home) == 1
-    assert all(other.exists() for other in others)
-
-
 def test_bodies_with_one_id_that_arrive_in_one_microsecond_are_both_kept(home: Home) -> None:
     for body in (delivery(1), delivery(1, title="Other")):
         Inbox(home).store(body, START)
     assert len(Inbox(home).names()) == 2
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["id", "type", "data"]) | st.text(), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.binary(max_size=40) | JSON.map(lambda value: json.dumps(value).encode())))
-def test_signed_bytes_of_any_kind_are_landed_or_rejected_as_they_are(
-    tmp_path_factory: pytest.TempPathFactory, bodies: list[bytes]
-) -> None:
-    home = Home(tmp_path_factory.mktemp("odd") / "home", wait_s=0)
-    home.claim("sandbox:1")
-    store(home, START, *bodies)
-    land(home)
-    assert {*landed(home), *bodies_in(home, "rejected")} == set(bodies)

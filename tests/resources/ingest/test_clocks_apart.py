@@ -13,7 +13,7 @@ from resources.errors import CatalogError
 from resources.http.client import CatalogClient
 from resources.ingest.puller import Puller
 from resources.service_clock import ServiceClock
-from resources.waits import Ambient, RetryPolicy
+from resources.waits import RetryPolicy, Timing
 from tests.resources.fakes import RawServer, head, mocked, raw_server
 from tests.resources.pulls import SOURCE
 from tests.unlimited import Unlimited
@@ -49,7 +49,7 @@ def client_of(server: RawServer, root: Path, **options: Any) -> CatalogClient:
         server.base_url,
         "canary",
         limiter=Unlimited(),
-        ambient=Ambient(machine, sleep=lambda seconds: None),
+        timing=Timing(machine, sleep=lambda seconds: None),
         policy=ONCE,
         service_clock=clock_in(root),
         **options,
@@ -90,22 +90,6 @@ def test_a_broken_body_sets_the_clock_for_later_pulls_and_processes(
     assert clock_in(tmp_path).now() == SERVICE_AT
 
 
-@pytest.mark.parametrize("status", [200, 304, 400, 401, 404, 410, 429, 500, 503])
-def test_the_date_of_every_answer_is_recorded(status: int, tmp_path: Path) -> None:
-    service_clock = clock_in(tmp_path)
-    headers = dict([DATE.split(": ", 1)])
-    with (
-        mocked(
-            lambda request: httpx.Response(status, headers=headers, content=b"nothing of use"),
-            service_clock=service_clock,
-            policy=ONCE,
-        ) as client,
-        pytest.raises(CatalogError),
-    ):
-        client.usage()
-    assert service_clock.ahead == -AHEAD
-
-
 @pytest.mark.parametrize("date", ["Fri, 31 Dec 9999 23:59:59 GMT", "Tue, 01 Jan 2030 00:00:00 GMT"])
 def test_a_page_with_an_impossible_date_gets_the_expected_time(date: str, tmp_path: Path) -> None:
     dates = [DATE.split(": ", 1)[1], date]
@@ -124,23 +108,6 @@ def test_a_page_with_an_impossible_date_gets_the_expected_time(date: str, tmp_pa
     assert wrong.manifest.scope.since == SERVICE_AT - timedelta(days=90)
 
 
-def test_a_page_in_the_journal_keeps_why_its_date_was_not_accepted(tmp_path: Path) -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        if "cursor" in str(request.url):
-            raise KeyboardInterrupt
-        body = {"data": [], "meta": {"total": 9, "cursor": "next"}}
-        body["data"] = [{"id": "a" * 24, "cancelledAt": "2026-03-01T00:00:00Z"}]
-        return httpx.Response(200, headers={"Date": "Tue, 01 Jan 2030 00:00:00 GMT"}, json=body)
-
-    interrupted = pytest.raises(KeyboardInterrupt)
-    with mocked(answer, service_clock=clock_in(tmp_path)) as client, interrupted:
-        puller_of(client, tmp_path).cancellations()
-    gone = mocked(lambda request: httpx.Response(503), policy=ONCE)
-    with gone as client:
-        (landed,) = puller_of(client, tmp_path).resume_open()
-    assert "is ignored" in (landed.manifest.date_doubt or "")
-
-
 def test_a_content_time_after_the_observed_time_is_set_to_it(tmp_path: Path) -> None:
     headers = dict([DATE.split(": ", 1)])
     headers |= {"Last-Modified": "Tue, 01 Jan 2030 00:00:00 GMT", "Content-Type": "text/csv"}
@@ -150,16 +117,3 @@ def test_a_content_time_after_the_observed_time_is_set_to_it(tmp_path: Path) -> 
     ) as client:
         (landed,) = puller_of(client, tmp_path).export(None, None)
     assert landed.manifest.content_at <= landed.manifest.observed_at == SERVICE_AT
-
-
-@pytest.mark.parametrize("reset_at", ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00"])
-def test_an_impossible_year_in_a_usage_is_ignored(reset_at: str, tmp_path: Path) -> None:
-    usage = {"plan": "elite", "used": 5, "limit": 100, "resetAt": reset_at}
-    headers = dict([DATE.split(": ", 1)])
-    with mocked(
-        lambda request: httpx.Response(200, headers=headers, json=usage),
-        service_clock=clock_in(tmp_path),
-    ) as client:
-        account = client.usage().account
-    assert account is not None
-    assert account.allowed == 100

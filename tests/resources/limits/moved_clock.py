@@ -7,7 +7,7 @@ from typing import Any
 
 from resources.limits.ledger import Ledger, Pace, ReportedLimits
 from resources.limits.limiter import Limiter
-from resources.waits import Ambient
+from resources.waits import Timing
 
 MARCH = datetime(2026, 3, 10, tzinfo=UTC)
 RESET = datetime(2026, 4, 1, tzinfo=UTC)
@@ -29,9 +29,9 @@ class Machine:
         self.ns += int(seconds * 1e9)
         self.wall += timedelta(seconds=seconds)
 
-    def ambient(self) -> Ambient:
+    def timing(self) -> Timing:
         """Return the time of this machine for a client, without chance."""
-        return Ambient(lambda: self.wall, lambda: self.ns / 1e9, self.sleep, lambda: 0.0)
+        return Timing(lambda: self.wall, lambda: self.ns / 1e9, self.sleep, lambda: 0.0)
 
     def limiter(self, path: Path, pace: Pace, **more: Any) -> Limiter:
         """Return the limiter that a process started now would use."""

@@ -1,5 +1,3 @@
-"""Fixtures of the tests of webhooks."""
-
 from collections.abc import Iterator
 
 import pytest

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from catalog.contract.constants import SignatureForm
 from catalog.contract.plans import PLANS
-from catalog.server.accounts import Accounts
-from catalog.server.catalog_store import ChangeQuery, KnownSpan, Slice, StoredVersion
-from catalog.server.state_dir import ServiceDir
+from catalog.server.accounts import AccountFile
+from catalog.server.catalog_store import ChangeQuery, KnownSpan, StoredVersion, StorePage
+from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks.delivery import Poster
 from catalog.server.webhooks.endpoints import Endpoint
 from catalog.server.webhooks.sender import PAGE_SIZE, SenderOptions, WebhookSender
@@ -42,7 +42,7 @@ class Feed:
         self.span = KnownSpan(None, None, 0)
         self.fails_at_page: int | None = None
 
-    def changes(self, query: ChangeQuery, *, limit: int) -> Slice[StoredVersion]:
+    def changes(self, query: ChangeQuery, *, limit: int) -> StorePage[StoredVersion]:
         if self.fails_at_page is not None:
             self.fails_at_page -= 1
             if self.fails_at_page < 0:
@@ -55,7 +55,7 @@ class Feed:
             if version.seq > query.head or not query.since or version.known_from > query.since
         ]
         rows = found[: 3 if limit == PAGE_SIZE else limit]
-        return Slice(rows, len(rows) < len(found), len(found))
+        return StorePage(rows, len(rows) < len(found), len(found))
 
     def head(self, until: datetime) -> int:
         return max((each.seq for each in self.versions if each.known_from <= until), default=0)
@@ -107,12 +107,12 @@ class Service:
 
     def move(self, account: str, plan: str) -> None:
         """Put an account on another plan in the file, as its operator does."""
-        with self.accounts.file.editing() as edit:
+        with self.accounts.file.edit() as edit:
             moved = [
                 replace(each, plan=plan) if each.name == account else each
                 for each in edit.value.accounts
             ]
-            edit.value = Accounts(accounts=tuple(moved))
+            edit.value = AccountFile(accounts=tuple(moved))
 
     async def subscribe(
         self, url: str, account: str = "acme", signature: SignatureForm = "hex"

@@ -1,5 +1,3 @@
-"""The book of endpoints, its commands, and the outbox file."""
-
 import json
 import sqlite3
 from io import StringIO
@@ -11,13 +9,13 @@ from typer.testing import CliRunner
 
 from application.cli.account_commands import endpoints_app
 from catalog.contract.plans import PLANS
-from catalog.server.errors import ServerError
-from catalog.server.state_dir import ServiceDir
-from catalog.server.webhooks.outbox import Outbox, OutboxDelivery, Place
+from catalog.errors import ServerError
+from catalog.server.service_dir import ServiceDir
+from catalog.server.webhooks.outbox import FeedPosition, Outbox, OutboxDelivery
 from tests.server.webhooks.feeds import START, SetClock
 
 URL = "https://hooks.example/in"
-PLACE = Place("feed", 7, START)
+PLACE = FeedPosition("feed", 7, START)
 
 
 @pytest.fixture
@@ -64,15 +62,15 @@ def test_an_outbox_keeps_a_place_and_its_deliveries_together(folder: ServiceDir)
     with folder.outbox() as box:
         box.enqueue("ep_1", PLACE, [delivery(1)])
         with pytest.raises(sqlite3.Error):
-            box.enqueue("ep_1", PLACE._replace(seq="eight"), [delivery(2)])  # type: ignore[arg-type]
+            box.enqueue("ep_1", PLACE._replace(seq="eight"), [delivery(2)])
     assert (folder.path / "deliveries.sqlite").stat().st_mode & 0o777 == 0o600
     with folder.outbox() as box:
-        assert (box.places(), box.pending()) == ({"ep_1": PLACE}, (delivery(1),))
+        assert (box.positions(), box.pending()) == ({"ep_1": PLACE}, (delivery(1),))
         with pytest.raises(ServerError):
             box.requeue("dlv_1", now=START)
         box.drop("ep_1", error="removed")
         box.mark_failed("dlv_1", status=500, error=None, retry_at=START)
-        assert ([each.last_error for each in box.dead()], box.places()) == (["removed"], {})
+        assert ([each.last_error for each in box.dead()], box.positions()) == (["removed"], {})
         box.requeue("dlv_1", now=START)
         box.mark_delivered("dlv_1")
         assert box.pending() == box.dead() == ()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.server.errors import ServerError
+from catalog.errors import ServerError
 from catalog.server.webhooks.delivery import (
     RESPONSE_BYTES_MAX,
     AttemptOutcome,
@@ -153,9 +153,7 @@ async def test_the_connection_goes_to_an_address_that_was_checked() -> None:
     assert f"Host: rebound.example:{port}".encode() in request
 
 
-async def test_proxies_are_not_used_and_redirects_are_not_followed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_proxies_and_redirects_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
     async with listening() as (inner, requests):
         location = f"http://127.0.0.1:{inner}/".encode()
@@ -186,9 +184,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-async def test_the_certificate_is_checked_for_the_name_though_the_connection_uses_the_address(
-    tmp_path: Path,
-) -> None:
+async def test_the_certificate_is_checked_for_the_name(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
     requested: list[str | None] = []
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

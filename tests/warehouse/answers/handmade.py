@@ -1,10 +1,7 @@
 """A warehouse in memory, whose versions are made by hand, as it was published at any instant.
 
-    warehouse = Handmade([Known("evt_1", 1, known_from, date=…), …])
-    warehouse.at(instant).rows("SELECT kind FROM reschedules")
-
-Belongs here: the tables that views and macros read; `now()` is the instant of the publication. Does
-not: how a merge fills the tables (tests/history).
+warehouse = Handmade([Known("evt_1", 1, known_from, date=…), …])
+warehouse.at(instant).rows("SELECT kind FROM reschedules")
 """
 
 import weakref

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.warehouse.answers.handmade import ZONES, declare_macros
@@ -43,40 +43,13 @@ def connection(request: pytest.FixtureRequest) -> duckdb.DuckDBPyConnection:
     return opened
 
 
-dated_events = given(
+@given(
     starts=INSTANTS,
     length=st.none() | st.timedeltas(timedelta(0), timedelta(days=400)),
     kind=st.sampled_from(["date", "month", "quarter", "year", "Quarter", "season", None]),
     is_open=st.sampled_from([True, False, None]),
 )
-
-
-@settings(max_examples=60, deadline=None)
-@dated_events
 def test_the_interval_follows_from_the_date_in_any_zone_of_the_session(
-    connection: duckdb.DuckDBPyConnection,
-    starts: datetime,
-    length: timedelta | None,
-    kind: str | None,
-    is_open: bool | None,
-) -> None:
-    check_interval(connection, starts, length, kind, is_open)
-
-
-@pytest.mark.long
-@settings(max_examples=500, deadline=None)
-@dated_events
-def test_the_interval_follows_from_many_dates_in_any_zone_of_the_session(
-    connection: duckdb.DuckDBPyConnection,
-    starts: datetime,
-    length: timedelta | None,
-    kind: str | None,
-    is_open: bool | None,
-) -> None:
-    check_interval(connection, starts, length, kind, is_open)
-
-
-def check_interval(
     connection: duckdb.DuckDBPyConnection,
     starts: datetime,
     length: timedelta | None,
@@ -124,10 +97,7 @@ def test_examples_of_periods_days_and_deadlines(
         ("08 Oct", "2026-10-08", None, "08 Oct 2026"),
         ("By 11 Oct", "2026-10-11 23:59:59", None, "By 11 Oct 2026"),
         ("30 Dec → 02 Jan", "2026-12-30", "2027-01-02", "30 Dec 2026 → 02 Jan 2027"),
-        ("Sep 2026", "2026-09-30 23:59:59", None, "Sep 2026"),
-        ("Q3 2026", "2026-09-30 23:59:59", None, "Q3 2026"),
         ("2026", "2026-12-31 23:59:59", None, "2026"),
-        ("Mid October", "2026-10-15", None, "Mid October 2026"),
         ("Block 20260", "2026-10-15", None, "Block 20260 2026"),
         (None, "2026-10-15", None, None),
         ("Soon", None, None, "Soon"),

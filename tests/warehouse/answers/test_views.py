@@ -1,191 +1,234 @@
-"""The views never show an estimated date as a date, nor an absent event as upcoming."""
+"""What the views show at a time, in any zone of the session; an estimated date is never a date."""
 
 import re
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
-from tests.almanac.publications import NamedCoin, publish_by_hand
-from tests.warehouse.answers.handmade import declare_macros
+from tests.warehouse.answers.handmade import ZONES, Absence, Handmade, Known
 from tests.warehouse.answers.seeded import day, seeded
-from warehouse.queries import connect
 from warehouse.schema import ddl
-from warehouse.schema.views import VIEWS
+from warehouse.schema.views import MACROS, VIEWS
+from warehouse.sql import statements_in
 
 MOVED: dict[str, Any] = {"change_kinds": ("rescheduled",), "changed_fields": ("date",)}
+UPDATED = day(1) - timedelta(minutes=3)
 VERSIONS = [
     *(seeded(event, seed, day(0)) for event, seed in enumerate((1, 2, 3, 5))),
-    *(seeded(event, seed, day(1), 2, **MOVED) for event, seed in enumerate((2, 3, 6))),
-    seeded(3, 5, day(2), 2, change_kinds=("cancelled",), status="cancelled", cancelled_at=day(2)),
+    seeded(0, 2, day(1), 2, **MOVED, updated_at=UPDATED),
+    *(seeded(event, seed, day(1), 2, **MOVED) for event, seed in ((1, 3), (2, 6))),
+    seeded(3, 5, day(2), 2, change_kinds=("cancelled",), status="cancelled", cancelled_at=day(1)),
+    seeded(4, 8, day(0)),
 ]
-COINS = [NamedCoin("coin-0", "C0", "Coin 0", 1), NamedCoin("coin-1", "C1", "Coin 1", 2)]
+SCHEDULED = [
+    # A day, an instant, two days, an instant of the next day, a deadline, a quarter.
+    ("day", "2026-06-10", None, False, "date", 2.0),
+    ("noon", "2026-06-10 12:00", None, False, "date", 3.5),
+    ("two-days", "2026-06-09", "2026-06-10", False, "date", None),
+    ("next", "2026-06-11 00:00:01", None, False, "date", 9.0),
+    ("deadline", "2026-06-10", None, True, "date", 5.0),
+    ("quarter", "2026-06-30 23:59:59", None, False, "quarter", 5.0),
+]
+ALL = [name for name, *_ in SCHEDULED]
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.fixture(scope="module", params=ZONES)
+def june(request: pytest.FixtureRequest) -> Iterator[Handmade]:
+    """Scheduled events, and each again as cancelled and as missing."""
+    versions = [
+        Known(
+            event_id=f"{name}{suffix}",
+            known_from=day(0),
+            status=status,
+            date=utc(date),
+            date_end=None if date_end is None else utc(date_end),
+            is_estimated=is_estimated,
+            date_type=date_type,
+            impact=impact,
+            coins=("btc",),
+        )
+        for name, date, date_end, is_estimated, date_type, impact in SCHEDULED
+        for suffix, status in (("", "scheduled"), ("-off", "cancelled"), ("-lost", "scheduled"))
+    ]
+    absences = [Absence(f"{name}-lost", day(1), day(1)) for name in ALL]
+    made = Handmade(versions, absences=absences, pulls=[day(0)], zone=request.param)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("home") / "warehouse.duckdb"
-    return publish_by_hand(path, VERSIONS, pulls=[day(0), day(1), day(2)], coins=COINS)
-
-
-@pytest.fixture
-def connection(home: Path) -> Any:
-    opened = connect(home)
-    yield opened
-    opened.close()
-
-
-def rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
-    return connection.sql(sql).fetchall()
-
-
-COPIED = (
-    *("event_coins", "event_categories", "event_versions"),
-    *("coins", "coverage", "cancellations"),
-)
-
-
-def put_in_the_future(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make the views again over copies of the tables in which events are a hundred years later."""
-    connection.execute("USE memory")
-    connection.execute(
-        "CREATE TABLE events AS SELECT * REPLACE ("
-        "date + INTERVAL 100 YEAR AS date, date_end + INTERVAL 100 YEAR AS date_end"
-        f") FROM {_alias(connection)}.events"
+def march() -> Iterator[Handmade]:
+    absences = [Absence("evt_4", day(2), day(1))]
+    made = Handmade(VERSIONS, absences=absences, pulls=[day(0), day(1), day(2)])
+    made.rows(
+        "INSERT INTO coins BY NAME SELECT unnest(['coin-0', 'coin-1']) AS slug, "
+        "unnest(['C0', 'C1']) AS symbol, unnest(['Coin 0', 'Coin 1']) AS name, "
+        "unnest([1, 2]) AS rank"
     )
-    declare_macros(connection)
-    date_again(connection)
-    for table in COPIED:
-        connection.execute(f"CREATE TABLE {table} AS FROM {_alias(connection)}.{table}")
-    for view in VIEWS:
-        connection.execute(ddl.create_view(view))
-
-
-def date_again(connection: duckdb.DuckDBPyConnection) -> None:
-    """Set what follows from the dates of events."""
-    connection.execute(
-        "UPDATE events SET date_precision = _almanac.date_precision(date, date_type, is_estimated)"
+    made.rows(
+        "INSERT INTO coin_snapshots BY NAME SELECT slug AS coin, $at AS observed_at FROM coins",
+        {"at": day(0)},
     )
-    connection.execute(
-        "UPDATE events SET earliest = _almanac.earliest(date, date_precision, is_estimated), "
-        "latest = _almanac.latest("
-        "date, date_end, date_precision, "
-        "_almanac.earliest(date, date_precision, is_estimated))"
+    made.rows(
+        "INSERT INTO every.batches BY NAME SELECT $at AS observed_at, 'coins' AS feed, "
+        "'merged' AS status",
+        {"at": day(0)},
     )
+    yield made
+    made.rows("TRUNCATE coins")
+    made.rows("TRUNCATE coin_snapshots")
+    made.close()
 
 
-def _alias(connection: duckdb.DuckDBPyConnection) -> str:
-    sql = "SELECT database_name FROM duckdb_databases() WHERE path IS NOT NULL"
-    return str(rows(connection, sql)[0][0])
+def test_a_day_is_that_of_utc_and_has_every_exact_event_that_overlaps_it(june: Handmade) -> None:
+    for view, now, expected in (
+        ("today", "2026-06-09 23:59:59", ["two-days"]),
+        ("today", "2026-06-10 00:00:00", ["day", "noon", "two-days"]),
+        ("today", "2026-06-10 23:59:59.999999", ["day", "noon", "two-days"]),
+        ("today", "2026-06-11 00:00:00", ["next"]),
+        ("under_way", "2026-06-08 23:59:59", []),
+        ("under_way", "2026-06-09 00:00:00", ["two-days"]),
+        ("under_way", "2026-06-10 00:00:00", ["day", "two-days"]),
+        ("under_way", "2026-06-10 12:00:00", ["day", "noon", "two-days"]),
+        ("under_way", "2026-06-10 12:00:01", ["day", "two-days"]),
+        ("under_way", "2026-06-11 00:00:00", []),
+    ):
+        found = june.at(utc(now)).rows(f"SELECT event_id FROM {view} ORDER BY 1")
+        assert [name for (name,) in found] == expected, (view, now)
 
 
-def test_an_estimated_event_is_upcoming_without_a_date(
-    connection: duckdb.DuckDBPyConnection,
-) -> None:
-    put_in_the_future(connection)
-    found = rows(
-        connection,
-        "SELECT event_id, displayed_date, date_exact, days_until IS NULL, is_estimated "
-        "FROM upcoming_events ORDER BY event_id",
+def test_an_event_is_upcoming_until_the_end_of_its_instant_day_or_period(june: Handmade) -> None:
+    for now, over in (
+        ("2026-06-09 23:59:59.999999", []),
+        ("2026-06-10 12:00:00.999999", []),
+        ("2026-06-10 12:00:01", ["noon"]),
+        ("2026-06-10 23:59:59.999999", ["noon"]),
+        ("2026-06-11 00:00:00", ["day", "noon", "two-days", "deadline"]),
+        ("2026-06-11 00:00:02", ["day", "noon", "two-days", "deadline", "next"]),
+        ("2026-07-01 00:00:00", ALL),
+    ):
+        june.at(utc(now))
+        for asked in ("upcoming_events", "upcoming_as_of(now())"):
+            found = june.rows(f"SELECT event_id FROM {asked} ORDER BY 1")
+            assert [name for (name,) in found] == sorted({*ALL} - {*over}), (asked, now)
+
+
+def test_a_cluster_has_the_events_of_a_coin_that_begin_on_a_day(june: Handmade) -> None:
+    sql = "SELECT coin, day::VARCHAR, events, sum_impact, max_impact, event_ids FROM clusters"
+    found = june.at(utc("2026-06-01")).rows(sql)
+    assert found == [("btc", "2026-06-10", 2, 5.5, 3.5, ["day", "noon"])]
+    # At one only the day is left of it.
+    assert june.at(utc("2026-06-10 13:00")).rows(sql) == []
+
+
+def test_an_estimated_event_is_upcoming_without_a_date(march: Handmade) -> None:
+    found = march.at(day(2)).rows(
+        "SELECT event_id, displayed_date, date_exact, days_until, is_estimated "
+        "FROM upcoming_events ORDER BY event_id"
     )
     assert found == [
-        ("evt_0", "day 2", datetime(2126, 6, 10, tzinfo=UTC), False, False),
-        ("evt_1", "day 3", None, True, True),
-        ("evt_2", "day 6", None, True, True),
+        ("evt_0", "day 2", utc("2026-06-10"), 99.0, False),
+        ("evt_1", "day 3", None, None, True),
+        ("evt_2", "day 6", None, None, True),
     ]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "status = 'withdrawn'",
-        "missing_since = now()",
-        "date = now() - INTERVAL 2 SECOND",
-        "date = now() - INTERVAL 9 DAY, date_end = now() - INTERVAL 2 SECOND",
-        "date = date_trunc('day', now()) - INTERVAL 24 HOURS",
-    ],
-)
-def test_withdrawn_missing_and_past_events_are_not_upcoming(
-    connection: duckdb.DuckDBPyConnection, change: str
-) -> None:
-    put_in_the_future(connection)
-    connection.execute(f"UPDATE events SET {change} WHERE event_id = 'evt_0'")
-    date_again(connection)
-    assert rows(connection, "SELECT count(*) FROM upcoming_events") == [(2,)]
-
-
-def test_an_event_that_has_begun_is_upcoming_until_it_ends(
-    connection: duckdb.DuckDBPyConnection,
-) -> None:
-    put_in_the_future(connection)
-    connection.execute(
-        "UPDATE events SET date = now() - INTERVAL 1 DAY, date_end = now() + INTERVAL 1 DAY"
-    )
-    date_again(connection)
-    assert rows(connection, "SELECT count(*) FROM upcoming_events") == [(3,)]
-
-
-def test_a_reschedule_has_both_dates_and_a_shift_between_dates_of_one_kind(
-    connection: duckdb.DuckDBPyConnection,
-) -> None:
-    found = rows(
-        connection,
-        "SELECT event_id, version, known_from, old_displayed_date, new_displayed_date, "
-        "old_date_exact, new_date_exact, shift_days FROM reschedules ORDER BY event_id",
-    )
-    at = datetime(2026, 3, 2, 6, tzinfo=UTC)
-    may_21, june_10 = datetime(2026, 5, 21, tzinfo=UTC), datetime(2026, 6, 10, tzinfo=UTC)
-    assert found == [
-        ("evt_0", 2, at, "day 1", "day 2", may_21, june_10, 20.0),
-        ("evt_1", 2, at, "day 2", "day 3", june_10, None, None),
-        ("evt_2", 2, at, "day 3", "day 6", None, None, 60.0),
-    ]
-
-
-def test_categories_are_counted_with_their_cancellations(
-    connection: duckdb.DuckDBPyConnection,
-) -> None:
-    sql = "SELECT category_id, category, events, watched, cancelled + cancelled_not_due FROM {} "
-    assert rows(connection, sql.format("cancellation_stats") + "ORDER BY category") == [
-        ("listing", "listing", 2, 2, 1),
-        ("other", "other", 2, 2, 1),
-    ]
-    sql = "SELECT category, events, watched, rescheduled, mean_impact FROM category_stats"
-    assert rows(connection, sql + " ORDER BY category") == [
-        ("listing", 2, 2, 1, 3.5),
-        ("other", 2, 2, 1, 3.5),
-    ]
-
-
-def test_the_calendar_of_a_coin_has_its_scheduled_events(
-    connection: duckdb.DuckDBPyConnection,
-) -> None:
-    found = rows(
-        connection,
+def test_the_calendar_of_a_coin_has_its_scheduled_events(march: Handmade) -> None:
+    found = march.at(day(2)).rows(
         "SELECT coin, name, rank, event_id, displayed_date, date_exact, is_estimated "
-        "FROM coin_calendar ORDER BY event_id, coin",
+        "FROM coin_calendar ORDER BY event_id, coin"
     )
-    june_10 = datetime(2026, 6, 10, tzinfo=UTC)
     assert found == [
-        ("coin-0", "Coin 0", 1, "evt_0", "day 2", june_10, False),
+        ("coin-0", "Coin 0", 1, "evt_0", "day 2", utc("2026-06-10"), False),
         ("coin-1", "Coin 1", 2, "evt_1", "day 3", None, True),
-        ("coin-5", "coin-5", None, "evt_1", "day 3", None, True),
-        ("coin-2", "coin-2", None, "evt_2", "day 6", None, True),
+        ("coin-5", None, None, "evt_1", "day 3", None, True),
+        ("coin-2", None, None, "evt_2", "day 6", None, True),
     ]
 
 
-def test_lead_times_are_to_the_date_as_announced(
-    connection: duckdb.DuckDBPyConnection,
-) -> None:
-    found = rows(
-        connection,
-        "SELECT event_id, basis, announced_displayed_date, lead_days "
-        "FROM announcement_lead_times WHERE event_id = 'evt_0'",
+def test_an_event_is_missing_since_the_first_pull_that_lacks_it(march: Handmade) -> None:
+    sql = "SELECT event_id, missing_since FROM missing_events"
+    assert march.at(day(2)).rows(sql) == [("evt_4", day(1))]
+    assert march.at(day(1)).rows(sql) == []
+
+
+def test_each_score_has_the_one_before_it_and_the_days_to_an_exact_date(march: Handmade) -> None:
+    found = march.at(day(2)).rows(
+        "SELECT event_id, version, old_impact, impact, known_from, known_to, days_before "
+        "FROM score_history WHERE event_id IN ('evt_0', 'evt_1', 'evt_3') ORDER BY ALL"
     )
-    # From 1 March to 21 May, though it was moved to 10 June.
-    assert found == [("evt_0", "observed", "day 1 2026", 81.0)]
+    assert found == [
+        ("evt_0", 1, None, 1.0, day(0), day(1), 81.0),
+        ("evt_0", 2, 1.0, 2.0, day(1), None, 100.0),
+        ("evt_1", 1, None, 2.0, day(0), day(1), 101.0),
+        ("evt_1", 2, 2.0, 3.0, day(1), None, None),
+        # Its cancellation changed no score.
+        ("evt_3", 1, None, 5.0, day(0), None, 161.0),
+    ]
+
+
+def test_a_latency_is_from_the_time_that_the_service_names(march: Handmade) -> None:
+    found = march.at(day(2)).rows(
+        "SELECT event_id, version, kind, happened_at, latency_s FROM detection_latency "
+        "WHERE event_id IN ('evt_0', 'evt_1', 'evt_3') ORDER BY event_id, version"
+    )
+    assert found == [
+        ("evt_0", 1, "created", day(0), 0.0),
+        # The second version of evt_1 names no time of its change.
+        ("evt_1", 1, "created", day(0), 0.0),
+        ("evt_3", 1, "created", day(0), 0.0),
+        ("evt_3", 2, "cancelled", day(1), 86_400.0),
+    ]
+    known = Known(event_id="old", known_from=day(0), updated_at=day(0), change_kinds=("revealed",))
+    later = {"event_id": "old", "version": 2, "known_from": day(1), "updated_at": UPDATED}
+    made = Handmade([known, Known(**later, change_kinds=("revised",))], pulls=[day(0)])
+    latencies = "SELECT version, kind, happened_at, latency_s FROM detection_latency"
+    assert made.rows(latencies) == [(2, "updated", UPDATED, 180.0)]
+
+
+@pytest.mark.parametrize("table", [*VIEWS, *MACROS], ids=lambda table: table.name)
+def test_no_view_and_no_macro_follows_the_zone_of_the_session(march: Handmade, table: Any) -> None:
+    values = {"ts": "'2026-03-02 12:30'", "lead": "INTERVAL '3 months 2 days'", "wanted": "'c'"}
+    values |= {"cohort_from": "'2026-03-01 06:00'", "horizon": "INTERVAL '2 days'"}
+    asked = table.name
+    if table in MACROS:
+        names = re.findall(r"[(,] ?(\w+)(?! :=)\b", table.call)
+        asked = f"{table.name}({', '.join(values[name] for name in names)})"
+    answers = []
+    for zone in ZONES:
+        march.rows("SET TimeZone = $zone", {"zone": zone})
+        for now in ("2026-03-03 23:30", "2026-06-10 11:30"):
+            answers.append(sorted(map(repr, in_utc(march.at(utc(now)).rows(f"FROM {asked}")))))
+    march.rows("SET TimeZone = 'UTC'")
+    assert answers[0] or answers[1] or asked in ("event_claims", "clusters", "under_way")
+    assert answers[::2] == answers[:1] * len(ZONES)
+    assert answers[1::2] == answers[1:2] * len(ZONES)
+
+
+def in_utc(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return [
+        tuple(item.astimezone(UTC) if isinstance(item, datetime) else item for item in row)
+        for row in rows
+    ]
+
+
+_OF_DAYS = r"::DATE\b|\bdate_trunc\(|\bdate_diff\(|INTERVAL \d+ (DAY|WEEK|MONTH|QUARTER|YEAR)"
+
+
+def test_statements_convert_times_to_utc_before_they_take_days_of_them() -> None:
+    for file in sorted((Path(ddl.__file__).parent / "views").glob("*.sql")):
+        for name, whole in statements_in(file.read_text()):
+            text = re.sub(r"--[^\n]*", "", whole)
+            for found in re.finditer(_OF_DAYS, text):
+                around = text[max(0, found.start() - 250) : found.end() + 250]
+                assert "AT TIME ZONE 'UTC'" in around, f"{name}: {found[0]} follows the session"
 
 
 def test_views_and_macros_call_no_function_that_older_readers_lack() -> None:

@@ -1,11 +1,8 @@
-"""Sixty days of a sandbox's truth, as pulls every eight hours would have shown it.
-
-Belongs here: which versions, claims and absences those pulls give. Does not: landing and merging
-(tests/history has them), the views.
-"""
+"""Sixty days of a sandbox's truth, as pulls every eight hours would have shown it."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from random import Random
 
 from catalog.sandbox.world.truth import TrueEvent
@@ -26,6 +23,7 @@ class Watched:
     absences: list[Absence]
 
 
+@cache
 def watch() -> Watched:
     """Return what was seen. A withdrawn event is missing for two pulls before that is known."""
     world = World(3, pace=9)

@@ -3,10 +3,7 @@
 import csv
 import gzip
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
-import duckdb
 import pytest
 
 from catalog.contract.records import EVENT_FIELDS
@@ -23,18 +20,6 @@ from tests.warehouse.normalise.catalog_bodies import (
 )
 from warehouse.normalise.csv_reader import KnownLists
 from warehouse.schema.columns import ALL, BIT
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as opened:
-        yield opened
-
-
-@pytest.fixture
-def batches(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> BatchReader:
-    return BatchReader(tmp_path, connection)
-
 
 MANY = plains(40)
 KNOWN = KnownLists(frozenset({"Mainnet", "Release"}))
@@ -81,9 +66,6 @@ GOOD = {
     "gzip in members": gzip.compress(csv_body(MANY)[:99]) + gzip.compress(csv_body(MANY)[99:]),
     "gzip with mixed line ends": gzip.compress(csv_body(MANY).replace(b"\r\n", b"\n", 7)),
     "joined with |": csv_body(MANY).replace(b";", b"|"),
-    "joined with | and mixed line ends": csv_body(MANY)
-    .replace(b";", b"|")
-    .replace(b"\r\n", b"\n", 7),
     "joined with ,": csv_body([row | {"categories": "Release,Mainnet"} for row in MANY]),
     "JSON arrays": csv_body([row | {"categories": '["Release","Mainnet"]'} for row in MANY]),
     "JSON objects": csv_body(
@@ -96,36 +78,28 @@ GOOD = {
     .replace(b"\r\n", b",\r\n")
     .replace(b"updatedAt,", b"updatedAt", 1),
     "a space before quotes": csv_body(MANY).replace(b"Goes live", b' "Goes live"'),
-    "a space before quotes and mixed line ends": csv_body(MANY)
-    .replace(b"Goes live", b' "Goes live"')
-    .replace(b"\r\n", b"\n", 7),
 }
 
 
-@pytest.mark.parametrize("body", GOOD.values(), ids=GOOD)
-def test_every_form_of_the_same_rows_gives_the_same_rows(batches: BatchReader, body: bytes) -> None:
+NOTES = {
+    "BOM": "BOM",
+    "gzip": "gzip",
+    "another order": "columns in another order",
+    "joined with |": "lists joined with |",
+    "joined with ,": "lists joined with ,",
+    "mixed line ends": "read by the tolerant reader",
+}
+
+
+def test_every_form_of_the_same_rows_gives_the_same_rows_and_is_noted(batches: BatchReader) -> None:
     batches.read("export", csv_body(MANY))
     expected = batches.seen()
-    read = batches.read("export", body, known=KNOWN)
-    assert (read.arrived, read.good, read.rejected) == (40, 40, 0)
-    assert read.quarantine is None
-    assert batches.seen() == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "note"),
-    [
-        ("BOM", "BOM"),
-        ("gzip", "gzip"),
-        ("another order", "columns in another order"),
-        ("joined with |", "lists joined with |"),
-        ("joined with ,", "lists joined with ,"),
-        ("mixed line ends", "read by the tolerant reader"),
-    ],
-)
-def test_the_form_of_an_export_is_noted(batches: BatchReader, name: str, note: str) -> None:
-    read = batches.read("export", GOOD[name], known=KNOWN)
-    assert any(words.startswith(note) for words in read.notes)
+    for name, body in GOOD.items():
+        read = batches.read("export", body, known=KNOWN)
+        assert (read.arrived, read.good, read.rejected) == (40, 40, 0), name
+        assert read.quarantine is None, name
+        assert batches.seen() == expected, name
+        assert name not in NOTES or any(note.startswith(NOTES[name]) for note in read.notes), name
 
 
 def test_missing_columns_are_unknown_and_unknown_ones_are_kept(batches: BatchReader) -> None:
@@ -150,13 +124,10 @@ def test_json_in_place_of_csv_is_read_and_noted(batches: BatchReader) -> None:
 
 NO_CATALOG = {
     "an empty body": b"",
-    "white space": b" \r\n ",
     "HTML": b"<!doctype html><title>Sign in</title>",
-    "HTML after a BOM": b"\xef\xbb\xbf\n<html>",
     "a JSON error": b'{"error":{"code":"internal","message":"no"}}',
     "a JSON message": b'{"message":"Forbidden"}',
     "a bare header": csv_body([]),
-    "a bare header without a line end": csv_body([]).rstrip(),
     "plain words": b"service unavailable",
     "no id": csv_body(MANY, columns=EVENT_FIELDS[1:]),
     "no title and no date": csv_body(MANY, columns=["id", "slug"]),
@@ -209,9 +180,7 @@ def test_a_broken_row_is_rejected_alone(batches: BatchReader, row: bytes, reason
         ("[]", []),
     ],
 )
-def test_a_json_array_in_a_cell_is_a_list(
-    batches: BatchReader, cell: str, found: list[str]
-) -> None:
+def test_a_json_array_is_a_list(batches: BatchReader, cell: str, found: list[str]) -> None:
     batches.read("export", csv_body([plain(categories=cell)]))
     assert batches.only_row()["categories"] == found
 
@@ -238,12 +207,6 @@ def test_a_record_whose_quote_hides_others_is_rejected_with_its_line(batches: Ba
     assert reason.startswith("line 6 opens a quote, and line 7, which would be inside of it")
 
 
-def test_a_field_of_ten_megabytes_is_read(batches: BatchReader) -> None:
-    read = batches.read("export", csv_body([*MANY, plain(id="x", description="long " * 2_000_000)]))
-    assert read.good == 41
-    assert len(batches.seen()[-1]["description"]) == 9_999_999
-
-
 def test_the_raw_text_of_a_rejected_row_is_cut(batches: BatchReader) -> None:
     batches.read("export", csv_body([plain(date="x", description="long " * 50_000)]))
     ((_, reason, raw),) = batches.rejected()
@@ -268,15 +231,3 @@ def test_over_one_percent_and_at_least_ten_rejected_rows_quarantine_the_batch(
 def test_duplicates_are_kept_and_counted(batches: BatchReader) -> None:
     read = batches.read("export", csv_body([PLAIN, PLAIN, plain(id="e2"), PLAIN]))
     assert (read.good, read.duplicates) == (4, 2)
-
-
-def test_normalising_twice_gives_the_same_result(batches: BatchReader) -> None:
-    body = csv_body([*MANY, plain(id="")])
-    once = batches.read("export", body), batches.seen(), batches.rejected()
-    assert (batches.read("export", body), batches.seen(), batches.rejected()) == once
-
-
-def test_quotes_newlines_and_separators_inside_fields_are_text(batches: BatchReader) -> None:
-    text = 'He said "now",\nthen;\r\nleft'
-    batches.read("export", csv_body([plain(description=text)] * 30))
-    assert {row["description"] for row in batches.seen()} == {text.replace("\r\n", "\n")}

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from warehouse.codecs import DamagedGzip, Gunzip, UnreadableBody, gunzip
+from warehouse.codecs import DamagedGzip, GzipDecoder, UnreadableBody, gunzip
 
 TEXT = random.Random(7).randbytes(50_000) + b"word " * 100_000
 MEMBERS = gzip.compress(TEXT[:20_000]) + gzip.compress(TEXT[20_000:])
@@ -18,7 +18,7 @@ def cut(body: bytes, size: int) -> list[bytes]:
 
 @pytest.mark.parametrize("size", [1_000, 16_384, 1 << 20])
 def test_members_are_decompressed_from_chunks_of_any_size(size: int) -> None:
-    decoder = Gunzip()
+    decoder = GzipDecoder()
     pieces = [piece for chunk in cut(MEMBERS, size) for piece in decoder.pieces(chunk)]
     assert b"".join(pieces) == TEXT
     assert max(map(len, pieces)) <= 1 << 20
@@ -33,11 +33,11 @@ def test_zeros_after_a_landed_file_are_skipped(size: int) -> None:
 
 def test_zeros_after_an_answer_are_damage() -> None:
     with pytest.raises(DamagedGzip):
-        list(Gunzip().pieces(MEMBERS + bytes(10)))
+        list(GzipDecoder().pieces(MEMBERS + bytes(10)))
 
 
 def test_an_end_within_a_member_is_detected_even_if_its_text_is_complete() -> None:
-    decoder = Gunzip()
+    decoder = GzipDecoder()
     assert b"".join(decoder.pieces(MEMBERS[:-4])) == TEXT
     assert decoder.is_cut_off
     with pytest.raises(UnreadableBody, match="cut off"):

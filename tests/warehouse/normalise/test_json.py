@@ -1,29 +1,14 @@
 """Lists of events as typed rows: keys, plans, pages, and every odd row."""
 
 import gzip
-import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from tests.warehouse.normalise.catalog_bodies import BatchReader, json_body, json_event, page
-from warehouse.errors import DamagedBatch, LandingError
+from warehouse.errors import DamagedBatch
 from warehouse.normalise.normalise import normalise
-from warehouse.schema.columns import ALL, BIT, NAMES, plan_named, shown_by
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as opened:
-        yield opened
-
-
-@pytest.fixture
-def batches(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> BatchReader:
-    return BatchReader(tmp_path, connection)
+from warehouse.schema.columns import ALL, BIT, NAMES, find_plan, mask_shown_fields
 
 
 def test_rows_of_all_pages_are_in_order_of_arrival(batches: BatchReader) -> None:
@@ -55,12 +40,10 @@ def test_labels_of_coins_are_read_with_their_slugs(batches: BatchReader) -> None
 
 
 @pytest.mark.parametrize("plan", ["free", "standard", "pro", "elite", "enterprise"])
-def test_a_field_that_the_plan_hides_is_unknown_even_if_the_row_has_a_value(
-    batches: BatchReader, plan: str
-) -> None:
+def test_a_field_that_the_plan_hides_is_unknown(batches: BatchReader, plan: str) -> None:
     batches.read("events", page(json_event(impact="High" if plan == "pro" else 7.5)), plan=plan)
     row = batches.only_row()
-    assert row["shown"] == shown_by(plan_named(plan))
+    assert row["shown"] == mask_shown_fields(find_plan(plan))
     assert all(row[name] in (None, []) for name in NAMES if not row["shown"] & BIT[name])
 
 
@@ -129,7 +112,6 @@ def test_the_names_of_categories_are_read_from_objects(batches: BatchReader) -> 
 HOSTILE = [
     (b'{"id":"a","title":"t","date":"2026-01-01","title":"last"}', None),
     (b'{"id":5,"title":6,"date":"2026-01-01"}', None),
-    (b'{"id":"a","title":"t","date":"2026-01-01","x":NaN}', None),
     (b'{"id":"a","title":"t","date":"2026-01-01","x":1e999}', None),
     (b'{"id":"a","title":"t","date":"2026-01-01","x":' + b"9" * 400 + b"}", None),
     (b'{"id":"a","title":"t","date":"2026-01-01","x":' + b"[" * 300 + b"]" * 300 + b"}", None),
@@ -137,7 +119,6 @@ HOSTILE = [
     (b'{"id":"a","title":"t","date":"2026-01-01","impact":NaN}', "impact: expected a number"),
     (b'{"id":"a","title":"t","date":"2026-01-01","impact":1e999}', "impact: expected a number"),
     (b'{"id":"a","title":"t","date":"2026-01-01","impact":11}', "impact: expected a number"),
-    (b'{"id":"a","title":"t","date":"2026-01-01","impact":true}', "impact: expected a number"),
     (b'{"id":"a","title":"t\\u0000","date":"2026-01-01"}', "a text contains the character NUL"),
     (b'{"id":"a","title":"\\ud800","date":"2026-01-01"}', "half of a surrogate pair"),
     (b'{"id":"a","title":"t","date":"2026-01-01","x":"\\ud800"}', "half of a surrogate pair"),
@@ -152,7 +133,6 @@ HOSTILE = [
     (b'{"id":"a","title":"t","date":"2026-01-01","coins":[{"symbol":"x"}]}', "coins: expected a"),
     (b'{"id":"a","title":"t","date":"2026-01-01","categories":[[1]]}', "categories: expected a"),
     (b'"a text"', "expected an object, got '\"a text\"'"),
-    (b"null", "expected an object, got 'null'"),
     (b"{}", "id: expected a text, but it is missing"),
 ]
 
@@ -172,13 +152,6 @@ def test_an_odd_row_is_read_or_rejected_and_affects_no_other(
     else:
         assert (read.good, len(found)) == (1, 1)
         assert reason in found[0]
-
-
-def test_both_readers_use_the_last_value_of_a_repeated_key(batches: BatchReader) -> None:
-    row = b'{"id":"a","date":"2026-01-01","title":"first","title":"last"'
-    for rest in (b"}", b',"x":NaN}'):
-        batches.read("events", b"[" + row + rest + b"]")
-        assert batches.only_row()["title"] == "last"
 
 
 NO_LIST = [
@@ -203,19 +176,10 @@ def test_a_page_without_a_list_quarantines_the_batch_and_the_others_are_read(
     assert read.quarantine.startswith(f"page 2 is {reason}")
 
 
-EMPTY_LISTS = {
-    "page": page(),
-    "bare": b"[]",
-    "with a byte order mark": b"\xef\xbb\xbf[]",
-    "packed": gzip.compress(b"[]"),
-}
-
-
-# With ids: gzip writes the time into its header, and workers must collect the same names.
-@pytest.mark.parametrize("body", EMPTY_LISTS.values(), ids=EMPTY_LISTS)
-def test_an_empty_list_is_valid(batches: BatchReader, body: bytes) -> None:
-    read = batches.read("events", body)
-    assert (read.arrived, read.quarantine) == (0, None)
+def test_an_empty_list_is_valid(batches: BatchReader) -> None:
+    for body in (page(), b"[]", b"\xef\xbb\xbf[]", gzip.compress(b"[]")):
+        read = batches.read("events", body)
+        assert (read.arrived, read.quarantine) == (0, None), body
 
 
 def test_many_rows_pass_in_chunks_and_keep_their_places(batches: BatchReader) -> None:
@@ -233,14 +197,3 @@ def test_bytes_that_differ_from_the_landed_ones_raise_an_error(batches: BatchRea
     batches.landing.body_path(manifest).write_bytes(batches.landing.body_path(other).read_bytes())
     with pytest.raises(DamagedBatch):
         normalise(batches.connection, batches.landing, manifest)
-
-
-def test_a_plan_that_is_not_in_the_contract_is_refused(batches: BatchReader) -> None:
-    with pytest.raises(LandingError, match="'gold' is not a plan"):
-        batches.read("events", page(), plan="gold")
-
-
-def test_the_raw_text_of_a_row_in_sql_is_its_fields(batches: BatchReader) -> None:
-    batches.read("events", page(json_event(date="x")))
-    ((_, _, raw),) = batches.rejected()
-    assert json.loads(raw)["date"] == "x"

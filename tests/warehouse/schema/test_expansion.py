@@ -2,10 +2,8 @@
 
 import pytest
 
-from almanac.reading.named_sql import NamedStatements
-from tests.warehouse.schema.braces import wrong_braces
 from warehouse.schema.columns import GROUPS, NAMES
-from warehouse.sql import Groups, Statements, expand
+from warehouse.sql import Groups, expand
 
 SMALL: Groups = {
     "all": tuple({"name": name, "type": "VARCHAR"} for name in ("a", "b", "c")),
@@ -33,21 +31,11 @@ SMALL: Groups = {
 )
 def test_an_expansion_repeats_its_template_for_each_column(text: str, whole: str) -> None:
     assert expand(text, SMALL) == whole
-    assert not wrong_braces(whole)
 
 
 def test_whens_are_joined_without_a_comma() -> None:
     text = "CASE\n    {each all before c: WHEN @name THEN 1}\nEND"
     assert expand(text, SMALL) == "CASE\n    WHEN a THEN 1\n    WHEN b THEN 1\nEND"
-
-
-def test_long_items_have_a_line_each_and_short_ones_fill_lines() -> None:
-    lines = expand("SELECT\n    {each fields: w.@name},\n    1", GROUPS).splitlines()
-    assert max(map(len, lines)) <= 100
-    assert all(line.startswith("    ") for line in lines[1:])
-    assert len(lines) < 7
-    text = "SELECT\n    {each all: coalesce(v.@name, w.@name, 'nothing') AS @name}"
-    assert len(expand(text, SMALL).splitlines()) == 4
 
 
 @pytest.mark.parametrize(
@@ -71,45 +59,6 @@ def test_an_unknown_expansion_is_an_error(text: str, why: str) -> None:
     with pytest.raises(ValueError) as refused:
         expand(text, SMALL)
     assert why in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("{every all: @name}", "@name is outside an expansion"),
-        ("{every all}", "is neither an expansion nor a placeholder"),
-        ("{}", "is neither an expansion nor a placeholder"),
-        ("SELECT @name, {each all: @name}", "@name is outside an expansion"),
-        ("FROM {rows}", "its header names the placeholders [], and it has ['rows']"),
-        ("-- Placeholders: rows.\nFROM {row}", "and it has ['row']"),
-        ("-- Placeholders: rows, cells.\nFROM {rows}", "names the placeholders ['cells', 'rows']"),
-    ],
-)
-def test_unknown_braces_are_found(text: str, why: str) -> None:
-    assert why in wrong_braces(text)
-
-
-@pytest.mark.parametrize(
-    "package",
-    [
-        *("warehouse", "warehouse.history", "warehouse.normalise", "warehouse.schema"),
-        *("assets", "application.web.mirror"),
-    ],
-)
-def test_no_statement_has_other_braces(package: str) -> None:
-    texts = Statements(package, GROUPS).texts
-    assert {name: wrong for name in texts if (wrong := wrong_braces(texts[name]))} == {}
-
-
-@pytest.mark.parametrize("package", ["pipeline.health", "application.web"])
-def test_no_statement_without_expansions_has_other_braces(package: str) -> None:
-    texts = NamedStatements(package).texts
-    assert {name: wrong for name in texts if (wrong := wrong_braces(texts[name]))} == {}
-
-
-def test_the_error_names_package_and_statement() -> None:
-    with pytest.raises(ValueError, match=r"warehouse\.schema, statement .*: no group \w+"):
-        _ = Statements("warehouse.schema").texts
 
 
 def test_every_field_is_compared_or_not_and_has_one_change() -> None:

@@ -1,8 +1,7 @@
 """A field that is declared only in `columns.py` is in every table and every rule.
 
-The tree of the test is the product with a few lines more: the declarations, and which plans show
-the fields, as the interface would state it. A home that was merged without the fields is rebuilt by
-the next merge, since its tables differ. The names begin with x, since no field of the service does.
+A copy of the product declares four fields, and which plans show them. It merges a home whose first
+days were merged without the fields: that home is rebuilt, since its tables differ.
 """
 
 import json
@@ -10,20 +9,22 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from catalog.contract.plans import PLANS
-from tests.warehouse.schema import new_field_story as story
+from tests.warehouse.normalise.catalog_bodies import PLAIN, csv_body, json_body, json_event
 from warehouse.history.merge import merge
 from warehouse.home import Home
-from warehouse.schema.columns import FIELDS, NAMES
-from warehouse.schema.tables import TABLES
-from warehouse.schema.views import MACROS, VIEWS
+from warehouse.landing.batches import Feed, Pull, Scope
+from warehouse.queries import connected
+from warehouse.schema.columns import FIELDS
 
 ROOT: Final = Path(__file__).parents[3]
+Rows = dict[str, list[list[Any]]]
 DECLARED: Final = """\
     EventField("x_venue", "VARCHAR", "Where it takes place.", wire="xVenue"),
     EventField("x_doors_at", INSTANT, "When the doors open.", "UTC", wire="xDoorsAt"),
@@ -40,13 +41,75 @@ LINES: Final = {
         '_PRO_FIELDS = _STANDARD_FIELDS | {*("xVenue", "xDoorsAt", "xIsOnline", "xSeats")} | {',
     ),
 }
-DOORS: Final = "2026-10-08 18:00:00+00"
+MERGE: Final = """
+import json, sys
+from pathlib import Path
+from warehouse.history.merge import merge
+from warehouse.history.verify import verify
+from warehouse.home import Home
+from warehouse.queries import connected
+from warehouse.schema.dictionary import markdown
+
+home = Home(Path(sys.argv[1]))
+merge(home)
+with connected(home.warehouse) as connection:
+    rows = {name: connection.execute(sql).fetchall() for name, sql in json.load(sys.stdin).items()}
+rows["wrong"] = [wrong for found in verify(home) for wrong in found.wrong]
+rows["dictionary"] = [line for line in markdown().splitlines() if "`x_venue`" in line]
+print(json.dumps(rows))
+"""
+QUERIES: Final = {
+    "versions": "SELECT event_id, change_kinds, changed_fields, x_venue, x_doors_at::VARCHAR, "
+    "x_is_online, x_seats, 'x_venue' IN unknown_fields FROM event_versions ORDER BY ALL",
+    "events": "SELECT event_id, x_venue, x_seats, extra FROM events ORDER BY event_id",
+    "then": "SELECT event_id, x_venue FROM events_as_of('2026-03-03 12:00') ORDER BY event_id",
+    "rejects": "SELECT reason FROM rejects",
+    "columns": "SELECT table_name, comment FROM duckdb_columns() WHERE column_name = 'x_venue' "
+    "AND database_name = current_database() ORDER BY table_name",
+}
+NEW: Final = {
+    "xVenue": "Lisbon",
+    "xDoorsAt": "2026-10-08T18:00:00Z",
+    "xIsOnline": "false",
+    "xSeats": "900",
+}
+A, B, C = ({"id": name, **NEW} for name in "abc")
+MOVED: Final[dict[str, Any]] = {**A, "xVenue": "Porto", "xIsOnline": True}
+DAYS: Final[tuple[tuple[str, list[dict[str, Any]]], ...]] = (
+    ("elite", [A, B]),
+    ("elite", [{**A, "xVenue": "Porto"}, B]),
+    # A plan that hides the fields; a record without them, one with a wrong value.
+    ("standard", [A, C]),
+    ("elite", [MOVED, {"id": "d"}, {**B, "id": "e", "xDoorsAt": "at seven"}]),
+    ("elite", [C, {**MOVED, "xSeats": "1"}]),
+)
+
+
+def land(home: Home, day: int) -> None:
+    """Land an export on the first day, and lists on the others."""
+    plan, rows = DAYS[day]
+    feed: Feed = "events" if day else "export"
+    at = datetime(2026, 3, 1, 6, tzinfo=UTC) + timedelta(days=day)
+    pull = Pull(
+        feed=feed,
+        scope=Scope(),
+        plan=plan,
+        source="s",
+        observed_at=at,
+        content_at=at - timedelta(minutes=1),
+        landed_at=at,
+        requests=1,
+    )
+    exported = csv_body([PLAIN | row for row in rows], columns=[*PLAIN, *NEW])
+    body = json_body([{**json_event(), **row} for row in rows]) if day else exported
+    home.landing.land(pull, [(body, None)])
+    home.rebuild_stamp()
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the product that declares the fields."""
-    tree = tmp_path_factory.mktemp("declared")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """The data of a home that a product with the fields published."""
+    tree, home = tmp_path_factory.mktemp("declared"), Home(tmp_path_factory.mktemp("home"))
     for package in ("catalog", "warehouse"):
         # With the bytecode, which is that of the files that stay as they are.
         shutil.copytree(ROOT / package, tree / package)
@@ -54,116 +117,69 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = (tree / name).read_text()
         assert text.count(old) == 1, f"{name} has changed: say here how a field is declared in it"
         (tree / name).write_text(text.replace(old, new))
-    return tree
-
-
-def run(tree: Path, home: Path, *steps: str) -> Any:
-    """Run steps of the story with the product of a tree; return what the last one reports."""
+    land(home, 0)
+    land(home, 1)
+    merge(home)
+    with connected(home.warehouse) as connection:
+        extra = connection.execute("SELECT extra::VARCHAR FROM events ORDER BY event_id").fetchall()
+    assert [json.loads(text)["xVenue"] for (text,) in extra] == ["Porto", "Lisbon"]
+    for day in (2, 3, 4):
+        land(home, day)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.warehouse.schema.new_field_story", str(home), *steps],
+        [sys.executable, "-c", MERGE, str(home.root)],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tree), str(ROOT)))},
+        input=json.dumps(QUERIES),
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return dict(json.loads(done.stdout))
 
 
-@pytest.fixture(scope="module")
-def reported(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The published data of a home whose first two days were folded without the fields."""
-    home = tmp_path_factory.mktemp("home")
-    for day in (0, 1):
-        story.land(Home(home), day)
-        merge(Home(home))
-    extra = story.extra_of(Home(home))
-    assert [json.loads(text)["xVenue"] for _, text in sorted(extra)] == ["Porto", "Lisbon"]
-    report, wrong = run(tree, home, "2", "3", "4", "report", "verify")
-    assert wrong == []
-    return dict(report)
+def test_a_new_field_is_read_compared_and_rejected_as_others(published: Rows) -> None:
+    doors = "2026-10-08 18:00:00+00"
+    lisbon = ["Lisbon", doors, False, "900", False]
+    unknown = [None, None, None, None, True]
+    *known, revealed, first_d = published["versions"]
+    assert known == [
+        ["a", ["revealed"], [], *lisbon],
+        ["a", ["revised"], ["x_is_online"], "Porto", doors, True, "900", False],
+        ["a", ["revised"], ["x_venue"], "Porto", *lisbon[1:]],
+        ["b", ["revealed"], [], *lisbon],
+        ["c", ["revealed"], [], *unknown],
+    ]
+    assert first_d == ["d", ["revealed"], [], *unknown]
+    assert (revealed[:2], revealed[3:]) == (["c", ["revealed"]], lisbon)
+    assert {"x_venue", "x_doors_at", "x_is_online"} <= {*revealed[2]}
+    # `x_seats` is not compared: its change is kept, and makes no version.
+    assert published["events"] == [
+        ["a", "Porto", "1", None],
+        ["b", "Lisbon", "900", None],
+        ["c", "Lisbon", "900", None],
+        ["d", None, None, None],
+    ]
+    assert published["then"] == [["a", "Porto"], ["b", "Lisbon"], ["c", None]]
+    assert published["rejects"] == [
+        ["xDoorsAt: expected an instant of 1900 to 2200, got 'at seven'"]
+    ]
+    assert published["wrong"] == []
 
 
-def versions(reported: dict[str, Any], event_id: str) -> list[list[Any]]:
-    return [row[1:] for row in reported["versions"] if row[0] == event_id]
-
-
-def test_a_change_of_a_new_field_is_a_version_of_kind_revised(reported: dict[str, Any]) -> None:
-    first, second, third = versions(reported, "a")
-    assert first == [1, ["revealed"], [], "Lisbon", DOORS, False, "900", False]
-    assert second == [2, ["revised"], ["x_venue"], "Porto", DOORS, False, "900", False]
-    doors = "2026-10-08 19:00:00+00"
-    assert third[:3] == [3, ["revised"], ["x_doors_at", "x_is_online"]]
-    assert third[3:6] == ["Porto", doors, True]
-
-
-def test_a_new_field_is_read_from_an_export_and_from_a_list(reported: dict[str, Any]) -> None:
-    assert versions(reported, "b") == [[1, ["revealed"], [], "Lisbon", DOORS, False, "900", False]]
-    assert reported["extra"] == []
-
-
-def test_a_new_field_is_unknown_if_a_plan_hides_it_or_a_record_lacks_it(
-    reported: dict[str, Any],
-) -> None:
-    assert versions(reported, "c")[0][3:] == [None, None, None, None, True]
-    assert versions(reported, "d") == [[1, ["revealed"], [], None, None, None, None, True]]
-
-
-def test_a_new_field_is_revealed_by_a_plan_that_shows_it(reported: dict[str, Any]) -> None:
-    revealed = versions(reported, "c")[1]
-    assert revealed[1] == ["revealed"]
-    assert {"x_venue", "x_doors_at", "x_is_online"} <= set(revealed[2])
-    assert revealed[3:] == ["Lisbon", DOORS, False, "900", False]
-
-
-def test_a_plan_that_hides_a_new_field_keeps_its_known_value(reported: dict[str, Any]) -> None:
-    shown = {row[0]: row[1:2] + row[3:] for row in reported["events"]}
-    assert shown == {
-        "a": ["Porto", False],
-        "b": ["Lisbon", False],
-        "c": ["Lisbon", False],
-        "d": [None, True],
-    }
-
-
-def test_a_field_that_is_not_compared_is_kept_and_makes_no_version(
-    reported: dict[str, Any],
-) -> None:
-    assert {row[0]: row[2] for row in reported["events"]}["a"] == "1"
-    assert [row[0] for row in versions(reported, "a")] == [1, 2, 3]
-
-
-def test_events_as_of_shows_a_new_field_as_it_was_known(reported: dict[str, Any]) -> None:
-    assert reported["first_day"] == [["a", "Lisbon"], ["b", "Lisbon"]]
-    assert reported["third_day"] == [["a", "Porto"], ["b", "Lisbon"], ["c", None]]
-
-
-def test_a_value_of_another_type_is_rejected_with_its_name_on_the_wire(
-    reported: dict[str, Any],
-) -> None:
-    ((reason, raw),) = reported["rejects"]
-    assert reason == "xDoorsAt: expected an instant of 1900 to 2200, got 'at seven'"
-    raw = json.loads(raw)
-    assert (raw["xVenue"], raw["xDoorsAt"], raw["xIsOnline"]) == ("Lisbon", "at seven", "perhaps")
-
-
-def test_the_file_and_the_dictionary_describe_a_new_field(reported: dict[str, Any]) -> None:
+def test_the_file_and_the_dictionary_describe_a_new_field(published: Rows) -> None:
     meaning = "Where it takes place."
     tables = ("event_claims", "event_versions", "events")
-    assert reported["columns"] == [[table, meaning] for table in tables]
-    showing = [table for table in (*TABLES, *MACROS, *VIEWS) if {*NAMES} <= {*table.names}]
-    assert {"events", "events_as_of"} < {table.name for table in showing}
-    described, *listed = reported["dictionary"]
-    assert described == f"| `x_venue` | VARCHAR |  | {meaning} |"
-    assert len(listed) == len(showing)
-    assert all(line.startswith("Shared columns: `event_id`") for line in listed)
+    assert published["columns"] == [[table, meaning] for table in tables]
+    described, shared = published["dictionary"]
+    assert str(described) == f"`x_venue` | VARCHAR | {meaning}"
+    assert str(shared).startswith("Shared columns: ")
 
 
 def test_a_field_of_another_type_needs_statements_of_its_own() -> None:
-    """Texts, booleans and instants are read by declaration; lists and numbers have own rules."""
-    read = {field.name for field in FIELDS if field.type in ("VARCHAR", "BOOLEAN")}
-    read |= {field.name for field in FIELDS if field.type == "TIMESTAMP WITH TIME ZONE"}
-    assert set(NAMES) - read == {"categories", "coins", "impact"}
+    """Texts, booleans and times are read by declaration; lists and numbers have own rules."""
+    declared = ("VARCHAR", "BOOLEAN", "TIMESTAMP WITH TIME ZONE")
+    own = {field.name for field in FIELDS if field.type not in declared}
+    assert own == {"categories", "coins", "impact"}
 
 
 def test_the_plans_show_fields_that_are_declared() -> None:

@@ -1,8 +1,7 @@
 """A browser, and sites of several warehouses.
 
 The browser is Debian's Chromium (`ALMANAC_CHROMIUM` names another), axe-core comes from npm. A test
-without one of them is skipped. `ALMANAC_BROWSER_HOME` adds a home of your own, such as the 50,000
-events of `make run`.
+without one of them is skipped.
 """
 
 import os
@@ -26,7 +25,6 @@ from warehouse.home import Home
 ROOT: Final = Path(__file__).parents[4]
 AXE: Final = ROOT / ".venv" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 CHROMIUM: Final = Path(os.environ.get("ALMANAC_CHROMIUM", "/usr/bin/chromium"))
-OWN_HOME: Final = os.environ.get("ALMANAC_BROWSER_HOME")
 AT: Final = datetime(2026, 3, 2, 12, tzinfo=UTC)
 COINS: Final = (NamedCoin("bitcoin", "btc", "Bitcoin", 1), NamedCoin("odd", "odd", "<b>Odd</b>", 2))
 HOSTILE: Final = (
@@ -95,8 +93,6 @@ def sites(filled_home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     empty = publish_by_hand(folder / "empty.duckdb", [], pulls=[AT])
     odd = publish_by_hand(folder / "odd.duckdb", odd_versions(), pulls=[AT], coins=COINS)
     files = {"filled": (filled_home.warehouse, NOW), "empty": (empty, AT), "odd": (odd, AT)}
-    if OWN_HOME:
-        files["own"] = (Home(Path(OWN_HOME)).warehouse, datetime.now(UTC))
     with ExitStack() as running:
         yield {
             name: running.enter_context(

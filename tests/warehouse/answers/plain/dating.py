@@ -1,6 +1,8 @@
 """The interval in which an event may take place, in plain Python."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 DAY = timedelta(days=1)
 EXACT = ("instant", "day")
@@ -43,3 +45,9 @@ def days_until(starts: datetime, precision: str, since: datetime) -> float | Non
     if precision == "day":
         return float((starts.date() - since.date()).days)
     return (starts - since) / DAY if precision == "instant" else None
+
+
+def dated(content: Mapping[str, Any]) -> tuple[str, datetime | None, datetime]:
+    """Return the same of the content of an event."""
+    dates = (content[name] for name in ("date", "date_end", "date_type"))
+    return dating(*dates, is_open=content["is_estimated"])

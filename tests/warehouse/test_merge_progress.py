@@ -1,0 +1,28 @@
+"""The progress of a merge: each phase counts up to its total."""
+
+from pathlib import Path
+
+from tests.warehouse.landed_days import land
+from warehouse.history.merge import merge, replay
+from warehouse.home import Home
+from warehouse.merge_progress import show_progress
+
+Phases = list[tuple[str, int, int]]
+
+
+def test_a_merge_and_a_replay_count_each_phase_up_to_its_total(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    for day in range(3):
+        land(home, day)
+    merged: Phases = []
+    with show_progress(lambda *phase: merged.append(phase)):
+        merge(home)
+    assert [phase for phase in merged if phase[0] == "fold batches"] == [
+        ("fold batches", number, 3) for number in range(3)
+    ]
+    assert {name for name, _, _ in merged} == {"fold batches", "write partitions"}
+    assert all(0 <= done < total for _, done, total in merged)
+    replayed: Phases = []
+    with show_progress(lambda *phase: replayed.append(phase)):
+        replay(home)
+    assert replayed == merged
