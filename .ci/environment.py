@@ -1,8 +1,9 @@
 """Makes and repairs `.venv`: `python .ci/environment.py requirements.lock`, or more locks.
 
 `make` runs this with the Python that the environment will have; it needs only the standard library.
-Packages that are already installed are recognised by hashes, without a network. An environment that
-is half changed (by a kill or a full disk), was moved, or has another Python is made again. If two
+Packages that are already installed are recognised by hashes, without a network. The environment is
+created again if a change was interrupted (by a kill or a full disk), if it was moved, or if its
+Python changed. If two
 processes run this, the second waits.
 """
 
@@ -55,7 +56,7 @@ def bring_up_to_date(locks: Iterable[str]) -> None:
 
 
 def read_record() -> dict[str, str] | None:
-    """Return the record of the installed locks; None if the environment must be made again."""
+    """Return the record of the installed locks; None if the environment must be created again."""
     try:
         record: dict[str, str] = dict(json.loads(RECORD.read_text()))
         # A failure before the packages changed leaves them trusted.
@@ -68,7 +69,7 @@ def read_record() -> dict[str, str] | None:
 
 
 def make_anew() -> dict[str, str]:
-    """Make an environment that has the installer alone; return its record."""
+    """Make an environment that contains only the installer; return its record."""
     if find_spec("ensurepip") is None:
         raise SetUpFailed(
             f"{sys.executable} has no module ensurepip, which .venv needs. On Debian and "
@@ -102,7 +103,7 @@ def read_settings_for_uv() -> dict[str, str]:
 
 
 def run(*command: str | Path, more: Mapping[str, str] | None = None) -> None:
-    """Run a step, with more variables of the environment."""
+    """Run a step with additional environment variables."""
     done = subprocess.run(command, env=os.environ | (more or {}), check=False)
     if done.returncode:
         step = " ".join(map(str, command[-2:]))
@@ -113,7 +114,7 @@ def run(*command: str | Path, more: Mapping[str, str] | None = None) -> None:
 
 
 def identity() -> dict[str, str]:
-    """Return what makes an environment another one."""
+    """Return the values whose change requires a new environment."""
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     return {"python": python, "root": str(Path.cwd()), INSTALLER: digest_files(INSTALLER)}
 
@@ -123,7 +124,7 @@ def digest_files(*names: str) -> str:
 
 
 def changed_at() -> str:
-    """Return when a package was last put in or taken out, in ns."""
+    """Return the time of the last installation or removal of a package, in ns."""
     packages = VENV / "lib" / f"python{identity()['python']}" / "site-packages"
     return str(packages.stat().st_mtime_ns)
 
@@ -146,7 +147,7 @@ def lock_folder() -> int:
 
 
 def warn_of_private_python() -> None:
-    """Say it if root's Python can't be run by the account of a service."""
+    """Warn if service accounts can't run root's Python."""
     python = Path(sys.executable).resolve()
     closed = [part for part in (python, *python.parents) if not part.stat().st_mode & 0o001]
     if os.geteuid() == 0 and closed:

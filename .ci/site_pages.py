@@ -1,13 +1,13 @@
 """A hook of MkDocs: adds the pages outside `docs` that pages link to, and rewrites the links.
 
 A linked file of the repository, such as `CONTRIBUTING.md` or `deploy/Caddyfile`, becomes a page
-under `repository/`: Markdown unchanged, other text as a block of code. The site needs no address of
-the repository, and a link that leads nowhere fails the build.
+under `repository/`: Markdown unchanged, other text as a block of code. The site does not need the
+address of the repository. A broken link fails the build.
 """
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,12 +26,12 @@ NAMED: Final = re.compile(r"(?<=\[)([\w./-]+\.md)(?=\]\(([^)#\s:]+)[#)])")
 """A link whose text is the name of a page."""
 FENCED: Final = re.compile(r"(^ *```.*?^ *```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 OPENING: Final = re.compile(r"(```\w+)(?: \w+)+$", re.MULTILINE)
-"""The first line of a block of code, with words for our tests that MkDocs can't read."""
+"""The first line of a code block, with options for the tests that MkDocs can't read."""
 LANGUAGES: Final = {".yaml": "yaml", ".py": "python", ".conf": "nginx", ".sql": "sql"}
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the linked pages outside `docs`, and a list of the decisions."""
+    """Add the linked pages outside `docs`."""
     known = {f"{DOCS}/{file.src_uri}" for file in files}
     waiting = [*STARTS, *(path for path in known if path.endswith(".md"))]
     seen = set(waiting)
@@ -43,8 +43,6 @@ def on_files(files: Files, config: Any) -> Files:
             found = {path for path in linked(source) if (ROOT / path).is_file()} - seen
             seen |= found
             waiting += sorted(found - known)
-    decisions = sorted((ROOT / DOCS / "decisions").glob("*.md"))
-    add(files, config, "decisions/index.md", list_pages("Decisions", decisions))
     return files
 
 
@@ -98,12 +96,6 @@ def read_page(source: str) -> str:
     if path.suffix == ".md":
         return text
     return f"# {source}\n\n````{LANGUAGES.get(path.suffix, 'text')}\n{text}````\n"
-
-
-def list_pages(title: str, pages: Iterable[Path]) -> str:
-    """Return a page with the titles of others."""
-    lines = [f"- [{read_title(page)}]({page.name})" for page in pages]
-    return "\n".join([f"# {title}", "", *lines, ""])
 
 
 def read_title(page: Path) -> str:

@@ -29,7 +29,7 @@ from bench.server.peers import DatasettePeer, Peer, Running, Shown, write_datase
 from bench.server.rows import NOW, SEED, Rows, read_sandbox_rows
 from bench.server.workloads import EventsPage, WorkRequest, draw_workloads
 from catalog.contract.constants import EVENTS_LIMIT_MAX
-from catalog.contract.plans import ENTERPRISE, plan_window
+from catalog.contract.plans import ENTERPRISE, find_plan_window
 from catalog.sandbox.sandbox import Sandbox
 from warehouse.history.merge import merge
 from warehouse.home import Home
@@ -139,7 +139,7 @@ def _publish_rows(root: Path) -> Home:
     """
     home = Home(root)
     home.claim(SOURCE)
-    window = plan_window(ENTERPRISE, NOW)
+    window = find_plan_window(ENTERPRISE, NOW)
 
     def land(feed: Any, pages: list[bytes]) -> None:
         land_pages(home, feed, _PULLED_AT, pages, plan="enterprise")

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from catalog.contract.plans import ENTERPRISE, plan_window, upcoming_window
+from catalog.contract.plans import ENTERPRISE, find_plan_window, find_upcoming_window
 from catalog.sandbox.history import SandboxHistory
 from catalog.server.catalog_store import CoinQuery, EventQuery
-from catalog.server.gating import shown_coin, shown_event
+from catalog.server.gating import project_coin, project_event
 
 SEED: Final = 1
 NOW: Final = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -55,15 +55,15 @@ def read_sandbox_rows() -> Rows:
         SandboxHistory(SEED, 1.0).at(NOW),
         NOW - timedelta(seconds=ENTERPRISE.freshness_s),
     )
-    events = [*store.iter_events(EventQuery(seen_at, plan_window(ENTERPRISE, NOW)))]
+    events = [*store.iter_events(EventQuery(seen_at, find_plan_window(ENTERPRISE, NOW)))]
     for event in events:
         if event.date_end is not None and event.date_end - event.date > LONGEST_EVENT:
             raise ValueError(f"event {event.id} lasts longer than {LONGEST_EVENT}")
-    query = CoinQuery(seen_at, upcoming_window(ENTERPRISE, NOW))
+    query = CoinQuery(seen_at, find_upcoming_window(ENTERPRISE, NOW))
     coins = store.coins(query, after=None, limit=1_000_000).rows
     return Rows(
-        events=[msgspec.to_builtins(shown_event(event, ENTERPRISE)) for event in events],
-        coins=[msgspec.to_builtins(shown_coin(coin, ENTERPRISE)) for coin in coins],
+        events=[msgspec.to_builtins(project_event(event, ENTERPRISE)) for event in events],
+        coins=[msgspec.to_builtins(project_coin(coin, ENTERPRISE)) for coin in coins],
         category_ids={category.name: category.id for category in store.categories(seen_at)},
     )
 
