@@ -31,25 +31,19 @@ if TYPE_CHECKING:
     from almanac.results import Result
     from almanac.study.report import Study
 
-_HOMES = {
-    "AlmanacError": "errors",
-    "AmbiguousCoin": "errors",
-    "Audit": "audit.report",
-    "Change": "history_replay",
-    "Coin": "coins",
-    "Coverage": "events",
-    "Database": "database",
-    "InvalidArgument": "errors",
-    "LookAhead": "errors",
-    "QueryRefused": "errors",
-    "Replay": "history_replay",
-    "Result": "results",
-    "Study": "study.report",
-    "UnknownName": "errors",
-    "WarehouseError": "errors",
-    "replay": "history_replay",
+_NAMES = {
+    "audit.report": ("Audit",),
+    "coins": ("Coin",),
+    "database": ("Database",),
+    "errors": (
+        *("AlmanacError", "AmbiguousCoin", "InvalidArgument", "LookAhead"),
+        *("QueryRefused", "UnknownName", "WarehouseError"),
+    ),
+    "events": ("Coverage",),
+    "history_replay": ("Change", "Replay", "replay"),
+    "results": ("Result",),
+    "study.report": ("Study",),
 }
-
 __all__ = [
     "AlmanacError",
     "AmbiguousCoin",
@@ -72,12 +66,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at its first use: the import of the package takes no time."""
+    """Import a public name at its first use, so that importing the package is fast."""
     if name == "open":
         return import_module("almanac.database").open_database
-    if name not in _HOMES:
-        raise AttributeError(f"module 'almanac' has no attribute {name!r}")
-    return getattr(import_module(f"almanac.{_HOMES[name]}"), name)
+    for module, names in _NAMES.items():
+        if name in names:
+            return getattr(import_module(f"almanac.{module}"), name)
+    raise AttributeError(f"module 'almanac' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

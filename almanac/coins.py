@@ -20,7 +20,7 @@ PREFIXES: Final = ("slug:", "symbol:", "ticker:", "name:")
 """The marks of a coin text."""
 _LISTED_MAX: Final = 5
 _LIKENESS: Final = 0.8
-"""Two letters that changed places in a word of seven are 0.86."""
+"""Least similarity of a suggestion, from 0 to 1. Two swapped letters in a word of seven: 0.86."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Coin:
 def resolve_coin(reader: Reader, wanted: str | Coin) -> Coin:
     """Return the one coin that a slug, a ticker or a name stands for, in any case.
 
-    White space around it, invisible characters and the width of letters do not count.
+    Surrounding white space, invisible characters and full-width letters are ignored.
     `slug:bitcoin`, `symbol:BTC` and `name:Bitcoin` say what the text is; with `coins_are="slug"` in
     `almanac.open` every text without such a mark is a slug.
     """
@@ -60,7 +60,7 @@ def resolve_coins(reader: Reader, wanted: Iterable[str]) -> dict[str, Coin]:
     found = find_coins(reader, wanted)
     for text, coins in found.items():
         if len(coins) > 1:
-            raise AmbiguousCoin(in_words(text, coins), list(coins))
+            raise AmbiguousCoin(explain_ambiguous_coin(text, coins), list(coins))
     return {text: coins[0] for text, coins in found.items()}
 
 
@@ -69,7 +69,7 @@ def find_coins(
 ) -> dict[str, tuple[Coin, ...]]:
     """Return the coins that each text stands for, with one query: several if it is ambiguous.
 
-    If each is a slug as it is written, and most of them can be nothing else, all are slugs.
+    If each text is a slug, and most can only be a slug, all are taken as slugs.
     """
     import pyarrow as pa
 
@@ -85,22 +85,20 @@ def find_coins(
     return {text: tuple(_coin(row) for row in rows) for text, rows in found.items()}
 
 
-def in_words(text: str, coins: Sequence[Coin]) -> str:
+def explain_ambiguous_coin(text: str, coins: Sequence[Coin]) -> str:
     """Return the message that a text stands for several coins, with what to write for each."""
     first = f"slug:{coins[0].slug}"
-    listed = ", ".join(f"slug:{coin.slug} ({coin.name})" for coin in coins[:_LISTED_MAX])
-    more = f" and {len(coins) - _LISTED_MAX} more" if len(coins) > _LISTED_MAX else ""
     return (
-        f"{text!r} stands for {len(coins)} coins: {listed}{more}. Choose one, "
+        f"{text!r} stands for {len(coins)} coins: {_listed(coins, 'slug:')}. Choose one, "
         f"such as {first!r}. For a column of a frame: coins={{{text!r}: {first!r}}}. If every "
         "text is a slug: almanac.open(…, coins_are='slug')"
     )
 
 
 def _are_slugs(found: dict[str, list[dict[str, Any]]], count: int) -> bool:
-    """Whether texts that are asked together are a list of slugs, as other columns here have them.
+    """Whether the texts of one call are a list of slugs, as in other columns of this package.
 
-    Each of them is a slug as it is written, and most of them can be nothing else: no ticker.
+    Each text is a slug, and most can only be a slug, not a ticker.
     """
     if len(found) < count:
         return False
@@ -114,27 +112,27 @@ def _are_slugs(found: dict[str, list[dict[str, Any]]], count: int) -> bool:
     return len(plain) > sum(len(rows) > 1 for rows in found.values())
 
 
-def resolve_each(reader: Reader, wanted: Sequence[str | Coin]) -> list[Coin]:
-    """Return the coin of each as `resolve_coin`, with one query for all texts that are coins."""
-    texts = [text for text in wanted if isinstance(text, str)]
-    found = resolve_coins(reader, texts) if len(texts) > 1 else {}
-    return [
-        found[coin] if isinstance(coin, str) and coin in found else resolve_coin(reader, coin)
-        for coin in wanted
-    ]
-
-
-def slugs_of(reader: Reader, coins: str | Coin | Iterable[str | Coin] | None) -> list[str] | None:
+def resolve_slugs(
+    reader: Reader, coins: str | Coin | Iterable[str | Coin] | None
+) -> list[str] | None:
     """Return the slugs of the coins of a filter; None stays None, which selects every event."""
     if coins is None:
         return None
     if isinstance(coins, (str, Coin)) or not isinstance(coins, Iterable):
         coins = [coins]
-    return [coin.slug for coin in resolve_each(reader, list(coins))]
+    wanted = list(coins)
+    texts = [text for text in wanted if isinstance(text, str)]
+    found = resolve_coins(reader, texts) if len(texts) > 1 else {}
+    return [
+        found[coin].slug
+        if isinstance(coin, str) and coin in found
+        else resolve_coin(reader, coin).slug
+        for coin in wanted
+    ]
 
 
 def _similar(reader: Reader, text: str) -> list[Coin]:
-    """Return coins with a slug, ticker or name that begins as a text, or is spelled like it."""
+    """Return coins whose slug, ticker or name begins with a text or is spelled like it."""
     coins = reader.query(_SQL["coin_names"]).to_pylist()
     spelled: dict[str, dict[str, Any]] = {}
     for row in coins:
@@ -150,8 +148,8 @@ def _coin(row: dict[str, Any]) -> Coin:
     return Coin(row["coin"], row["symbol"], row["name"], row["rank"])
 
 
-def _listed(coins: Sequence[Coin]) -> str:
-    names = [f"{coin.slug} ({coin.name})" for coin in coins[:_LISTED_MAX]]
+def _listed(coins: Sequence[Coin], mark: str = "") -> str:
+    names = [f"{mark}{coin.slug} ({coin.name})" for coin in coins[:_LISTED_MAX]]
     more = len(coins) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")
 
@@ -169,10 +167,10 @@ _SHORT_MAX: Final = 2
 """`GUSD` and `RLUSD` are coins, and no pairs of G and of RL."""
 
 
-def tickers_of_pair(text: str) -> list[str]:
+def split_pair(text: str) -> list[str]:
     """Return the tickers that the text of a pair may mean, none if it is not a pair.
 
-    Without a mark between them, the second part is one of the common stable coins and currencies.
+    Without a separator, the second part must be a common stable coin or currency.
     `ETHBTC` is not divided: `WBTC` is a coin.
     """
     text = text.strip()
@@ -193,23 +191,12 @@ def tickers_of_pair(text: str) -> list[str]:
     return _divided(base) if marks[0].isdigit() else []
 
 
-def resolve_pair(reader: Reader, text: str) -> Coin:
-    """Return the coin of a pair, a ticker or a slug."""
-    if found := _only(_found(reader, [text], by_name=False)):
-        return found[text]
-    ticker = (tickers_of_pair(text) or [text])[0]
-    raise UnknownName(
-        f"no coin has the ticker {ticker!r} of {text!r}. Name the coin, by its slug: "
-        f"coins={{{text!r}: 'slug:…'}}"
-    )
-
-
 def resolve_pairs(
     reader: Reader, wanted: Iterable[str], coins: LabelledCoins | None = None
 ) -> dict[str, Coin]:
     """Return the coin of each text that is a slug, ticker, name or pair; leave out the others.
 
-    `coins` goes first: the coins of texts, or of their tickers, that the caller names.
+    `coins` takes precedence: the caller's mapping from texts, or their tickers, to coins.
     """
     return _only(find_pairs(reader, wanted, coins))
 
@@ -224,8 +211,11 @@ def resolve_each_pair(reader: Reader, wanted: Iterable[str | Coin]) -> list[Coin
             listed.append(resolve_coin(reader, coin))
         elif coin in found:
             listed.append(found[coin])
-        elif tickers_of_pair(coin):
-            listed.append(resolve_pair(reader, coin))  # Raises, and names the ticker.
+        elif tickers := split_pair(coin):
+            raise UnknownName(
+                f"no coin has the ticker {tickers[0]!r} of {coin!r}. Name the coin, by its slug: "
+                f"coins={{{coin!r}: 'slug:…'}}"
+            )
         else:
             listed.append(resolve_coin(reader, coin))  # Raises, and names similar coins.
     return listed
@@ -236,24 +226,18 @@ def find_pairs(
 ) -> dict[str, tuple[Coin, ...]]:
     """Return the coins that each text may mean, as `resolve_pairs`: several if it is ambiguous."""
     texts = list(dict.fromkeys(wanted))
-    labels = {text: named_label(text, coins) for text in texts} if coins else {}
-    said = {
-        text: (resolve_coin(reader, coins[label]),)
-        for text, label in labels.items()
-        if coins and label is not None
-    }
+    said: dict[str, tuple[Coin, ...]] = {}
+    for text in texts:
+        label = next((each for each in (text, *split_pair(text)) if each in (coins or {})), None)
+        if coins and label is not None:
+            said[text] = (resolve_coin(reader, coins[label]),)
     return said | _found(reader, [text for text in texts if text not in said], by_name=True)
-
-
-def named_label(text: str, coins: LabelledCoins) -> str | None:
-    """Return the label under which the caller names the coin of a text, None if there is none."""
-    return next((label for label in (text, *tickers_of_pair(text)) if label in coins), None)
 
 
 def _found(reader: Reader, texts: list[str], *, by_name: bool) -> dict[str, tuple[Coin, ...]]:
     """Return the coins of texts, else of the tickers of pairs, with two queries."""
     found = find_coins(reader, texts, by_name=by_name)
-    tickers = {text: tickers_of_pair(text) for text in texts if text not in found}
+    tickers = {text: split_pair(text) for text in texts if text not in found}
     asked = [ticker for each in tickers.values() for ticker in each]
     of_ticker = find_coins(reader, asked, by_name=False) if asked else {}
     for text, each in tickers.items():
@@ -266,14 +250,15 @@ def _found(reader: Reader, texts: list[str], *, by_name: bool) -> dict[str, tupl
 def _only(found: Mapping[str, tuple[Coin, ...]]) -> dict[str, Coin]:
     for text, coins in found.items():
         if len(coins) > 1:
-            raise AmbiguousCoin(pair_in_words(text, coins), list(coins))
+            raise AmbiguousCoin(explain_ambiguous_pair(text, coins), list(coins))
     return {text: coins[0] for text, coins in found.items()}
 
 
-def pair_in_words(text: str, coins: Sequence[Coin]) -> str:
-    """Return the message that a text stands for several coins."""
-    several = len(tickers_of_pair(text)) > 1
-    return in_words(text, coins) + (". Or write the pair with a slash" if several else "")
+def explain_ambiguous_pair(text: str, coins: Sequence[Coin]) -> str:
+    several = len(split_pair(text)) > 1
+    return explain_ambiguous_coin(text, coins) + (
+        ". Or write the pair with a slash" if several else ""
+    )
 
 
 def _divided(text: str) -> list[str]:

@@ -4,7 +4,8 @@ The package has the commands that read a published file. A distribution adds its
 entry-point group `almanac.commands`, whose one entry names an `Extension`; the application is one.
 A command is imported when it is called, so that help and quick commands start fast.
 
-Exit codes: 0; 1 if data, files or a statement are at fault; 2 if an argument or a setting is; 130
+Exit codes: 0 for success; 1 for an error in data, files or a statement; 2 for a wrong argument or
+setting; 130
 after Ctrl-C, SIGTERM or SIGHUP, which all raise KeyboardInterrupt where the program is. The process
 exits without teardown: the interpreter would free every object, which takes seconds for Dagster's
 modules.
@@ -29,14 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from almanac.console import (
-    EXIT_INTERRUPTED,
-    EXIT_USAGE,
-    INTERRUPTED,
-    fail,
-    interruptible,
-    warnings,
-)
+from almanac.console import EXIT_INTERRUPTED, EXIT_USAGE, INTERRUPTED, fail, interruptible, warnings
 from almanac.errors import AlmanacError, WarehouseError
 from almanac.safe_text import accept_any_text
 
@@ -47,7 +41,7 @@ ENTRY_POINTS: Final = "almanac.commands"
 
 
 @dataclass(frozen=True, slots=True)
-class CommandPlace:
+class LazyCommand:
     """The module and name of a command's function, or of its group's Typer, and its help line."""
 
     module: str
@@ -55,8 +49,8 @@ class CommandPlace:
     summary: str
 
     def load(self, command: str) -> Any:
-        """Import it and return Typer's command. A signal is held back until it is imported."""
-        with signals_held():
+        """Import it and return Typer's command. A signal is delayed until the import has ended."""
+        with hold_signals():
             found = getattr(import_module(self.module), self.name)
         if isinstance(found, typer.Typer):
             app = found
@@ -68,7 +62,7 @@ class CommandPlace:
         run = made.invoke
 
         def begin_and_run(context: Any) -> Any:
-            extension().begin(command)
+            load_extension().begin(command)
             return run(context)
 
         # Not in a callback of the program, which also precedes help and wrong options.
@@ -76,26 +70,26 @@ class CommandPlace:
         return made
 
 
-QUESTIONS: Final = {
-    "sql": CommandPlace(
+PACKAGE_COMMANDS: Final = {
+    "sql": LazyCommand(
         "almanac.commands",
         "sql_app",
         "Query the warehouse. Times are UTC; `events_as_of(ts)` shows what was known at `ts`.",
     ),
-    "audit": CommandPlace(
-        "almanac.commands", "audit", "Find back-test rows that used future information."
+    "audit": LazyCommand(
+        "almanac.audit.command", "audit", "Find back-test rows that used future information."
     ),
-    "changes": CommandPlace(
+    "changes": LazyCommand(
         "almanac.commands",
         "changes",
         "Show what became known in a period: cancelled, moved, rescored, new events.",
     ),
-    "mcp": CommandPlace(
+    "mcp": LazyCommand(
         "almanac.mcp.command",
         "mcp",
         "Answer an assistant over the Model Context Protocol, on standard input and output.",
     ),
-    "export": CommandPlace(
+    "export": LazyCommand(
         "almanac.calendar.command",
         "export",
         "Write events as an iCalendar file, for Google Calendar, Outlook, Apple and others.",
@@ -120,7 +114,7 @@ def _package_warehouse() -> Path:
 class Extension:
     """The part of the program that another distribution adds. The defaults are the package's."""
 
-    commands: Mapping[str, CommandPlace] = field(default_factory=dict)
+    commands: Mapping[str, LazyCommand] = field(default_factory=dict)
     begin: Callable[[str], None] = lambda command: None
     """Called before a command runs, with its name."""
     find_warehouse: Callable[[], Path] = _package_warehouse
@@ -131,7 +125,7 @@ class Extension:
 
 
 @cache
-def extension() -> Extension:
+def load_extension() -> Extension:
     """Return the installed extension, or an empty extension."""
     for point in entry_points(group=ENTRY_POINTS):
         found: Extension = point.load()
@@ -139,14 +133,14 @@ def extension() -> Extension:
     return Extension()
 
 
-def commands() -> dict[str, CommandPlace]:
+def list_commands() -> dict[str, LazyCommand]:
     """Return every command, in the order of the help."""
-    return {**QUESTIONS, **extension().commands}
+    return {**PACKAGE_COMMANDS, **load_extension().commands}
 
 
 @contextmanager
 def _interrupted_in_one_line() -> Iterator[None]:
-    """Turn an interrupt into its message and exit code; Typer has others."""
+    """Turn an interrupt into a message and exit code; those of Typer differ."""
     try:
         with interruptible():
             yield
@@ -162,11 +156,11 @@ class PlainGroup(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        for name, place in commands().items():
+        for name, place in list_commands().items():
             self.add_command(TyperCommand(name, help=place.summary))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        place = commands().get(args[0])
+        place = list_commands().get(args[0])
         if place is not None:
             self.add_command(place.load(args[0]))
         return super().resolve_command(ctx, args)
@@ -188,7 +182,7 @@ class PlainGroup(TyperGroup):
                 "`almanac sql` write them to a file (--output)."
             )
         except Exception as error:
-            if (found := extension().explain(error)) is not None:
+            if (found := load_extension().explain(error)) is not None:
                 fail(found[0], code=found[1])
             if isinstance(error, AlmanacError):
                 fail(str(error), code=1 if isinstance(error, WarehouseError) else EXIT_USAGE)
@@ -209,7 +203,7 @@ app = typer.Typer(
 
 @app.callback()
 def make_group() -> None:
-    """Give Typer a group although no command is registered."""
+    """Make Typer build a command group although no command is registered."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -267,7 +261,7 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def interrupt_by_signals() -> None:
     """Make ending signals raise KeyboardInterrupt. Call it once, from the main thread."""
-    _on_ending(_interrupt)
+    _on_ending(signal.default_int_handler)
     # While a step runs, Dagster sets its own handlers for the other two signals.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _as_ctrl_c)
@@ -285,16 +279,16 @@ def stop_by_signals(stop: Callable[[], None]) -> None:
 def wait_until(stop: threading.Event) -> None:
     """Wait for an event that a signal handler sets. For the main thread.
 
-    A signal that arrives while the thread is about to wait interrupts nothing, and its handler runs
-    when Python code does. So the thread wakes every second.
+    A signal can arrive just before the thread begins to wait. It then does not interrupt the wait,
+    and its handler runs only with the next Python code. So the thread wakes every second.
     """
     while not stop.wait(_WAKES_EVERY_S):
         pass
 
 
 @contextmanager
-def signals_held() -> Iterator[Callable[[], bool]]:
-    """Hold back ending signals, for code during which no Python handler runs.
+def hold_signals() -> Iterator[Callable[[], bool]]:
+    """Delay signals that end the process while code runs that blocks Python's signal handlers.
 
     Yields a function that returns in any thread whether a signal has arrived. If one has,
     KeyboardInterrupt is raised at the end, after the handlers are restored. For the main thread.
@@ -335,10 +329,6 @@ def _on_ending(handler: Callable[[int, FrameType | None], None]) -> None:
         # Under `nohup` SIGHUP stays ignored.
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _as_ctrl_c(number: int, frame: FrameType | None) -> None:

@@ -1,25 +1,23 @@
-"""The commands that read a published file: `sql`, `audit` and `changes`."""
+"""The commands that read a published file: `sql` and `changes`."""
 
 import os
 import re
 import sys
 import threading
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, get_args
 
 import typer
 from typer.core import TyperCommand
 
-from almanac.command_line import extension, signals_held
+from almanac.command_line import hold_signals, load_extension
 from almanac.console import (
     EXIT_ERROR,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     INTERRUPTED,
     HomeOption,
-    JsonOption,
     fail,
     local_file,
     people,
@@ -27,37 +25,23 @@ from almanac.console import (
     show_rows,
     show_steps,
 )
+from almanac.digest import LISTED, compute_digest, format_digest
 from almanac.errors import InvalidArgument
 from almanac.reader import Reader, find_file
 from almanac.reading.attached_file import connected, run_sql
 from almanac.reading.query_limits import QueryHooks, QueryLimits, bound_memory, end_process
-from almanac.reading.row_files import FileForm, write_answer
-from almanac.safe_text import fitted
-from almanac.timestamps import refuse_misread
+from almanac.reading.row_files import FileFormat, write_answer
+from almanac.safe_text import count_noun, fit_encoding
+from almanac.timestamps import refuse_ambiguous_time
 
 
 def locate_warehouse(home: Path | None) -> Path:
     """Return the published file to read: of `--home`, or the usual one."""
-    return extension().find_warehouse() if home is None else find_file(home)
+    return load_extension().find_warehouse() if home is None else find_file(home)
 
 
-class Form(StrEnum):
-    """The output format of the rows."""
-
-    TABLE = "table"
-    VERTICAL = "vertical"
-    TSV = "tsv"
-    CSV = "csv"
-    JSON = "json"
-    PARQUET = "parquet"
-
-
-_FILES: dict[Form, FileForm] = {
-    Form.TSV: "tsv",
-    Form.CSV: "csv",
-    Form.JSON: "json",
-    Form.PARQUET: "parquet",
-}
+OutputFormat = Literal["table", "vertical", "tsv", "csv", "json", "parquet"]
+_FILES: Final[dict[OutputFormat, FileFormat]] = {name: name for name in get_args(FileFormat)}
 _VERTICAL_END: Final = re.compile(r"\s*\\G\s*;?\s*\Z")
 _OPTION: Final = re.compile(r"--[^\s=]*")
 _UNDECODED: Final = re.compile("[\ud800-\udfff]")
@@ -94,7 +78,7 @@ class SqlCommand(TyperCommand):
 
 
 def _is_comment(word: str) -> bool:
-    """Return whether white space follows the name, which no option has."""
+    """Return whether white space follows the name: then it is not an option."""
     name = _OPTION.match(word)
     return name is not None and word[name.end() : name.end() + 1].isspace()
 
@@ -123,7 +107,7 @@ def sql(
         typer.Option(help="The value of the parameter $NAME; repeatable.", metavar="NAME=TEXT"),
     ] = None,
     form: Annotated[
-        Form | None,
+        OutputFormat | None,
         typer.Option(
             "--format",
             "-F",
@@ -180,31 +164,25 @@ def sql(
     options: dict[str, Any] = {
         "values": values,
         "limits": limits,
-        "program": QueryHooks(hold_signals=signals_held, on_stuck=_end_stuck),
+        "program": QueryHooks(hold_signals=hold_signals, on_stuck=_end_stuck),
     }
     if chosen not in _FILES:
         with show_steps("Running the query ..."), connected(warehouse, limits=limits) as connection:
             answer = run_sql(connection, text, rows_max=limit, **options)
-        is_free = form is None and chosen is Form.TABLE
-        show_rows(
-            answer.columns, answer.rows, vertical=None if is_free else chosen is Form.VERTICAL
-        )
+        is_free = form is None and chosen == "table"
+        show_rows(answer.columns, answer.rows, vertical=None if is_free else chosen == "vertical")
         shown = f", {limit} shown (--limit)" if answer.count > limit else ""
-        people.print(f"{_count_rows(answer.count)}{shown}")
+        people.print(f"{count_noun(answer.count, 'row')}{shown}")
         return
     target = sys.stdout.buffer if output is None or _is_stdout(output) else output
     with show_steps("Running the query ..."):
         rows = write_answer(warehouse, text, target, _FILES[chosen], formulas=raw, **options)
     if isinstance(target, Path):
-        people.print(f"{_count_rows(rows)} in {output}", soft_wrap=True)
-
-
-def _count_rows(count: int) -> str:
-    return f"{count:,} row{'' if count == 1 else 's'}"
+        people.print(f"{count_noun(rows, 'row')} in {output}", soft_wrap=True)
 
 
 def _choose_limits(memory: int | None, timeout: float | None) -> QueryLimits:
-    limits = extension().query_limits()
+    limits = load_extension().query_limits()
     if memory is not None:
         limits = replace(limits, memory_bytes=memory, memory_name="--memory")
     if timeout is not None:
@@ -224,7 +202,7 @@ def _read_statement(query: str | None, file: Path | None) -> tuple[str, bool]:
         except UnicodeDecodeError:
             fail("standard input is not UTF-8 text. No query was run.", code=EXIT_USAGE)
     else:
-        text = _decode(query or "", "the statement")
+        text = decode_argument(query or "", "the statement")
     statement = _VERTICAL_END.sub("", text)
     return statement, statement != text
 
@@ -235,16 +213,12 @@ def _read_file(file: Path) -> str:
     except UnicodeDecodeError:
         fail(f"{file} is not UTF-8 text. No query was run.", code=EXIT_USAGE)
     except OSError as error:
-        hint = "; the format is --format or -F" if str(file) in list(Form) else ""
+        hint = "; the format is --format or -F" if str(file) in get_args(OutputFormat) else ""
         fail(f"-f {file}: {error.strerror}{hint}. No query was run.", code=EXIT_USAGE)
 
 
-def _decode(given: str, name: str) -> str:
-    """Return an argument, which is UTF-8 whatever the locale.
-
-    Raises:
-        InvalidArgument: it is not.
-    """
+def decode_argument(given: str, name: str) -> str:
+    """Return an argument decoded as UTF-8, regardless of the locale."""
     if not _UNDECODED.search(given):
         return given
     try:
@@ -254,29 +228,27 @@ def _decode(given: str, name: str) -> str:
 
 
 def parse_parameter(given: str) -> tuple[str, str]:
-    """Return the name and the text of a parameter of a statement.
-
-    Raises:
-        InvalidArgument: it is not NAME=TEXT, or the text is a time whose zone is abbreviated.
-    """
-    name, sign, text = _decode(given, "--param").partition("=")
+    """Return the name and the text of a parameter of a statement."""
+    name, sign, text = decode_argument(given, "--param").partition("=")
     if not sign or not name.isidentifier():
         raise InvalidArgument(f"--param {given}: expected NAME=TEXT, such as ts=2026-03-02")
-    refuse_misread(text, f"--param {name}")
+    refuse_ambiguous_time(text, f"--param {name}")
     return name, text
 
 
-def _choose_form(given: Form | None, output: Path | None, *, is_vertical: bool) -> Form:
-    """Return the form of the answer: as given, by the end of the file name, or by stdout."""
-    if is_vertical and (output is not None or given not in (None, Form.VERTICAL)):
+def _choose_form(
+    given: OutputFormat | None, output: Path | None, *, is_vertical: bool
+) -> OutputFormat:
+    """Return the output format: the given one, or chosen by the file extension or by stdout."""
+    if is_vertical and (output is not None or given not in (None, "vertical")):
         fail("\\G shows rows vertically: leave out --format and --output", code=EXIT_USAGE)
     if is_vertical:
-        return Form.VERTICAL
+        return "vertical"
     if output is None:
-        if given is Form.PARQUET:
+        if given == "parquet":
             fail("parquet needs a file: name it with --output", code=EXIT_USAGE)
         # Not what rich says: a variable that forces colours does not make a pipe a terminal.
-        return given or (Form.TABLE if sys.stdout.isatty() else Form.TSV)
+        return given or ("table" if sys.stdout.isatty() else "tsv")
     names = {f".{form}": form for form in _FILES}
     named = names.get(output.suffix.lower())
     if given is not None and given not in _FILES:
@@ -286,8 +258,7 @@ def _choose_form(given: Form | None, output: Path | None, *, is_vertical: bool) 
         )
     if given is not None and named is not None and given is not named:
         fail(
-            f"--format {given} contradicts the name {output}. Nothing was written.",
-            code=EXIT_USAGE,
+            f"--format {given} contradicts the name {output}. Nothing was written.", code=EXIT_USAGE
         )
     found = given or named
     if found is None:
@@ -313,109 +284,6 @@ def _is_stdout(output: Path) -> bool:
         return False  # The path does not exist, or standard output is not a file.
 
 
-class AuditBasis(StrEnum):
-    """The basis: pulled data, or also claims of the service."""
-
-    OBSERVED = "observed"
-    CLAIMED = "claimed"
-
-
-def audit(
-    signals: Annotated[
-        Path,
-        typer.Argument(help="A Parquet or CSV file, a folder or a pattern.", callback=local_file),
-    ],
-    decided_at: Annotated[
-        str | None,
-        typer.Option(
-            help="The column of the decision; by default decided_at or ts.", metavar="COLUMN"
-        ),
-    ] = None,
-    field: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A column with another name, such as score=impact; COLUMN=- leaves it out.",
-            metavar="COLUMN=FIELD",
-        ),
-    ] = None,
-    basis: Annotated[
-        AuditBasis, typer.Option(help="Use pulled data only, or also the service's claims.")
-    ] = AuditBasis.OBSERVED,
-    tz: Annotated[str, typer.Option(help="The time zone of times without one.")] = "UTC",
-    html: Annotated[
-        Path | None,
-        typer.Option(help="Also write an HTML report to this file.", callback=local_file),
-    ] = None,
-    as_json: JsonOption = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 if the audit is not clean.")
-    ] = False,
-    max_unjudged: Annotated[
-        str | None,
-        typer.Option(
-            help="Exit with 1 if more rows than this can't be judged: a number, or a share such "
-            "as 5%.",
-            metavar="ROWS|SHARE",
-        ),
-    ] = None,
-    require: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Exit with 1 if one of these fields was not judged, such as date,impact.",
-            metavar="FIELDS",
-        ),
-    ] = None,
-    universe: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A filter with which the rows were selected, such as within=7d or min_impact=7.",
-            metavar="NAME=VALUE",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="Print at most this many findings: by default 10, and 1000 as JSON."
-        ),
-    ] = None,
-    home: HomeOption = None,
-) -> None:
-    """Find back-test rows that used future information.
-
-    A row has event_id (or coin and date), decided_at, and the values used, in columns named as in
-    events: date, impact, status and others.
-    """
-    # Imported here: a query does not need it.
-    from almanac.audit.audit import run_audit
-
-    code = run_audit(
-        locate_warehouse(home),
-        signals,
-        sys.stdout.write,
-        decided_at=decided_at and _decode(decided_at, "--decided-at"),
-        fields=[_decode(text, "--field") for text in field or ()],
-        basis=basis.value,
-        tz=tz,
-        html=html,
-        as_json=as_json,
-        strict=strict,
-        max_unjudged=max_unjudged,
-        require=require or (),
-        universe=[_decode(text, "--universe") for text in universe or ()],
-        limit=limit,
-    )
-    raise typer.Exit(code)
-
-
-class DigestFormat(StrEnum):
-    """The output format of a digest."""
-
-    TABLE = "table"
-    MARKDOWN = "markdown"
-    JSON = "json"
-    SLACK = "slack"
-
-
 def changes(
     since: Annotated[
         str, typer.Option(help="The start of the period: a time, today or yesterday.")
@@ -436,8 +304,9 @@ def changes(
         float | None, typer.Option(help="The lowest score to show, 0 to 10.")
     ] = None,
     form: Annotated[
-        DigestFormat, typer.Option("--format", "-F", help="The output format.")
-    ] = DigestFormat.TABLE,
+        Literal["table", "markdown", "json", "slack"],
+        typer.Option("--format", "-F", help="The output format."),
+    ] = "table",
     limit: Annotated[
         int | None,
         typer.Option(
@@ -447,12 +316,9 @@ def changes(
     home: HomeOption = None,
 ) -> None:
     """Show what became known in a period: cancelled, moved, rescored, new events."""
-    # Imported here: a query needs none of it.
-    from almanac.digest import LISTED, digest_of, in_form
-
     reader = Reader(locate_warehouse(home))
     try:
-        digest = digest_of(
+        digest = compute_digest(
             reader,
             since=since,
             until=until,
@@ -460,23 +326,19 @@ def changes(
             kinds=split_names("--kinds", kinds),
             categories=split_names("--categories", categories),
             min_impact=min_impact,
-            limit=LISTED if limit is None and form is not DigestFormat.JSON else limit,
+            limit=LISTED if limit is None and form != "json" else limit,
         )
     finally:
         reader.close()
-    text = in_form(digest, form.value)
-    print_text(fitted(text, sys.stdout.encoding) if form is DigestFormat.TABLE else text)
+    text = format_digest(digest, form)
+    print_text(fit_encoding(text, sys.stdout.encoding) if form == "table" else text)
 
 
 def split_names(option: str, given: str | None) -> list[str] | None:
-    """Return the names in a comma list, None if the option is not given.
-
-    Raises:
-        InvalidArgument: it has no name, for example because a shell variable is unset.
-    """
+    """Return the names in a comma list, None if the option is not given."""
     if given is None:
         return None
-    names = [name.strip() for name in _decode(given, option).split(",") if name.strip()]
+    names = [name.strip() for name in decode_argument(given, option).split(",") if name.strip()]
     if not names:
         raise InvalidArgument(f"{option} is empty; expected {option} a,b, or no {option} for all")
     return names

@@ -21,7 +21,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from almanac.errors import InvalidArgument
-from almanac.safe_text import cell, fitted, plain, plain_line
+from almanac.safe_text import fit_encoding, format_cell, plain, plain_line
 from almanac.user_files import local_path
 
 __all__ = ["Column", "Table"]
@@ -42,18 +42,14 @@ class PlainConsole(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         shown = {**options, "emoji": False, "markup": False, "highlight": False}
-        return super().render_str(fitted(plain(text), self.encoding), **shown)
+        return super().render_str(fit_encoding(plain(text), self.encoding), **shown)
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def local_file(given: Path | None) -> Path | None:
-    """Return a path of a command line.
-
-    Raises:
-        typer.BadParameter: it is an address such as `https://`.
-    """
+    """Return a path of a command line."""
     try:
         return None if given is None else local_path(given, "the path")
     except InvalidArgument as error:
@@ -98,7 +94,7 @@ class PlainColumn(TextColumn):
     """A part of a progress line, printed as it is."""
 
     def render(self, task: Task) -> Text:
-        return Text(fitted(plain_line(self.text_format.format(task=task)), warnings.encoding))
+        return Text(fit_encoding(plain_line(self.text_format.format(task=task)), warnings.encoding))
 
 
 _FIRST_LINE_S: Final = 10.0
@@ -109,8 +105,8 @@ _NEXT_LINES_S: Final = 30.0
 def show_steps(step: str) -> Iterator[Callable[[str], None]]:
     """Show on standard error what a command does, and for how long; yields a function for a step.
 
-    On a terminal it is one line that changes and disappears. Elsewhere a line is printed after ten
-    seconds, and then every half minute.
+    On a terminal, progress is one line that is updated and finally removed. Elsewhere, a line is
+    printed after ten seconds and then every half minute.
     """
     columns = (PlainColumn("{task.description}"), TimeElapsedColumn())
     # Not what rich says: a variable that forces colours does not make a pipe a terminal.
@@ -153,11 +149,11 @@ def show_rows(
     blanks to fit; a word, such as an id, never is. Rows of more than `SHOWN_MAX` characters end the
     command before they are laid out.
     """
-    names = [fitted(plain_line(name), people.encoding) for name in columns]
+    names = [fit_encoding(plain_line(name), people.encoding) for name in columns]
     cells: list[list[str]] = []
     characters = 0
     for row in rows:
-        cells.append([fitted(cell(value), people.encoding) for value in row])
+        cells.append([fit_encoding(format_cell(value), people.encoding) for value in row])
         characters += sum(map(len, cells[-1]))
         if characters > SHOWN_MAX:
             fail(
@@ -191,7 +187,7 @@ def _show_vertically(names: Sequence[str], cells: Iterable[Sequence[str]]) -> No
 _BORDER: Final = 3
 """The width of a table column's border; the table has one more."""
 _LINES_MAX: Final = 3
-"""A table row has at most so many lines, else rows are shown vertically."""
+"""The most lines of a table row; with more, rows are shown vertically."""
 
 
 def _fit_widths(names: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int] | None:

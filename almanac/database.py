@@ -4,20 +4,25 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from almanac import coins as coin_names
 from almanac.coins import Coin
 from almanac.errors import InvalidArgument, UnknownName
-from almanac.events import Basis, Coins, Coverage, EventQueries, Names, coverage_at, one_of
+from almanac.events import Basis, Coins, Coverage, EventQueries, Names, check_choice, read_coverage
 from almanac.history_replay import Replay
 from almanac.joins import Joins
 from almanac.reader import CoinTexts, Publication, Reader, find_file
 from almanac.reading.named_sql import NamedStatements
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
-from almanac.timestamps import Duration, Instant, plain_number, refuse_misread, zone
+from almanac.timestamps import (
+    Duration,
+    TimestampLike,
+    read_zone,
+    refuse_ambiguous_time,
+    to_python_number,
+)
 from almanac.user_files import local_path, read_table
 
 if TYPE_CHECKING:
@@ -66,10 +71,10 @@ def open_database(
         InvalidArgument: there is no such zone.
     """
     file = find_file("data" if home is None else home)
-    one_of(coins_are, "coins_are", ("any", "slug"))
+    check_choice(coins_are, "coins_are", ("any", "slug"))
     options: Any = {"follow": follow, "limits": limits, "clock": clock, "coins_are": coins_are}
     options["trust_clock"] = trust_clock
-    return Database(Reader(file, tz=zone(tz), **options))
+    return Database(Reader(file, tz=read_zone(tz), **options))
 
 
 def _reopen(recipe: dict[str, Any]) -> "Database":
@@ -94,12 +99,7 @@ class Database(EventQueries, Joins):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -111,7 +111,8 @@ class Database(EventQueries, Joins):
         return f"almanac.open({file!r}, tz={zone!r}{self._reader.state}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what opens the same path again, with zone, limits and registered frames."""
+        """Return the pickle state: the path to open again, with zone, limits and registered
+        frames."""
         return _reopen, (self._reader.recipe(),)
 
     @property
@@ -121,7 +122,7 @@ class Database(EventQueries, Joins):
 
     @property
     def publication(self) -> Publication:
-        """The publication that the next question reads: its `id`, and `published_at`, UTC."""
+        """The publication that the next query reads: its `id`, and `published_at`, UTC."""
         return self._reader.publication()
 
     @property
@@ -133,7 +134,7 @@ class Database(EventQueries, Joins):
         """Run one statement that reads; `$name` in it takes its value from `params`.
 
         The statement can access the warehouse and registered frames only. It runs in this process,
-        within the limits of `open`, as far as DuckDB enforces them. In its text, a timestamp
+        within the limits of `open`, as far as DuckDB enforces them. In SQL text, a timestamp
         without a zone is UTC, whatever the zone of `open`.
 
         Raises:
@@ -143,8 +144,8 @@ class Database(EventQueries, Joins):
         if not isinstance(query, str):
             raise InvalidArgument(f"query={query!r}: expected a text, one SQL statement")
         for name, value in params.items():
-            refuse_misread(value, name, self._reader.tz)
-        values = {name: plain_number(value) for name, value in params.items()}
+            refuse_ambiguous_time(value, name, self._reader.tz)
+        values = {name: to_python_number(value) for name, value in params.items()}
         return self._reader.result(query, values, own=False)
 
     def register(self, name: str, frame: Any) -> None:
@@ -245,7 +246,7 @@ class Database(EventQueries, Joins):
         known, scheduled, not missing, and had that date; it enters once. Later changes have no
         effect: bar 0 stays the bar of that date, and an event that is cancelled later stays. No bar
         counts that starts before the entry. All rules and
-        formulas: docs/study.md.
+        formulas: docs/backtests.md.
 
         Args:
             prices: a frame (pandas, Polars, Arrow), or a Parquet or CSV file: `ts`, `coin`,
@@ -296,7 +297,8 @@ class Database(EventQueries, Joins):
             UnknownName, AmbiguousCoin: a coin of an argument does not exist, or is not unique; or
                 each name in the prices is ambiguous.
         """
-        from almanac.study.study import StudyRequest, event_study
+        from almanac.study.selection import StudyRequest
+        from almanac.study.study import event_study
 
         request = StudyRequest(
             coins=coins,
@@ -327,8 +329,8 @@ class Database(EventQueries, Joins):
 
     def replay(
         self,
-        start: Instant,
-        until: Instant | None = None,
+        start: TimestampLike,
+        until: TimestampLike | None = None,
         *,
         coins: Coins | None = None,
         kinds: Names | None = None,
@@ -344,18 +346,18 @@ class Database(EventQueries, Joins):
         )
         return Replay(pinned, start, until, coins=coins, kinds=kinds)
 
-    def coverage(self, at: Instant | None = None) -> Coverage:
-        """Return what had been pulled by a timestamp, now by default.
+    def coverage(self, at: TimestampLike | None = None) -> Coverage:
+        """Return which event dates had been pulled by a timestamp, now by default.
 
         Raises:
             InvalidArgument: it is not a timestamp, or still to come.
         """
-        return coverage_at(self._reader, at)
+        return read_coverage(self._reader, at)
 
     def coins(self) -> Result:
         """Return the coins as last seen, by rank: `slug`, `symbol`, `name`, `rank` and others.
 
-        Ranks and names are those of today: for a back-test take `coins_as_of` of `sql`.
+        Ranks and names are current. For a back-test, query `coins_as_of` with `sql`.
         """
         return self._reader.result(_SQL["all_coins"])
 
@@ -368,7 +370,8 @@ class Database(EventQueries, Joins):
         return self._reader.result(_SQL["all_categories"])
 
     def tables(self, name: str | None = None) -> Result:
-        """Return what `sql` can read: `name`, `kind` (table, view, macro) and `description`.
+        """Return the tables, views and macros that `sql` can read: `name`, `kind` and
+        `description`.
 
         With the name of a table or view its columns: `column`, `type`, `description`, with the
         unit in square brackets.
@@ -389,7 +392,7 @@ class Database(EventQueries, Joins):
         """Return the coin with this slug, ticker or name, in any case.
 
         `slug:bitcoin`, `symbol:BTC` and `name:Bitcoin` say what the text is, here and in every
-        other argument and column of coins. A `Coin` may stand wherever a text may.
+        other argument and column of coins. A `Coin` is accepted wherever a text is.
 
         Raises:
             AmbiguousCoin: the text stands for several coins; the message lists them as `slug:…`.

@@ -6,13 +6,29 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from almanac.coins import slugs_of
+from almanac.coins import resolve_slugs
 from almanac.errors import InvalidArgument, QueryRefused
-from almanac.events import Coins, Names, category_names, find_pulls, impact_values, known_at, listed
+from almanac.events import (
+    Coins,
+    Names,
+    find_pulls,
+    make_impact_values,
+    read_choices,
+    read_known_at,
+    resolve_categories,
+)
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import cut_line, json_text, markdown, mrkdwn, plain, rounded, web_address
-from almanac.timestamps import Instant
+from almanac.safe_text import (
+    cut_line,
+    escape_markdown,
+    escape_mrkdwn,
+    format_number,
+    json_text,
+    make_web_address,
+    plain,
+)
+from almanac.timestamps import TimestampLike
 
 TITLES: Final = {
     "cancelled": "Cancelled",
@@ -89,30 +105,26 @@ class Digest:
 
 
 class LastKnown(NamedTuple):
-    """The time of the last pull whose changes are published, and the last place of their feed."""
+    """The time of the last published pull, and the last position in the change feed."""
 
     at: datetime
     feed_id: str
     place: int
 
 
-def last_known(reader: Reader) -> LastKnown:
-    """Return the end of the published knowledge.
-
-    Raises:
-        QueryRefused: nothing was pulled yet.
-    """
+def read_last_known(reader: Reader) -> LastKnown:
+    """Return the end of the published history: its last pull and feed position."""
     (row,) = reader.rows(_SQL["last_known"])
     if row["known_at"] is None:
         raise QueryRefused("nothing was pulled yet, so there is nothing to report")
     return LastKnown(row["known_at"], row["feed_id"], row["place"])
 
 
-def digest_of(
+def compute_digest(
     reader: Reader,
     *,
-    since: Instant,
-    until: Instant | None = None,
+    since: TimestampLike,
+    until: TimestampLike | None = None,
     places: tuple[int, int] | None = None,
     coins: Coins | None = None,
     kinds: Names | None = None,
@@ -122,25 +134,25 @@ def digest_of(
 ) -> Digest:
     """Return what became known after `since`, until `until` (now by default).
 
-    Before the first pull nothing was known, so a period may begin before it. `places` selects what
-    was published after one place of the feed, until another, whenever it became known. `limit` is
-    the most events of a kind that have an entry; None is all. Events that were only revealed have
-    none if they are many, unless `kinds` names them.
+    Before the first pull nothing was known, so a period may begin before it. `places` selects the
+    changes published between two positions of the feed, whenever they became known. `limit` is the
+    largest number of events listed per kind; None lists all. Many events that were only revealed
+    are counted but not listed, unless `kinds` names them.
     """
     with reader.pinned():
-        after, before = known_at(reader, since, "since"), known_at(reader, until, "until")
+        after, before = read_known_at(reader, since, "since"), read_known_at(reader, until, "until")
         if before < after:
             raise InvalidArgument(f"until={until!r} is before since={since!r}")
         if limit is not None and limit < 1:
             raise InvalidArgument(f"limit={limit}: expected at least 1")
-        named, slugs = listed(kinds, "kinds", IN_ORDER), slugs_of(reader, coins)
-        names = category_names(reader, categories)
+        named, slugs = read_choices(kinds, "kinds", IN_ORDER), resolve_slugs(reader, coins)
+        names = resolve_categories(reader, categories)
         values = {
             **{"since": after, "until": before, **place_values(places)},
             "kinds": named,
             "coins": slugs,
             "categories": names,
-            **impact_values(min_impact),
+            **make_impact_values(min_impact),
         }
         counts = reader.rows(_SQL["digest_counts"], values)
         events = {row["kind"]: row["events"] for row in counts}
@@ -157,7 +169,8 @@ def digest_of(
         if row["events"]
     ]
     unscored = sum(row["unscored"] for row in counts)
-    return Digest(*(after, before, *pulls, sections, values["min_impact"], unscored, slugs, names))
+    least = values["min_impact"]
+    return Digest(after, before, *pulls, sections, least, unscored, slugs, names)
 
 
 def place_values(places: tuple[int, int] | None) -> dict[str, int | None]:
@@ -177,7 +190,7 @@ def period(digest: Digest) -> str:
 
 
 def notes(digest: Digest) -> list[str]:
-    """Return how old the knowledge is, and what the filters leave out, a sentence each."""
+    """Return one sentence on the age of the data and one on what the filters leave out."""
     if digest.last_pull_at is None or digest.first_pull_at is None:
         return ["No pull had succeeded by then: nothing was known."]
     found = [f"Last pull: {_minute(digest.last_pull_at)} UTC."]
@@ -189,7 +202,7 @@ def notes(digest: Digest) -> list[str]:
     for named in (digest.coins, digest.categories):
         found += [] if named is None else [f"Only events of {', '.join(named)}."]
     if digest.min_impact is not None:
-        least, unscored = rounded(digest.min_impact), f"{digest.unscored:,}"
+        least, unscored = format_number(digest.min_impact), f"{digest.unscored:,}"
         found.append(
             f"Only changes of events with an impact of at least {least}; {unscored} without a "
             "known impact are left out."
@@ -205,12 +218,11 @@ def heading(section: Section) -> str:
 def _lines(
     section: Section, escape: Callable[[str], str], link: Callable[[str, str], str]
 ) -> Iterator[str]:
-    """Yield a line for each event of a section that has an entry."""
     for rows in section.entries:
         row = rows[-1]
         title, url = (
             escape(cut_line(row["title"] or row["event_id"])),
-            web_address(row["source_url"]),
+            make_web_address(row["source_url"]),
         )
         more = f" +{len(row['coins']) - _COINS_MAX}" if len(row["coins"] or ()) > _COINS_MAX else ""
         coins = escape(cut_line(", ".join((row["coins"] or ())[:_COINS_MAX]))) + more
@@ -230,7 +242,6 @@ def _rest(section: Section) -> list[str]:
 
 
 def as_text(digest: Digest) -> str:
-    """Return a digest for a terminal."""
     parts = [f"Almanac, {period(digest)}: {summary(digest)}.", *notes(digest)]
     for section in digest.sections:
         found = _lines(section, plain, lambda title, url: f"{title} <{url}>")
@@ -242,11 +253,11 @@ def as_text(digest: Digest) -> str:
 
 def as_markdown(digest: Digest) -> str:
     """Return a digest as Markdown; no text of the service acts as markup."""
-    parts = [f"**Almanac, {period(digest)}**: {markdown(summary(digest))}.", ""]
-    parts += [f"{markdown(note)}  " for note in notes(digest)]
+    parts = [f"**Almanac, {period(digest)}**: {escape_markdown(summary(digest))}.", ""]
+    parts += [f"{escape_markdown(note)}  " for note in notes(digest)]
     for section in digest.sections:
-        found = _lines(section, markdown, lambda title, url: f"[{title}](<{url}>)")
-        parts += ["", f"### {markdown(heading(section))}", ""]
+        found = _lines(section, escape_markdown, lambda title, url: f"[{title}](<{url}>)")
+        parts += ["", f"### {escape_markdown(heading(section))}", ""]
         parts += [f"- {line}" for line in (*found, *_rest(section))]
     return "\n".join(parts) + "\n"
 
@@ -290,7 +301,7 @@ def _without_repeats(given: Iterable[str | None]) -> list[str]:
 
 
 def _dates(text: str) -> str:
-    """Return a date so that the arrow of a range is not read as a change."""
+    """Return a date as text. A range has no arrow, since an arrow shows a change."""
     return text.replace(" → ", " – ")
 
 
@@ -302,7 +313,8 @@ def _moved(rows: Rows) -> str:
 
 
 def _time_of_day(rows: Rows) -> str:
-    """Return what changed of a date that reads as before, empty if only its end did."""
+    """Return the change of a date whose text is the same as before; empty if only its end
+    changed."""
     row = rows[-1]
     if not any("date" in (change["changed_fields"] or ()) for change in rows):
         return ""
@@ -314,13 +326,13 @@ def _time_of_day(rows: Rows) -> str:
 def show_days(days: float) -> str:
     """Return a length of time: in days, or in hours if it is less than one."""
     if days >= 1:
-        shown = rounded(round(days, 1))
+        shown = format_number(round(days, 1))
         return f"{shown} day{'' if shown == '1' else 's'}"
-    return f"{rounded(round(days * 24, 1))} h"
+    return f"{format_number(round(days * 24, 1))} h"
 
 
 def show_impact(row: dict[str, Any]) -> str:
-    return rounded(row["impact"]) if row["impact"] is not None else row["impact_band"] or ""
+    return format_number(row["impact"]) if row["impact"] is not None else row["impact_band"] or ""
 
 
 def _minute(at: datetime) -> str:
@@ -346,7 +358,7 @@ _ROW: Final = (
 )
 
 
-def in_form(digest: Digest, form: str) -> str:
+def format_digest(digest: Digest, form: str) -> str:
     """Return a digest as `table`, `markdown`, `slack` or `json`, with a line end."""
     if form == "markdown":
         return as_markdown(digest)
@@ -384,8 +396,8 @@ def as_slack(digest: Digest) -> dict[str, Any]:
 
     Texts of the service make no link and no mention. Omitted changes are counted.
     """
-    head = mrkdwn(f"Almanac, {period(digest)}: {summary(digest)}.")[:SLACK_TEXT_MAX]
-    remarks = _text(mrkdwn(" ".join(notes(digest))))
+    head = escape_mrkdwn(f"Almanac, {period(digest)}: {summary(digest)}.")[:SLACK_TEXT_MAX]
+    remarks = _text(escape_mrkdwn(" ".join(notes(digest))))
     room = SLACK_ALL_MAX - len(head) - len(remarks["text"])
     room = min(SLACK_TEXT_MAX, room // max(len(digest.sections), 1))
     texts = [head, *(_section(section, room) for section in digest.sections)]
@@ -395,10 +407,12 @@ def as_slack(digest: Digest) -> dict[str, Any]:
 
 
 def _section(section: Section, room: int) -> str:
-    """Return the heading and as many lines as have room, with the count of the others."""
-    found, left = [f"*{mrkdwn(heading(section))}*"], section.events
+    """Return the heading and as many lines as fit, with the count of the other lines."""
+    found, left = [f"*{escape_mrkdwn(heading(section))}*"], section.events
     room -= len(found[0]) + len("\n_and 1,000,000 more_")
-    for line in _lines(section, mrkdwn, lambda title, url: f"<{mrkdwn(url)}|{title}>"):
+    for line in _lines(
+        section, escape_mrkdwn, lambda title, url: f"<{escape_mrkdwn(url)}|{title}>"
+    ):
         room -= len(line) + 3
         if room < 0:
             break

@@ -1,4 +1,4 @@
-"""Errors of the package, sorted by what the caller does next.
+"""Errors of the package, grouped by the caller's next step.
 
 AlmanacError
 ├── WarehouseError    the file can't be opened or read

@@ -1,7 +1,9 @@
-"""The answers of `attach_known` as steps: each holds for its coin until the coin's next step.
+"""The results of `attach_known` as steps: each step is valid for its coin until the coin's next
+step.
 
-An as-of join of any engine on coin and timestamp gives the same columns. Each coin has one step for
-a timestamp, since engines pick any row of several. A step is made at the first pull, and where
+An as-of join on coin and timestamp, in any engine, gives the same columns. Each coin has at most
+one step per timestamp, since engines pick any of several rows. A step is made at the first pull,
+and where
 knowledge changes, an event comes within the horizon, or one begins.
 """
 
@@ -12,7 +14,15 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from almanac.next_events import Flags, KnownStates, NextEvents, Numbers, Queries, Steps, next_events
+from almanac.next_events import (
+    Flags,
+    KnownStates,
+    NextEvents,
+    Numbers,
+    Queries,
+    StepFunction,
+    find_next_events,
+)
 from almanac.reading.named_sql import NamedStatements
 from almanac.timestamps import ORIGIN, US
 
@@ -20,7 +30,7 @@ _SQL: Final = NamedStatements("almanac")
 _HORIZON: Final = timedelta(days=7)
 """The default of `attach_known`."""
 _LAST_US: Final = (datetime(9999, 12, 31, tzinfo=UTC) - ORIGIN) // US
-"""Steps up to here hold unless knowledge changes."""
+"""Steps up to this time are valid unless a later pull changes the history."""
 _NO_FILTERS: Final[Mapping[str, Any]] = {"categories": None, "min_impact": None, "bands": None}
 
 
@@ -30,7 +40,7 @@ def list_steps(queries: Queries) -> pa.Table:
     There are none before the first pull. `queries` runs statements, as `Database.reader` does.
     """
     coins: list[str] = queries.query(_SQL["step_coins"]).column("coin").to_pylist()
-    ahead = next_events(queries, coins, _HORIZON, _NO_FILTERS, 0, _LAST_US)
+    ahead = find_next_events(queries, coins, _HORIZON, _NO_FILTERS, 0, _LAST_US)
     codes, edges = _list_edges(ahead, coins)
     states = ahead.find_states(codes, edges, np.ones(len(edges), bool))
     changes = _find_changes(codes, states)
@@ -54,20 +64,18 @@ def _list_edges(ahead: NextEvents, coins: Sequence[str]) -> tuple[Numbers, Numbe
         return np.empty(0, np.int64), np.empty(0, np.int64)
     of_coins, of_all = ahead.watched
     turns = _find_turns(of_coins)
-    shared = np.append(of_all.instants[_find_turns(of_all)], ahead.first_pull_us)
+    shared = np.append(of_all.times[_find_turns(of_all)], ahead.first_pull_us)
     codes = np.concatenate(
         [ahead.steps.keys, of_coins.keys[turns], np.repeat(np.arange(len(coins)), len(shared))]
     )
-    edges = np.concatenate(
-        [ahead.steps.instants, of_coins.instants[turns], np.tile(shared, len(coins))]
-    )
+    edges = np.concatenate([ahead.steps.times, of_coins.times[turns], np.tile(shared, len(coins))])
     is_inside = (edges >= ahead.first_pull_us) & (edges <= _LAST_US)
     pairs = np.unique(np.stack([codes[is_inside], edges[is_inside]]), axis=1)
     return pairs[0], pairs[1]
 
 
-def _find_turns(steps: Steps) -> Flags:
-    """Return whether each step begins or ends a time in which any span holds."""
+def _find_turns(steps: StepFunction) -> Flags:
+    """Return whether each step begins or ends a time that is covered by a span."""
     holds = steps.counts > 0
     before = np.concatenate([[False], holds[:-1]])
     is_first = np.concatenate([[True], np.diff(steps.keys) != 0])[: len(holds)]

@@ -7,12 +7,19 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from difflib import get_close_matches
 from typing import Any, Final, Literal
 
-from almanac.coins import Coin, slugs_of
+from almanac.coins import Coin, resolve_slugs
 from almanac.errors import InvalidArgument, QueryRefused, UnknownName
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.results import Result
-from almanac.timestamps import Duration, Instant, calendar_time, duration, instant, number
+from almanac.timestamps import (
+    Duration,
+    TimestampLike,
+    read_calendar_time,
+    read_duration,
+    read_number,
+    read_timestamp,
+)
 
 Basis = Literal["observed", "claimed"]
 Names = str | Iterable[str]
@@ -36,10 +43,10 @@ class EventQueries:
 
     def events(
         self,
-        as_of: Instant | None = None,
+        as_of: TimestampLike | None = None,
         coins: Coins | None = None,
         categories: Names | None = None,
-        window: tuple[Instant | None, Instant | None] | None = None,
+        window: tuple[TimestampLike | None, TimestampLike | None] | None = None,
         status: Names | None = "scheduled",
         min_impact: float | None = None,
         basis: Basis = "observed",
@@ -66,19 +73,19 @@ class EventQueries:
             UnknownName, AmbiguousCoin: a coin or category does not exist, or is not unique.
         """
         with self._reader.pinned():
-            one_of(basis, "basis", ("observed", "claimed"))
-            at = known_at(self._reader, as_of, "as_of")
+            check_choice(basis, "basis", ("observed", "claimed"))
+            at = read_known_at(self._reader, as_of, "as_of")
             if basis == "observed":
                 claimed = ', or basis="claimed" for what the service says of earlier times'
                 check_observed(self._reader, at, "as_of", as_of, claimed)
             values = {
                 "at": at,
                 "basis": basis,
-                "coins": slugs_of(self._reader, coins),
-                "categories": category_names(self._reader, categories),
-                "statuses": listed(status, "status", STATUSES),
-                **window_values(self._reader, window),
-                **impact_values(min_impact),
+                "coins": resolve_slugs(self._reader, coins),
+                "categories": resolve_categories(self._reader, categories),
+                "statuses": read_choices(status, "status", STATUSES),
+                **make_window_values(self._reader, window),
+                **make_impact_values(min_impact),
             }
             return self._reader.result(_SQL["events"], values)
 
@@ -86,7 +93,7 @@ class EventQueries:
         self,
         coins: Coins | None = None,
         within: Duration = "14d",
-        as_of: Instant | None = None,
+        as_of: TimestampLike | None = None,
         include_estimated: bool = True,
         categories: Names | None = None,
         min_impact: float | None = None,
@@ -105,22 +112,22 @@ class EventQueries:
                 raise InvalidArgument(
                     f"include_estimated={include_estimated!r}; expected True or False"
                 )
-            at = known_at(self._reader, as_of, "as_of")
+            at = read_known_at(self._reader, as_of, "as_of")
             check_observed(self._reader, at, "as_of", as_of)
             values = {
                 "at": at,
-                "until": at + duration(within, "within"),
-                "coins": slugs_of(self._reader, coins),
-                "categories": category_names(self._reader, categories),
+                "until": at + read_duration(within, "within"),
+                "coins": resolve_slugs(self._reader, coins),
+                "categories": resolve_categories(self._reader, categories),
                 "estimated": include_estimated,
-                **impact_values(min_impact),
+                **make_impact_values(min_impact),
             }
             return self._reader.result(_SQL["upcoming"], values)
 
     def changes(
         self,
-        since: Instant,
-        until: Instant | None = None,
+        since: TimestampLike,
+        until: TimestampLike | None = None,
         kinds: Names | None = None,
         coins: Coins | None = None,
         min_impact: float | None = None,
@@ -137,17 +144,17 @@ class EventQueries:
                 "since=None: expected a timestamp, such as 2026-03-02 or yesterday"
             )
         with self._reader.pinned():
-            after = known_at(self._reader, since, "since")
+            after = read_known_at(self._reader, since, "since")
             check_observed(self._reader, after, "since", since)
-            before = known_at(self._reader, until, "until")
+            before = read_known_at(self._reader, until, "until")
             if before < after:
                 raise InvalidArgument(f"until={until!r} is before since={since!r}")
             values = {
                 "since": after,
                 "until": before,
-                "kinds": listed(kinds, "kinds", KINDS),
-                "coins": slugs_of(self._reader, coins),
-                **impact_values(min_impact),
+                "kinds": read_choices(kinds, "kinds", KINDS),
+                "coins": resolve_slugs(self._reader, coins),
+                **make_impact_values(min_impact),
             }
             return self._reader.result(_SQL["changes"], values)
 
@@ -157,7 +164,7 @@ class EventQueries:
         Raises:
             UnknownName: no event with this id was observed.
         """
-        is_claimed = one_of(basis, "basis", ("observed", "claimed")) == "claimed"
+        is_claimed = check_choice(basis, "basis", ("observed", "claimed")) == "claimed"
         if not isinstance(event_id, str):
             raise InvalidArgument(f"event_id={event_id!r}; expected a text, the id of one event")
         values = {"event_id": event_id, "claimed": is_claimed}
@@ -181,25 +188,22 @@ class EventQueries:
         return [row["known_from"] for row in self._shown(event_id)]
 
     def known_before(
-        self,
-        lead: Duration = "3d",
-        categories: Names | None = None,
-        basis: Basis = "observed",
+        self, lead: Duration = "3d", categories: Names | None = None, basis: Basis = "observed"
     ) -> Result:
         """Return each event with an exact date as it was known `lead` before that date.
 
         `known_at` is the timestamp, `date_final` the date as last known, `date` the date as known
-        then. The timestamp follows from the final date: in a back-test keep the rows with
-        `date = date_final`, since nobody knew the final date of the others.
+        then. The timestamp is computed from the final date. In a back-test keep only rows with
+        `date = date_final`: in other rows the final date was not yet known.
 
         Raises: as `events`.
         """
         with self._reader.pinned():
             values = {
-                "lead": duration(lead, "lead"),
+                "lead": read_duration(lead, "lead"),
                 "now": self._reader.now(),
-                "categories": category_names(self._reader, categories),
-                "basis": one_of(basis, "basis", ("observed", "claimed")),
+                "categories": resolve_categories(self._reader, categories),
+                "basis": check_choice(basis, "basis", ("observed", "claimed")),
             }
             return self._reader.result(_SQL["known_before"], values)
 
@@ -209,12 +213,12 @@ class EventQueries:
         return [row for row in rows if row["known_from"] != row["known_to"]]
 
 
-def known_at(reader: Reader, given: Instant | None, name: str) -> datetime:
-    """Return the timestamp of a question; None is now, by the clock or the last pull if later."""
+def read_known_at(reader: Reader, given: TimestampLike | None, name: str) -> datetime:
+    """Return the timestamp of a query. None means now: the clock, or the last pull if later."""
     now = reader.now()
     if given is None:
         return now
-    found = instant(given, name, reader.tz, now=now)
+    found = read_timestamp(given, name, reader.tz, now=now)
     if found > now:
         raise InvalidArgument(
             f"{name}={_show(given)} is still to come: the time is {_show(now)}. Nobody knows yet "
@@ -224,9 +228,9 @@ def known_at(reader: Reader, given: Instant | None, name: str) -> datetime:
 
 
 def check_observed(
-    reader: Reader, at: datetime, name: str, given: Instant | None, advice: str = ""
+    reader: Reader, at: datetime, name: str, given: TimestampLike | None, advice: str = ""
 ) -> None:
-    """Check that anything was pulled at or before the timestamp of a question."""
+    """Check that a pull was made at or before the timestamp of a query."""
     first = reader.rows(_SQL["first_pull"])[0]["first_at"]
     if first is None:
         raise QueryRefused(
@@ -240,7 +244,7 @@ def check_observed(
         )
 
 
-def _show(given: Instant | None) -> str:
+def _show(given: TimestampLike | None) -> str:
     """Return a timestamp for a message: in UTC, without parts of a second; a text as given."""
     if isinstance(given, datetime):
         at = given.astimezone(UTC) if given.tzinfo else given
@@ -248,8 +252,8 @@ def _show(given: Instant | None) -> str:
     return repr(given)
 
 
-def window_values(
-    reader: Reader, window: tuple[Instant | None, Instant | None] | None
+def make_window_values(
+    reader: Reader, window: tuple[TimestampLike | None, TimestampLike | None] | None
 ) -> dict[str, datetime | None]:
     """Return the bounds of a window of event dates, the second exclusive; None means no bound.
 
@@ -267,7 +271,7 @@ def window_values(
     now = reader.now()
     lower, upper, lower_day, upper_day = (
         None if bound is None else read(bound, "window", reader.tz, now=now)
-        for read in (instant, calendar_time)
+        for read in (read_timestamp, read_calendar_time)
         for bound in bounds
     )
     if lower is not None and upper is not None and upper <= lower:
@@ -275,7 +279,7 @@ def window_values(
     return {"lower": lower, "upper": upper, "lower_day": lower_day, "upper_day": upper_day}
 
 
-def category_names(reader: Reader, categories: Names | None) -> list[str] | None:
+def resolve_categories(reader: Reader, categories: Names | None) -> list[str] | None:
     """Return the categories of a filter in small letters."""
     if categories is None:
         return None
@@ -290,11 +294,11 @@ def category_names(reader: Reader, categories: Names | None) -> list[str] | None
     return [name.strip().lower() for name in given]
 
 
-def listed(given: Names | None, name: str, allowed: Sequence[str]) -> list[str] | None:
-    """Return the words of a filter as a list; None and `all` select everything."""
+def read_choices(given: Names | None, name: str, allowed: Sequence[str]) -> list[str] | None:
+    """Return the values of a filter as a list; None and `all` select everything."""
     if given is None or (isinstance(given, str) and given == "all"):
         return None
-    return [one_of(word, name, allowed) for word in _words(given)]
+    return [check_choice(word, name, allowed) for word in _words(given)]
 
 
 def _words(given: Names) -> list[str]:
@@ -302,16 +306,16 @@ def _words(given: Names) -> list[str]:
     return [str(word) for word in ((given,) if is_one else given)]
 
 
-def one_of(given: str, name: str, allowed: Sequence[str]) -> str:
-    """Return a word that is one of those allowed."""
+def check_choice(given: str, name: str, allowed: Sequence[str]) -> str:
+    """Return the given text if it is an allowed value."""
     if not isinstance(given, str) or given not in allowed:
         raise InvalidArgument(f"{name}={given!r}; expected {', '.join(allowed)}")
     return given
 
 
-def impact_values(min_impact: float | None) -> dict[str, Any]:
+def make_impact_values(min_impact: float | None) -> dict[str, Any]:
     """Return the values of the filter for impact: a score, and the bands wholly above it."""
-    least = number(min_impact, "min_impact")
+    least = read_number(min_impact, "min_impact")
     if least is not None and not 0 <= least <= _MOST:
         raise InvalidArgument(f"min_impact={min_impact!r}; expected a score from 0 to {_MOST}")
     bands = [] if least is None else [name for low, name in BANDS if low >= least]
@@ -339,17 +343,18 @@ class Coverage:
     windows: Result = field(repr=False)
     tz: tzinfo = field(default=UTC, repr=False)
 
-    def covers(self, date: Instant, *, within: Duration = "2d") -> bool:
-        """Whether a pull at most `within` before the timestamp covered an event date, unfiltered.
+    def covers(self, date: TimestampLike, *, within: Duration = "2d") -> bool:
+        """Whether an unfiltered pull, at most `within` before the timestamp, covered an event date.
 
-        A date alone is a UTC day, as those of events are.
+        A date without a time is a UTC day, like the dates of events.
 
-        Where it did not, that an event is not known says nothing. A pull of the plan Free shows the
-        coins alone that were listed that day; `watched` of `attach_known` says it for a coin.
+        Elsewhere, the absence of an event proves nothing. A pull on the plan Free shows only the
+        coins listed that day. The column `watched` of `attach_known` shows whether a coin was
+        covered.
         """
-        wanted, age_max = calendar_time(date, "date", self.tz), duration(within, "within")
+        wanted, age_max = read_calendar_time(date, "date", self.tz), read_duration(within, "within")
         if wanted.time() != time():
-            wanted = instant(date, "date", self.tz)
+            wanted = read_timestamp(date, "date", self.tz)
         return any(
             row["feed"] in _EVENT_FEEDS
             and not row["coins"]
@@ -366,16 +371,10 @@ class Coverage:
         return None if self.last_pull_at is None else self.at - self.last_pull_at
 
 
-def coverage_at(reader: Reader, at: Instant | None) -> Coverage:
-    """Return what had been pulled by a timestamp; None is now."""
+def read_coverage(reader: Reader, at: TimestampLike | None) -> Coverage:
+    """Return which event dates had been pulled by a timestamp; None means now."""
     with reader.pinned():
-        now = reader.now()
-        moment = now if at is None else instant(at, "at", reader.tz, now=now)
-        if moment > now:
-            raise InvalidArgument(
-                f"at={at!r} is still to come: the time is {now.isoformat()}. Nobody knows yet what "
-                "will have been pulled then."
-            )
+        moment = read_known_at(reader, at, "at")
         first, last = find_pulls(reader, moment)
         # The macro refuses a timestamp before the first pull; no window was covered then.
         name = "no_coverage" if first is None else "coverage_at"

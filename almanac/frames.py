@@ -1,7 +1,7 @@
 """Columns of the user's frames: pandas, Polars or Arrow in, new columns out."""
 
 from dataclasses import dataclass
-from datetime import UTC, timedelta, tzinfo
+from datetime import UTC, tzinfo
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -10,23 +10,22 @@ import pandas as pd
 import pyarrow as pa
 
 from almanac.errors import InvalidArgument
-from almanac.timestamps import instant
+from almanac.timestamps import ORIGIN, US, read_timestamp
 
 Kind = Literal["pandas", "polars", "arrow"]
 _SHOWN: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class TimestampColumn:
     """A column of timestamps, as microseconds since 1970 UTC; none where `is_known` is false."""
 
     microseconds: npt.NDArray[np.int64]
     is_known: npt.NDArray[np.bool_]
 
-    def slice(self, first: int, rows: int) -> "Moments":
-        """Return the timestamps of some rows."""
+    def slice(self, first: int, rows: int) -> "TimestampColumn":
         part = slice(first, first + rows)
-        return Moments(self.microseconds[part], self.is_known[part])
+        return TimestampColumn(self.microseconds[part], self.is_known[part])
 
     def range_us(self) -> tuple[int, int]:
         """Return the first and the last timestamp, 0 and 0 without any."""
@@ -34,10 +33,9 @@ class Moments:
         return (int(known.min()), int(known.max())) if len(known) else (0, 0)
 
 
-def kind_of(frame: Any) -> Kind:
-    """Return what kind of frame it is."""
-    room, name = type(frame).__module__.partition(".")[0], type(frame).__name__
-    if room == "polars" and name == "LazyFrame":
+def detect_kind(frame: Any) -> Kind:
+    library, name = type(frame).__module__.partition(".")[0], type(frame).__name__
+    if library == "polars" and name == "LazyFrame":
         raise InvalidArgument(
             "the frame is a Polars LazyFrame; use frame.collect(), or frame.sink_parquet(path) and "
             "give the path"
@@ -46,9 +44,9 @@ def kind_of(frame: Any) -> Kind:
         if frame.columns.nlevels > 1:
             raise InvalidArgument("the columns of the frame have several levels; expected one")
         return "pandas"
-    if room == "polars" and name == "DataFrame":
+    if library == "polars" and name == "DataFrame":
         return "polars"
-    if room == "pyarrow" and name == "Table":
+    if library == "pyarrow" and name == "Table":
         return "arrow"
     raise InvalidArgument(
         f"the frame is a {type(frame).__name__}; expected a pandas or Polars DataFrame, a pyarrow "
@@ -56,17 +54,16 @@ def kind_of(frame: Any) -> Kind:
     )
 
 
-def column_names(frame: Any) -> list[Any]:
-    """Return the names of the columns of a frame, in order."""
-    return list(frame.column_names if kind_of(frame) == "arrow" else frame.columns)
+def list_columns(frame: Any) -> list[Any]:
+    return list(frame.column_names if detect_kind(frame) == "arrow" else frame.columns)
 
 
-def column_of(frame: Any, name: str | None, argument: str) -> Any:
+def get_column(frame: Any, name: str | None, argument: str) -> Any:
     """Return a column as a pandas Series or an Arrow array. None is the index of a pandas frame.
 
-    In a pandas frame a level of the index may be named, too.
+    In a pandas frame, the name of an index level is accepted, too.
     """
-    kind, names = kind_of(frame), column_names(frame)
+    kind, names = detect_kind(frame), list_columns(frame)
     if kind == "pandas":
         levels = list(frame.index.names)
         if name is None and len(levels) == 1:
@@ -82,7 +79,9 @@ def column_of(frame: Any, name: str | None, argument: str) -> Any:
     return frame[name].to_arrow() if kind == "polars" else frame[name]
 
 
-def moments_of(values: Any, name: str, tz: tzinfo, first_row: int = 0) -> Moments:
+def read_timestamp_column(
+    values: Any, name: str, tz: tzinfo, first_row: int = 0
+) -> TimestampColumn:
     """Return the timestamps of a column; one without a zone is of `tz`, never of the machine.
 
     Accepts timestamps with or without a zone, dates, and ISO 8601 texts. At a change of clocks, a
@@ -105,7 +104,7 @@ def moments_of(values: Any, name: str, tz: tzinfo, first_row: int = 0) -> Moment
 
 
 def arrow_array(values: Any, name: str) -> pa.Array:
-    """Return a column as one Arrow array; objects that are not alike become texts."""
+    """Return a column as one Arrow array; objects of different types become texts."""
     if isinstance(values, pa.ChunkedArray):
         return values.combine_chunks()
     if isinstance(values, pa.Array):
@@ -123,7 +122,7 @@ def arrow_array(values: Any, name: str) -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def texts_of(values: Any, name: str) -> pa.DictionaryArray:
+def read_text_column(values: Any, name: str) -> pa.DictionaryArray:
     """Return a column of texts as codes and their distinct texts."""
     array = arrow_array(values, name)
     if pa.types.is_dictionary(array.type):
@@ -137,18 +136,18 @@ def texts_of(values: Any, name: str) -> pa.DictionaryArray:
     return array.dictionary_encode()
 
 
-def with_columns(frame: Any, added: pa.Table, prefix: str) -> Any:
-    """Return a frame of the same kind with more columns after its own."""
+def add_columns(frame: Any, added: pa.Table, prefix: str) -> Any:
+    """Return a frame of the same kind with added columns at the end."""
     added = added.rename_columns([prefix + name for name in added.column_names])
-    names = column_names(frame)
+    names = list_columns(frame)
     if clashing := [name for name in added.column_names if name in names]:
         raise InvalidArgument(
             f"the frame already has {', '.join(clashing)}; name a prefix for the new columns, "
             f"such as prefix='known_'"
         )
-    kind = kind_of(frame)
+    kind = detect_kind(frame)
     if kind == "pandas":
-        columns = pandas_of(added)
+        columns = to_pandas(added)
         columns.index = frame.index
         return pd.concat([frame, columns], axis=1)
     if kind == "polars":
@@ -160,21 +159,21 @@ def with_columns(frame: Any, added: pa.Table, prefix: str) -> Any:
     return frame
 
 
-def arrow_table(frame: Any) -> pa.Table:
+def to_arrow(frame: Any) -> pa.Table:
     """Return a frame as an Arrow table; the index of a pandas frame is one of its columns."""
-    kind = kind_of(frame)
+    kind = detect_kind(frame)
     if kind == "pandas":
         return pa.Table.from_pandas(frame)
     return frame.to_arrow() if kind == "polars" else frame
 
 
-def pandas_of(table: pa.Table) -> Any:
-    """Return a pandas DataFrame in which whole numbers stay whole beside missing ones."""
+def to_pandas(table: pa.Table) -> Any:
+    """Return a pandas DataFrame in which integer columns stay integers despite missing values."""
     whole = {pa.int32(): pd.Int64Dtype(), pa.int64(): pd.Int64Dtype()}
     return table.to_pandas(ignore_metadata=True, types_mapper=whole.get)
 
 
-def _stamps(array: Any, tz: tzinfo) -> Moments:
+def _stamps(array: Any, tz: tzinfo) -> TimestampColumn:
     is_naive, unit = array.type.tz is None, array.type.unit
     micros = array.cast(pa.timestamp("us", array.type.tz), safe=unit != "ns")
     found = _moments(micros.cast(pa.int64()))
@@ -185,31 +184,25 @@ def _stamps(array: Any, tz: tzinfo) -> Moments:
             tz, ambiguous=np.ones(len(local), bool), nonexistent="shift_backward"
         )
         moved = zoned.tz_convert("UTC").tz_localize(None).as_unit("us")
-        return Moments(moved.to_numpy().view(np.int64), found.is_known)
+        return TimestampColumn(moved.to_numpy().view(np.int64), found.is_known)
     return found
 
 
-def _texts(array: Any, name: str, tz: tzinfo, first_row: int) -> Moments:
-    codes = texts_of(array, name) if not pa.types.is_dictionary(array.type) else array
-    origin = instant("1970-01-01", name)
-    moments = []
+def _texts(array: Any, name: str, tz: tzinfo, first_row: int) -> TimestampColumn:
+    codes = read_text_column(array, name) if not pa.types.is_dictionary(array.type) else array
+    found = []
     for place, text in enumerate(codes.dictionary.to_pylist()):
         try:
-            moments.append(instant(text, name, tz) - origin)
+            found.append((read_timestamp(text, name, tz) - ORIGIN) // US)
         except InvalidArgument as error:
             row = first_row + codes.indices.to_pylist().index(place)
             raise InvalidArgument(f"row {row} of the frame: {error}") from None
-    micros = np.array([_microseconds(moment) for moment in moments] or [0], np.int64)
-    found = _moments(codes.indices.cast(pa.int64()))
-    return Moments(micros[found.microseconds], found.is_known)
+    places = _moments(codes.indices.cast(pa.int64()))
+    return TimestampColumn(np.array(found or [0], np.int64)[places.microseconds], places.is_known)
 
 
-def _microseconds(since: timedelta) -> int:
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def _moments(array: Any) -> Moments:
-    return Moments(
+def _moments(array: Any) -> TimestampColumn:
+    return TimestampColumn(
         array.fill_null(0).to_numpy(zero_copy_only=False),
         array.is_valid().to_numpy(zero_copy_only=False),
     )

@@ -15,12 +15,12 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 from almanac.change_digest import ChangeDigest
-from almanac.coins import slugs_of
+from almanac.coins import resolve_slugs
 from almanac.errors import InvalidArgument
-from almanac.events import KINDS, Coins, Names, check_observed, known_at, listed
+from almanac.events import KINDS, Coins, Names, check_observed, read_choices, read_known_at
 from almanac.reader import Reader, find_file
 from almanac.reading.named_sql import NamedStatements
-from almanac.timestamps import Instant
+from almanac.timestamps import TimestampLike
 
 _SQL = NamedStatements("almanac")
 _BATCH: Final = 10_000
@@ -57,8 +57,8 @@ class Replay:
     def __init__(
         self,
         reader: Reader,
-        start: Instant,
-        until: Instant | None = None,
+        start: TimestampLike,
+        until: TimestampLike | None = None,
         *,
         coins: Coins | None = None,
         kinds: Names | None = None,
@@ -66,14 +66,14 @@ class Replay:
         if start is None:
             raise InvalidArgument("start=None: expected a timestamp, such as 2026-03-01")
         self._reader = reader
-        self.start = known_at(reader, start, "start")
+        self.start = read_known_at(reader, start, "start")
         check_observed(reader, self.start, "start", start)
-        self.until = known_at(reader, until, "until")
+        self.until = read_known_at(reader, until, "until")
         if self.until < self.start:
             raise InvalidArgument(f"until={until!r} is before start={start!r}")
-        slugs = slugs_of(reader, coins)
+        slugs = resolve_slugs(reader, coins)
         self._coins = None if slugs is None else frozenset(slugs)
-        chosen = listed(kinds, "kinds", KINDS)
+        chosen = read_choices(kinds, "kinds", KINDS)
         self._kinds = None if chosen is None else frozenset(chosen)
         self.now = self.start
         self._known: dict[str, KnownEvent] = {
@@ -106,7 +106,7 @@ class Replay:
 
     @property
     def count(self) -> int:
-        """The number of all changes in the range, whatever coins and kinds were chosen."""
+        """The number of all changes in the range, regardless of the chosen coins and kinds."""
         return self._digest.count
 
     @property
@@ -123,7 +123,7 @@ class Replay:
         return digest
 
     def _read(self) -> Generator[Change, None, None]:
-        """Yield every change, after it is part of the catalog."""
+        """Yield every change once it is applied to the catalog."""
         key: dict[str, Any] = {"known_from": None, "event_id": None, "version": None}
         bounds = {"after": self.start, "until": self.until, "most": _BATCH}
         while rows := self._reader.rows(_SQL["changes_between"], {**bounds, **key}):
@@ -131,19 +131,13 @@ class Replay:
                 previous = self._known.get(row["event_id"])
                 event = self._known[row["event_id"]] = MappingProxyType(row)
                 self.now = row["known_from"]
+                kinds, fields = (tuple(row[n] or ()) for n in ("change_kinds", "changed_fields"))
+                key = {name: row[name] for name in key}
                 yield Change(
-                    event_id=row["event_id"],
-                    version=row["version"],
-                    known_from=row["known_from"],
-                    kinds=tuple(row["change_kinds"] or ()),
-                    changed_fields=tuple(row["changed_fields"] or ()),
-                    event=event,
-                    previous=previous,
+                    **key, kinds=kinds, changed_fields=fields, event=event, previous=previous
                 )
-            key = {name: rows[-1][name] for name in key}
 
     def _is_chosen(self, change: Change) -> bool:
-        """Whether a change has a chosen kind, and a chosen coin now or before."""
         if self._kinds is not None and self._kinds.isdisjoint(change.kinds):
             return False
         if self._coins is None:
@@ -154,8 +148,8 @@ class Replay:
 
 def replay(
     home: str | Path,
-    start: Instant,
-    until: Instant | None = None,
+    start: TimestampLike,
+    until: TimestampLike | None = None,
     *,
     coins: Coins | None = None,
     kinds: Names | None = None,

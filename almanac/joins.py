@@ -6,18 +6,25 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from almanac.coins import Coin, LabelledCoins, resolve_each_pair, slugs_of
+from almanac.coins import Coin, LabelledCoins, resolve_each_pair, resolve_slugs
 from almanac.errors import InvalidArgument
-from almanac.events import Coins, Names, category_names, impact_values, known_at, one_of
+from almanac.events import (
+    Coins,
+    Names,
+    check_choice,
+    make_impact_values,
+    read_known_at,
+    resolve_categories,
+)
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.results import Result
-from almanac.timestamps import ORIGIN, US, Duration, Instant, duration
+from almanac.timestamps import ORIGIN, US, Duration, TimestampLike, read_duration
 
 AsOf = Literal["bar_close", "bar_open"]
 Symbols = str | Iterable[str] | Mapping[str, str | Coin]
 Unknown = Literal["raise", "ignore"]
-AsOfEach = Instant | Literal["each"]
+AsOfEach = TimestampLike | Literal["each"]
 _SQL = NamedStatements("almanac")
 
 
@@ -26,7 +33,7 @@ class Joins:
 
     _reader: Reader
     _rows_max = 1_000_000
-    """The rows that are answered at a time."""
+    """The number of rows that are joined per step."""
 
     def attach_known(
         self,
@@ -91,12 +98,12 @@ class Joins:
         from almanac import frames, streams
         from almanac.next_events import KnownRows, join_slices, refuse_future
 
-        reader, rows_max, span = self._reader, self._rows_max, duration(horizon, "horizon")
-        is_strict = one_of(unknown, "unknown", ("raise", "ignore")) == "raise"
+        reader, rows_max, span = self._reader, self._rows_max, read_duration(horizon, "horizon")
+        is_strict = check_choice(unknown, "unknown", ("raise", "ignore")) == "raise"
         target = None if to is None else streams.check_target(to, frame)
         stream = streams.open_stream(frame, "frame")
         with reader.pinned():
-            filters = filter_values(reader, categories, min_impact)
+            filters = make_filter_values(reader, categories, min_impact)
             now = reader.now()
             if stream is not None:
                 # All timestamps that may come: what is known now of the time since the first pull.
@@ -109,20 +116,22 @@ class Joins:
                     return streams.write_parquet(done, schema, target)
                 batches = (batch for table in done for batch in table.to_batches())
                 return pa.RecordBatchReader.from_batches(schema, batches)
-            moments = frames.moments_of(frames.column_of(frame, ts, "ts"), ts or "index", reader.tz)
+            moments = frames.read_timestamp_column(
+                frames.get_column(frame, ts, "ts"), ts or "index", reader.tz
+            )
             refuse_future(moments, "the frame", now)
-            texts = frames.texts_of(frames.column_of(frame, coin, "coin"), coin)
+            texts = frames.read_text_column(frames.get_column(frame, coin, "coin"), coin)
             known = KnownRows(reader, span, filters, moments.range_us(), coins, is_strict=is_strict)
-            codes = known.codes_of(texts)
+            codes = known.find_codes(texts)
             parts = range(0, max(1, len(codes)), rows_max)
             done = streams.RowProgress(progress, len(codes)).counted(
-                known.columns_of(codes[first : first + rows_max], moments.slice(first, rows_max))
+                known.join_columns(codes[first : first + rows_max], moments.slice(first, rows_max))
                 for first in parts
             )
-            found = frames.with_columns(frame, pa.concat_tables(list(done)), prefix)
+            found = frames.add_columns(frame, pa.concat_tables(list(done)), prefix)
         if target is None:
             return found
-        table = frames.arrow_table(found)
+        table = frames.to_arrow(found)
         return streams.write_parquet([table], table.schema, target)
 
     def features(
@@ -162,27 +171,29 @@ class Joins:
 
         from almanac import frames, streams
         from almanac.next_events import (
+            find_next_events,
             join_bars,
             name_bars,
-            next_events,
             refuse_future,
             shift_moments,
         )
 
-        reader, rows_max, span = self._reader, self._rows_max, duration(horizon, "horizon")
+        reader, rows_max, span = self._reader, self._rows_max, read_duration(horizon, "horizon")
         lag_us = bar_lag_us(bar, as_of)
         target = None if to is None else streams.check_target(to, index)
-        names = named_coins(symbols)
+        names = read_symbols(symbols)
         opens = pd.Index(index)
         with reader.pinned():
-            filters = filter_values(reader, categories, min_impact)
-            opened = frames.moments_of(opens.to_series(index=range(len(opens))), "index", reader.tz)
+            filters = make_filter_values(reader, categories, min_impact)
+            opened = frames.read_timestamp_column(
+                opens.to_series(index=range(len(opens))), "index", reader.tz
+            )
             now = reader.now()
             refuse_future(opened, "index", now)
             coins = [coin.slug for coin in resolve_each_pair(reader, names.values())]
             known = shift_moments(opened, lag_us, now)
             slugs = sorted(set(coins))
-            ahead = next_events(reader, slugs, span, filters, *known.range_us())
+            ahead = find_next_events(reader, slugs, span, filters, *known.range_us())
         codes = [slugs.index(slug) for slug in coins]
         step = max(1, rows_max // max(1, len(coins)))
         parts = (
@@ -191,7 +202,7 @@ class Joins:
         )
         done = streams.RowProgress(progress, len(opens) * len(coins)).counted(parts)
         if target is None:
-            found = frames.pandas_of(pa.concat_tables(list(done)))
+            found = frames.to_pandas(pa.concat_tables(list(done)))
             found.index = pd.MultiIndex.from_product([opens, list(names)], names=["ts", "symbol"])
             return found
         named = name_bars(done, pa.array(opens), pa.array(list(names)), step)
@@ -229,38 +240,34 @@ class Joins:
         Raises: as `events`; InvalidArgument also if no pull has shown a score or a band.
         """
         reader = self._reader
-        lead, rest = duration(before, "before"), duration(after, "after")
+        lead, rest = read_duration(before, "before"), read_duration(after, "after")
         if lead + rest == timedelta(0):
             raise InvalidArgument(
                 "before and after are both 0: an event with a time of day would take no time"
             )
         with reader.pinned():
             is_each = isinstance(as_of, str) and as_of == "each"
-            at = None if is_each else known_at(reader, as_of, "as_of")
+            at = None if is_each else read_known_at(reader, as_of, "as_of")
             values = {
                 "at_us": None if at is None else (at - ORIGIN) // US,
                 "before_us": lead // US,
                 "after_us": rest // US,
-                "coins": slugs_of(reader, coins),
-                **filter_values(reader, categories, min_impact),
+                "coins": resolve_slugs(reader, coins),
+                **make_filter_values(reader, categories, min_impact),
             }
             return reader.result(_SQL["blackouts"], values)
 
 
 def bar_lag_us(bar: Duration, as_of: AsOf) -> int:
-    """Return the microseconds from the open of a bar to the knowledge.
-
-    Raises:
-        InvalidArgument: the bar takes no time, or `as_of` is none of its values.
-    """
-    length = duration(bar, "bar")
+    """Return the microseconds from the open of a bar to its time of knowledge."""
+    length = read_duration(bar, "bar")
     if not length:
         raise InvalidArgument(f"bar={bar!r}: a bar takes some time, such as '1h' or '1d'")
-    is_close = one_of(as_of, "as_of", ("bar_close", "bar_open")) == "bar_close"
+    is_close = check_choice(as_of, "as_of", ("bar_close", "bar_open")) == "bar_close"
     return length // US if is_close else 0
 
 
-def filter_values(
+def make_filter_values(
     reader: Reader, categories: Names | None, min_impact: float | None
 ) -> dict[str, Any]:
     """Return the filter values of the statements; refuse a score if no pull has shown any."""
@@ -271,15 +278,11 @@ def filter_values(
                 f"min_impact={min_impact!r}: no event has a score or a band; the plan does not "
                 "show them. Use min_impact=None, and choose by categories."
             )
-    return {"categories": category_names(reader, categories), **impact_values(min_impact)}
+    return {"categories": resolve_categories(reader, categories), **make_impact_values(min_impact)}
 
 
-def named_coins(symbols: Symbols) -> dict[str, str | Coin]:
-    """Return coins by the names that the caller's data has for them.
-
-    Raises:
-        InvalidArgument: a name is given twice, or there is none.
-    """
+def read_symbols(symbols: Symbols) -> dict[str, str | Coin]:
+    """Return coins by the names that the caller's data has for them."""
     if isinstance(symbols, Mapping):
         return dict(symbols)
     listed = [symbols] if isinstance(symbols, str) else list(symbols)

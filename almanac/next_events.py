@@ -1,12 +1,13 @@
 """The next event of a coin as known at many timestamps, by step functions.
 
 For a coin, the answer stays the same until knowledge changes, an event comes within the horizon, or
-one begins. The steps are built once; each row finds its own. DuckDB's ASOF join picks any row if
+one begins. The steps are built once; each row then looks up its step. DuckDB's ASOF join picks any
+row if
 several have the same timestamp (duckdb issue 25536). Here each key has one step for a timestamp.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from almanac import frames
 from almanac.coins import LabelledCoins, resolve_each_pair, resolve_pairs
 from almanac.errors import InvalidArgument
-from almanac.frames import Moments
+from almanac.frames import TimestampColumn
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.streams import Stream
@@ -33,7 +34,7 @@ NONE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepFunction:
     """The values from each step until the next step of its key. Steps are sorted by key and
     timestamp.
 
@@ -44,12 +45,13 @@ class Steps:
     """
 
     keys: Numbers
-    instants: Numbers
+    times: Numbers
     first: Numbers
     counts: Numbers
 
-    def places(self, keys: Numbers, instants: Numbers) -> Numbers:
-        """Return the number of the step that each timestamp of a key lies in; `NONE` before all."""
+    def find_steps(self, keys: Numbers, times: Numbers) -> Numbers:
+        """Return the index of the step that contains each timestamp of a key; `NONE` before all
+        steps."""
         found = np.full(len(keys), NONE, np.int64)
         if not len(self.keys):
             return found
@@ -63,12 +65,12 @@ class Steps:
         for begin, end, low, high in zip(begins, ends, lows, highs, strict=True):
             if low < high:
                 rows = order[begin:end]
-                after = np.searchsorted(self.instants[low:high], instants[rows], "right")
+                after = np.searchsorted(self.times[low:high], times[rows], "right")
                 found[rows] = np.where(after == 0, NONE, low + after - 1)
         return found
 
 
-def steps_of(spans: pa.Table) -> Steps:
+def make_step_function(spans: pa.Table) -> StepFunction:
     """Return the steps of spans (code, starts, ends), which are in order of precedence."""
     keys, starts, ends = (_numbers(spans.column(name)) for name in ("code", "starts", "ends"))
     keys_twice, edges = np.concatenate([keys, keys]), np.concatenate([starts, ends])
@@ -82,7 +84,7 @@ def steps_of(spans: pa.Table) -> Steps:
     begins, ends_at = step_of[: len(keys)], step_of[len(keys) :]
     # The last step of a key is the end of its last span: nothing leaks into the next key.
     changes = np.bincount(begins, minlength=count) - np.bincount(ends_at, minlength=count)
-    return Steps(
+    return StepFunction(
         sorted_keys[is_new],
         sorted_edges[is_new],
         np.array(_first_spans(begins.tolist(), ends_at.tolist(), count), np.int64),
@@ -91,10 +93,10 @@ def steps_of(spans: pa.Table) -> Steps:
 
 
 def _first_spans(begins: list[int], ends: list[int], count: int) -> list[int]:
-    """Return the first span that holds at each step.
+    """Return the first span that covers each step.
 
-    Each span takes the steps that no earlier one took; `free` leads to the next step without any,
-    with paths that are shortened on the way, so that each step is visited about once.
+    Each span takes the steps that no earlier span took. `free` points to the next free step. Its
+    paths are compressed, so that each step is visited about once.
     """
     first, free = [NONE] * count, list(range(count + 1))
     for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
@@ -118,7 +120,8 @@ def _numbers(column: pa.ChunkedArray) -> Any:
 
 
 WATCHED_AGE: Final = timedelta(days=2)
-"""How long after a pull its absence of events still says something, as in `Coverage.covers`."""
+"""How long after a pull the absence of an event still shows that none was listed (see
+`Coverage.covers`)."""
 _DAY_US: Final = timedelta(days=1) // US
 _SQL = NamedStatements("almanac")
 _OF_EVENT: Final = {
@@ -142,11 +145,11 @@ class Queries(Protocol):
 
 
 class KnownStates(NamedTuple):
-    """The state of each row: all that does not depend on its own timestamp between two steps.
+    """The state of each row: the values that stay the same between two steps.
 
     Attributes:
         found: the place in `NextEvents.spans` of the next event, `NONE` without any.
-        counts: the number of events ahead.
+        counts: the number of upcoming events.
         is_requested: whether the row has a coin, and a timestamp after the first pull.
         is_watched: whether a pull had covered the coin.
     """
@@ -157,7 +160,6 @@ class KnownStates(NamedTuple):
     is_watched: Flags
 
     def select(self, rows: Flags) -> "KnownStates":
-        """Return the states of some rows."""
         return KnownStates(
             self.found[rows], self.counts[rows], self.is_requested[rows], self.is_watched[rows]
         )
@@ -175,8 +177,8 @@ class NextEvents:
     """
 
     spans: pa.Table
-    steps: Steps
-    watched: tuple[Steps, Steps]
+    steps: StepFunction
+    watched: tuple[StepFunction, StepFunction]
     first_pull_us: int | None
 
     def find_states(self, codes: Numbers, micros: Numbers, is_known: Flags) -> KnownStates:
@@ -187,7 +189,7 @@ class NextEvents:
         else:
             is_requested &= micros >= self.first_pull_us
         # The place NONE is the last one: before the first step nothing is ahead.
-        places = self.steps.places(codes, micros)
+        places = self.steps.find_steps(codes, micros)
         found = np.append(self.steps.first, NONE)[places]
         found[~is_requested] = NONE
         counts = np.append(self.steps.counts, 0)[places]
@@ -199,10 +201,10 @@ class NextEvents:
         found = states.found
         taken = self.spans.take(pa.array(found, mask=found == NONE))
         columns = {name: taken.column(column) for name, column in _OF_EVENT.items()}
-        columns["next_event_impact"] = _floats(columns["next_event_impact"])
+        columns["next_event_impact"] = columns["next_event_impact"].cast(pa.float64())
         return pa.table(columns), taken
 
-    def of_rows(self, codes: Numbers, moments: Moments) -> pa.Table:
+    def join_rows(self, codes: Numbers, moments: TimestampColumn) -> pa.Table:
         """Return the columns of the join for rows of coins and timestamps; `NONE` means no coin."""
         micros = moments.microseconds
         states = self.find_states(codes, micros, moments.is_known)
@@ -219,13 +221,13 @@ class NextEvents:
     def _is_watched(self, codes: Numbers, micros: Numbers) -> Flags:
         """Whether a pull had covered the dates from the day of each timestamp to the horizon."""
         of_coins, of_all = self.watched
-        places = np.searchsorted(of_all.instants, micros, "right") - 1
+        places = np.searchsorted(of_all.times, micros, "right") - 1
         found: Flags = np.append(of_all.counts, 0)[places] > 0
-        found |= np.append(of_coins.counts, 0)[of_coins.places(codes, micros)] > 0
+        found |= np.append(of_coins.counts, 0)[of_coins.find_steps(codes, micros)] > 0
         return found
 
 
-def next_events(
+def find_next_events(
     reader: Queries,
     slugs: list[str],
     horizon: timedelta,
@@ -233,7 +235,7 @@ def next_events(
     first_us: int,
     last_us: int,
 ) -> NextEvents:
-    """Return what was ahead of coins at the timestamps from the first to the last."""
+    """Return the upcoming events of the coins at the timestamps from the first to the last."""
     codes = pa.array(range(len(slugs)), pa.int64())
     coins = {"requested_coins": pa.table({"coin": pa.array(slugs, pa.string()), "code": codes})}
     horizon_us = {"horizon_us": horizon // US}
@@ -246,8 +248,8 @@ def next_events(
     of_all, of_coins = pc.field("code") == NONE, pc.field("code") != NONE
     return NextEvents(
         spans,
-        steps_of(spans),
-        (steps_of(watched.filter(of_coins)), steps_of(watched.filter(of_all))),
+        make_step_function(spans),
+        (make_step_function(watched.filter(of_coins)), make_step_function(watched.filter(of_all))),
         None if first_pull_at is None else (first_pull_at - ORIGIN) // US,
     )
 
@@ -264,72 +266,59 @@ def _days(micros: Numbers, found: Numbers) -> pa.Array:
     return pa.array(micros / _DAY_US, mask=found == NONE)
 
 
-def _micros(instants: pa.ChunkedArray) -> Numbers:
-    numbers: Numbers = instants.cast(pa.int64()).fill_null(0).to_numpy()
+def _micros(times: pa.ChunkedArray) -> Numbers:
+    numbers: Numbers = times.cast(pa.int64()).fill_null(0).to_numpy()
     return numbers
 
 
-def _floats(scores: pa.ChunkedArray) -> pa.ChunkedArray:
-    return scores.cast(pa.float64())
-
-
+@dataclass
 class KnownRows:
-    """Answers slices of rows one after the other; coins and what was ahead of them are kept.
+    """Answers slices of rows one after the other, and caches the upcoming events of the coins.
 
     Timestamps lie in `range_us`. `named` are names in the rows, each with its coin. `slugs` has the
     coins of texts that are resolved already, None for no coin.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        horizon: timedelta,
-        filters: Mapping[str, Any],
-        range_us: tuple[int, int],
-        named: LabelledCoins | None,
-        *,
-        is_strict: bool,
-        slugs: Mapping[str, str | None] | None = None,
-    ) -> None:
-        self._reader = reader
-        self._horizon = horizon
-        self._filters = filters
-        self._range_us = range_us
-        self._named = named
-        self._is_strict = is_strict
-        self._slugs: dict[str, str | None] = dict(slugs or {})
-        found = sorted({slug for slug in self._slugs.values() if slug is not None})
+    reader: Reader
+    horizon: timedelta
+    filters: Mapping[str, Any]
+    range_us: tuple[int, int]
+    named: LabelledCoins | None
+    is_strict: bool = field(kw_only=True)
+    slugs: dict[str, str | None] = field(default_factory=dict, kw_only=True)
+
+    def __post_init__(self) -> None:
+        found = sorted({slug for slug in self.slugs.values() if slug is not None})
         self._places = {slug: place for place, slug in enumerate(found)}
         self._ahead: NextEvents | None = None
 
-    def codes_of(self, texts: pa.DictionaryArray) -> Numbers:
-        """Return the number of the coin of each row; `NONE` for no coin.
-
-        Raises:
-            UnknownName, AmbiguousCoin: a coin does not exist, or is not unique.
-        """
+    def find_codes(self, texts: pa.DictionaryArray) -> Numbers:
+        """Return the number of the coin of each row; `NONE` for no coin."""
         wanted: list[str] = texts.dictionary.to_pylist()
-        if new := [text for text in wanted if text not in self._slugs]:
+        if new := [text for text in wanted if text not in self.slugs]:
             # Whether a column has slugs alone is a matter of all its texts.
-            each = [*self._slugs, *new]
-            found = _slugs_of(self._reader, each, self._named, is_strict=self._is_strict)
-            self._slugs |= {text: found.get(text) for text in new}
-            for slug in sorted(set(found.values()) - set(self._places)):
+            each = [*self.slugs, *new]
+            found = resolve_pairs(self.reader, each, self.named)
+            if self.is_strict:
+                resolve_each_pair(self.reader, [text for text in each if text not in found])
+            known = {text: found[text].slug if text in found else None for text in new}
+            self.slugs = {**self.slugs, **known}
+            for slug in sorted({coin.slug for coin in found.values()} - set(self._places)):
                 self._places[slug] = len(self._places)
                 self._ahead = None
-        codes = [self._places.get(self._slugs[text] or "", NONE) for text in wanted]
+        codes = [self._places.get(self.slugs[text] or "", NONE) for text in wanted]
         indices = texts.indices.fill_null(len(wanted)).to_numpy(zero_copy_only=False)
         numbers: Numbers = np.array([*codes, NONE], np.int64)[indices]
         return numbers
 
-    def columns_of(self, codes: Numbers, moments: Moments) -> pa.Table:
+    def join_columns(self, codes: Numbers, moments: TimestampColumn) -> pa.Table:
         """Return the columns that are added to rows."""
         if self._ahead is None:
             slugs = list(self._places)
-            self._ahead = next_events(
-                self._reader, slugs, self._horizon, self._filters, *self._range_us
+            self._ahead = find_next_events(
+                self.reader, slugs, self.horizon, self.filters, *self.range_us
             )
-        return self._ahead.of_rows(codes, moments)
+        return self._ahead.join_rows(codes, moments)
 
 
 def join_slices(
@@ -343,61 +332,60 @@ def join_slices(
     rows_max: int,
     bar_us: int | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield a table without rows, and then the rows of a stream with their columns.
+    """Yield an empty table first, then the rows of a stream with the added columns.
 
-    With `bar_us` each timestamp is the open of a bar, and the knowledge is of `bar_us` later.
+    With `bar_us`, each timestamp is the open of a bar, and the time of knowledge is `bar_us` later.
     """
     names = stream.schema.names
     if repeated := [name for name in names if names.count(name) > 1]:
         raise InvalidArgument(f"{stream.where} has two columns {repeated[0]!r}; rename one of them")
     first = 0
     for table in chain([stream.schema.empty_table()], stream.slices(names, rows_max)):
-        instants = frames.column_of(table, ts, "ts")
-        moments = frames.moments_of(instants, ts or "index", tz, first)
+        times = frames.get_column(table, ts, "ts")
+        moments = frames.read_timestamp_column(times, ts or "index", tz, first)
         refuse_future(moments, stream.where, now, first)
-        codes = known.codes_of(frames.texts_of(frames.column_of(table, coin, "coin"), coin))
+        codes = known.find_codes(
+            frames.read_text_column(frames.get_column(table, coin, "coin"), coin)
+        )
         if bar_us is None:
-            columns = known.columns_of(codes, moments)
+            columns = known.join_columns(codes, moments)
         else:
             closed = shift_moments(moments, bar_us, now)
-            known_at = known_at_column(closed, moments, tz)
-            columns = known.columns_of(codes, closed).append_column("known_at", known_at)
-        yield frames.with_columns(table, columns, prefix)
+            known_at = make_known_at(closed, moments, tz)
+            columns = known.join_columns(codes, closed).append_column("known_at", known_at)
+        yield frames.add_columns(table, columns, prefix)
         first += table.num_rows
 
 
-def shift_moments(opened: Moments, bar_us: int, now: datetime) -> Moments:
-    """Return the timestamps of the knowledge of bars; those after now are not known."""
+def shift_moments(opened: TimestampColumn, bar_us: int, now: datetime) -> TimestampColumn:
+    """Return the timestamp of knowledge of each bar; a timestamp after now is not known."""
     known_us = opened.microseconds + bar_us
     # What will be known at the close of the running bar is not known yet.
-    return Moments(known_us, opened.is_known & (known_us <= (now - ORIGIN) // US))
+    return TimestampColumn(known_us, opened.is_known & (known_us <= (now - ORIGIN) // US))
 
 
-def known_at_column(known: Moments, opened: Moments, tz: tzinfo) -> pa.Array:
-    """Return the timestamps of the knowledge of bars, also of those that are not over."""
+def make_known_at(known: TimestampColumn, opened: TimestampColumn, tz: tzinfo) -> pa.Array:
+    """Return the timestamp of knowledge of each bar, also of bars that are not over."""
     known_at = pa.array(known.microseconds, mask=~opened.is_known)
     return known_at.cast(pa.timestamp("us", str(tz)))
 
 
 def join_bars(
-    ahead: NextEvents,
-    codes: list[int],
-    known: Moments,
-    opened: Moments,
-    tz: tzinfo,
+    ahead: NextEvents, codes: list[int], known: TimestampColumn, opened: TimestampColumn, tz: tzinfo
 ) -> pa.Table:
     """Return the columns for each bar and coin."""
     each = len(codes)
-    moments = Moments(np.repeat(known.microseconds, each), np.repeat(known.is_known, each))
-    found = ahead.of_rows(np.tile(np.array(codes, np.int64), len(known.microseconds)), moments)
-    each_opened = Moments(np.repeat(opened.microseconds, each), np.repeat(opened.is_known, each))
-    return found.append_column("known_at", known_at_column(moments, each_opened, tz))
+    moments = TimestampColumn(np.repeat(known.microseconds, each), np.repeat(known.is_known, each))
+    found = ahead.join_rows(np.tile(np.array(codes, np.int64), len(known.microseconds)), moments)
+    each_opened = TimestampColumn(
+        np.repeat(opened.microseconds, each), np.repeat(opened.is_known, each)
+    )
+    return found.append_column("known_at", make_known_at(moments, each_opened, tz))
 
 
 def name_bars(
     tables: Iterable[pa.Table], opens: pa.Array, symbols: pa.Array, step: int
 ) -> Iterator[pa.Table]:
-    """Yield tables with the bar and the symbol of each row in front."""
     for number, table in enumerate(tables):
         bars = opens.slice(number * step, step)
         places = np.repeat(np.arange(len(bars)), len(symbols))
@@ -406,7 +394,7 @@ def name_bars(
         yield table.add_column(0, "ts", bars.take(places))
 
 
-def refuse_future(moments: Moments, what: str, now: datetime, first_row: int = 0) -> None:
+def refuse_future(moments: TimestampColumn, what: str, now: datetime, first_row: int = 0) -> None:
     is_late = moments.is_known & (moments.microseconds > (now - ORIGIN) // US)
     if is_late.any():
         row = int(np.argmax(is_late))
@@ -417,13 +405,3 @@ def refuse_future(moments: Moments, what: str, now: datetime, first_row: int = 0
             f"{int(is_late.sum())}. Leave them out; a timestamp that names no zone is of the zone "
             "of the database."
         )
-
-
-def _slugs_of(
-    reader: Reader, texts: list[str], named: LabelledCoins | None, *, is_strict: bool
-) -> dict[str, str]:
-    """Return the slug of each text that is a coin."""
-    coins = resolve_pairs(reader, texts, named)
-    if is_strict:
-        resolve_each_pair(reader, [text for text in texts if text not in coins])  # Raises.
-    return {text: coin.slug for text, coin in coins.items()}

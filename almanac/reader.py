@@ -7,16 +7,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import duckdb
 
 from almanac.errors import InvalidArgument, QueryRefused, WarehouseError
-from almanac.reading.attached_file import connect, explained
+from almanac.reading.attached_file import connect, explain_query_errors
 from almanac.reading.connections import close_within
-from almanac.reading.named_sql import NamedStatements, quoted, reading_relation
-from almanac.reading.query_limits import QueryHooks, QueryLimits, QueryWatch
+from almanac.reading.named_sql import NO_VALUES, NamedStatements, quoted, reading_relation
+from almanac.reading.query_limits import NO_HOOKS, USUAL_LIMITS, QueryLimits, QueryWatch
 from almanac.results import Result
 from almanac.user_files import local_path
 
@@ -28,20 +27,16 @@ _WHOLE: Final = ("DataFrame", "Table")
 """Frames that can be read more than once."""
 
 
-def frame_for_sql(frame: Any, name: str) -> Any:
-    """Return a frame that DuckDB shows whole.
+def prepare_frame(frame: Any, name: str) -> Any:
+    """Return a frame of which DuckDB shows all columns.
 
     The index of a pandas frame becomes its first columns, unless it is the number of the row:
     integers without a name. A level without a name is `ts` if it has timestamps, else `index`, or
     `level_0` and so on of several. A Series is a frame of one column. A source that can be read
     once, such as an Arrow reader, is read into a table.
-
-    Raises:
-        InvalidArgument: it is not a frame, two columns have the same name but for capitals, or
-            columns have levels.
     """
-    rooms = {kind.__module__.partition(".")[0] for kind in type(frame).__mro__}
-    if "pandas" in rooms and hasattr(frame, "index"):
+    libraries = {kind.__module__.partition(".")[0] for kind in type(frame).__mro__}
+    if "pandas" in libraries and hasattr(frame, "index"):
         if hasattr(frame, "to_frame"):
             frame = frame.to_frame("value" if frame.name is None else frame.name)
         frame = _with_index(frame, name)
@@ -49,7 +44,7 @@ def frame_for_sql(frame: Any, name: str) -> Any:
         import pyarrow as pa
 
         frame = pa.table(frame)
-    elif not rooms & {"pandas", "polars", "pyarrow"}:
+    elif not libraries & {"pandas", "polars", "pyarrow"}:
         raise InvalidArgument(
             f"{name!r} can't be a table: it is a {type(frame).__name__}; expected a pandas or "
             "Polars DataFrame, or a pyarrow Table"
@@ -101,31 +96,20 @@ _SQL = NamedStatements("almanac")
 _Rows = TypeVar("_Rows")
 FILE: Final = "warehouse.duckdb"
 _EVENT_DATES: Final = frozenset(
-    (
-        *("date", "date_end", "date_exact", "date_final", "earliest", "latest"),
-        *("lower", "upper"),
-    )
+    (*("date", "date_end", "date_exact", "date_final", "earliest", "latest"), *("lower", "upper"))
 )
 """Columns that stay in UTC in every zone: a day that is moved to a zone may be another day."""
 _ZONELESS: Final = re.compile(r"TIMESTAMP(_(S|MS|NS))?")
 _ZONED: Final = "TIMESTAMP WITH TIME ZONE"
-_PROGRAM: Final = QueryHooks()
 _CLOSED: Final = "the database is closed; open it again with almanac.open()"
 _NO_TABLE: Final = re.compile(r'Catalog Error: Table with name "?(.+?)"? does not exist')
 _NO_FILE: Final = re.compile(r'Cannot access file "(.*?)" - ')
-_NO_VALUES: Final[Mapping[str, Any]] = MappingProxyType({})
-_NO_FRAMES: Final[Mapping[str, Any]] = MappingProxyType({})
 _MISSING: Final = (duckdb.CatalogException, duckdb.BinderException)
-"""A table, column or macro that an own statement expects is not in the file."""
+"""The file lacks a table, column or macro that a statement of this package uses."""
 
 
 def find_file(home: str | Path) -> Path:
-    """Return the published file of a home, or the file itself.
-
-    Raises:
-        WarehouseError: there is none.
-        InvalidArgument: it is not a path, or it is an address such as `s3://`.
-    """
+    """Return the published file of a home, or the file itself."""
     given = local_path(home, "home")
     try:
         file = given / FILE if given.is_dir() else given
@@ -173,14 +157,15 @@ class Reader:
         self.clock = clock
         self._trust_clock = trust_clock
         self._follow = follow
-        self._limits = limits or QueryLimits()
+        self._limits = limits or USUAL_LIMITS
         self._lock = threading.RLock()
         self._keeps_publication = not follow
         self._mark: tuple[int, ...] | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._frames: dict[str, Any] = {}
         self._shown_rows: dict[str, _ShownRows] = {}
-        """Of each statement, as the connection's file has it; it is planned once less."""
+        """The columns of each statement in the open file. The cache saves planning a statement
+        twice."""
         self._is_closed = False
         with self.connection():
             pass
@@ -192,16 +177,10 @@ class Reader:
             self._drop()
 
     def register(self, name: str, frame: Any) -> None:
-        """Make a frame (pandas, Polars, Arrow) a table of the caller's queries.
-
-        Raises:
-            InvalidArgument: the warehouse has a table of this name, it is not a frame, two columns
-                have the same name, or a column has timestamps without a zone, which SQL reads as
-                UTC, and the database has another.
-        """
+        """Make a frame (pandas, Polars, Arrow) a table of the caller's queries."""
         if not isinstance(name, str) or not name.strip():
             raise InvalidArgument(f"name={name!r}: expected a text: the table name")
-        frame = frame_for_sql(frame, name)
+        frame = prepare_frame(frame, name)
         with self.connection() as connection:
             named = connection.execute(_SQL["published_names"], {"name": name}).fetchall()
             if named:
@@ -227,11 +206,7 @@ class Reader:
             self._frames[name] = frame
 
     def recipe(self) -> dict[str, Any]:
-        """Return the arguments that open the same database in another process, and its frames.
-
-        Raises:
-            InvalidArgument: it is closed, or keeps a publication that another process can't open.
-        """
+        """Return the arguments that open the same database in another process, and its frames."""
         with self._lock:
             if self._is_closed:
                 raise InvalidArgument(_CLOSED)
@@ -247,19 +222,14 @@ class Reader:
 
     @property
     def state(self) -> str:
-        """The part of a `repr` after file and zone."""
+        """The end of a `repr`, after file and zone."""
         kept = ", follow=False" if self._keeps_publication else ""
         kept += f", coins_are={self.coins_are!r}" if self.coins_are != "any" else ""
         return kept + ")" + (" (closed)" if self._is_closed else "")
 
     @contextmanager
     def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield the connection to the newest publication, for this thread alone.
-
-        Raises:
-            InvalidArgument: the reader is closed.
-            WarehouseError: the file can't be opened.
-        """
+        """Yield the connection to the newest publication, for this thread alone."""
         with self._lock:
             if self._is_closed:
                 raise InvalidArgument(_CLOSED)
@@ -283,18 +253,15 @@ class Reader:
     def query(
         self,
         sql: str,
-        values: Mapping[str, Any] = _NO_VALUES,
+        values: Mapping[str, Any] = NO_VALUES,
         *,
-        frames: Mapping[str, Any] = _NO_FRAMES,
+        frames: Mapping[str, Any] = NO_VALUES,
         own: bool = True,
     ) -> "pa.Table":
         """Run one statement; return its rows, with timestamps in the zone of the database.
 
-        `frames` are tables of this statement alone. `own` marks a statement of the package; any
-        other statement may only read, and has the registered frames.
-
-        Raises:
-            QueryRefused: it is refused, takes too long, or fails; the message says how.
+        `frames` are tables of this statement alone. `own` marks a statement of the package. Other
+        statements can only read, and can use the registered frames.
         """
 
         def fetch(connection: duckdb.DuckDBPyConnection) -> "pa.Table":
@@ -306,12 +273,10 @@ class Reader:
 
         return self._run(fetch, frames if own else {**self._frames, **frames}, own=own)
 
-    def rows(self, sql: str, values: Mapping[str, Any] = _NO_VALUES) -> list[dict[str, Any]]:
+    def rows(self, sql: str, values: Mapping[str, Any] = NO_VALUES) -> list[dict[str, Any]]:
         """Run one statement of the package; return its rows as Python values, in UTC.
 
-        For a few rows: the import of Arrow takes longer.
-
-        Raises: as `query`.
+        Faster for a few rows, because Arrow is not imported.
         """
 
         def fetch(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
@@ -327,7 +292,7 @@ class Reader:
                 for row in fetched
             ]
 
-        return self._run(fetch, _NO_FRAMES, own=True)
+        return self._run(fetch, NO_VALUES, own=True)
 
     def _run(
         self,
@@ -341,7 +306,7 @@ class Reader:
             try:
                 for name, frame in frames.items():
                     connection.register(name, frame)
-                with explained(QueryWatch(connection, self._limits, _PROGRAM)):
+                with explain_query_errors(QueryWatch(connection, self._limits, NO_HOOKS)):
                     return fetch(connection)
             except QueryRefused as error:
                 if own and isinstance(error.__cause__, _MISSING):
@@ -358,7 +323,7 @@ class Reader:
                 for name in frames:
                     connection.unregister(name)
 
-    def result(self, sql: str, values: Mapping[str, Any] = _NO_VALUES, **options: Any) -> Result:
+    def result(self, sql: str, values: Mapping[str, Any] = NO_VALUES, **options: Any) -> Result:
         """Run one statement as `query`; return a Result."""
         return Result(self.query(sql, values, **options))
 
@@ -376,12 +341,11 @@ class Reader:
         return at if last is None else max(at, last)
 
     def publication(self) -> Publication:
-        """Return the publication that is read."""
         facts = {row["name"]: row["value"] for row in self.rows(_SQL["publication"])}
         return Publication(facts["publication"], datetime.fromisoformat(facts["published_at"]))
 
     def _advice(self, connection: duckdb.DuckDBPyConnection, message: str) -> str | None:
-        """Return what to do about a table or file that SQL can't reach; None of another error."""
+        """Return advice for a table or file that SQL can't reach; None for other errors."""
         if found := _NO_FILE.search(message):
             return (
                 f"SQL can't read {found[1]!r}: it has the warehouse and registered frames only. "
@@ -429,7 +393,7 @@ class Reader:
 
 
 class _ShownRows(NamedTuple):
-    """A statement whose rows Python can take, its columns, and which of them have a zone."""
+    """A statement whose rows can be read by Python, its columns, and the columns with a zone."""
 
     statement: str
     names: list[str]
@@ -450,7 +414,7 @@ def _show_rows(
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return names of which none is there twice: a dict or a frame would lose a column."""
+    """Return unique names: with a repeated name, a dict or a frame would lose a column."""
     found: list[str] = []
     for name in names:
         number, free = 0, name

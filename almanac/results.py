@@ -10,7 +10,14 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from almanac.errors import InvalidArgument, UnknownName
-from almanac.safe_text import cell, render_html, shortened, text_table, width_of
+from almanac.safe_text import (
+    count_noun,
+    format_cell,
+    format_table,
+    measure_width,
+    render_html,
+    shorten,
+)
 from almanac.user_files import local_path
 
 if TYPE_CHECKING:
@@ -24,7 +31,7 @@ LAST: Final = 5
 _CELL_MAX: Final = 50
 """Characters of a cell; pandas shows as many."""
 _CELL_MIN: Final = 24
-"""An identifier of an event is not cut."""
+"""The least width of a cell that is shortened: an event id fits."""
 _COLUMNS_MAX: Final = 40
 _NAMED_MAX: Final = 3
 _WIDTH_MIN: Final = 20
@@ -40,7 +47,7 @@ def preview_text(columns: Sequence[str], rows: Rows, count: int, width: int) -> 
     """
     width = max(_WIDTH_MIN, width)
     widths = [
-        max(width_of(cell(value)) for value in (name, *(row[place] for row in rows)))
+        max(measure_width(format_cell(value)) for value in (name, *(row[place] for row in rows)))
         for place, name in enumerate(columns)
     ]
     all_fit = (
@@ -50,9 +57,9 @@ def preview_text(columns: Sequence[str], rows: Rows, count: int, width: int) -> 
     )
     cell_max = next(all_fit, min(width, max(_CELL_MIN, width // 3)))
     fitting = _fitting(widths, cell_max, width)
-    names = [shortened(cell(name), cell_max) for name in columns[:fitting]]
+    names = [shorten(format_cell(name), cell_max) for name in columns[:fitting]]
     shown = [[_short(value, cell_max) for value in row[:fitting]] for row in rows]
-    lines = text_table(names, shown).splitlines()
+    lines = format_table(names, shown).splitlines()
     if count > len(rows):
         lines.insert(2 + FIRST, "…")
     lines.append(fill(_note(columns, fitting, count), width))
@@ -74,7 +81,7 @@ def preview_html(columns: Sequence[str], rows: Rows, count: int) -> str:
         rows=[[_html_cell(value) for value in row[:fitting]] for row in rows],
         sides=sides,
         gap=FIRST if count > len(rows) else None,
-        note=shortened(_note(columns, fitting, count), 1_000),
+        note=shorten(_note(columns, fitting, count), 1_000),
     )
 
 
@@ -85,22 +92,19 @@ def _fitting(widths: Sequence[int], cell_max: int, width: int) -> int:
 
 
 def _note(columns: Sequence[str], fitting: int, count: int) -> str:
-    note = f"{_counted(count, 'row')} × {_counted(len(columns), 'column')}"
+    note = f"{count_noun(count, 'row')} × {count_noun(len(columns), 'column')}"
     if not (hidden := columns[fitting:]):
         return note
-    named = ", ".join(cell(name) for name in hidden[:_NAMED_MAX])
+    named = ", ".join(format_cell(name) for name in hidden[:_NAMED_MAX])
     more = len(hidden) - _NAMED_MAX
     return f"{note}; not shown: {named}" + (f" and {more:,} more" if more > 0 else "")
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _short(value: object, width: int) -> object:
-    """Return a value, or its text if that is cut: a number keeps its place at the right."""
-    text = cell(value)
-    short = shortened(text, width)
+    """Return a value, or its shortened text. A number is not changed, so that it stays aligned to
+    the right."""
+    text = format_cell(value)
+    short = shorten(text, width)
     return value if short == text else short
 
 
@@ -109,7 +113,7 @@ def _is_number(value: object) -> bool:
 
 
 def _html_cell(value: object) -> str:
-    return shortened(cell(value), _CELL_MAX)
+    return shorten(format_cell(value), _CELL_MAX)
 
 
 class Result:
@@ -135,7 +139,7 @@ class Result:
     def df(self) -> "pd.DataFrame":
         """Return a pandas DataFrame; timestamps are `datetime64[us, zone]`, lists are arrays.
 
-        Whole numbers and booleans stay so beside NULL (`Int64`, `boolean`). Decimals are `int64`
+        Integers and booleans keep their type beside NULL (`Int64`, `boolean`). Decimals are `int64`
         without decimal places, if they are not too large, else `float64`; `arrow` has them exactly.
         """
         table = self._table
@@ -191,17 +195,14 @@ class Result:
             OSError: the file can't be written.
         """
         import pyarrow as pa
-        import pyarrow.parquet as parquet
+
+        from almanac.streams import write_parquet
 
         file = local_path(path, "path")
-        part = file.with_name(f".{file.name}.part")
         try:
-            parquet.write_table(self._table, part)
-            part.replace(file)
+            write_parquet([self._table], self._table.schema, file)
         except pa.ArrowNotImplementedError as error:
             raise InvalidArgument(f"{file} was not written: {error}") from error
-        finally:
-            part.unlink(missing_ok=True)
 
     @overload
     def __getitem__(self, name: str) -> "pd.Series[Any]": ...

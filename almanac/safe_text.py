@@ -41,12 +41,12 @@ def plain_line(text: str) -> str:
     return plain(" ".join(text.split()))
 
 
-def escaped(text: str) -> str:
+def escape_characters(text: str) -> str:
     """Return a text as `plain` does, but with an escape for each character that `plain` removes."""
     return text if _ASCII.fullmatch(text) else _ACTING.sub(_escaped, _UNSEEN.sub(_escaped, text))
 
 
-def escaped_in_json(text: str) -> str:
+def escape_json(text: str) -> str:
     """Return JSON of the same value that is safe to print on a terminal."""
     return _ACTING.sub(_json_escaped, _UNSEEN.sub(_json_escaped, text))
 
@@ -70,7 +70,7 @@ _DRAWN: Final = str.maketrans(
 
 
 def accept_any_text() -> None:
-    """Let standard output and errors take any text: no character ends a program.
+    """Let standard output and standard error accept any text, so that no character ends a program.
 
     A character that the encoding lacks becomes a JSON escape, so that JSON has the same value.
     """
@@ -80,7 +80,7 @@ def accept_any_text() -> None:
             stream.reconfigure(errors=_ESCAPE)
 
 
-def fitted(text: str, encoding: str | None) -> str:
+def fit_encoding(text: str, encoding: str | None) -> str:
     """Return a text for people, with escapes for what an encoding lacks, and `-` for rules.
 
     Do so before columns are aligned.
@@ -99,42 +99,52 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
     return "".join(escapes), error.end
 
 
-_GAP: Final = "  "
-
-
-def text_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a header, a rule and a line for each row. Nothing is cut; numbers are to the right."""
-    lines = [[plain_line(name) for name in columns], *([cell(value) for value in r] for r in rows)]
-    widths = [max(map(width_of, column)) for column in zip(*lines, strict=True)]
+    lines = [
+        [plain_line(name) for name in columns],
+        *([format_cell(value) for value in r] for r in rows),
+    ]
+    widths = [max(map(measure_width, column)) for column in zip(*lines, strict=True)]
     right = [
         bool(values) and all(isinstance(value, int | float | Decimal | None) for value in values)
         for values in (list(column) for column in zip(*rows, strict=True))
     ] or [False] * len(columns)
     lines.insert(1, ["─" * width for width in widths])
-    return "\n".join(
-        _GAP.join(
-            _padded(text, width, on_the_left=is_right)
+    padded = (
+        (
+            f"{' ' * (width - measure_width(text))}{text}"
+            if is_right
+            else f"{text}{' ' * (width - measure_width(text))}"
             for text, width, is_right in zip(line, widths, right, strict=True)
-        ).rstrip()
+        )
         for line in lines
     )
+    return "\n".join("  ".join(line).rstrip() for line in padded)
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """Return a value for people: numbers rounded, timestamps without their zone, which is UTC."""
     if value is None:
         return ""
     if isinstance(value, float | Decimal):
-        return rounded(value)
+        return format_number(value)
     if isinstance(value, list | tuple):
-        return ", ".join(map(cell, value))
+        return ", ".join(map(format_cell, value))
     if isinstance(value, dict):
-        return ", ".join(f"{cell(name)}: {cell(inner)}" for name, inner in value.items())
+        return ", ".join(
+            f"{format_cell(name)}: {format_cell(inner)}" for name, inner in value.items()
+        )
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return plain_line(text.removesuffix("+00:00"))
 
 
-def rounded(number: float | Decimal) -> str:
+def count_noun(number: int, noun: str) -> str:
+    """Return a number of things, such as `1 row` or `1,201 rows`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_number(number: float | Decimal) -> str:
     """Return a number with three decimals, or three digits if it is below 1."""
     size = abs(float(number))
     if not isfinite(size) or size >= 1e15:
@@ -143,18 +153,17 @@ def rounded(number: float | Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
-def shortened(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     """Return a text that takes at most `width` columns of a terminal, cut where it is longer."""
-    if width_of(text) <= width:
+    if measure_width(text) <= width:
         return text
     found = text[: width - 1]
-    while width_of(found) > width - 1:
+    while measure_width(found) > width - 1:
         found = found[:-1]
     return found + "…"
 
 
 def cut_line(text: str, most: int = 200) -> str:
-    """Return a text on one line, safe to print, with at most `most` characters."""
     line = plain_line(text)
     return line if len(line) <= most else line[: most - 1] + "…"
 
@@ -179,12 +188,7 @@ def render_html(template: str, **values: Any) -> str:
     return str(_templates().get_template(template).render(values)).lstrip()
 
 
-def _padded(text: str, width: int, *, on_the_left: bool) -> str:
-    blanks = " " * (width - width_of(text))
-    return blanks + text if on_the_left else text + blanks
-
-
-def width_of(text: str) -> int:
+def measure_width(text: str) -> int:
     """Return the columns that a text takes on a terminal: wide characters take two."""
     if text.isascii():
         return len(text)
@@ -200,20 +204,20 @@ an @."""
 _URL: Final = "!$&'*+,-./:;=?@_~%#"
 _URL_MAX: Final = 1_000
 _SLACK: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-"""The three characters that Slack's documentation has escaped; nothing else can be."""
+"""The three characters that Slack's documentation says to escape; others can't be escaped."""
 
 
-def markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return a text as it is shown by Markdown inside a line, also by GitHub's."""
     return _MARKDOWN.sub(r"\\\1", plain_line(text))
 
 
-def mrkdwn(text: str) -> str:
+def escape_mrkdwn(text: str) -> str:
     """Return a text for Slack's mrkdwn: it makes no link, no mention and no channel."""
     return "".join(_SLACK.get(character, character) for character in plain_line(text))
 
 
-def web_address(address: str | None) -> str | None:
+def make_web_address(address: str | None) -> str | None:
     """Return an address that a page or chat may link, with all else percent-encoded, or None.
 
     Only http and https with a host are links: another scheme could run code.
@@ -232,7 +236,7 @@ def web_address(address: str | None) -> str | None:
 def json_text(value: Any) -> str:
     """Return a value as JSON that is safe to print; timestamps are ISO 8601, in UTC with a Z."""
     text = json.dumps(value, ensure_ascii=False, default=_json_value, allow_nan=False)
-    return escaped_in_json(text)
+    return escape_json(text)
 
 
 def _json_value(value: Any) -> str:

@@ -13,7 +13,7 @@ executor.
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,14 +22,14 @@ import pyarrow as pa
 
 from almanac.coins import LabelledCoins, resolve_each_pair, resolve_pairs
 from almanac.database import Database, open_database
-from almanac.events import Basis, Names, one_of
-from almanac.joins import AsOf, Unknown, bar_lag_us, filter_values
+from almanac.events import Basis, Names, check_choice
+from almanac.joins import AsOf, Unknown, bar_lag_us, make_filter_values
 from almanac.next_events import KnownRows, join_slices
 from almanac.reader import CoinTexts, find_file
 from almanac.reading.query_limits import QueryLimits
 from almanac.reading.temporary_files import own_folder
 from almanac.streams import open_stream
-from almanac.timestamps import ORIGIN, US, Duration, duration
+from almanac.timestamps import ORIGIN, US, Duration, read_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,7 +78,7 @@ def audit(
 ) -> "DataFrame":
     """Return the findings of `Database.audit` as a Spark frame: a row per value that is not clean.
 
-    Its columns are those of `Audit.rows` without the row number, which a partition does not know.
+    It has the columns of `Audit.rows` except the row number, which a partition does not know.
 
     Raises: as `Database.audit`.
     """
@@ -114,40 +114,29 @@ def _join(
     sent = _SentPublication.copy(home, tz, coins_are)
     with sent.open() as database:
         reader = database.reader
-        filters = filter_values(reader, categories, min_impact)
-        join = _Join((ts, coin, prefix), duration(horizon, "horizon"), filters, bar_us, {})
+        filters = make_filter_values(reader, categories, min_impact)
+        span, slugs = read_duration(horizon, "horizon"), dict[str, str | None]()
+
+        def join(database: Database, rows: pa.RecordBatchReader) -> Iterator[pa.Table]:
+            reader, now = database.reader, database.reader.now()
+            stream, range_us = open_stream(rows, "frame"), (0, (now - ORIGIN) // US)
+            assert stream is not None
+            known = KnownRows(reader, span, filters, range_us, None, is_strict=False, slugs=slugs)
+            return join_slices(known, stream, ts, coin, prefix, reader.tz, now, _SLICE_ROWS, bar_us)
+
         # Before Spark sees the columns: a missing one is an error of Almanac.
         new = _schema_of(frame, join, database).fields[len(frame.columns) :]
         column = frame["`" + coin.replace("`", "``") + "`"].cast("string")
         texts = sorted(row[0] for row in frame.select(column).distinct().dropna().collect())
         found = resolve_pairs(reader, texts, coins)
-        if one_of(unknown, "unknown", ("raise", "ignore")) == "raise":
+        if check_choice(unknown, "unknown", ("raise", "ignore")) == "raise":
             resolve_each_pair(reader, [text for text in texts if text not in found])
-    join.slugs.update({text: found[text].slug if text in found else None for text in texts})
+    slugs.update({text: found[text].slug if text in found else None for text in texts})
     return sent.map(frame, join, StructType([*frame.schema.fields, *new]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Join:
-    """A join of rows; `slugs` has the coin of each text, None for none."""
-
-    names: tuple[str, str, str]
-    horizon: timedelta
-    filters: Mapping[str, Any]
-    bar_us: int | None
-    slugs: dict[str, str | None]
-
-    def __call__(self, database: Database, rows: pa.RecordBatchReader) -> Iterator[pa.Table]:
-        reader, now = database.reader, database.reader.now()
-        stream, range_us = open_stream(rows, "frame"), (0, (now - ORIGIN) // US)
-        assert stream is not None
-        given = (reader, self.horizon, self.filters, range_us, None)
-        known = KnownRows(*given, is_strict=False, slugs=self.slugs)
-        return join_slices(known, stream, *self.names, reader.tz, now, _SLICE_ROWS, self.bar_us)
-
-
 def _schema_of(frame: "DataFrame", work: _Work, database: Database) -> Any:
-    """Return the Spark schema of what work yields for rows of a frame."""
+    """Return the Spark schema of the rows that a function returns for a part of a frame."""
     rows = pa.RecordBatchReader.from_batches(frame.limit(0).toArrow().schema, [])
     first = next(work(database, rows)).slice(0, 0)
     return frame.sparkSession.createDataFrame(first).schema

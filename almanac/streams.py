@@ -39,12 +39,10 @@ class Stream:
     def slices(self, columns: list[str], rows: int = SLICE_ROWS) -> Iterator[pa.Table]:
         """Yield tables of `rows` rows, the last one shorter; one without rows if there are none."""
         try:
-            yield from regrouped(self.read(columns), self._selected(columns), rows)
+            schema = pa.schema([self.schema.field(name) for name in columns])
+            yield from regroup(self.read(columns), schema, rows)
         except (pa.ArrowException, OSError) as error:
             raise InvalidArgument(f"{self.where} can't be read: {error}") from error
-
-    def _selected(self, columns: list[str]) -> pa.Schema:
-        return pa.schema([self.schema.field(name) for name in columns])
 
 
 class RowProgress:
@@ -74,7 +72,6 @@ class RowProgress:
             self._report(self._counted())
 
     def counted(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield tables, and count the rows of each."""
         for table in tables:
             self.add(table.num_rows)
             yield table
@@ -98,7 +95,7 @@ def open_stream(source: Any, argument: str = "signals") -> Stream | None:
         if isinstance(source, pa.RecordBatchReader):
             return Stream(source.schema, None, "the reader", lambda names: _selected(source, names))
         if isinstance(source, pa.RecordBatch):
-            return of_table(pa.Table.from_batches([source]))
+            return stream_table(pa.Table.from_batches([source]))
         if kind == "ParquetFile" and hasattr(source, "iter_batches"):
             return _parquet_file(source, "the Parquet file")
         if hasattr(source, "scanner") and hasattr(source, "get_fragments"):
@@ -109,7 +106,7 @@ def open_stream(source: Any, argument: str = "signals") -> Stream | None:
     return None
 
 
-def of_table(table: pa.Table) -> Stream:
+def stream_table(table: pa.Table) -> Stream:
     """Return the rows of a table in memory."""
     return Stream(table.schema, table.num_rows, "the frame", lambda names: [table.select(names)])
 
@@ -148,7 +145,7 @@ def write_parquet(tables: Iterable[pa.Table], schema: pa.Schema, target: Path) -
     return rows
 
 
-def regrouped(
+def regroup(
     batches: Iterable[pa.RecordBatch | pa.Table], schema: pa.Schema, rows: int
 ) -> Iterator[pa.Table]:
     """Yield the rows of batches of any size as tables of `rows` rows; the last may be shorter.
@@ -220,31 +217,28 @@ def _csv(path: Path) -> Stream:
     """Return the rows of a CSV as texts; an empty text is NULL."""
     file = CsvFile(path)
     schema = pa.schema([(name, pa.string()) for name in file.names])
+    nothing = pa.scalar(None, pa.string())
 
     def refuse(number: int, why: str) -> None:
         raise InvalidArgument(f"{path}: record {number} can't be read: {why}")
 
     def read(names: list[str]) -> Iterator[pa.RecordBatch]:
         for batch in file.batches(names, refuse):
-            yield pa.RecordBatch.from_arrays(list(map(_without_empty, batch.columns)), names)
+            columns = [pc.if_else(pc.equal(texts, ""), nothing, texts) for texts in batch.columns]
+            yield pa.RecordBatch.from_arrays(columns, names)
 
     return Stream(schema, None, str(path), read)
 
 
-def _without_empty(column: pa.Array) -> pa.Array:
-    return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
-
-
 def _dataset(dataset: Any, where: str) -> Stream:
     def read(names: list[str]) -> Any:
-        options = scan_options(dataset, SLICE_ROWS // 8)
+        options = make_scan_options(dataset, SLICE_ROWS // 8)
         return dataset.scanner(columns=names, **options).to_batches()
 
     return Stream(dataset.schema, dataset.count_rows(), where, read)
 
 
-def scan_options(dataset: Any, batch_rows: int) -> dict[str, Any]:
-    """Return options of a scan of a pyarrow dataset that holds few rows in memory."""
+def make_scan_options(dataset: Any, batch_rows: int) -> dict[str, Any]:
     options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
     if isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat):
         # Else the bytes of a whole file are held.

@@ -16,11 +16,12 @@ from almanac.errors import InvalidArgument
 if TYPE_CHECKING:
     import numpy as np
 
-    Instant = datetime | date | np.datetime64 | str
+    TimestampLike = datetime | date | np.datetime64 | str
     Duration = timedelta | np.timedelta64 | str
 else:
-    Instant = datetime | date | str
-    """A timestamp as a caller may give it; a pandas Timestamp is a datetime. `datetime64`, too."""
+    TimestampLike = datetime | date | str
+    """The accepted types of a timestamp: datetime (as a pandas Timestamp is), date, `datetime64` or
+    text."""
     Duration = timedelta | str
     """A duration as a caller may give it: a timedelta, a `timedelta64`, or a text such as `30m`,
     `3d`, `1w 2d`."""
@@ -61,14 +62,11 @@ _LONGEST: Final = timedelta(days=365_000)
 _DAYS: Final = {"today": 0, "yesterday": -1, "tomorrow": 1}
 
 
-def zone(name: str | tzinfo) -> tzinfo:
+def read_zone(name: str | tzinfo) -> tzinfo:
     """Return a time zone: UTC, or an IANA name such as `Europe/Berlin`.
 
     A zone of another library is taken by its name. An abbreviation is refused, even if it is an
     IANA name such as `EST` or `CET`: it may mean another zone to its author.
-
-    Raises:
-        InvalidArgument: there is no zone of this name, it is an abbreviation, or it has no name.
     """
     given, text = name, name
     if isinstance(name, tzinfo):
@@ -94,8 +92,8 @@ def _zone_named(text: str) -> tzinfo | None:
         return None
 
 
-def instant(
-    given: Instant, name: str, tz: tzinfo = UTC, *, now: datetime | None = None
+def read_timestamp(
+    given: TimestampLike, name: str, tz: tzinfo = UTC, *, now: datetime | None = None
 ) -> datetime:
     """Return a timestamp in UTC. One without a zone is of `tz`; a date is its first timestamp.
 
@@ -104,45 +102,35 @@ def instant(
 
     With `now`, the words `now`, `today`, `yesterday` and `tomorrow` are understood, too; the days
     are those of `tz`.
-
-    Raises:
-        InvalidArgument: it is not a timestamp; the message names the argument.
     """
     try:
         moment = _read(given, name, tz, now)
-        return _placed(moment, tz) if moment.tzinfo is None else moment.astimezone(UTC)
+        return _to_utc(moment, tz) if moment.tzinfo is None else moment.astimezone(UTC)
     except OverflowError as error:
         raise InvalidArgument(f"{name}={given!r} is not within the years 1 to 9999") from error
 
 
-def earlier(moment: datetime, by: timedelta) -> datetime:
+def subtract_time(moment: datetime, by: timedelta) -> datetime:
     """Return a timestamp before another in UTC, or the first of the calendar."""
     return moment - by if moment - _FIRST > by else _FIRST
 
 
-def calendar_time(
-    given: Instant, name: str, tz: tzinfo, *, now: datetime | None = None
+def read_calendar_time(
+    given: TimestampLike, name: str, tz: tzinfo, *, now: datetime | None = None
 ) -> datetime:
     """Return a timestamp to compare with dates of the calendar, which have no zone: UTC days.
 
     One without a zone, such as a date, is what the calendar shows, whatever `tz`. One with a zone
     is the timestamp itself.
-
-    Raises:
-        InvalidArgument: as `instant`.
     """
-    at = instant(given, name, tz, now=now)
+    at = read_timestamp(given, name, tz, now=now)
     moment = _read(given, name, tz, now)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else at
 
 
-def _read(given: Instant, name: str, tz: tzinfo, now: datetime | None) -> datetime:
-    """Return a timestamp as it is given: without a zone if it names none.
-
-    Raises:
-        InvalidArgument: as `instant`.
-    """
-    moment: Any = plain_time(given)
+def _read(given: TimestampLike, name: str, tz: tzinfo, now: datetime | None) -> datetime:
+    """Return a timestamp as it is given: without a zone if it names none."""
+    moment: Any = to_python_time(given)
     if isinstance(given, str):
         word = given.strip().lower()
         if now is not None and word == "now":
@@ -150,14 +138,14 @@ def _read(given: Instant, name: str, tz: tzinfo, now: datetime | None) -> dateti
         if now is not None and word in _DAYS:
             return datetime.combine(now.astimezone(tz).date() + timedelta(_DAYS[word]), time())
         try:
-            moment, own_zone = _parsed_instant(given.strip())
+            moment, own_zone = _parse_timestamp(given.strip())
         except ValueError as error:
             words = "" if now is None else ", or now, today, yesterday or tomorrow"
             raise InvalidArgument(
                 f"{name}={given!r} is not a timestamp; expected ISO 8601, such as 2026-03-02 or "
                 f"2026-03-02T12:00:00Z{words}{_reason(given)}"
             ) from error
-        return moment if own_zone is None else _placed(moment, own_zone)
+        return moment if own_zone is None else _to_utc(moment, own_zone)
     if isinstance(moment, date) and not isinstance(moment, datetime):
         moment = datetime.combine(moment, time())
     if not isinstance(moment, datetime) or moment != moment:  # NaT is a datetime unequal to itself.
@@ -172,8 +160,8 @@ def _read(given: Instant, name: str, tz: tzinfo, now: datetime | None) -> dateti
     return read
 
 
-def plain_time(given: Any) -> Any:
-    """Return Python's form of a `datetime64` or `timedelta64` of NumPy, or of an Arrow scalar.
+def to_python_time(given: Any) -> Any:
+    """Convert a `datetime64` or `timedelta64` of NumPy, or an Arrow scalar, to a Python value.
 
     Everything else is returned as it is. NaT, a time outside of Python's years, and a length in
     months, years or no unit are None.
@@ -190,19 +178,16 @@ def plain_time(given: Any) -> Any:
     return found if isinstance(found, date | timedelta) else None
 
 
-def plain_number(given: Any) -> Any:
-    """Return Python's form of a scalar of NumPy that is not a time; everything else as it is."""
+def to_python_number(given: Any) -> Any:
+    """Convert a NumPy scalar that is not a time to a Python value; return other values
+    unchanged."""
     kind = getattr(getattr(given, "dtype", None), "kind", "")
     is_scalar = kind in ("b", "i", "u", "f") and getattr(given, "shape", None) == ()
     return given.item() if is_scalar else given
 
 
-def _parsed_instant(text: str) -> tuple[datetime, tzinfo | None]:
-    """Return the date and time of a text, without a zone, and the zone that it names.
-
-    Raises:
-        ValueError: it is not ISO 8601, or names its zone in another way than `ZONES_READ`.
-    """
+def _parse_timestamp(text: str) -> tuple[datetime, tzinfo | None]:
+    """Return the date and time of a text, without a zone, and the zone that it names."""
     found = _TEXT.fullmatch(text)
     # `fromisoformat` takes any character between date and time: 2026-03-02+05:00 would be 05:00.
     if found is None or (found["zone"] and not found["time"]):
@@ -222,7 +207,7 @@ def _parsed_instant(text: str) -> tuple[datetime, tzinfo | None]:
 
 
 def _reason(text: str) -> str:
-    """Return what to write in place of the zone of a text that is refused, if it names one."""
+    """Return the advice for a refused text that names a time zone."""
     found = _OTHER_ZONE.fullmatch(text.strip())
     if found is None:
         return ""
@@ -232,16 +217,11 @@ def _reason(text: str) -> str:
     )
 
 
-def refuse_misread(given: Any, name: str, tz: tzinfo = UTC) -> None:
-    """Refuse a value that SQL would read as another timestamp than its author meant.
-
-    Raises:
-        InvalidArgument: it is, or contains, a text whose zone is an abbreviation; or, where `tz` is
-            not UTC, a date, or a datetime or text without a zone.
-    """
+def refuse_ambiguous_time(given: Any, name: str, tz: tzinfo = UTC) -> None:
+    """Refuse a value that SQL would read as another timestamp than its author meant."""
     if isinstance(given, str) and _ABBREVIATED.fullmatch(given.strip()):
         with suppress(InvalidArgument):
-            instant(given, name)
+            read_timestamp(given, name)
             return
         raise InvalidArgument(f"{name}={given!r}{_reason(given)}")
     # A datetime64 of NumPy has no zone, and as a Python value it may be a number.
@@ -250,14 +230,14 @@ def refuse_misread(given: Any, name: str, tz: tzinfo = UTC) -> None:
         given = given.tolist()
     if isinstance(given, list | tuple | dict):
         for item in given.values() if isinstance(given, dict) else given:
-            refuse_misread(item, name, tz)
+            refuse_ambiguous_time(item, name, tz)
         return
     if str(tz) == "UTC":
         return
     moment = given
     if isinstance(given, str):
         with suppress(ValueError):
-            local, own_zone = _parsed_instant(given.strip())
+            local, own_zone = _parse_timestamp(given.strip())
             moment = local.replace(tzinfo=own_zone)
     # NaT is a datetime unequal to itself.
     is_date = isinstance(moment, date) and moment == moment
@@ -268,7 +248,7 @@ def refuse_misread(given: Any, name: str, tz: tzinfo = UTC) -> None:
         )
 
 
-def _placed(local: datetime, tz: tzinfo) -> datetime:
+def _to_utc(local: datetime, tz: tzinfo) -> datetime:
     """Return the timestamp, in UTC, at which the clocks of a zone show a time."""
     after = local.replace(tzinfo=tz, fold=0).astimezone(UTC)
     if after.astimezone(tz).replace(tzinfo=None, fold=0) == local.replace(fold=0):
@@ -285,18 +265,14 @@ def _placed(local: datetime, tz: tzinfo) -> datetime:
     return before
 
 
-def duration(given: Duration, name: str) -> timedelta:
+def read_duration(given: Duration, name: str) -> timedelta:
     """Return a duration. A text is numbers with units: s, m (minutes), h, d, w.
 
     A unit that another tool takes for another length is refused: `M` is a month for pandas.
-
-    Raises:
-        InvalidArgument: it is not a duration, or negative, or longer than a thousand years; or its
-            unit is ambiguous or has no fixed length.
     """
-    plain: Any = plain_time(given)
+    plain: Any = to_python_time(given)
     try:
-        found = plain if isinstance(plain, timedelta) else _parsed(plain, name)
+        found = plain if isinstance(plain, timedelta) else _parse_duration(plain, name)
     except OverflowError:
         found = timedelta.max
     if found is not None and found > _LONGEST:
@@ -309,7 +285,7 @@ def duration(given: Duration, name: str) -> timedelta:
     return timedelta(days=found.days, seconds=found.seconds, microseconds=found.microseconds)
 
 
-def _parsed(text: object, name: str) -> timedelta | None:
+def _parse_duration(text: object, name: str) -> timedelta | None:
     if not isinstance(text, str) or not text.strip() or ":" in text:
         return None
     total, position = timedelta(0), 0
@@ -345,12 +321,8 @@ def _advice(count: str, unit: str) -> str:
     return ""
 
 
-def number(given: SupportsFloat | None, name: str) -> float | None:
-    """Return a number, or None where None was given.
-
-    Raises:
-        InvalidArgument: it is not a number.
-    """
+def read_number(given: SupportsFloat | None, name: str) -> float | None:
+    """Return the value as a number; None stays None."""
     try:
         found = None if given is None else float(given)
     except (TypeError, ValueError):

@@ -26,6 +26,7 @@ from almanac.reading.csv_file import (
     RecordReader,
     read_chunks,
 )
+from almanac.reading.temporary_files import own_folder
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,12 +39,6 @@ _ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
 
 def local_path(given: Any, name: str) -> Path:
-    """Return a path, with `~` for the folder of the user.
-
-    Raises:
-        InvalidArgument: it is not a path, or is an address such as `s3://`. The message
-            leaves out the rest of the address, which may hold a password.
-    """
     if not isinstance(given, str | os.PathLike) or "\0" in os.fsdecode(given):
         raise InvalidArgument(f"{name}={given!r} is not a path; expected a text or a Path")
     text = os.fsdecode(given)
@@ -66,12 +61,8 @@ def plain_name(name: str) -> str:
     return "".join(letter for letter in text if letter.isalnum())
 
 
-def column_named(names: Iterable[str], wanted: str, where: str) -> str | None:
-    """Return the column of a name: the exact name, else a name that is spelled alike.
-
-    Raises:
-        InvalidArgument: several columns are spelled alike.
-    """
+def find_column(names: Iterable[str], wanted: str, where: str) -> str | None:
+    """Return the column of a name: the exact name, else a name that is spelled alike."""
     listed = list(names)
     if listed.count(wanted) == 1:
         return wanted
@@ -120,15 +111,12 @@ OnBroken = Callable[[int, str], None]
 class CsvFile:
     """A CSV file that a user hands over; it may be compressed by gzip, bzip2 or xz.
 
-    Comments before the header are skipped: lines that begin with `#`, or are an address, and have
-    another number of fields than the next line; and `sep=;`.
+    Comments before the header are skipped. A comment is a line that begins with `#` or is an
+    address, if its number of fields differs from the next line; or a line such as `sep=;`.
 
     Attributes:
         names: the names of the columns, as in the file.
         delimiter: comma, semicolon, tab or bar: the delimiter that gives the most header fields.
-
-    Raises:
-        InvalidArgument: it is empty, no CSV file, or damaged; the message names file and line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -140,19 +128,16 @@ class CsvFile:
         self._skip = header.line
 
     def batches(self, names: Sequence[str], on_broken: OnBroken) -> Iterator["pa.RecordBatch"]:
-        """Yield some columns as texts, in the memory of a few batches.
+        """Yield some columns as texts, a few batches in memory at a time.
 
         A record with a wrong number of fields is a row of NULLs; `on_broken` is called for it
         before the batch is yielded.
-
-        Raises:
-            InvalidArgument: as the class, before the first batch.
         """
         import pyarrow as pa
 
         from almanac.reading.connections import open_memory
 
-        with explained(self._path), self._source() as source, open_memory() as connection:
+        with explain_file_errors(self._path), self._source() as source, open_memory() as connection:
             if self._read(source, connection, "true") is None:
                 yield from self._read_tolerantly(source, names, on_broken)
                 return
@@ -165,9 +150,6 @@ class CsvFile:
         """Return all columns; those that are not in `texts` have the type of their values.
 
         The texts of `missing` are NULL, but in columns of texts.
-
-        Raises:
-            InvalidArgument: as the class, or a record has a wrong number of fields.
         """
         import pyarrow as pa
 
@@ -178,7 +160,7 @@ class CsvFile:
         def refuse(number: int, why: str) -> None:
             broken.append(f"record {number} can't be read: {why}")
 
-        with explained(self._path), self._source() as source, open_memory() as connection:
+        with explain_file_errors(self._path), self._source() as source, open_memory() as connection:
             table = self._read(source, connection, self._texts(self.names))
             if table is None:
                 schema = pa.schema([(name, pa.string()) for name in self.names])
@@ -231,8 +213,6 @@ class CsvFile:
     @contextmanager
     def _source(self) -> Iterator[CsvSource]:
         """Yield the file, or an unpacked copy of it."""
-        from almanac.reading.temporary_files import own_folder
-
         fields = len(self.names)
         if self._opener is open:
             yield _source_of(self._path, fields, self._skip, self.delimiter)
@@ -247,11 +227,7 @@ class CsvFile:
 
 
 def refuse_hidden_records(path: Path) -> None:
-    """Refuse a CSV file in which a quote hides records; what else is odd in it is not judged.
-
-    Raises:
-        InvalidArgument: it is such a file; the message has the line.
-    """
+    """Refuse a CSV file in which a quote hides records; other oddities are not checked."""
     try:
         opener, head = _open_head(path)
     except InvalidArgument:
@@ -269,13 +245,9 @@ def refuse_hidden_records(path: Path) -> None:
 
 
 def read_table(path: Path) -> "pa.Table":
-    """Return a CSV or Parquet file as a table; in a CSV the values of a column give its type.
-
-    Raises:
-        InvalidArgument: it can't be read in full; the message names it.
-    """
+    """Return a CSV or Parquet file as a table; in a CSV the values of a column give its type."""
     if path.name.lower().endswith(PARQUET):
-        with explained(path), open_parquet(path) as file:
+        with explain_file_errors(path), open_parquet(path) as file:
             return file.read()
     return CsvFile(path).table()
 
@@ -288,11 +260,6 @@ class _Header(NamedTuple):
 
 
 def _find_header(path: Path, head: bytes) -> _Header:
-    """Return the header among the first lines of a file.
-
-    Raises:
-        InvalidArgument: there is none, or it can't be read.
-    """
     lines = [
         (number, text)
         for number, match in enumerate(_LINE.finditer(head), 1)
@@ -328,11 +295,7 @@ def _read_header(path: Path, number: int, line: bytes, delimiter: str | None) ->
 
 
 def _name_columns(path: Path, given: list[str]) -> list[str]:
-    """Return a name for each column, also for those without one, but for the first.
-
-    Raises:
-        InvalidArgument: two columns have the same name.
-    """
+    """Return a name for each column. Unnamed columns except the first get a generated name."""
     names = [
         name if name.strip() or place == 1 else f"column {place}"
         for place, name in enumerate(given, 1)
@@ -344,7 +307,8 @@ def _name_columns(path: Path, given: list[str]) -> list[str]:
 
 
 def _typed(column: "pa.ChunkedArray", missing: Sequence[str]) -> "pa.ChunkedArray":
-    """Return texts as numbers, dates or another type, if all but the missing ones are."""
+    """Return texts as numbers, dates or another type, if all texts that are not missing have this
+    type."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -362,17 +326,13 @@ def _typed(column: "pa.ChunkedArray", missing: Sequence[str]) -> "pa.ChunkedArra
 
 
 def _open_head(path: Path) -> tuple[Callable[..., Any], bytes]:
-    """Return the function that opens a file, which may be compressed, and its first lines.
-
-    Raises:
-        InvalidArgument: it is something else than text.
-    """
+    """Return the function that opens a file, which may be compressed, and its first lines."""
     if not path.is_file():
         raise InvalidArgument(f"there is no file {path}")
     with path.open("rb") as file:
         magic = file.read(8)
     opener = next((found for known, found in _OPENERS.items() if magic.startswith(known)), open)
-    with explained(path), opener(path, "rb") as opened:
+    with explain_file_errors(path), opener(path, "rb") as opened:
         head: bytes = opened.read(_HEAD_BYTES)
         while b"\n" not in head and b"\r" not in head and len(head) < RECORD_BYTES:
             if not (more := opened.read(_HEAD_BYTES)):
@@ -389,11 +349,6 @@ def _source_of(path: Path, fields: int, skip: int, delimiter: str) -> CsvSource:
 
 
 def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
-    """Open a Parquet file, with options of pyarrow.
-
-    Raises:
-        InvalidArgument: it is empty, cut, or no Parquet file; the message names it.
-    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -416,8 +371,7 @@ def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn errors about the content of a file into an error that names the file."""
+def explain_file_errors(path: Path) -> Iterator[None]:
     import pyarrow as pa
 
     try:

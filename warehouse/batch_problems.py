@@ -1,5 +1,5 @@
-"""Problems of landed batches: partial, flagged, quarantined, repeated the API key, had no
-believable Date, or damaged after landing.
+"""Problems of landed batches: partial, flagged, quarantined, with the API key in a response,
+without a plausible Date, or damaged after landing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,15 +14,15 @@ _REPEATED: Final = (
     "the service repeated the API key in its response; it was removed before anything was stored"
 )
 FAILED: Final = "reading or folding it failed: "
-"""How the reason begins if a batch failed as a whole. A release would only repeat the failure."""
+"""The start of the reason if a whole batch failed. A release would only repeat the failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchProblem:
     """One problem of a batch.
 
-    A batch has at most one problem of its data, the worst; that it repeated the key or has no
-    believable Date are problems besides.
+    A batch has at most one problem of its data, the worst. The API key in a response and a missing
+    plausible Date are separate problems.
     """
 
     batch_id: str
@@ -68,7 +68,6 @@ class EmptyBatch(BatchProblem):
 
 
 def list_record_problems(record: Mapping[str, Any]) -> list[BatchProblem]:
-    """Return the problems of a merged batch, from its account in the warehouse."""
     batch_id, feed = record["batch_id"], record["feed"]
     others = [
         *_repeated(batch_id, feed, record.get("redacted", 0)),
@@ -93,7 +92,6 @@ def has_failed(batch_id: str, why: str) -> bool:
 
 
 def list_landed_problems(manifests: Iterable[Manifest]) -> list[BatchProblem]:
-    """Return the problems of batches that are known before the merge."""
     found: list[BatchProblem] = []
     for manifest in manifests:
         batch_id, feed = manifest.batch_id, manifest.feed

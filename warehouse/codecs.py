@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from almanac.safe_text import plain_line
-from catalog.contract.bodies import ListBody, list_body
+from catalog.contract.bodies import ListBody, read_list_body
 from warehouse import size_limits
 from warehouse.errors import WarehouseError
 
@@ -44,7 +44,7 @@ class OversizedBody(UnreadableBody):
 
 
 def detect_kind(head: bytes) -> Kind:
-    """Return the kind of a body from its first bytes; CSV if it is nothing else.
+    """Return the kind of a body from its first bytes; CSV if it has no other kind.
 
     Valid JSON and CSV never begin with `<` here: that is HTML or other markup.
     """
@@ -60,11 +60,11 @@ class DamagedGzip(Exception):
     """Bytes that are not valid gzip; the message is from zlib."""
 
 
-class Gunzip:
+class GzipDecoder:
     """Decompresses gzip of one or more members; each must end with its CRC and length.
 
-    `packed_bytes` counts the bytes read. Zeros after a member are skipped if padding is allowed,
-    as for a file on tape; in an answer they are damage.
+    `packed_bytes` counts the bytes read. Zeros after a member are skipped if padding is allowed, as
+    in a file from tape. In a response they mean damage.
     """
 
     def __init__(self, *, may_be_padded: bool = False) -> None:
@@ -73,11 +73,7 @@ class Gunzip:
         self.packed_bytes = 0
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Decompress more bytes; yield small pieces, however large the result.
-
-        Raises:
-            DamagedGzip: they are not gzip.
-        """
+        """Decompress more bytes; yield small pieces, however large the result."""
         # In short parts, since every member copies the rest of its part.
         for start in range(0, len(data), _PACKED_PIECE_BYTES):
             part = data[start : start + _PACKED_PIECE_BYTES]
@@ -105,12 +101,8 @@ class Gunzip:
 
 
 def gunzip(chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[bytes]:
-    """Decompress landed gzip bytes; yield small pieces, however large the result.
-
-    Raises:
-        UnreadableBody: it is damaged, cut off, or unpacks to more than the limit.
-    """
-    decoder, unpacked = Gunzip(may_be_padded=True), 0
+    """Decompress landed gzip bytes; yield small pieces, however large the result."""
+    decoder, unpacked = GzipDecoder(may_be_padded=True), 0
     try:
         for chunk in chunks:
             for piece in decoder.pieces(chunk):
@@ -133,11 +125,7 @@ def _check_bounds(packed: int, unpacked: int, max_bytes: int) -> None:
 
 
 def unpack_page(body: bytes) -> bytes:
-    """Return a page, decompressed if it is gzip.
-
-    Raises:
-        UnreadableBody: it is damaged, or too large.
-    """
+    """Return a page, decompressed if it is gzip."""
     if not body.startswith(GZIP_MAGIC):
         return body
     return b"".join(gunzip((body,), max_bytes=size_limits.PAGE_BYTES))
@@ -148,9 +136,6 @@ def decode_json(data: bytes) -> tuple[Any, bool]:
 
     If a key occurs twice, the last value is used. The tolerant reader also accepts NaN, a byte
     order mark and lone surrogates, and turns bytes that are not UTF-8 into lone surrogates.
-
-    Raises:
-        UnreadableBody: it is not JSON, or exceeds the limits.
     """
     body = unpack_page(data)
     _check_elements(body)
@@ -171,7 +156,8 @@ def decode_json(data: bytes) -> tuple[Any, bool]:
 
 
 def _check_elements(body: bytes) -> None:
-    """Refuse a body of millions of values before it is decoded: three bytes can need 70."""
+    """Refuse a body of millions of values before it is decoded: decoding three bytes can take 70
+    bytes of memory."""
     if len(body) > size_limits.ELEMENTS:
         elements = sum(map(body.count, (b",", b"[", b"{")))
         if elements > size_limits.ELEMENTS:
@@ -193,7 +179,7 @@ def find_list(value: Any) -> ListBody:
         UnreadableBody: there is no list; the message quotes the service's error, if there is one.
         OversizedBody: there are more rows than a page can have.
     """
-    found = list_body(value)
+    found = read_list_body(value)
     if found is not None:
         if len(found.rows) > size_limits.PAGE_ROWS:
             raise OversizedBody(
@@ -250,11 +236,7 @@ def raw_text(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except (ValueError, TypeError, OverflowError, RecursionError):
-        return ascii_text(value)
-
-
-def ascii_text(value: Any) -> str:
-    try:
-        return ascii(value)
-    except RecursionError:
-        return "(nested too deep to show)"
+        try:
+            return ascii(value)
+        except RecursionError:
+            return "(nested too deep to show)"

@@ -1,4 +1,5 @@
-"""DuckDB's limits while it makes the warehouse, and what the machine or the container has.
+"""The limits of DuckDB while it builds the warehouse, and the memory and cores of the machine or
+container.
 
 Linux limits a container by the cgroups (version 2) of its processes. This module does not import
 DuckDB.
@@ -17,7 +18,7 @@ from typing import Final
 class DuckDBLimits:
     """Memory and threads of DuckDB; rows that do not fit into memory are spilled to disk.
 
-    `threads` None means one for each core.
+    If `threads` is None, there is one thread per core.
     """
 
     memory_bytes: int = 1_300_000_000

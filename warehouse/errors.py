@@ -17,7 +17,7 @@ class DamagedBatch(LandingError):
 
 
 class BatchFailed(LandingError):
-    """The content of a batch made folding fail. A merge quarantines the batch."""
+    """The merge of a batch failed because of its content. A merge quarantines the batch."""
 
     def __init__(self, batch_id: str, why: str) -> None:
         super().__init__(f"batch {batch_id} could not be folded: {why}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 _STAMP = "home.json"
 _UI_WAIT_S = 1.0
-"""Enough for an `almanac ui` that is just ending."""
+"""Long enough for an `almanac ui` that is just ending."""
 _MISREAD = re.compile(r"[?\\]|%[0-9A-Fa-f]{2}")
 
 
@@ -187,7 +187,8 @@ class Home:
             self._write_stamp(Stamp(source=source))
 
     def is_stamped_with(self, stamp: Stamp) -> bool:
-        """Whether the file has the bytes that any version writes for this stamp."""
+        """Whether the file has exactly the bytes that a version of Almanac writes for this
+        stamp."""
         data = (self.root / _STAMP).read_bytes()
         return data in (format_document(stamp), seal(format_document(stamp)))
 
@@ -270,7 +271,6 @@ class Home:
         """Return a database in memory that spills into the home, on UTC."""
         spill = self.state / "spill" / str(os.getpid())
         spill.parent.mkdir(parents=True, exist_ok=True)
-        # Imported here: help and notes need no DuckDB, whose import takes a tenth of a second.
         from warehouse.sql import open_spilling
 
         return open_spilling(spill, self.limits, warehouse=self.warehouse)

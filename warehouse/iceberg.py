@@ -32,7 +32,7 @@ NAMESPACE: Final = "almanac"
 PUBLICATION: Final = "almanac.publication"
 """The property of a snapshot with the id of its publication."""
 _OURS: Final = "almanac.table"
-"""The property of a table that this module made, with its name."""
+"""The property that marks a table as created by this module, with its name."""
 STEPS: Final = "event_steps"
 TABLES: Final = ("event_versions", "events", "coins", "coin_snapshots", "cancellations", STEPS)
 PUBLICATIONS: Final = "publications"
@@ -46,7 +46,7 @@ _PROPERTIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class IcebergReport:
-    """A publication in the catalog: the snapshot of each table, and the tables that were new."""
+    """A publication in the catalog: the snapshot of each table, and the new tables."""
 
     publication: str
     published_at: datetime
@@ -55,11 +55,7 @@ class IcebergReport:
 
 
 def load_named_catalog(name: str) -> tuple["Catalog", str]:
-    """Return the catalog and the namespace of a name, as CATALOG or CATALOG.NAMESPACE.
-
-    Raises:
-        WarehouseError: pyiceberg is not installed. Errors of the catalog are those of pyiceberg.
-    """
+    """Return the catalog and the namespace of a name, as CATALOG or CATALOG.NAMESPACE."""
     try:
         from pyiceberg.catalog import load_catalog
     except ModuleNotFoundError as error:
@@ -159,9 +155,11 @@ class _Push:
 
 
 def _expire_snapshots(table: "Table", before_ms: float) -> None:
-    """Expire the snapshots that were replaced before a time, and remove files of theirs alone.
+    """Expire the snapshots that were replaced before a time, and remove the files that only they
+    use.
 
-    Later snapshots lack a file that a snapshot lacks. So it is enough to compare with the oldest
+    A file that is not in a snapshot is not in later snapshots either. So it is enough to compare
+    with the oldest
     remaining snapshot, and with the tagged and branched ones.
     """
     ordered = sorted(table.snapshots(), key=lambda snapshot: snapshot.sequence_number)
@@ -183,7 +181,6 @@ def _expire_snapshots(table: "Table", before_ms: float) -> None:
 
 
 def _list_files(snapshots: Iterable["Snapshot"], io: "FileIO") -> Iterator[str]:
-    """Yield the addresses of manifest lists, manifests and data files of snapshots."""
     for snapshot in snapshots:
         yield snapshot.manifest_list
         for manifest in snapshot.manifests(io):

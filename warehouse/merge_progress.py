@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-OnPhase = Callable[[str, int, int], None]
-"""Called with the name of the phase, the steps done, and all its steps."""
+ProgressListener = Callable[[str, int, int], None]
+"""Called with the name of the phase, the number of finished steps, and the number of all steps."""
 Step = Callable[[str], None]
 """Called at each step of a merge with its name."""
-_listeners: Final[list[OnPhase]] = []
+_listeners: Final[list[ProgressListener]] = []
 
 
 @contextmanager
-def listening(on_phase: OnPhase) -> Iterator[None]:
-    """Report the phases of this process to a function inside this context."""
+def show_progress(on_phase: ProgressListener) -> Iterator[None]:
+    """Within this context, report the phases of merges to a function."""
     _listeners.append(on_phase)
     try:
         yield
@@ -21,6 +21,6 @@ def listening(on_phase: OnPhase) -> Iterator[None]:
         _listeners.remove(on_phase)
 
 
-def report_phase(name: str, done: int, total: int) -> None:
+def report_progress(name: str, done: int, total: int) -> None:
     for on_phase in tuple(_listeners):
         on_phase(name, done, total)

@@ -1,6 +1,6 @@
-"""Queries of a published file: activity, rejected deliveries.
+"""Queries of a published file: its activity.
 
-`connect`, `connected` and `run_sql` are those of almanac.reading.attached_file. Timestamps are UTC.
+`connect`, `connected` and `run_sql` come from almanac.reading.attached_file. Timestamps are UTC.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,6 @@ _SQL = Statements(__package__)
 
 _PAST: Final = timedelta(days=31)
 _LISTED: Final = timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
-"""Why the delivery at a position of its batch was rejected; at None, why all of the batch is left
-out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,33 +34,22 @@ class Activity:
     cancellations: int = 0
 
 
-NO_ACTIVITY: Final = Activity()
-
-
 def read_activity(warehouse: Path, now: datetime) -> Activity:
-    """Return the activity in a warehouse; NO_ACTIVITY if there is no warehouse yet.
-
-    Raises:
-        WarehouseError: it can't be read.
-    """
+    """Return the activity in a warehouse; none if there is no warehouse yet."""
     if not warehouse.exists():
-        return NO_ACTIVITY
+        return Activity()
     try:
-        return _read(warehouse, now)
+        with connected(warehouse) as connection:
+            counts = connection.execute(_SQL["count_feeds"], {"since": now - _LISTED})
+            ((coins, cancellations),) = counts.fetchall()
+            spans = connection.execute(_SQL["count_spans"], {"since": (now - _PAST).date()})
+            found = spans.fetchall()
+            missing = connection.execute(_SQL["list_missing"], {"now": now}).fetchall()
     except duckdb.Error as error:
         raise WarehouseError(
             f"{warehouse} can't be read: {str(error).splitlines()[0]} If it is damaged, `almanac "
             "replay` rebuilds it."
         ) from error
-
-
-def _read(warehouse: Path, now: datetime) -> Activity:
-    with connected(warehouse) as connection:
-        counts = connection.execute(_SQL["count_feeds"], {"since": now - _LISTED})
-        ((coins, cancellations),) = counts.fetchall()
-        spans = connection.execute(_SQL["count_spans"], {"since": (now - _PAST).date()})
-        found = spans.fetchall()
-        missing = connection.execute(_SQL["list_missing"], {"now": now}).fetchall()
     return Activity(
         spans=tuple(found),
         missing=tuple(event_id for (event_id,) in missing),

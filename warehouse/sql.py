@@ -6,8 +6,14 @@
 
 A file is one step and has its statements in the order in which they run; its header shows the flow.
 Values are bound by name; only identifiers of declared tables are put into the text. `{each …}`
-stands for a list of columns (docs/decisions/0003-named-statements-in-a-file-a-step.md gives the
-rule); a word in braces, which the header names, is replaced by the module.
+expands to a list of columns (below). The module replaces each other name in braces; the file header
+lists these names.
+
+`{each GROUP: TEMPLATE}` repeats the template for each column of a group of `schema/columns.py`, in
+declared order, with commas; templates that begin with `WHEN` are branches of a `CASE` and have
+none. `@name` is the column's name; `columns.py` ends with the other marks. `{each GROUP before
+COLUMN: …}` takes the columns before one, `after COLUMN` the columns after it, `except COLUMN,
+COLUMN` all but some.
 
 Also here: connections of the programs that make the warehouse, with limited memory.
 """
@@ -54,11 +60,7 @@ class Statements(NamedStatements):
 
 
 def expand(text: str, groups: Groups) -> str:
-    """Return a statement with each `{each GROUP: TEMPLATE}` replaced by its columns.
-
-    Raises:
-        ValueError: a group, a column or a mark is unknown, or an expansion is empty or misspelt.
-    """
+    """Return a statement with each `{each GROUP: TEMPLATE}` replaced by its columns."""
 
     def replaced(found: re.Match[str]) -> str:
         if found[0].startswith("--"):
@@ -100,7 +102,7 @@ def _items(expansion: str, groups: Groups) -> tuple[str, list[str]]:
 
 
 def _filled(template: str, column: Mapping[str, str]) -> str:
-    """Return a template filled for one column. The value of a mark may contain `@name`."""
+    """Return a template filled for one column. The text for a mark may contain `@name`."""
     text = template
     for mark in sorted(column, key=lambda mark: mark == "name"):
         text = text.replace(f"@{mark}", column[mark])
@@ -132,25 +134,15 @@ def parse(text: str) -> duckdb.Statement:
     For a long statement on few rows, parsing takes a third of the time. Not for texts that differ
     from run to run: each is kept.
     """
-    with open_for_footers() as connection:
+    with _parser().cursor() as connection:
         (statement,) = connection.extract_statements(text)
     return statement
 
 
 @cache
-def _kept_open() -> duckdb.DuckDBPyConnection:
-    connection = open_memory()
-    # Without the cache a file is read as it is now, even if only one byte changed.
-    connection.execute("SET enable_external_file_cache = false")
-    return connection
-
-
-def open_for_footers() -> duckdb.DuckDBPyConnection:
-    """Open another connection to the database of this process that parses and reads footers.
-
-    Making a database takes 12 ms, reading the metadata of a Parquet file less than one.
-    """
-    return _kept_open().cursor()
+def _parser() -> duckdb.DuckDBPyConnection:
+    """Return a shared in-memory process, since making one takes 12 ms."""
+    return open_memory()
 
 
 def open_spilling(
@@ -162,7 +154,8 @@ def open_spilling(
     connection is set for few rows.
     """
     connection = open_memory()
-    if warehouse is not None and _is_small(warehouse):
+    is_file = warehouse is not None and warehouse.is_file()
+    if warehouse is not None and is_file and warehouse.stat().st_size <= _SMALL_BYTES:
         # Each join clears the same tables for filters of its other side, however few the rows
         # are: half of the memory that a merge of two rows touches.
         connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
@@ -171,10 +164,3 @@ def open_spilling(
         connection.execute("SET threads = $threads", {"threads": limits.threads})
     connection.execute("SET temp_directory = $folder", {"folder": str(spill)})
     return connection
-
-
-def _is_small(warehouse: Path) -> bool:
-    try:
-        return warehouse.stat().st_size <= _SMALL_BYTES
-    except OSError:
-        return False

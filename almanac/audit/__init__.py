@@ -1,1 +1,1 @@
-"""The look-ahead audit: which values of a back-test nobody could have known at the decision."""
+"""The look-ahead audit: finds back-test values that were not yet known at the decision."""

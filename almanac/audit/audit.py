@@ -1,13 +1,11 @@
 """The look-ahead audit: its steps, the comparison with a universe rule, and its command.
 
-A table may be filtered with information of today. Each of its rows can be clean; only the missing
-events show the filter. `compare_universe` finds them.
+The rows of a table may have been selected with later information. Each of its rows can be clean.
+Only the events missing from the table show such a filter. `compare_universe` finds them.
 """
 
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,20 +15,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from almanac.audit.fields import GROUPS
-from almanac.audit.findings import HELD_BYTES, RowStore, unjudged_limit
+from almanac.audit.findings import HELD_BYTES, RowStore
 from almanac.audit.judge import JudgedRows, judge
-from almanac.audit.report import Audit, as_text, headline
-from almanac.audit.row_events import SQL, Pulls, pulls_of
+from almanac.audit.report import Audit
+from almanac.audit.row_events import SQL, PullTimes, read_pull_times
 from almanac.audit.user_rows import Signals, read_signals
-from almanac.coins import slugs_of
+from almanac.coins import resolve_slugs
 from almanac.errors import InvalidArgument
-from almanac.events import STATUSES, category_names, impact_values, listed
-from almanac.reader import Reader, find_file
-from almanac.reading.row_files import refuse_part_of_home
+from almanac.events import (
+    STATUSES,
+    check_choice,
+    make_impact_values,
+    read_choices,
+    resolve_categories,
+)
+from almanac.reader import Reader
 from almanac.results import Result
-from almanac.safe_text import escaped_in_json, fitted, plain
 from almanac.streams import SLICE_ROWS, RowProgress
-from almanac.timestamps import ORIGIN, US, duration, zone
+from almanac.timestamps import ORIGIN, US, read_duration
 
 KEYS: Final = ("within", "lead", "every", "coins", "categories", "min_impact", "status")
 _EXAMPLE: Final = "universe={'within': '7d', 'min_impact': 7}"
@@ -38,14 +40,15 @@ _EXAMPLE: Final = "universe={'within': '7d', 'min_impact': 7}"
 
 @dataclass(frozen=True, slots=True)
 class UniverseRule:
-    """Which events are selected at a decision. `values` are parameters of the statements."""
+    """The rule that selects events at a decision. `values` are the parameters of its SQL
+    statements."""
 
     is_lead: bool
     every: timedelta | None
     values: Mapping[str, Any]
 
 
-def universe_rule(reader: Reader, given: Mapping[str, Any]) -> UniverseRule:
+def read_universe_rule(reader: Reader, given: Mapping[str, Any]) -> UniverseRule:
     """Return a rule from the caller's filters."""
     unknown = [name for name in given if name not in KEYS]
     if unknown:
@@ -58,7 +61,7 @@ def universe_rule(reader: Reader, given: Mapping[str, Any]) -> UniverseRule:
             f"decision) or lead (events whose date is so long after its day), as {_EXAMPLE}"
         )
     is_lead = "lead" in given
-    every = duration(given["every"], "every") if given.get("every") is not None else None
+    every = read_duration(given["every"], "every") if given.get("every") is not None else None
     if every is not None and (is_lead or not every):
         raise InvalidArgument(
             "universe: every, the time between decisions, must be longer than 0, such as '1d', and "
@@ -68,24 +71,23 @@ def universe_rule(reader: Reader, given: Mapping[str, Any]) -> UniverseRule:
     values = {
         "within_us": None,
         "lead_us": None,
-        f"{name}_us": duration(given[name], name) // US,
-        "coins": slugs_of(reader, given.get("coins")),
-        "categories": category_names(reader, given.get("categories")),
-        "statuses": listed(given.get("status", "scheduled"), "status", STATUSES),
-        **impact_values(given.get("min_impact")),
+        f"{name}_us": read_duration(given[name], name) // US,
+        "coins": resolve_slugs(reader, given.get("coins")),
+        "categories": resolve_categories(reader, given.get("categories")),
+        "statuses": read_choices(given.get("status", "scheduled"), "status", STATUSES),
+        **make_impact_values(given.get("min_impact")),
     }
     return UniverseRule(is_lead, every, values)
 
 
 class DecisionPairs:
-    """The distinct events and decisions of a table, from the verdicts on its rows."""
+    """The distinct events and decisions of an audited table."""
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
         self._rows = 0
 
     def add(self, verdicts: pa.Table) -> None:
-        """Add rows with verdicts."""
         at = verdicts["decided_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         pairs = pa.table({"event_id": verdicts["event_id"].cast(pa.string()), "at_us": at})
         self._tables.append(pairs.group_by(["event_id", "at_us"]).aggregate([]))
@@ -127,9 +129,6 @@ def compare_universe(
     return reader.result(SQL["universe_problems"], frames={"problems": problems})
 
 
-_BASES = ("observed", "claimed")
-
-
 def audit(
     reader: Reader,
     source: Any,
@@ -146,8 +145,7 @@ def audit(
 
     Findings above `held_bytes` are kept in a temporary file.
     """
-    if basis not in _BASES:
-        raise InvalidArgument(f"basis={basis!r}; expected {', '.join(_BASES)}")
+    check_choice(basis, "basis", ("observed", "claimed"))
     signals = read_signals(source, decided_at=decided_at, fields=fields, rows_max=rows_max)
     shown = RowProgress(progress, signals.rows)
     shown.step("reading the rows")
@@ -159,8 +157,8 @@ def audit(
         RowStore(["verdict"], held_bytes) as verdicts,
         reader.pinned(),
     ):
-        pulls = pulls_of(reader)
-        rule = None if universe is None else universe_rule(reader, universe)
+        pulls = read_pull_times(reader)
+        rule = None if universe is None else read_universe_rule(reader, universe)
         pairs = DecisionPairs()
         for batch in signals.batches:
             judged = judge(reader, batch, pulls, claimed=basis == "claimed", progress=shown.step)
@@ -178,14 +176,15 @@ def audit(
             is_claimed = basis == "claimed"
             differences = compare_universe(reader, rule, pairs, pulls.now, claimed=is_claimed)
         return Audit(
-            findings.finish(),
-            verdicts.finish(),
+            rows=findings.finish(),
+            verdicts=verdicts.finish(),
             basis=basis,
             columns=signals.columns,
             ignored=signals.ignored,
             naive={signals.columns[name]: count for name, count in naive.items()},
             tz=str(reader.tz),
-            pulls=(pulls.first, pulls.last),
+            first_pull_at=pulls.first,
+            last_pull_at=pulls.last,
             other_basis=other,
             used=used,
             universe=differences,
@@ -196,14 +195,14 @@ def audit(
 def _other_basis(
     reader: Reader,
     signals: Signals,
-    pulls: Pulls,
+    pulls: PullTimes,
     judged: JudgedRows,
     basis: str,
     progress: Callable[[str], None],
 ) -> dict[str, int]:
-    """Return what the other basis says of the rows on which the two may differ, by group.
+    """Return the verdicts of the other basis, by group, for rows on which the two may differ.
 
-    They differ on decisions before the first observation of an event alone.
+    The two differ only on decisions before the first observation of an event.
     """
     counts = dict.fromkeys(("rows", "leak", "unjudged", "warning", "clean"), 0)
     differing = judged.before_first
@@ -216,131 +215,3 @@ def _other_basis(
     for row in pc.value_counts(other.verdicts["verdict"]).to_pylist():
         counts[GROUPS[row["values"]]] += row["counts"]
     return counts
-
-
-EXIT_LEAK: Final = 1
-_LINE_S: Final = 10
-
-
-def run_audit(
-    warehouse: Path,
-    signals: Path,
-    write: Callable[[str], object],
-    *,
-    decided_at: str | None,
-    fields: Sequence[str],
-    basis: str,
-    tz: str,
-    html: Path | None,
-    as_json: bool,
-    strict: bool,
-    max_unjudged: str | None,
-    require: Sequence[str],
-    universe: Sequence[str],
-    limit: int | None,
-) -> int:
-    """Audit a file with the options of the command, write the answer, return the exit code.
-
-    It is 1 if the audit is not clean, and is strict or has a limit or a required field.
-    """
-    if signals.suffix.lower() == ".html":
-        raise InvalidArgument(f"{signals} is an HTML file; expected a CSV or Parquet file")
-    if html is not None:
-        if not html.parent.is_dir():
-            raise InvalidArgument(f"--html {html}: there is no folder {html.parent}")
-        refuse_part_of_home(html, warehouse)
-    most_unjudged = None if max_unjudged is None else _unjudged(max_unjudged)
-    required = [name.strip() for names in require for name in names.split(",") if name.strip()]
-    rule = dict(map(_filter, universe)) or None
-    reader = Reader(find_file(warehouse), tz=zone(tz))
-    try:
-        answer = audit(
-            reader,
-            signals,
-            decided_at=decided_at,
-            fields=dict(map(_column, fields)),
-            basis=basis,
-            universe=rule,
-            progress=_shown_on_terminal if sys.stderr.isatty() else _SlowLines().show,
-        )
-    finally:
-        reader.close()
-        if sys.stderr.isatty():
-            sys.stderr.write("\r\x1b[K")
-    if html is not None:
-        answer.to_html(html)
-    if as_json:
-        limit = 1_000 if limit is None else limit
-        write(escaped_in_json(answer.to_json(findings_max=limit)) + "\n")
-    else:
-        limit = 10 if limit is None else limit
-        write(plain(as_text(answer, findings_max=limit)) + "\n")
-        if html is not None:
-            write(plain(f"The page is {html}\n"))
-    failures = answer.failures(most_unjudged, required)
-    if not failures or not (strict or most_unjudged is not None or required):
-        return 0
-    if as_json:
-        sys.stderr.write(plain(f"almanac: {headline(answer)}\n"))
-    sys.stderr.write(plain("".join(f"almanac: {failure}.\n" for failure in failures)))
-    return EXIT_LEAK
-
-
-def _unjudged(given: str) -> float:
-    """Return a number of rows, or a share of them as a fraction."""
-    text = given.strip()
-    try:
-        limit = (
-            float(text.removesuffix("%")) / 100
-            if text.endswith("%")
-            else float(text)
-            if "." in text
-            else int(text)
-        )
-        unjudged_limit(limit, 0)
-    except (ValueError, InvalidArgument):
-        raise InvalidArgument(
-            f"--max-unjudged {given}: expected a number of rows, such as 10, or a share, such as "
-            "5% or 0.05"
-        ) from None
-    return limit
-
-
-def _filter(given: str) -> tuple[str, Any]:
-    """Return a filter of the universe, with lists as lists."""
-    name, sign, value = given.partition("=")
-    name = name.strip()
-    if not sign or not value.strip():
-        raise InvalidArgument(f"--universe {given}: expected NAME=VALUE, such as within=7d")
-    if name in ("coins", "categories", "status"):
-        listed = [part.strip() for part in value.split(",") if part.strip()]
-        return name, "all" if name == "status" and listed == ["all"] else listed
-    return name, value.strip()
-
-
-def _column(given: str) -> tuple[str, str | None]:
-    column, sign, field = given.rpartition("=")
-    if not sign or not column:
-        raise InvalidArgument(
-            f"--field {given}: expected COLUMN=FIELD, such as score=impact; COLUMN=- leaves the "
-            "column out"
-        )
-    return column, None if field == "-" else field
-
-
-class _SlowLines:
-    """Lines for a log: none in the first seconds, then one in that time."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def show(self, step: str) -> None:
-        if time.monotonic() - self._last >= _LINE_S:
-            self._last = time.monotonic()
-            sys.stderr.write(f"almanac: {step}\n")
-            sys.stderr.flush()
-
-
-def _shown_on_terminal(step: str) -> None:
-    sys.stderr.write(fitted(f"\r\x1b[K{step} …", sys.stderr.encoding))
-    sys.stderr.flush()

@@ -8,25 +8,19 @@ Kind = Literal["instant", "number", "boolean", "text", "word", "list", "entry", 
 
 @dataclass(frozen=True, slots=True)
 class JudgedField:
-    """A value that is judged. `later` is the verdict if it became known later.
+    """A value that is judged: `source` is the column of events that it is compared with.
 
-    Attributes:
-        column: the column of events that it is compared with, if that has another name.
+    `later` is the verdict if it became known later.
     """
 
     name: str
     kind: Kind
     later: str
-    column: str | None = None
-
-    @property
-    def source(self) -> str:
-        """The column of events that it is compared with."""
-        return self.column or self.name
+    source: str
 
 
 def _fields(later: str, **kinds: Kind) -> list[JudgedField]:
-    return [JudgedField(name, kind, later) for name, kind in kinds.items()]
+    return [JudgedField(name, kind, later, name) for name, kind in kinds.items()]
 
 
 FIELDS: Final = {
@@ -64,7 +58,7 @@ COIN_FIELD: Final = JudgedField(COIN, "coin", "edited_later", "coins")
 
 @dataclass(frozen=True, slots=True)
 class AuditVerdict:
-    """A verdict: its group, and what it says to people."""
+    """A verdict: its group and its text."""
 
     name: str
     group: Literal["leak", "unjudged", "warning", "clean"]
@@ -80,19 +74,17 @@ VERDICTS: Final = (
     AuditVerdict(
         "estimated_as_exact", "leak", "only a period or deadline was known, not this date"
     ),
-    AuditVerdict(
-        "close_to_later",
-        "leak",
-        "nearly a value that became known later",
-    ),
+    AuditVerdict("close_to_later", "leak", "close to a value that became known later"),
     AuditVerdict("unreadable", "unjudged", "the row, or the value, can't be read"),
     AuditVerdict("unknown_event", "unjudged", "no such event was ever seen"),
     AuditVerdict("never_known", "unjudged", "this value was known at no time"),
-    AuditVerdict("not_watched", "unjudged", "nobody had looked yet: the event may have been known"),
+    AuditVerdict(
+        "not_watched", "unjudged", "nothing had been pulled yet, so the event may have been known"
+    ),
     AuditVerdict("unknown_field", "unjudged", "the plan hid this field then"),
     AuditVerdict("after_last_pull", "unjudged", "no pull was made after the decision"),
     AuditVerdict("outdated", "warning", "it had been known, and was replaced before the decision"),
-    AuditVerdict("close_to_known", "warning", "nearly a value that was known, and not equal to it"),
+    AuditVerdict("close_to_known", "warning", "close to a known value, but not equal to it"),
     AuditVerdict(NO_EVENT, "clean", "the row used no event"),
     AuditVerdict("clean", "clean", "what was known at the decision"),
 )
@@ -102,15 +94,13 @@ SEVERITY: Final = {verdict.name: place for place, verdict in enumerate(VERDICTS)
 """The place of each verdict; 0 is the worst."""
 GROUPS: Final = {verdict.name: verdict.group for verdict in VERDICTS}
 
-_MISMATCHES: Final = ("unreadable", "unknown_event", "never_known")
 
-
-def mismatch(verdict: str) -> int:
+def rank_mismatch(verdict: str) -> int:
     """Return how badly an event with this verdict fits a coin and a date.
 
-    Best is what was known, then what may have been known, then what became known later; worst an
-    event that never had the values that the row has.
+    The best verdict is a known value, then a value that may have been known, then a value that
+    became known later. The worst is an event that never had the values of the row.
     """
-    if verdict in _MISMATCHES:
+    if verdict in ("unreadable", "unknown_event", "never_known"):
         return 4
     return ("clean", "warning", "unjudged", "leak").index(GROUPS[verdict])

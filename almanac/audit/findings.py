@@ -2,7 +2,8 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +16,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from almanac.audit.fields import COIN, EVENT, GROUPS, JUDGED, NO_EVENT, SEVERITY
-from almanac.audit.user_rows import suggested_fields
+from almanac.audit.user_rows import suggest_fields
 from almanac.errors import InvalidArgument, WarehouseError
 from almanac.reading.temporary_files import own_folder
 from almanac.results import FIRST, LAST, Result
-from almanac.streams import scan_options, write_parquet
+from almanac.safe_text import count_noun
+from almanac.streams import make_scan_options, write_parquet
 from almanac.user_files import local_path
 
 HELD_BYTES: Final = 200_000_000
@@ -29,8 +31,8 @@ _BATCH_ROWS: Final = 131_072
 class RowStore:
     """Takes tables of one schema, and counts their rows by the columns `keys`.
 
-    Rows above `held_bytes` go to a Parquet file of this process. It has no name any more once this
-    is left, and is gone with the last `StoredRows` that reads it.
+    When the rows exceed `held_bytes`, they are written to a temporary Parquet file. The file is
+    unlinked when this context ends, and its space is freed with the last `StoredRows`.
     """
 
     def __init__(self, keys: Sequence[str], held_bytes: int = HELD_BYTES) -> None:
@@ -89,7 +91,7 @@ class RowStore:
 
 
 class StoredRows(Result):
-    """A Result that is read when it is used. Its counts, and `head`, do not read all rows.
+    """A Result whose rows are read on first use. Counting rows and `head` do not read all of them.
 
     Attributes:
         source: the pyarrow dataset that holds the rows.
@@ -130,12 +132,11 @@ class StoredRows(Result):
             }
         )
 
-    def of(self, verdicts: Iterable[str]) -> Self:
+    def select(self, verdicts: Iterable[str]) -> Self:
         """Return the rows with one of these verdicts."""
         return type(self)(self.source, self._keys, self._counts, frozenset(verdicts))
 
     def head(self, n: int = 5) -> Result:
-        """Return the first `n` rows; of a negative `n`, all but the last `-n`."""
         if n < 0:
             return super().head(n)
         if not n or not len(self):
@@ -143,7 +144,6 @@ class StoredRows(Result):
         return Result(self.source.head(n, filter=self._filter, **self._options))
 
     def tail(self, n: int = 5) -> Result:
-        """Return the last `n` rows; of a negative `n`, all but the first `-n`."""
         if n < 0:
             return super().tail(n)
         last = self.source.schema.empty_table()
@@ -153,19 +153,15 @@ class StoredRows(Result):
         return Result(last)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the rows to a Parquet file. A complete file replaces an existing one."""
         tables = (pa.Table.from_batches([batch]) for batch in self.reader())
         write_parquet(tables, self.source.schema, local_path(path, "path"))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the rows as a PyCapsule of an Arrow stream."""
         return self.reader().__arrow_c_stream__(requested_schema)
 
     def reader(self) -> pa.RecordBatchReader:
         """Return the rows as a pyarrow RecordBatchReader, which holds few of them in memory."""
-        return self.source.scanner(
-            filter=self._filter, **scan_options(self.source, _BATCH_ROWS)
-        ).to_reader()
+        return self.source.scanner(filter=self._filter, **self._options).to_reader()
 
     def _shown(self) -> list[tuple[Any, ...]]:
         rows = self.head(FIRST + LAST).rows()
@@ -175,7 +171,7 @@ class StoredRows(Result):
 
     @property
     def _options(self) -> dict[str, Any]:
-        return scan_options(self.source, _BATCH_ROWS)
+        return make_scan_options(self.source, _BATCH_ROWS)
 
     @property
     def _filter(self) -> Any:
@@ -184,37 +180,23 @@ class StoredRows(Result):
         return pc.field("verdict").isin(sorted(self._verdicts))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AuditFindings:
     """The verdicts of an audit, counted. `Audit` documents the attributes."""
 
-    def __init__(
-        self,
-        findings: StoredRows,
-        verdicts: StoredRows,
-        *,
-        basis: str,
-        columns: Mapping[str, str],
-        ignored: list[str],
-        naive: Mapping[str, int],
-        tz: str,
-        pulls: tuple[datetime | None, datetime | None],
-        other_basis: Mapping[str, int],
-        used: Mapping[str, int],
-        universe: Result | None,
-        source: str,
-    ) -> None:
-        self.rows = findings
-        self.verdicts = verdicts
-        self.basis = basis
-        self.columns = dict(columns)
-        self.ignored = list(ignored)
-        self.naive = dict(naive)
-        self.tz = tz
-        self.first_pull_at, self.last_pull_at = pulls
-        self.other_basis = dict(other_basis)
-        self.used = dict(used)
-        self.universe = universe
-        self.source = source
+    rows: StoredRows
+    verdicts: StoredRows
+    basis: str
+    columns: dict[str, str]
+    ignored: list[str]
+    naive: dict[str, int]
+    tz: str
+    first_pull_at: datetime | None
+    last_pull_at: datetime | None
+    other_basis: dict[str, int]
+    used: dict[str, int]
+    universe: Result | None
+    source: str
 
     def __len__(self) -> int:
         """The number of rows of the input."""
@@ -222,13 +204,13 @@ class AuditFindings:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """The rows of the input by verdict, the worst first; verdicts of no row are left out."""
+        """The number of input rows per verdict, the worst first; unused verdicts are left out."""
         counted = {verdict: count for (verdict,), count in self.verdicts.counts.items()}
         return {name: counted[name] for name in SEVERITY if name in counted}
 
     @cached_property
     def groups(self) -> dict[str, int]:
-        """The rows of the input by group: leak, unjudged, warning, clean."""
+        """The number of input rows per group: leak, unjudged, warning, clean."""
         groups = dict.fromkeys(("leak", "unjudged", "warning", "clean"), 0)
         for verdict, count in self.counts.items():
             groups[GROUPS[verdict]] += count
@@ -261,17 +243,17 @@ class AuditFindings:
     @property
     def leaks(self) -> StoredRows:
         """The findings that are look-ahead, in the form of `rows`."""
-        return self.of_group("leak")
+        return self.select_group("leak")
 
-    def of_group(self, group: str) -> StoredRows:
+    def select_group(self, group: str) -> StoredRows:
         """Return the findings of a group: `leak`, `unjudged` or `warning`."""
-        return self.rows.of(name for name in SEVERITY if GROUPS[name] == group)
+        return self.rows.select(name for name in SEVERITY if GROUPS[name] == group)
 
     @property
     def is_clean(self) -> bool:
         """Whether no look-ahead was found, and no difference from the rule of the universe.
 
-        False if not one of the rows could be judged. Rows that can't be judged are not clean;
+        False if no row could be judged. Rows that can't be judged are not clean;
         `groups` counts them, and `assert_clean` limits them.
         """
         return not self.failures()
@@ -285,22 +267,22 @@ class AuditFindings:
     @property
     def suggestions(self) -> dict[str, str]:
         """The field that the name of a column suggests, for columns that were not judged."""
-        return suggested_fields(self.ignored)
+        return suggest_fields(self.ignored)
 
     def failures(self, max_unjudged: float | None = None, require: Iterable[str] = ()) -> list[str]:
         """Return why this is not clean, a sentence each; arguments as in `assert_clean`."""
         groups, found = self.groups, []
         if groups["leak"]:
-            found.append(f"{count_rows(groups['leak'])} used something that was not known")
+            found.append(f"{count_noun(groups['leak'], 'row')} used something that was not known")
         if self.is_blind:
             found.append("no row could be judged")
-        if max_unjudged is not None and groups["unjudged"] > unjudged_limit(
+        if max_unjudged is not None and groups["unjudged"] > read_unjudged_limit(
             max_unjudged, len(self)
         ):
             share = isinstance(max_unjudged, float)
             allowed = f"a share of {max_unjudged:g}" if share else f"{max_unjudged:,}"
             found.append(
-                f"{count_rows(groups['unjudged'])} can't be judged; at most {allowed} may be"
+                f"{count_noun(groups['unjudged'], 'row')} can't be judged; at most {allowed} may be"
             )
         found += [
             f"{name} was not judged: {reason}"
@@ -319,14 +301,14 @@ class AuditFindings:
             )
         names = {"categories": ("categories", "category")}.get(name, (name,))
         if not any(field in self.columns for field in names):
-            return "the table has no column of it"
+            return "the table has no column for this field"
         judged = len(self) - self.counts.get(NO_EVENT, 0)
         if name in JUDGED and judged and not any(self.used.get(field) for field in names):
-            return "no row with an event that was known has a value"
+            return "no row with a known event has a value in this field"
         return None
 
 
-def unjudged_limit(given: float, rows: int) -> float:
+def read_unjudged_limit(given: float, rows: int) -> float:
     """Return how many of the rows may not be judged: a number of rows, or a share of them."""
     if isinstance(given, float) and 0 <= given <= 1:
         return given * rows
@@ -335,8 +317,3 @@ def unjudged_limit(given: float, rows: int) -> float:
     raise InvalidArgument(
         f"max_unjudged={given!r}; expected a number of rows, such as 10, or a share from 0.0 to 1.0"
     )
-
-
-def count_rows(count: int) -> str:
-    """Return a number of rows, as `1 row` or `1,201 rows`."""
-    return f"{count:,} row" if count == 1 else f"{count:,} rows"

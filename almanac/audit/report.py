@@ -1,17 +1,16 @@
 """An audit as text, JSON and HTML."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow.compute as pc
-
 from almanac.audit.fields import EVENT, NO_EVENT, VERDICTS
-from almanac.audit.findings import AuditFindings, StoredRows, count_rows
+from almanac.audit.findings import AuditFindings, StoredRows
 from almanac.errors import LookAhead
-from almanac.safe_text import cut_line, plain_line, render_html
+from almanac.safe_text import count_noun, cut_line, plain_line, render_html
 from almanac.user_files import local_path
 
 GROUP_TITLES: Final = {
@@ -29,7 +28,7 @@ _FINDINGS_MAX: Final = 1_000
 class Audit(AuditFindings):
     """The back-test rows that used future information.
 
-    `rows`, `verdicts` and `leaks` are Results that are read when they are used. Many rows are in a
+    `rows`, `verdicts` and `leaks` are Results whose rows are read on first use. Many rows are in a
     temporary file: `.head(n)` and `.reader()`, a pyarrow RecordBatchReader, hold few in memory.
 
     Attributes:
@@ -46,7 +45,7 @@ class Audit(AuditFindings):
         tz: the zone of the database.
         first_pull_at, last_pull_at: when events were pulled first and last; None if never.
         other_basis: what the other basis says of the rows on which the two may differ.
-        used: for each field, how many rows with an event that was known have a value.
+        used: the number of rows with a known event and a value, by field.
         universe: a Result, one row per decision and event in which the table differs from the rule
             that was given: problem (`absent`: the rule selects it and the table lacks it;
             `not_selected`: the reverse), decided_at, event_id, title, date, status and impact as
@@ -68,14 +67,45 @@ class Audit(AuditFindings):
         failures = self.failures(max_unjudged, require)
         if not failures:
             return
-        shown = self.leaks if self.groups["leak"] else self.of_group("unjudged")
+        shown = self.leaks if self.groups["leak"] else self.select_group("unjudged")
         lines = [f"{failure}." for failure in failures]
         lines += [*finding_lines(shown, _LISTED), *universe_lines(self, _LISTED)]
-        raise LookAhead("\n".join([headline(self), *(f"  {line}" for line in lines)]))
+        raise LookAhead("\n".join([write_headline(self), *(f"  {line}" for line in lines)]))
 
     def to_json(self, findings_max: int = _FINDINGS_MAX) -> str:
         """Return counts and the first findings, leaks first, as JSON; timestamps are UTC."""
-        return as_json(self, findings_max)
+        found: list[dict[str, Any]] = []
+        for group in ("leak", "unjudged", "warning"):
+            found += self.select_group(group).head(findings_max - len(found)).rows()
+        universe = None
+        if self.universe is not None:
+            differences = self.universe.head(findings_max).rows()
+            universe = {**universe_counts(self), "differences": differences}
+        return json.dumps(
+            {
+                "source": self.source,
+                "rows": len(self),
+                "is_clean": self.is_clean,
+                "basis": self.basis,
+                "first_pull_at": self.first_pull_at,
+                "last_pull_at": self.last_pull_at,
+                "groups": self.groups,
+                "verdicts": self.counts,
+                "summary": self.summary.rows(),
+                "other_basis": self.other_basis,
+                "columns": self.columns,
+                "not_judged": self.ignored,
+                "suggestions": self.suggestions,
+                "universe": universe,
+                "naive": self.naive,
+                "tz": self.tz,
+                "findings": found,
+                "findings_left_off": len(self.rows) - len(found),
+            },
+            default=lambda at: at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+            ensure_ascii=False,
+            indent=1,
+        )
 
     def to_html(self, path: str | Path | None = None, findings_max: int = _FINDINGS_MAX) -> str:
         """Return a page that needs nothing else, with the first findings; write it to `path`."""
@@ -85,13 +115,13 @@ class Audit(AuditFindings):
         return page
 
     def __repr__(self) -> str:
-        return as_text(self, findings_max=_LISTED)
+        return format_audit(self, findings_max=_LISTED)
 
     def _repr_html_(self) -> str:
         return render_audit(self, findings_max=20, is_fragment=True)
 
 
-def headline(audit: AuditFindings) -> str:
+def write_headline(audit: AuditFindings) -> str:
     """Return one sentence: how many rows used something that nobody knew."""
     groups, rows = audit.groups, len(audit)
     if rows == 0:
@@ -99,14 +129,14 @@ def headline(audit: AuditFindings) -> str:
     unused = audit.counts.get(NO_EVENT, 0)
     if groups["leak"]:
         found = (
-            f"{groups['leak']:,} of {count_rows(rows)} used something that was not known at the "
-            "decision"
+            f"{groups['leak']:,} of {count_noun(rows, 'row')} used something that was not known at "
+            "the decision"
         )
     elif audit.is_blind:
-        found = f"none of {count_rows(rows - unused)} could be judged"
+        found = f"none of {count_noun(rows - unused, 'row')} could be judged"
     else:
         judged = rows - groups["unjudged"] - unused
-        found = f"no look-ahead in the {count_rows(judged)} that could be judged"
+        found = f"no look-ahead in the {count_noun(judged, 'row')} that could be judged"
     parts = [found]
     if groups["unjudged"] and not audit.is_blind:
         parts.append(f"{groups['unjudged']:,} can't be judged")
@@ -126,47 +156,37 @@ def headline(audit: AuditFindings) -> str:
 
 def universe_counts(audit: AuditFindings) -> dict[str, int]:
     """Return how many events the table lacks, and has too many, at each decision together."""
-    found = dict.fromkeys(("absent", "not_selected"), 0)
-    if audit.universe is not None:
-        for row in pc.value_counts(audit.universe.arrow()["problem"]).to_pylist():
-            found[row["values"]] = row["counts"]
-    return found
+    found = Counter(() if audit.universe is None else audit.universe["problem"])
+    return {name: found[name] for name in ("absent", "not_selected")}
 
 
 def universe_lines(audit: AuditFindings, limit: int) -> list[str]:
-    """Return the first differences from the rule of the universe, a line each."""
     if audit.universe is None:
         return []
-    lines = [_universe_line(row) for row in _first_differences(audit, limit)]
+    lines = [_universe_line(row) for row in audit.universe.head(limit).rows()]
     left = len(audit.universe) - len(lines)
     return lines + ([f"… and {left:,} more"] if left > 0 else [])
-
-
-def _first_differences(audit: AuditFindings, limit: int) -> list[dict[str, Any]]:
-    if audit.universe is None:
-        return []
-    rows: list[dict[str, Any]] = audit.universe.arrow().slice(0, limit).to_pylist()
-    return rows
 
 
 def _universe_line(row: dict[str, Any]) -> str:
     what = "the table lacks it" if row["problem"] == "absent" else "the rule does not select it"
     later = f"; later: {row['changed_later']}" if row["changed_later"] else ""
     score = "" if row["impact"] is None else f", impact {row['impact']:g}"
-    known = f"{short(row['title'])}, {shown_instant(row['date'])}, {row['status']}{score}"
+    known = (
+        f"{shorten_value(row['title'])}, {format_timestamp(row['date'])}, {row['status']}{score}"
+    )
     return (
-        f"{shown_instant(row['decided_at'])}, event {plain_line(row['event_id'])}: {what}. Known "
-        f"then was {known}{later}."
+        f"{format_timestamp(row['decided_at'])}, event {plain_line(row['event_id'])}: {what}. "
+        f"Known then was {known}{later}."
     )
 
 
-def notes(audit: AuditFindings) -> Iterator[str]:
+def list_notes(audit: AuditFindings) -> Iterator[str]:
     """Yield what a reader must know: the basis, zones, columns that were not judged."""
-    first, last = shown_instant(audit.first_pull_at), shown_instant(audit.last_pull_at)
+    first, last = format_timestamp(audit.first_pull_at), format_timestamp(audit.last_pull_at)
     if first is None:
-        yield "The warehouse has no pull of events, so nothing can be judged."
+        yield "The warehouse has no pull about events, so nothing can be judged."
     else:
-        pulled = f"Events were pulled from {first} to {last}."
         pulled = f"Events were pulled from {first} to {last}."
         yield f"Basis {audit.basis}: {_BASES[audit.basis]} {pulled}"
     yield from basis_notes(audit)
@@ -211,7 +231,7 @@ def basis_notes(audit: AuditFindings) -> Iterator[str]:
         if audit.basis == "observed"
         else "judged by what the service claims of the time before the first observation"
     )
-    yield f"{count_rows(other['rows'])} {what}; by basis {name}: {', '.join(parts)}."
+    yield f"{count_noun(other['rows'], 'row')} {what}; by basis {name}: {', '.join(parts)}."
 
 
 _BASES: Final = {
@@ -220,24 +240,24 @@ _BASES: Final = {
 }
 
 
-def as_text(audit: AuditFindings, *, findings_max: int) -> str:
+def format_audit(audit: AuditFindings, *, findings_max: int) -> str:
     """Return the audit as lines for a terminal."""
-    lines = [headline(audit), ""]
+    lines = [write_headline(audit), ""]
     counts = audit.counts
     if counts:
         width = max(map(len, counts))
         for group, title in GROUP_TITLES.items():
-            of_group = [v for v in VERDICTS if v.group == group and v.name in counts]
-            if not of_group:
+            select_group = [v for v in VERDICTS if v.group == group and v.name in counts]
+            if not select_group:
                 continue
             if group in ("leak", "unjudged"):
-                lines.append(f"{title}: {count_rows(audit.groups[group])}")
+                lines.append(f"{title}: {count_noun(audit.groups[group], 'row')}")
             lines += [
                 f"  {verdict.name:<{width}}  {counts[verdict.name]:>9,}  {verdict.meaning}"
-                for verdict in of_group
+                for verdict in select_group
             ]
         lines.append("")
-    shown = audit.leaks if audit.groups["leak"] else audit.of_group("unjudged")
+    shown = audit.leaks if audit.groups["leak"] else audit.select_group("unjudged")
     if len(shown) and findings_max:
         title = GROUP_TITLES["leak" if audit.groups["leak"] else "unjudged"]
         lines.append(f"First findings ({title}):")
@@ -247,7 +267,7 @@ def as_text(audit: AuditFindings, *, findings_max: int) -> str:
         lines.append("First differences from the rule of the universe:")
         lines += [f"  {line}" for line in universe_lines(audit, findings_max)]
         lines.append("")
-    lines += notes(audit)
+    lines += list_notes(audit)
     return "\n".join(lines)
 
 
@@ -265,13 +285,8 @@ def some_of_each(findings: StoredRows, limit: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for place, verdict in enumerate(verdicts):
         share = -(-(limit - len(rows)) // (len(verdicts) - place))
-        rows += findings.of([verdict]).head(share).rows()
+        rows += findings.select([verdict]).head(share).rows()
     return rows
-
-
-def first_rows(findings: StoredRows, limit: int) -> list[dict[str, Any]]:
-    """Return the first findings as dicts."""
-    return findings.head(limit).rows()
 
 
 def _finding_line(row: dict[str, Any]) -> str:
@@ -279,35 +294,32 @@ def _finding_line(row: dict[str, Any]) -> str:
     if row["event_id"] is not None:
         where += f", event {plain_line(row['event_id'])}"
     if row["decided_at"] is not None:
-        where += f", decided {shown_instant(row['decided_at'])}"
-    return f"{where}: {row['verdict']}. {explained(row)}"
+        where += f", decided {format_timestamp(row['decided_at'])}"
+    return f"{where}: {row['verdict']}. {explain_finding(row)}"
 
 
-def explained(row: dict[str, Any]) -> str:
+def explain_finding(row: dict[str, Any]) -> str:
     """Return what a finding says, as sentences."""
     parts = []
     if row["field"] != EVENT:
         then = row["known_then"]
-        known = "it had no value" if then is None else f"known then was {short(then)}"
-        parts.append(f"{row['field']} was used as {short(row['used'])}; {known}")
+        known = "it had no value" if then is None else f"known then was {shorten_value(then)}"
+        parts.append(f"{row['field']} was used as {shorten_value(row['used'])}; {known}")
     if row["reason"] is not None:
         parts.append(row["reason"])
     elif row["field"] == EVENT:
         parts.append(_MEANINGS[row["verdict"]])
     if row["knowable_from"] is not None and row["verdict"] != "outdated":
-        late = later_by(row)
-        parts.append(f"it could be known from {shown_instant(row['knowable_from'])}, {late} later")
+        late = format_delay(row)
+        parts.append(
+            f"it could be known from {format_timestamp(row['knowable_from'])}, {late} later"
+        )
     return "; ".join(parts) + "."
 
 
-def later_by(row: dict[str, Any]) -> str:
+def format_delay(row: dict[str, Any]) -> str:
     """Return how long after the decision a value could be known, such as `3 d 4 h`."""
-    return span(row["knowable_from"] - row["decided_at"])
-
-
-def span(time: timedelta) -> str:
-    """Return a time in its two largest units."""
-    seconds = max(0, int(time.total_seconds()))
+    seconds = max(0, int((row["knowable_from"] - row["decided_at"]).total_seconds()))
     for size, unit, smaller, smaller_unit in _UNITS:
         if seconds >= size:
             rest = seconds % size // smaller
@@ -318,7 +330,7 @@ def span(time: timedelta) -> str:
 _UNITS: Final = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s"))
 
 
-def shown_instant(at: datetime | None) -> str | None:
+def format_timestamp(at: datetime | None) -> str | None:
     """Return a timestamp with its zone, to the second; UTC as Z."""
     if at is None:
         return None
@@ -326,60 +338,17 @@ def shown_instant(at: datetime | None) -> str | None:
     return text.replace("+00:00", "Z")
 
 
-def short(value: str | None) -> str:
+def shorten_value(value: str | None) -> str:
     """Return a value for a line, cut where it is long."""
     return cut_line(value, _SHOWN_MAX) if value else "nothing"
 
 
-def as_json(audit: AuditFindings, findings_max: int) -> str:
-    """Return the audit for programs."""
-    found: list[dict[str, Any]] = []
-    for group in ("leak", "unjudged", "warning"):
-        found += first_rows(audit.of_group(group), findings_max - len(found))
-    return json.dumps(
-        {
-            "source": audit.source,
-            "rows": len(audit),
-            "is_clean": audit.is_clean,
-            "basis": audit.basis,
-            "first_pull_at": audit.first_pull_at,
-            "last_pull_at": audit.last_pull_at,
-            "groups": audit.groups,
-            "verdicts": audit.counts,
-            "summary": audit.summary.rows(),
-            "other_basis": audit.other_basis,
-            "columns": audit.columns,
-            "not_judged": audit.ignored,
-            "suggestions": audit.suggestions,
-            "universe": None
-            if audit.universe is None
-            else {
-                **universe_counts(audit),
-                "differences": _first_differences(audit, findings_max),
-            },
-            "naive": audit.naive,
-            "tz": audit.tz,
-            "findings": found,
-            "findings_left_off": len(audit.rows) - len(found),
-        },
-        default=_iso,
-        ensure_ascii=False,
-        indent=1,
-    )
-
-
-def _iso(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    raise TypeError(f"{value!r} has no JSON")
-
-
 def render_audit(audit: AuditFindings, findings_max: int, *, is_fragment: bool = False) -> str:
-    """Return the audit as HTML: a page that needs no other file, or a fragment for a notebook."""
+    """Return the audit as HTML: a self-contained page, or a fragment for a notebook."""
     findings, left = [], findings_max
     for name in ("leak", "unjudged", "warning"):
-        stored = audit.of_group(name)
-        if rows := first_rows(stored, left):
+        stored = audit.select_group(name)
+        if rows := stored.head(left).rows():
             left -= len(rows)
             group = {"name": name, "title": GROUP_TITLES[name], "count": len(stored)}
             findings.append({**group, "rows": [_html_row(row) for row in rows]})
@@ -401,7 +370,7 @@ def render_audit(audit: AuditFindings, findings_max: int, *, is_fragment: bool =
         "audit.html",
         **values,
         source=audit.source,
-        headline=headline(audit),
+        headline=write_headline(audit),
         groups=[
             {"name": name, "title": GROUP_TITLES[name], "count": count}
             for name, count in audit.groups.items()
@@ -410,7 +379,7 @@ def render_audit(audit: AuditFindings, findings_max: int, *, is_fragment: bool =
         by_field=by_field,
         field_verdicts=list(dict.fromkeys(v for row in by_field.values() for v in row)),
         universe=universe_lines(audit, findings_max),
-        notes=list(notes(audit)),
+        notes=list(list_notes(audit)),
     )
 
 
@@ -419,8 +388,8 @@ def _html_row(row: dict[str, Any]) -> dict[str, Any]:
     return {
         **row,
         "is_event": is_event,
-        "decided": shown_instant(row["decided_at"]),
-        "why": explained(row) if is_event or row["reason"] else "",
-        "knowable": shown_instant(knowable),
-        "late": knowable and later_by(row),
+        "decided": format_timestamp(row["decided_at"]),
+        "why": explain_finding(row) if is_event or row["reason"] else "",
+        "knowable": format_timestamp(knowable),
+        "late": knowable and format_delay(row),
     }

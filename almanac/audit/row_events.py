@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from almanac.audit.fields import COIN, EVENT, FIELDS, JudgedField
-from almanac.audit.user_rows import DECIDED_AT, Signals, is_next_event, is_set
+from almanac.audit.user_rows import DECIDED_AT, Signals, is_category_set, is_next_event
 from almanac.coins import find_pairs
 from almanac.errors import InvalidArgument
 from almanac.reader import Reader
@@ -27,7 +27,7 @@ _NEAR: Final = {
 }
 
 
-def read_instants(reader: Reader, given: pa.Table, name: str) -> pa.Table:
+def read_timestamps(reader: Reader, given: pa.Table, name: str) -> pa.Table:
     """Return `given` with `value` read: timestamp, is_empty, is_naive, is_day, midnight."""
     kind = given.schema.field("value").type
     frames = {"given": given}
@@ -51,20 +51,19 @@ def read_instants(reader: Reader, given: pa.Table, name: str) -> pa.Table:
     return reader.query(SQL["placed_in_zone"], tz, frames=frames)
 
 
-def used_keys(
+def make_used_keys(
     reader: Reader, field: JudgedField, given: pa.Table, name: str
 ) -> tuple[pa.Table, int]:
-    """Return `given` with its column `value` as key and is_read; and how many name no zone."""
+    """Return `given` with `value` as key and is_read, and the number of values without a zone."""
     if field.kind != "instant":
-        return _keys(reader, field, given, are_sets=is_set(name)), 0
-    read = read_instants(reader, given, name)
+        return _keys(reader, field, given, are_sets=is_category_set(name)), 0
+    read = read_timestamps(reader, given, name)
     # A date alone is a calendar day, of no zone.
     naive = pc.sum(pc.and_not(read["is_naive"], read["is_day"])).as_py() or 0
     return reader.query(SQL["keys_of_instant"], frames={"given": read}), naive
 
 
-def known_keys(reader: Reader, field: JudgedField, given: pa.Table) -> pa.Table:
-    """Return the rows of `given` with a key for each value that its column `value` equals."""
+def make_known_keys(reader: Reader, field: JudgedField, given: pa.Table) -> pa.Table:
     if field.kind == "instant":
         return reader.query(SQL["known_instant_keys"], frames={"given": given})
     if field.kind == "coin":
@@ -75,24 +74,24 @@ def known_keys(reader: Reader, field: JudgedField, given: pa.Table) -> pa.Table:
     return _keys(reader, field, given)
 
 
-def near_values(
+def find_near_values(
     reader: Reader, field: JudgedField, given: pa.Table, spans: pa.Table, name: str
 ) -> pa.Table | None:
-    """Return the versions that say nearly the value used: use, place, known_from, is_exact.
+    """Return the versions whose value is close to the used value: use, place, known_from, is_exact.
 
-    None if values of this kind are near nothing.
+    None if values of this kind have no tolerance.
     """
     statement = _NEAR.get(field.kind)
     if statement is None:
         return None
     if field.kind == "instant":
-        given = read_instants(reader, given, name)
+        given = read_timestamps(reader, given, name)
     elif field.kind != "number":
         given = _with_texts(given)
     return reader.query(SQL[statement], frames={"uses": given, "spans": spans})
 
 
-def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def format_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return values as the findings show them; timestamps in UTC."""
     if pa.types.is_timestamp(column.type):
         zone = column.type.tz and "UTC"
@@ -101,7 +100,7 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         coded = seconds.cast(pa.timestamp("s", zone)).combine_chunks().dictionary_encode()
         texts = pc.strftime(coded.dictionary, "%Y-%m-%dT%H:%M:%S" + ("Z" if zone else ""))
         return pa.chunked_array([texts.take(coded.indices)])
-    return joined_lists(column) if pa.types.is_list(column.type) else column.cast(pa.string())
+    return join_lists(column) if pa.types.is_list(column.type) else column.cast(pa.string())
 
 
 def _keys(
@@ -124,11 +123,11 @@ def _with_texts(given: pa.Table) -> pa.Table:
     place = given.schema.get_field_index("value")
     column = given.column(place)
     if pa.types.is_list(column.type):
-        column = joined_lists(column)
+        column = join_lists(column)
     return given.set_column(place, "value", column.cast(pa.string()))
 
 
-def joined_lists(column: Any) -> pa.ChunkedArray:
+def join_lists(column: Any) -> pa.ChunkedArray:
     """Return lists of texts as texts with commas; NULL stays NULL."""
     return pc.binary_join(column.cast(pa.list_(pa.string())), ", ")
 
@@ -137,7 +136,7 @@ _LISTED: Final = re.compile(r"[\[\]{}()\"';|,]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Pulls:
+class PullTimes:
     """When events were pulled. `now` is the clock, or the last pull if it is later."""
 
     first: datetime | None
@@ -146,7 +145,7 @@ class Pulls:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RowEvents:
     """The uses: each row with the event that it means, or with each event that it may mean.
 
     Attributes:
@@ -157,7 +156,7 @@ class Places:
         event_number the number of its event.
         unplaced: use, verdict, knowable_from, reason of those whose event was not known.
         versions: one row per version of these events that was known at some time.
-        naive: how many timestamps name no zone, by column.
+        naive: the number of timestamps without a zone, by column.
     """
 
     rows: pa.Table
@@ -168,17 +167,19 @@ class Places:
     naive: dict[str, int]
 
 
-def pulls_of(reader: Reader) -> Pulls:
+def read_pull_times(reader: Reader) -> PullTimes:
     """Return when events were pulled first and last."""
     (row,) = reader.query(SQL["pulls"]).to_pylist()
     first, last = (
         None if at is None else at.astimezone(UTC)
         for at in (row["first_pull_at"], row["last_pull_at"])
     )
-    return Pulls(first, last, reader.now())
+    return PullTimes(first, last, reader.now())
 
 
-def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> Places:
+def find_row_events(
+    reader: Reader, signals: Signals, pulls: PullTimes, *, claimed: bool
+) -> RowEvents:
     """Return the uses of all rows and the versions that were known at their decisions."""
     naive: dict[str, int] = {}
     rows = _rows(reader, signals, pulls, naive)
@@ -193,16 +194,16 @@ def place(reader: Reader, signals: Signals, pulls: Pulls, *, claimed: bool) -> P
         uses = _with_columns(rows, use=rows["index"], slug=rows["coin"])
     versions = reader.query(SQL["versions"], {"claimed": claimed}, frames={"uses": uses})
     found = reader.query(SQL["places"], frames={"uses": uses, "versions": versions})
-    placed, unknown = _divided(uses, found)
+    placed, unknown = _divide_uses(uses, found)
     values = {"claimed": claimed, "last_pull_at": pulls.last}
     unplaced = reader.query(SQL["unplaced"], values, frames={"unknown": unknown})
-    return Places(rows, uses, placed, unplaced, versions, naive)
+    return RowEvents(rows, uses, placed, unplaced, versions, naive)
 
 
-def with_slugs(reader: Reader, column: pa.ChunkedArray) -> pa.ChunkedArray:
+def replace_coins_with_slugs(reader: Reader, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return lists of coins, as lists or texts, with slugs in place of tickers and names.
 
-    A name of no coin, or of several, stays.
+    A text that names no coin, or several, is not changed.
     """
     is_list = pa.types.is_list(column.type)
     if not is_list and not pa.types.is_string(column.type):
@@ -230,10 +231,10 @@ def with_slugs(reader: Reader, column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.coalesce(pa.array(changed.values(), pa.string()).take(place), column)
 
 
-def _divided(uses: pa.Table, found: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the uses whose event was known, with the place of its version, and the others.
+def _divide_uses(uses: pa.Table, found: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the uses whose event was known, with the index of its version, and the other uses.
 
-    Both are in the order of the uses; those with a verdict are in neither.
+    Both tables keep the order of the uses. Neither has the uses that already have a verdict.
     """
     places = np.full(len(uses), -1, np.int32)
     places[found["use"].to_numpy()] = found["place"].to_numpy()
@@ -254,7 +255,7 @@ def _with_columns(table: pa.Table, **columns: Any) -> pa.Table:
     return table
 
 
-def _rows(reader: Reader, signals: Signals, pulls: Pulls, naive: dict[str, int]) -> pa.Table:
+def _rows(reader: Reader, signals: Signals, pulls: PullTimes, naive: dict[str, int]) -> pa.Table:
     count = signals.table.num_rows
     columns = {"index": pa.array(np.arange(count)), "row": signals.table["row"]}
     for name in (EVENT, COIN):
@@ -274,13 +275,13 @@ def _rows(reader: Reader, signals: Signals, pulls: Pulls, naive: dict[str, int])
     columns["broken"] = pa.array(broken, pa.string())
     columns["is_unused"] = _is_unused(signals)
     given = pa.table({**columns, "value": signals.table[DECIDED_AT]})
-    read = read_instants(reader, given, signals.columns[DECIDED_AT])
+    read = read_timestamps(reader, given, signals.columns[DECIDED_AT])
     naive[DECIDED_AT] = pc.sum(read["is_naive"]).as_py() or 0
     return reader.query(SQL["rows"], {"now": pulls.now}, frames={"given": read})
 
 
 def _slugs(reader: Reader, named: pa.Table) -> pa.Table:
-    """Return the answer of coin_slugs, with the pairs among the coins."""
+    """Return the result of coin_slugs, extended by trading pairs."""
     values = {"kind": "slug" if reader.coins_are == "slug" else ""}
     slugs = reader.query(SQL["coin_slugs"], values, frames={"named_coins": named})
     texts = pc.unique(named["coin"]).drop_null()
@@ -299,7 +300,6 @@ def _slugs(reader: Reader, named: pa.Table) -> pa.Table:
 
 
 def _is_unused(signals: Signals) -> pa.Array:
-    """Return for each row whether it is one of the package's without an event and values."""
     count = signals.table.num_rows
     if not is_next_event(signals.columns.get(EVENT)):
         return pa.repeat(False, count)
@@ -316,9 +316,8 @@ def _is_unused(signals: Signals) -> pa.Array:
 
 
 def _coin_uses(
-    reader: Reader, signals: Signals, rows: pa.Table, pulls: Pulls, claimed: bool
+    reader: Reader, signals: Signals, rows: pa.Table, pulls: PullTimes, claimed: bool
 ) -> pa.Table:
-    """Return the uses of the rows that name a coin and a date and no event."""
     unnamed = rows.filter(pc.and_(pc.is_null(rows["event_id"]), pc.is_null(rows["verdict"])))
     count = unnamed.num_rows
     dates = (
@@ -327,7 +326,7 @@ def _coin_uses(
         else pa.nulls(count, pa.string())
     )
     # The timestamp says whether a pull covered the date, the key which events had it.
-    dated = read_instants(reader, unnamed.append_column("value", dates), "date")
+    dated = read_timestamps(reader, unnamed.append_column("value", dates), "date")
     dated = dated.append_column("instant_read", dated["instant"])
     keyed = reader.query(SQL["keys_of_instant"], frames={"given": dated})
     named = keyed.rename_columns({"instant_read": "instant"})

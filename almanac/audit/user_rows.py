@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from almanac.audit.fields import COIN, EVENT, FIELDS, JUDGED
 from almanac.errors import InvalidArgument
 from almanac.results import Result
-from almanac.streams import SLICE_ROWS, Stream, of_table, open_stream, regrouped
-from almanac.user_files import PARQUET, TEXT, CsvFile, column_named, local_path, plain_name
+from almanac.streams import SLICE_ROWS, open_stream, regroup, stream_table
+from almanac.user_files import PARQUET, TEXT, CsvFile, find_column, local_path, plain_name
 
 NEXT_EVENT: Final = "next_event_id"
 _WRITTEN: Final = {
@@ -57,7 +57,7 @@ _LOOKALIKES: Final = (
 )
 
 
-def written_columns(names: list[str], given: Mapping[str, str | None]) -> dict[str, str]:
+def find_written_columns(names: list[str], given: Mapping[str, str | None]) -> dict[str, str]:
     """Return the field of each column that `attach_known` or `features` wrote, with its prefix.
 
     Empty if the rows name their events in another way.
@@ -88,23 +88,17 @@ def written_columns(names: list[str], given: Mapping[str, str | None]) -> dict[s
     }
 
 
-def written_decision(names: list[str]) -> str | None:
-    """Return the column of `features` with the time of its knowledge; `ts` may be earlier."""
-    by_letters = {plain_name(name): name for name in names}
-    return None if plain_name("decided_at") in by_letters else by_letters.get(plain_name(_KNOWN_AT))
-
-
 def is_next_event(column: str | None) -> bool:
     """Return whether this is `next_event_id` of `attach_known` or `features`, with any prefix."""
     return column is not None and plain_name(column).endswith(plain_name(NEXT_EVENT))
 
 
-def is_set(column: str) -> bool:
-    """Whether each value of a column is a whole set of categories, as the package writes it."""
+def is_category_set(column: str) -> bool:
+    """Whether each value of a column is a complete set of categories, as the package writes it."""
     return plain_name(column).endswith(plain_name("next_event_categories"))
 
 
-def suggested_fields(ignored: Iterable[str]) -> dict[str, str]:
+def suggest_fields(ignored: Iterable[str]) -> dict[str, str]:
     """Return the field that the name of a column suggests, for columns that were not judged."""
     found = {}
     for column in ignored:
@@ -131,7 +125,7 @@ _SUFFIXES: Final = (*PARQUET, *TEXT)
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """Rows to judge: some of those given.
+    """A part of the given rows, ready to be judged.
 
     Attributes:
         table: one row per row, with the columns `row` (1 is the first of the input), `decided_at`,
@@ -177,43 +171,55 @@ def read_signals(
 
     A batch has at most `rows_max` rows.
     """
+    broken: dict[int, str] = {}
     if isinstance(source, (str, Path)) and Path(source).name.lower().endswith(TEXT):
-        return _open_csv(local_path(source, "signals"), decided_at, fields, rows_max)
-    stream = open_stream(source)
-    if stream is None:
-        if isinstance(source, (str, Path)):
-            raise InvalidArgument(
-                f"{source}: expected a file whose name ends in {', '.join(_SUFFIXES)}"
-            )
-        frame = _as_frame(source)
-        names = list(map(str, frame.columns if _is_pandas(frame) else frame.column_names))
-        columns = _columns(names, decided_at, fields, "the frame")
+        path = local_path(source, "signals")
+        file, count = CsvFile(path), None
+        names = file.names
+        columns = _columns(names, decided_at, fields, str(path))
         wanted = list(dict.fromkeys(columns.values()))
-        # As a whole: the type of a column of objects depends on all of them.
-        stream = of_table(_from_pandas(frame, wanted) if _is_pandas(frame) else frame)
+        schema = pa.schema([(name, pa.string()) for name in wanted])
+        # A row with a wrong number of fields is broken.
+        tables = regroup(file.batches(wanted, broken.__setitem__), schema, rows_max)
     else:
-        names = stream.schema.names
-        columns = _columns(names, decided_at, fields, stream.where)
+        stream, frame = open_stream(source), None
+        if stream is None:
+            if isinstance(source, (str, Path)):
+                expected = f"expected a file whose name ends in {', '.join(_SUFFIXES)}"
+                raise InvalidArgument(f"{source}: {expected}")
+            frame = _as_frame(source)
+            is_pandas = _is_pandas(frame)
+            names = list(map(str, frame.columns if is_pandas else frame.column_names))
+        else:
+            names = stream.schema.names
+        where = "the frame" if stream is None else stream.where
+        columns = _columns(names, decided_at, fields, where)
+        wanted = list(dict.fromkeys(columns.values()))
+        if stream is None:
+            # As a whole: the type of a column of objects depends on all of them.
+            stream = stream_table(_from_pandas(frame, wanted) if is_pandas else frame)
+        tables, count = stream.slices(wanted, rows_max), stream.rows
     ignored = [name for name in names if name not in columns.values()]
-    batches = _batches(stream, columns, rows_max)
-    return SignalBatches(columns, ignored, stream.rows, batches)
+    return SignalBatches(columns, ignored, count, _number_rows(tables, columns, broken))
 
 
-def _batches(stream: Stream, columns: dict[str, str], rows_max: int) -> Iterator[Signals]:
+def _number_rows(
+    tables: Iterable[pa.Table], columns: dict[str, str], broken: dict[int, str]
+) -> Iterator[Signals]:
+    """Yield tables with the number of each row; reading them fills `broken`."""
     first = 1
-    for table in stream.slices(list(dict.fromkeys(columns.values())), rows_max):
-        rows = pa.array(np.arange(first, first + table.num_rows))
-        first += table.num_rows
-        yield _signals(table, rows, columns, {})
+    for table in tables:
+        end = first + table.num_rows
+        here = {row: broken.pop(row) for row in sorted(broken) if first <= row < end}
+        plain = {name: _plain(table.column(column), column) for name, column in columns.items()}
+        rows = pa.table({"row": pa.array(np.arange(first, end)), **plain})
+        yield Signals(rows, columns, here)
+        first = end
 
 
 def _columns(
-    names: list[str],
-    decided_at: str | None,
-    fields: Mapping[str, str | None] | None,
-    where: str,
+    names: list[str], decided_at: str | None, fields: Mapping[str, str | None] | None, where: str
 ) -> dict[str, str]:
-    """Return the column of each field, and of the decision."""
     given: dict[str, str | None] = {}
     for name, field in (fields or {}).items():
         if field is not None and field not in _NAMES:
@@ -222,9 +228,12 @@ def _columns(
                 f"expected one of {', '.join(_NAMES)}, or None to leave the column out"
             )
         given[_column(names, name, where)] = field
-    written = written_columns(names, given)
+    written = find_written_columns(names, given)
     if written and decided_at is None:
-        decided_at = written_decision(names)
+        # `ts` of `features` may be earlier than its knowledge.
+        by_letters = {plain_name(name): name for name in names}
+        if plain_name(DECIDED_AT) not in by_letters:
+            decided_at = by_letters.get(plain_name(_KNOWN_AT))
     given |= written
     found = {field: column for column, field in given.items() if field is not None}
     decision = _decision(names, given, decided_at, where)
@@ -252,8 +261,7 @@ def _columns(
 
 
 def _column(names: list[str], wanted: str, where: str) -> str:
-    """Return the column that the caller names."""
-    found = wanted if wanted in names else column_named(names, wanted, where)
+    found = wanted if wanted in names else find_column(names, wanted, where)
     if found is None:
         raise InvalidArgument(f"{where} has no column {wanted!r}; it has {_listed(names)}")
     return found
@@ -285,15 +293,8 @@ def _listed(names: list[str]) -> str:
     return ", ".join(map(repr, names)) or "no columns"
 
 
-def _signals(
-    table: pa.Table, rows: pa.Array, columns: dict[str, str], broken: dict[int, str]
-) -> Signals:
-    plain = {name: _plain(table.column(column), column) for name, column in columns.items()}
-    return Signals(pa.table({"row": rows, **plain}), columns, broken)
-
-
 def _plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Return a column as one of the types that are read: text, number, boolean, timestamp, list.
+    """Return a column as a supported type: text, number, boolean, timestamp or list.
 
     A length of time is a number of days.
     """
@@ -369,28 +370,3 @@ def _from_pandas(frame: Any, wanted: list[str]) -> pa.Table:
                 is_missing = values.isna()
                 columns[name] = pa.array(values.astype(str).mask(is_missing, None), pa.string())
     return pa.table(columns)
-
-
-def _open_csv(
-    path: Path,
-    decided_at: str | None,
-    fields: Mapping[str, str | None] | None,
-    rows_max: int,
-) -> SignalBatches:
-    file = CsvFile(path)
-    columns = _columns(file.names, decided_at, fields, str(path))
-    ignored = [name for name in file.names if name not in columns.values()]
-    return SignalBatches(columns, ignored, None, _csv_batches(file, columns, rows_max))
-
-
-def _csv_batches(file: CsvFile, columns: dict[str, str], rows_max: int) -> Iterator[Signals]:
-    """Yield the rows of a CSV as texts. A row with a wrong number of fields is broken."""
-    broken: dict[int, str] = {}
-    names = list(dict.fromkeys(columns.values()))
-    schema = pa.schema([(name, pa.string()) for name in names])
-    first = 1
-    for table in regrouped(file.batches(names, broken.__setitem__), schema, rows_max):
-        rows = range(first, first + table.num_rows)
-        first = rows.stop
-        here = {row: broken.pop(row) for row in sorted(broken) if row in rows}
-        yield _signals(table, pa.array(rows), columns, here)

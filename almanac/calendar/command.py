@@ -1,29 +1,15 @@
 """The command `almanac export`: events as an iCalendar file."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from almanac.commands import locate_warehouse, split_names
 from almanac.console import HomeOption, JsonOption, local_file, people, warnings
-from almanac.reading.row_files import names_a_stream, refuse_part_of_home, replacing
-
-
-class EstimatedDates(StrEnum):
-    """The form of events whose date is a period or a deadline."""
-
-    DEADLINE = "deadline"
-    DROP = "drop"
-
-
-class CancelledEvents(StrEnum):
-    """The form of cancelled and withdrawn events."""
-
-    SHOW = "show"
-    DROP = "drop"
+from almanac.reading.row_files import names_a_stream, refuse_part_of_home, replace_file
+from almanac.safe_text import count_noun, json_text
 
 
 def export(
@@ -39,16 +25,15 @@ def export(
     ] = None,
     min_impact: Annotated[float | None, typer.Option(help="The lowest score, 0 to 10.")] = None,
     estimated: Annotated[
-        EstimatedDates,
+        Literal["deadline", "drop"],
         typer.Option(help="Show periods and deadlines on their last day, or leave them out."),
-    ] = EstimatedDates.DEADLINE,
+    ] = "deadline",
     cancelled: Annotated[
-        CancelledEvents,
+        Literal["show", "drop"],
         typer.Option(help="Show cancelled and withdrawn events as cancelled, or leave them out."),
-    ] = CancelledEvents.SHOW,
+    ] = "show",
     starts: Annotated[
-        str | None,
-        typer.Option("--from", help="The first event date.", show_default="30 days ago"),
+        str | None, typer.Option("--from", help="The first event date.", show_default="30 days ago")
     ] = None,
     ends: Annotated[
         str | None, typer.Option("--to", help="The end of the event dates, exclusive.")
@@ -63,17 +48,15 @@ def export(
     home: HomeOption = None,
 ) -> None:
     """Write events as an iCalendar file, for Google Calendar, Outlook, Apple and others."""
-    # Imported here, so that the help is fast.
     from almanac.calendar.feed import FeedQuery, write_feed
     from almanac.database import open_database
-    from almanac.safe_text import json_text
 
     query = FeedQuery(
         coins=split_names("--coins", coins),
         categories=split_names("--categories", categories),
         min_impact=min_impact,
-        estimated=estimated.value,
-        cancelled=cancelled.value,
+        estimated=estimated,
+        cancelled=cancelled,
         starts=starts,
         ends=ends,
         as_of=as_of,
@@ -87,14 +70,13 @@ def export(
         with output.open("ab") as stream:
             stream.write(feed.content)
     else:
-        with replacing(output) as staged:
+        with replace_file(output) as staged:
             staged.write_bytes(feed.content)
     if as_json:
         found = {"file": str(output), "events": feed.events, "total": feed.total}
         sys.stdout.write(json_text({**found, "truncated": feed.is_truncated}) + "\n")
     else:
-        plural = "" if feed.events == 1 else "s"
-        people.print(f"{feed.events:,} event{plural} in {output}", soft_wrap=True)
+        people.print(f"{count_noun(feed.events, 'event')} in {output}", soft_wrap=True)
     if feed.is_truncated:
         warnings.print(
             f"almanac: the file has {feed.events:,} of {feed.total:,} events, the earliest dates. "

@@ -4,7 +4,7 @@
         feed = write_feed(db, FeedQuery(coins=["slug:bitcoin"], min_impact=7))
         Path("bitcoin.ics").write_bytes(feed.content)
 
-The same knowledge and query give the same bytes. docs/calendar.md states the rules.
+The same knowledge and query give the same bytes. docs/serve.md states the rules.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,23 +13,23 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from almanac.coins import slugs_of
+from almanac.coins import resolve_slugs
 from almanac.database import Database
 from almanac.errors import InvalidArgument, UnknownName, WarehouseError
 from almanac.events import (
     Coins,
     Names,
-    category_names,
+    check_choice,
     check_observed,
-    impact_values,
-    known_at,
-    one_of,
-    window_values,
+    make_impact_values,
+    make_window_values,
+    read_known_at,
+    resolve_categories,
 )
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import plain, plain_line, web_address
-from almanac.timestamps import Instant, earlier, instant
+from almanac.safe_text import make_web_address, plain, plain_line
+from almanac.timestamps import TimestampLike, read_timestamp, subtract_time
 
 LIMIT: Final = 10_000
 LIMIT_MOST: Final = 100_000
@@ -69,9 +69,9 @@ class FeedQuery:
     estimated: Literal["deadline", "drop"] = "deadline"
     cancelled: Literal["show", "drop"] = "show"
     event_ids: tuple[str, ...] | None = None
-    starts: Instant | None = None
-    ends: Instant | None = None
-    as_of: Instant | None = None
+    starts: TimestampLike | None = None
+    ends: TimestampLike | None = None
+    as_of: TimestampLike | None = None
     limit: int = LIMIT
 
 
@@ -89,7 +89,7 @@ class Feed:
 
 
 def write_feed(database: Database, query: FeedQuery) -> Feed:
-    """Return the calendar of a query.
+    """Return the iCalendar file for a query.
 
     Raises:
         InvalidArgument: an argument is wrong, or `as_of` is still to come.
@@ -99,27 +99,27 @@ def write_feed(database: Database, query: FeedQuery) -> Feed:
     """
     _require_icalendar()
     reader = database.reader
-    one_of(query.estimated, "estimated", ESTIMATED)
-    one_of(query.cancelled, "cancelled", CANCELLED)
+    check_choice(query.estimated, "estimated", ESTIMATED)
+    check_choice(query.cancelled, "cancelled", CANCELLED)
     if not 1 <= query.limit <= LIMIT_MOST:
         raise InvalidArgument(f"limit={query.limit!r}; expected 1 to {LIMIT_MOST:,}")
     with reader.pinned():
-        at = known_at(reader, query.as_of, "as_of")
+        at = read_known_at(reader, query.as_of, "as_of")
         check_observed(reader, at, "as_of", query.as_of)
         for name, bound in (("from", query.starts), ("to", query.ends)):
             if bound is not None:
-                instant(bound, name, reader.tz, now=at)
-        slugs = slugs_of(reader, query.coins)
+                read_timestamp(bound, name, reader.tz, now=at)
+        slugs = resolve_slugs(reader, query.coins)
         values = {
             "at": at,
             "coins": slugs,
-            "categories": category_names(reader, query.categories),
+            "categories": resolve_categories(reader, query.categories),
             "event_ids": None if query.event_ids is None else list(query.event_ids),
             "estimated": query.estimated == "deadline",
             "cancelled": query.cancelled == "show",
             "limit": query.limit,
-            **window_values(reader, _window(query, at)),
-            **impact_values(query.min_impact),
+            **make_window_values(reader, _window(query, at)),
+            **make_impact_values(query.min_impact),
         }
         rows = reader.rows(_SQL["calendar_events"], values)
         named = {slug for row in rows for slug in row["coins"] or ()}.union(slugs or ())
@@ -138,7 +138,7 @@ def write_feed(database: Database, query: FeedQuery) -> Feed:
 
 
 def find_knowledge(reader: Reader, at: datetime) -> tuple[object, ...]:
-    """Return values that differ if a publication knew more at one timestamp than at another."""
+    """Return values that differ between two timestamps if the known history differs."""
     return tuple(reader.rows(_SQL["knowledge"], {"at": at})[0].values())
 
 
@@ -147,16 +147,18 @@ def find_categories(reader: Reader, at: datetime) -> list[str]:
     return [row["category"] for row in reader.rows(_SQL["calendar_categories"], {"at": at})]
 
 
-def starts_by_default(at: datetime) -> datetime:
+def default_start(at: datetime) -> datetime:
     """Return the midnight at which a feed begins if its query names no start."""
-    first = earlier(at.astimezone(UTC), PAST)
+    first = subtract_time(at.astimezone(UTC), PAST)
     return first.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _window(query: FeedQuery, at: datetime) -> tuple[Instant | None, Instant | None] | None:
+def _window(
+    query: FeedQuery, at: datetime
+) -> tuple[TimestampLike | None, TimestampLike | None] | None:
     if query.event_ids is not None and query.starts is None and query.ends is None:
         return None
-    return starts_by_default(at) if query.starts is None else query.starts, query.ends
+    return default_start(at) if query.starts is None else query.starts, query.ends
 
 
 def _require_icalendar() -> None:
@@ -192,14 +194,10 @@ def _name(query: FeedQuery, slugs: list[str] | None, coins: Mapping[str, Any]) -
 
 
 def _tickers(slugs: list[str], coins: Mapping[str, Any]) -> str:
-    tickers = [_ticker(slug, coins) for slug in slugs[:_TICKERS_MAX]]
+    symbols = {slug: row["symbol"] for slug, row in coins.items()}
+    tickers = [(symbols.get(slug) or "").upper() or slug for slug in slugs[:_TICKERS_MAX]]
     more = len(slugs) - len(tickers)
     return ", ".join(tickers) + (f" +{more}" if more else "")
-
-
-def _ticker(slug: str, coins: Mapping[str, Any]) -> str:
-    symbol: str | None = coins[slug]["symbol"] if slug in coins else None
-    return symbol.upper() if symbol else slug
 
 
 def _head(name: str, query: FeedQuery, events: int, total: int) -> Iterator[bytes]:
@@ -236,7 +234,7 @@ def _events(rows: list[dict[str, Any]], coins: Mapping[str, Any]) -> Iterator[by
         yield text_line("DESCRIPTION", _description(row, coins))
         if row["categories"]:
             yield _category_line(tuple(row["categories"]))
-        if (address := web_address(row["source_url"])) is not None:
+        if (address := make_web_address(row["source_url"])) is not None:
             yield _folded(f"URL:{address}")
         yield _status(row)
         yield b"TRANSP:TRANSPARENT"
@@ -247,8 +245,8 @@ def sequence_number(version_from: datetime, removed: Sequence[datetime] = ()) ->
     """Return the SEQUENCE of an event: whole seconds from 2017 to its version.
 
     Later knowledge has a greater number, also after a refold that numbers the versions anew. Each
-    removed version adds two, less one until the newest of them is known again: a removal raises the
-    number, and so does a return.
+    removed version adds two, minus one while the newest of them is not known again. So both a
+    removal and a return raise the number.
     """
     current = _seconds(version_from)
     newest = max((current, *map(_seconds, removed)))
@@ -304,7 +302,7 @@ def _description(row: Mapping[str, Any], coins: Mapping[str, Any]) -> str:
     if row["version_from"] != row["first_seen_at"]:
         known += f", last changed {_minute(row['version_from'])}"
     lines.append(f"{known}.")
-    if (address := web_address(row["source_url"])) is not None:
+    if (address := make_web_address(row["source_url"])) is not None:
         lines.append(f"Source: {address}")
     return plain("\n".join(lines).replace("\r\n", "\n").replace("\r", "\n"))
 

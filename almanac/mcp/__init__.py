@@ -1,1 +1,1 @@
-"""The questions of the package as tools of an assistant (Model Context Protocol)."""
+"""The queries of the package as tools for an assistant (Model Context Protocol)."""

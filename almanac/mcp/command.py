@@ -1,4 +1,4 @@
-"""`almanac mcp`: the questions of a warehouse for an assistant, over standard input and output."""
+"""`almanac mcp`: an assistant queries the warehouse over standard input and output."""
 
 import asyncio
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from almanac.command_line import stop_by_signals
+from almanac.commands import locate_warehouse
 from almanac.console import EXIT_INTERRUPTED, HomeOption, fail, warnings
 from almanac.errors import AlmanacError, WarehouseError
 from almanac.reading.temporary_files import remove_own_folders
@@ -52,34 +53,28 @@ class _LateToolbox:
     def __init__(self, home: Path | None) -> None:
         self._home = home
         self._lock = threading.Lock()
-        self._toolbox: Toolbox | None = None
+        self._opened: list[Toolbox] = []
 
     def call(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        with self._lock:
-            if self._toolbox is None:
-                self._toolbox = self._open()
-        return self._toolbox.call(name, given)
-
-    def _open(self) -> "Toolbox":
-        # Imported here, so that the help is fast.
-        from almanac.commands import locate_warehouse
         from almanac.mcp.toolbox import Toolbox
 
-        try:
-            return Toolbox(locate_warehouse(self._home))
-        except AlmanacError as error:
-            warnings.print(f"almanac: {error}", soft_wrap=True)
-            raise WarehouseError(
-                "The warehouse can't be read: its file is missing, damaged or not published yet. "
-                "The log of this program (standard error) has the reason. `almanac run` or "
-                "`almanac merge` of the application publishes it; then ask again."
-            ) from error
+        with self._lock:
+            try:
+                self._opened = self._opened or [Toolbox(locate_warehouse(self._home))]
+            except AlmanacError as error:
+                warnings.print(f"almanac: {error}", soft_wrap=True)
+                raise WarehouseError(
+                    "The warehouse can't be read: its file is missing, damaged or not published "
+                    "yet. The log of this program (standard error) has the reason. `almanac run` "
+                    "or `almanac merge` of the application publishes it; then ask again."
+                ) from error
+        return self._opened[0].call(name, given)
 
     def stop(self) -> None:
         """End running statements. It waits for nothing."""
-        if self._toolbox is not None:
-            self._toolbox.stop()
+        for toolbox in self._opened:
+            toolbox.stop()
 
     def close(self) -> None:
-        if self._toolbox is not None:
-            self._toolbox.close()
+        for toolbox in self._opened:
+            toolbox.close()

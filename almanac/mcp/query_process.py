@@ -1,4 +1,4 @@
-"""Runs the statements of an assistant, each in a process of its own, which can be ended.
+"""Runs each statement of an assistant in a separate process, which can be killed.
 
 Some functions of DuckDB ignore an interrupt, and DuckDB does not count the memory of all. A process
 has a bound of its memory, no environment variable with a secret, and is killed if it does not end
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from almanac.errors import QueryRefused, WarehouseError
-from almanac.reading.attached_file import connected, explained
+from almanac.reading.attached_file import connected, explain_query_errors
 from almanac.reading.named_sql import (
     NamedStatements,
     check_text,
@@ -35,7 +35,7 @@ from almanac.reading.query_limits import (
     bound_memory,
     end_process,
 )
-from almanac.reading.row_files import with_iso_instants
+from almanac.reading.row_files import format_timestamps
 from almanac.safe_text import json_text
 
 log = logging.getLogger(__name__)
@@ -88,12 +88,6 @@ class QueryProcesses:
                 process.kill()
 
     def run(self, sql: str, *, rows_max: int, bytes_max: int) -> QueryRows:
-        """Run one reading statement, and return its first rows.
-
-        Raises:
-            QueryRefused: it would write, fails, takes too long, or needs too much memory; or two
-                statements run already.
-        """
         refuse_composed(sql)
         order = {
             "file": str(self._file),
@@ -214,7 +208,7 @@ def _answer(order: Mapping[str, Any], limits: QueryLimits) -> dict[str, Any]:
     with connected(Path(order["file"]), limits=limits) as connection:
         facts = dict(connection.execute(_SQL["read_publication"]).fetchall())
         snapshot = {"id": facts["publication"], "published_at": facts["published_at"]}
-        with explained(QueryWatch(connection, limits, program)):
+        with explain_query_errors(QueryWatch(connection, limits, program)):
             relation = reading_relation(connection, sql, {})
             types = [str(kind) for kind in relation.types]
             columns = [
@@ -225,7 +219,7 @@ def _answer(order: Mapping[str, Any], limits: QueryLimits) -> dict[str, Any]:
             if lists_names(sql):
                 batches = [relation.fetchall()]
             else:
-                connection.register("answer", with_iso_instants(relation))
+                connection.register("answer", format_timestamps(relation))
                 connection.execute(_SQL["read_answer"])
                 batches = iter(lambda: connection.fetchmany(_FETCHED), [])
             names = _distinct_names(relation.columns)
@@ -255,7 +249,7 @@ def first_rows(
 
 
 def _distinct_names(names: list[str]) -> list[str]:
-    """Return names of which none is there twice: a JSON object would lose a value."""
+    """Return unique names: with a repeated name, a JSON object would lose a value."""
     found: list[str] = []
     for name in names:
         number, free = 1, name

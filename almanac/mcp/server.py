@@ -52,7 +52,7 @@ def make_server(call: CallTool) -> Server[Any]:
         except Exception:
             log.exception("the tool %s failed", params.name[:100])
             return _refuse(
-                "The tool failed, and the log of the server has the reason. Nothing was changed. "
+                "The tool failed; the server log has the reason. Nothing was changed. "
                 "Ask in another way, or tell the person who runs the server."
             )
         texts = (f"As of {answer['as_of']}. {answer['note']}", json_text(answer))

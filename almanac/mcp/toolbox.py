@@ -16,9 +16,9 @@ from jsonschema import Draft202012Validator
 
 from almanac.database import Database, open_database
 from almanac.errors import AlmanacError, InvalidArgument, QueryRefused, UnknownName
-from almanac.events import known_at
+from almanac.events import read_known_at
 from almanac.mcp.query_process import QueryProcesses, first_rows
-from almanac.mcp.tools import BYTES_MAX, LIMIT, TOOLS, ToolSpec
+from almanac.mcp.tools import BYTES_MAX, LIMIT, TOOLS
 from almanac.reading.named_sql import NamedStatements
 from almanac.reading.query_limits import QueryLimits
 from almanac.results import Result
@@ -39,7 +39,7 @@ _EXACT: Final = ("instant", "day")
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """The rows of a question from `offset` on, at a time of knowledge. `total` counts all."""
+    """The result rows of a tool from `offset` on, as of a time of knowledge. `total` counts all."""
 
     as_of: datetime
     rows: list[dict[str, Any]]
@@ -48,7 +48,7 @@ class FoundRows:
 
 
 def _upcoming(database: Database, given: Arguments) -> FoundRows:
-    moment = known_at(database.reader, given.get("as_of"), "as_of")
+    moment = read_known_at(database.reader, given.get("as_of"), "as_of")
     found = database.upcoming(
         **_some(given, "coins", "within", "categories", "min_impact"),
         as_of=given.get("as_of") or moment,
@@ -58,7 +58,7 @@ def _upcoming(database: Database, given: Arguments) -> FoundRows:
 
 
 def _events_as_of(database: Database, given: Arguments) -> FoundRows:
-    moment = known_at(database.reader, given.get("as_of"), "as_of")
+    moment = read_known_at(database.reader, given.get("as_of"), "as_of")
     window = (given.get("from"), given.get("to"))
     found = database.events(
         **_some(given, "coins", "categories", "min_impact", "status"),
@@ -70,7 +70,7 @@ def _events_as_of(database: Database, given: Arguments) -> FoundRows:
 
 def _history_of(database: Database, given: Arguments) -> FoundRows:
     event_id = given["event_id"]
-    moment = known_at(database.reader, given.get("as_of"), "as_of")
+    moment = read_known_at(database.reader, given.get("as_of"), "as_of")
     try:
         rows = database.history(event_id).rows()
     except UnknownName:
@@ -88,10 +88,9 @@ def _history_of(database: Database, given: Arguments) -> FoundRows:
 
 
 def _what_changed(database: Database, given: Arguments) -> FoundRows:
-    moment = known_at(database.reader, given.get("until"), "until")
+    moment = read_known_at(database.reader, given.get("until"), "until")
     found = database.changes(
-        **_some(given, "since", "kinds", "coins", "min_impact"),
-        until=given.get("until") or moment,
+        **_some(given, "since", "kinds", "coins", "min_impact"), until=given.get("until") or moment
     )
     return _cut(moment, found, given)
 
@@ -110,10 +109,6 @@ def _resolve_coin(database: Database, given: Arguments) -> FoundRows:
     return FoundRows(now, [row], 1)
 
 
-def _tables(database: Database, given: Arguments) -> FoundRows:
-    return _cut(database.reader.now(), database.tables(given.get("name")), given)
-
-
 _ANSWERS: Final[Mapping[str, Callable[[Database, Arguments], FoundRows]]] = {
     "upcoming": _upcoming,
     "events_as_of": _events_as_of,
@@ -121,7 +116,9 @@ _ANSWERS: Final[Mapping[str, Callable[[Database, Arguments], FoundRows]]] = {
     "what_changed": _what_changed,
     "coverage": _coverage,
     "resolve_coin": _resolve_coin,
-    "tables": _tables,
+    "tables": lambda database, given: _cut(
+        database.reader.now(), database.tables(given.get("name")), given
+    ),
 }
 _SQL = NamedStatements("almanac.mcp")
 
@@ -129,7 +126,7 @@ _SQL = NamedStatements("almanac.mcp")
 class Toolbox:
     """Answers tools from one published file; a later publication is read by the next call.
 
-    With `trust_clock` nothing is known that was pulled after the clock's time. A replay has no
+    With `trust_clock`, data pulled after the clock's time is not visible. A replay has no
     `query`, which would read the whole history.
 
     Raises (open): as `almanac.open`.
@@ -171,7 +168,10 @@ class Toolbox:
         if tool is None:
             names = ", ".join(each.name for each in TOOLS)
             raise UnknownName(f"there is no tool {name!r}; the tools are {names}")
-        check_arguments(tool, given)
+        for wrong in Draft202012Validator(tool.input_schema).iter_errors(dict(given)):
+            where = ".".join(map(str, wrong.absolute_path)) or "arguments"
+            takes = f"The tool {name} takes {', '.join(tool.properties)}."
+            raise InvalidArgument(f"{where}: {wrong.message[:300]}. {takes}")
         try:
             return self._query(given) if name == "query" else self._answer(name, given)
         except AlmanacError as error:
@@ -231,18 +231,7 @@ def _envelope(
     }
 
 
-def check_arguments(tool: ToolSpec, given: Arguments) -> None:
-    """Raise InvalidArgument if arguments do not fit the schema of a tool."""
-    for error in Draft202012Validator(tool.input_schema).iter_errors(dict(given)):
-        where = ".".join(map(str, error.absolute_path)) or "arguments"
-        names = ", ".join(tool.properties)
-        raise InvalidArgument(
-            f"{where}: {error.message[:300]}. The tool {tool.name} takes {names}."
-        )
-
-
 def without_paths(text: str, file: Path) -> str:
-    """Return a text without the folders of the file, of temporary files and of the user."""
     places = (file.absolute().parent, file.resolve().parent, Path(tempfile.gettempdir()))
     for folder in sorted(map(str, {*places, Path.home()} - {Path("/")}), key=len, reverse=True):
         text = text.replace(folder, "…")

@@ -9,7 +9,7 @@ Schema = dict[str, Any]
 LIMIT: Final = 50
 LIMIT_MAX: Final = 1_000
 BYTES_MAX: Final = 60_000
-"""The most JSON of the rows: an assistant reads a whole answer into its context."""
+"""The largest JSON size of the rows, since an assistant reads a whole answer into its context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ _MIN_IMPACT: Final[Schema] = {
     "type": "number",
     "minimum": 0,
     "maximum": 10,
-    "description": "The least impact, 0 to 10. An event with a band alone is included if its whole "
+    "description": "The lowest impact, 0 to 10. An event with only a band is included if its whole "
     "band reaches it; an event of unknown impact is left out.",
 }
 _PAGE: Final[Schema] = {
@@ -77,11 +77,7 @@ _PAGE: Final[Schema] = {
         "description": "Rows to skip: next_offset of a truncated answer.",
     },
 }
-_FILTERS: Final[Schema] = {
-    "coins": _COINS,
-    "categories": _CATEGORIES,
-    "min_impact": _MIN_IMPACT,
-}
+_FILTERS: Final[Schema] = {"coins": _COINS, "categories": _CATEGORIES, "min_impact": _MIN_IMPACT}
 
 
 _OF_EVENTS: Final = (
@@ -139,20 +135,17 @@ TOOLS: Final = (
         "Every version of one event with all of its fields, oldest first. Use it for: when did "
         "this date move, and when did that become known? A field in unknown_fields is unknown, not "
         "empty. " + _OF_EVENTS,
-        {
-            "event_id": _text("The identifier, from another tool."),
-            "as_of": _AS_OF,
-            **_PAGE,
-        },
+        {"event_id": _text("The identifier, from another tool."), "as_of": _AS_OF, **_PAGE},
         ("event_id",),
     ),
     ToolSpec(
         "what_changed",
         "Changes in a period",
-        "Changes that became known after since, until until: one row per version and kind, oldest "
+        "Changes that became known after `since` and up to `until`: one row per version and "
+        "kind, oldest "
         "first, with old and new values (for revised and revealed, names of fields). Use it for: "
         "which events moved or were cancelled since Monday? A moved date has the kind "
-        "rescheduled. as_of of the answer is until.",
+        "rescheduled. The answer's as_of equals `until`.",
         {
             "since": _text(f"{_INSTANT}; also today or yesterday."),
             "until": _text("The end, as since. Default: now."),
@@ -233,9 +226,5 @@ _ANSWER: Final[Schema] = {
     "note": _text("Which rows these are, and how to get the others."),
     "rows": {"type": "array", "items": {"type": "object"}},
 }
-OUTPUT_SCHEMA: Final[Schema] = {
-    "type": "object",
-    "properties": _ANSWER,
-    "required": list(_ANSWER),
-}
+OUTPUT_SCHEMA: Final[Schema] = {"type": "object", "properties": _ANSWER, "required": list(_ANSWER)}
 """The schema of every answer."""

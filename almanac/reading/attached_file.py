@@ -13,22 +13,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from time import time
-from types import MappingProxyType
 from typing import Any, Final
 
 import duckdb
 
 from almanac.errors import QueryRefused, WarehouseError
 from almanac.reading.connections import close_within, open_memory
-from almanac.reading.named_sql import quoted, quoted_text, reading_relation
-from almanac.reading.query_limits import QueryHooks, QueryLimits, QueryWatch, restrict
+from almanac.reading.named_sql import NO_VALUES, quoted, quoted_text, reading_relation
+from almanac.reading.query_limits import (
+    NO_HOOKS,
+    USUAL_LIMITS,
+    QueryHooks,
+    QueryLimits,
+    QueryWatch,
+    restrict,
+)
 
 _LINKS: Final = ".reading-"
 _ABANDONED_AFTER_S: Final = 60.0
-"""A link exists for milliseconds; an older one was left by a killed process."""
+"""A link is removed within milliseconds. An older link was left by a killed process."""
 _log = logging.getLogger(__name__)
 
 
@@ -54,7 +60,9 @@ def set_aside_foreign_wal(warehouse: Path) -> Path | None:
     wal = warehouse.with_name(f"{warehouse.name}.wal")
     with suppress(FileNotFoundError):
         written = datetime.fromtimestamp(wal.stat().st_mtime, UTC)
-        aside = _free_name(wal.with_name(f"{wal.name}.foreign-{written:%Y%m%dT%H%M%S%fZ}"))
+        name = f"{wal.name}.foreign-{written:%Y%m%dT%H%M%S%fZ}"
+        names = chain([name], (f"{name}-{number}" for number in count(2)))
+        aside = next(path for path in map(wal.with_name, names) if not path.exists())
         try:
             wal.rename(aside)
         except FileNotFoundError:
@@ -73,13 +81,12 @@ def set_aside_foreign_wal(warehouse: Path) -> Path | None:
 
 
 def remove_abandoned_links(folder: Path) -> None:
-    """Remove the links that killed readers left."""
-    for abandoned in abandoned_links(folder):
+    for abandoned in list_abandoned_links(folder):
         with suppress(FileNotFoundError):
             shutil.rmtree(abandoned)
 
 
-def abandoned_links(folder: Path) -> list[Path]:
+def list_abandoned_links(folder: Path) -> list[Path]:
     """Return the links that killed readers left."""
     abandoned: list[Path] = []
     for path in folder.glob(f"{_LINKS}*"):
@@ -111,19 +118,7 @@ def _linked(warehouse: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _free_name(path: Path) -> Path:
-    number = 1
-    free = path
-    while free.exists():
-        number += 1
-        free = path.with_name(f"{path.name}-{number}")
-    return free
-
-
 _FETCHED: Final = 1000
-_LIMITS: Final = QueryLimits()
-_PROGRAM: Final = QueryHooks()
-_NO_VALUES: Final[Mapping[str, Any]] = MappingProxyType({})
 _numbers = count(1)
 
 
@@ -141,7 +136,7 @@ class QueryAnswer:
 
 
 def connect(
-    warehouse: Path, *, own_files: bool = False, limits: QueryLimits = _LIMITS
+    warehouse: Path, *, own_files: bool = False, limits: QueryLimits = USUAL_LIMITS
 ) -> duckdb.DuckDBPyConnection:
     """Open a published warehouse for reading, on UTC. The caller closes it, as `connected` does.
 
@@ -158,7 +153,7 @@ def connect(
 
 @contextmanager
 def connected(
-    warehouse: Path, *, own_files: bool = False, limits: QueryLimits = _LIMITS
+    warehouse: Path, *, own_files: bool = False, limits: QueryLimits = USUAL_LIMITS
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a connection as of `connect`; close it at the end, within the grace of `limits`."""
     connection = connect(warehouse, own_files=own_files, limits=limits)
@@ -172,21 +167,18 @@ def run_sql(
     connection: duckdb.DuckDBPyConnection,
     sql: str,
     *,
-    values: Mapping[str, Any] = _NO_VALUES,
+    values: Mapping[str, Any] = NO_VALUES,
     rows_max: int | None = None,
-    limits: QueryLimits = _LIMITS,
-    program: QueryHooks = _PROGRAM,
+    limits: QueryLimits = USUAL_LIMITS,
+    program: QueryHooks = NO_HOOKS,
 ) -> QueryAnswer:
     """Run one reading statement; return all of its rows, or the first `rows_max`.
 
     `values` has the texts for the named parameters of the statement, such as `$ts`.
     """
-    with explained(QueryWatch(connection, limits, program)):
+    with explain_query_errors(QueryWatch(connection, limits, program)):
         relation = reading_relation(connection, sql, values)
-        columns, types = (
-            tuple(relation.columns),
-            tuple(str(column_type) for column_type in relation.types),
-        )
+        columns, types = tuple(relation.columns), tuple(map(str, relation.types))
         running = connection.execute(sql, dict(values)) if values else connection.execute(sql)
         rows: list[tuple[Any, ...]] = []
         number = 0
@@ -222,8 +214,8 @@ def open_published(
 
 
 @contextmanager
-def explained(watch: QueryWatch) -> Iterator[None]:
-    """Turn the errors of a query into a QueryRefused that says what to do."""
+def explain_query_errors(watch: QueryWatch) -> Iterator[None]:
+    """Turn the errors of a query into a QueryRefused whose message gives the next step."""
     try:
         with watch:
             yield

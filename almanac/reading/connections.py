@@ -37,8 +37,8 @@ def close_within(connection: duckdb.DuckDBPyConnection, grace_s: float) -> None:
 
     DuckDB ends running work before it closes, and waits for work that neither an interrupt nor a
     signal stops. The answer is complete by then, so a connection that stays open only costs memory
-    and threads until the process ends. Do not interrupt the connection after this call: that would
-    be a use after free.
+    and threads until the process ends. Do not interrupt the connection after this call, since its
+    memory may be freed.
     """
     refused: list[duckdb.Error] = []
 

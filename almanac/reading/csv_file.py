@@ -4,8 +4,8 @@ DuckDB reads all columns as texts and stores what it rejects, while the `csv` mo
 counts differ, or DuckDB rejects anything, the `csv` module reads the file, record by record.
 
 A quote that opens by accident ends at the next quote, and the records between the two vanish in a
-field. So the lines of each record that has several are compared: a line inside it that looks like a
-record of its own is a fault.
+field. So the lines of each multi-line record are compared: a line that looks like a complete record
+is a fault.
 """
 
 import codecs
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RECORD_BYTES: Final = 16 << 20
-"""Length of a record; what is longer is not CSV."""
+"""Longest record; a file with a longer one is not CSV."""
+_SIZE: Final = f"{RECORD_BYTES >> 20} MiB"
 CHUNK_BYTES: Final = 1 << 20
 _ENCODINGS: Final = "Save the file as UTF-8 (in Excel: CSV UTF-8)"
 _QUOTES: Final = (
@@ -64,10 +65,6 @@ class RecordReader:
         is_open: whether the last record has a quote that is never closed.
         ends_with_line_end: whether the last line does, if all were read.
         has_nul: whether NUL was read.
-
-    Raises:
-        CsvFault: a record is longer than RECORD_BYTES. If `strict`, also for text behind a closing
-            quote, NUL, bytes that are not UTF-8, and hidden records.
     """
 
     def __init__(
@@ -135,7 +132,6 @@ class RecordReader:
 
     @property
     def last_fields(self) -> int:
-        """The number of fields of the last record."""
         return len(next(csv.reader(map(_text, self._held), skipinitialspace=True), []))
 
     def _blocks(self, chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -156,7 +152,7 @@ class RecordReader:
                 self.ends_with_line_end = not lines or lines[-1].endswith((b"\r", b"\n"))
             yield lines
             if len(rest) > RECORD_BYTES:
-                raise CsvFault(self.line + 1, f"has more than {_size()}", "Expected CSV")
+                raise CsvFault(self.line + 1, f"has more than {_SIZE}", "Expected CSV")
 
     def _check_characters(self, lines: list[bytes]) -> None:
         text = b"".join(lines)
@@ -197,18 +193,14 @@ class RecordReader:
                 self._held_bytes += len(line)
                 self._held.append(line)
                 if self._held_bytes > RECORD_BYTES:
-                    what = f"opens a quoted field of more than {_size()}"
+                    what = f"opens a quoted field of more than {_SIZE}"
                     raise CsvFault(self.line - len(self._held) + 1, what, _QUOTES)
             else:
                 self._given, self._held_bytes = None, len(line)
             yield _text(line)
 
     def _find_hidden(self) -> CsvFault | None:
-        """Return what is wrong if the current record hides others.
-
-        Raises:
-            CsvFault: this, if the reader is strict.
-        """
+        """Return the fault if the current record hides others."""
         found = self._hidden(self.line - len(self._held) + 1)
         if found is not None and self._strict:
             raise found
@@ -233,7 +225,7 @@ class RecordReader:
     def _looks_like_record(self, opening: bytes, line: bytes) -> bool:
         """Return whether a line, and the one in which the quote opened, are whole records.
 
-        A quote that is there by accident leaves its own line a record: its timestamps are in the
+        After an accidental quote, its line still looks like a record: its timestamps are in the
         same places as in other records, counted from the left, or from the right if it has enough
         fields."""
         first, then = (text.split(self._delimiter) for text in (opening, line))
@@ -254,10 +246,6 @@ def _text(line: bytes) -> str:
     return line.decode("utf-8", "surrogateescape")
 
 
-def _size() -> str:
-    return f"{RECORD_BYTES >> 20} MiB"
-
-
 def _is_storable(text: bytes) -> bool:
     """Return whether it is UTF-8 without NUL."""
     try:
@@ -268,7 +256,7 @@ def _is_storable(text: bytes) -> bool:
 
 
 def _instants(fields: Iterable[bytes]) -> set[int]:
-    """Return the places of the fields that look like timestamps."""
+    """Return the positions of the fields that look like timestamps."""
     return {place for place, text in enumerate(fields) if _INSTANT.match(text)}
 
 
@@ -292,7 +280,6 @@ class CsvSource:
         return [f"c{place}" for place in range(self.fields)]
 
     def records(self, *, strict: bool = False) -> RecordReader:
-        """Return a reader of the records behind the header."""
         return RecordReader(
             self.chunks(),
             delimiter=self.delimiter,
@@ -322,13 +309,10 @@ class CsvSource:
         *,
         strict: bool = False,
     ) -> "pa.Table | None":
-        """Return a row for each record, by DuckDB; None if it can't read each of them for certain.
+        """Return a row per record, read by DuckDB; None if DuckDB may misread a record.
 
         `select` has the columns. An error leaves the connection's transaction aborted, so it needs
         a connection of its own.
-
-        Raises:
-            CsvFault: as RecordReader, if `strict`.
         """
         import duckdb
 
@@ -347,7 +331,7 @@ class CsvSource:
         return table if is_whole else None
 
     def _count(self, *, strict: bool) -> int | None:
-        """Return the number of records; None if some are not to be read by DuckDB."""
+        """Return the number of records; None if DuckDB may misread some."""
         reader = self.records(strict=strict)
         try:
             found = reader.count()

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from types import MappingProxyType
 from typing import Any, Final
 
 import duckdb
@@ -21,6 +22,7 @@ import duckdb
 from almanac.errors import QueryRefused
 from almanac.reading.connections import DUCKDB_MAJOR
 
+NO_VALUES: Final[Mapping[str, Any]] = MappingProxyType({})
 _FOLDERS: Final = frozenset({"sql", "views"})
 _SHARED: Final = re.compile(r"\{shared (\w+)\}")
 _NAMED: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
@@ -37,11 +39,7 @@ class NamedStatements:
         """Return the text of a statement."""
         if name not in self._ready:
             try:
-                text = _read_statements(self._package)[name]
-            except KeyError:
-                raise KeyError(f"{self._package} has no statement {name}") from None
-            try:
-                self._ready[name] = self._prepared(text)
+                self._ready[name] = self._prepared(_read_statements(self._package)[name])
             except ValueError as error:
                 raise ValueError(f"{self._package}, statement {name}: {error}") from None
         return self._ready[name]
@@ -73,7 +71,6 @@ def _read_statements(package: str) -> dict[str, str]:
 
 
 def statements_in(text: str) -> list[tuple[str, str]]:
-    """Return the names and texts of the statements of a file, in order."""
     _, *parts = _NAMED.split(text)
     return list(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
 
@@ -130,7 +127,7 @@ _PAST_A_LOCK: Final = frozenset(
 """Functions through which DuckDB before 2.0 changes a locked configuration. Later it refuses."""
 _LOCK_HOLDS: Final = DUCKDB_MAJOR >= 2
 _ENDS_WORD: Final = re.compile(r"\s|/\*|--")
-"""DuckDB before 2.0 adds a comment to the word before it."""
+"""The end of a keyword. DuckDB before 2.0 returns a keyword with the comment that follows it."""
 _TEXT: Final = re.compile(r"'((?:[^']|'')*)'")
 
 
@@ -150,7 +147,7 @@ def lists_names(sql: str) -> bool:
 
 
 def writes_inside(sql: str) -> bool:
-    """Whether the body of a WITH begins with a word that writes."""
+    """Whether the statement after a WITH clause begins with a keyword that writes."""
     before = ("", "")
     for word, _ in _words_and_depths(sql):
         if word in _WRITING and before[1] == "(" and before[0] in _BEFORE_A_BODY:
@@ -160,7 +157,8 @@ def writes_inside(sql: str) -> bool:
 
 
 def changes_what_is_locked(sql: str) -> bool:
-    """Whether a function is called that changes a locked configuration; a name alone is none."""
+    """Whether a function that changes a locked configuration is called; its name without a call is
+    allowed."""
     if _LOCK_HOLDS:
         return False
     tokens = [*_tokens(sql), "", ""]
@@ -213,7 +211,8 @@ def _tokens(sql: str) -> Iterator[str]:
 
 
 _READING: Final = frozenset({"SELECT", "EXPLAIN", "MULTI"})
-"""MULTI is a PIVOT, which finds its columns in an earlier step; a COPY may contain one as well."""
+"""DuckDB reports a PIVOT as MULTI, because it finds the columns in an extra step. A COPY may
+contain a PIVOT, too."""
 _SQL_CHARACTERS_MAX: Final = 1_000_000
 
 

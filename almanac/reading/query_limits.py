@@ -5,6 +5,7 @@ interrupts the connection, and it may be closed.
 """
 
 import os
+import resource
 import shutil
 import sys
 import tempfile
@@ -15,8 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import duckdb
 
@@ -24,19 +24,19 @@ from almanac.reading.named_sql import Literal, literal, quoted
 from almanac.reading.temporary_files import own_folder, remove_own_folders
 
 LEFT_FREE_BYTES: Final = 1_000_000_000
-"""Free disk space that answers and spilled rows must leave."""
+"""Disk space that results and spilled rows must leave free."""
 _ANSWER_BYTES_MIN: Final = 64_000_000
-"""An answer may have this size on any disk."""
+"""A result of this size is always allowed, even on a small disk."""
 _TICK_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
-    """The most that one connection may use. `threads` None means one for each core.
+    """The most that one connection may use. If `threads` is None, there is one thread per core.
 
     Rows that do not fit into memory are spilled to disk, at most twice the memory. `grace_s` is the
     time that a stopped query has to end, since some functions do not check for an interrupt, and
-    that its connection has to close. Errors name memory and time as a person sets them.
+    that its connection has to close. Errors state memory and time in the units of the options.
     """
 
     memory_bytes: int = 2_000_000_000
@@ -45,10 +45,6 @@ class QueryLimits:
     grace_s: float = 5.0
     memory_name: str = "QueryLimits.memory_bytes"
     timeout_name: str = "QueryLimits.timeout_s"
-
-
-def _no_signals() -> AbstractContextManager[Callable[[], bool]]:
-    return nullcontext(lambda: False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +56,14 @@ class QueryHooks:
     ends the process if a stopped query does not end; it receives the reason, None for a signal.
     """
 
-    hold_signals: Callable[[], AbstractContextManager[Callable[[], bool]]] = _no_signals
+    hold_signals: Callable[[], AbstractContextManager[Callable[[], bool]]] = lambda: nullcontext(
+        lambda: False
+    )
     on_stuck: Callable[[str | None], None] | None = None
+
+
+USUAL_LIMITS: Final = QueryLimits()
+NO_HOOKS: Final = QueryHooks()
 
 
 def restrict(
@@ -131,13 +133,8 @@ class QueryWatch:
             self._undo = undo.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._undo.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._undo.__exit__(*error)
 
     def _end(self) -> None:
         # Under the lock, so that no interrupt follows even if a signal ends the join early.
@@ -147,7 +144,10 @@ class QueryWatch:
 
     def _run(self) -> None:
         began = monotonic()
-        room = self._room()
+        room = 0
+        if self._answer is not None:
+            free = shutil.disk_usage(self._answer.parent).free - LEFT_FREE_BYTES
+            room = max(free, _ANSWER_BYTES_MIN)
         while not self._done.wait(_TICK_S):
             if self._has_signal():
                 self._stop(None)
@@ -179,12 +179,6 @@ class QueryWatch:
             if not self._done.is_set():
                 self._connection.interrupt()
 
-    def _room(self) -> int:
-        if self._answer is None:
-            return 0
-        free = shutil.disk_usage(self._answer.parent).free - LEFT_FREE_BYTES
-        return max(free, _ANSWER_BYTES_MIN)
-
     def _size(self) -> int:
         try:
             return 0 if self._answer is None else self._answer.stat().st_size
@@ -196,7 +190,7 @@ PROGRAM_BYTES: Final = 1_000_000_000
 """Memory of the program in addition to twice the query's memory, since Python holds the rows
 again."""
 STACK_BYTES: Final = 64_000_000
-"""Of each thread; most of it is never used."""
+"""Memory per thread; most of it is never used."""
 
 
 def bound_memory(limits: QueryLimits) -> None:
@@ -204,8 +198,6 @@ def bound_memory(limits: QueryLimits) -> None:
 
     Linux alone enforces it.
     """
-    import resource
-
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     stacks = (limits.threads or os.cpu_count() or 1) * STACK_BYTES
     bound = 2 * limits.memory_bytes + PROGRAM_BYTES + stacks
@@ -214,7 +206,6 @@ def bound_memory(limits: QueryLimits) -> None:
 
 
 def end_process(message: str, code: int) -> NoReturn:
-    """End this process from any thread, with a message on standard error."""
     remove_own_folders()
     sys.stderr.write(message)
     sys.stderr.flush()

@@ -3,29 +3,24 @@
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
 from typing import Any, BinaryIO, Final, Literal
 
 import duckdb
 
 from almanac.errors import InvalidArgument
-from almanac.reading.attached_file import explained, open_published
+from almanac.reading.attached_file import explain_query_errors, open_published
 from almanac.reading.connections import close_within
-from almanac.reading.named_sql import NamedStatements, lists_names, reading_relation
-from almanac.reading.query_limits import QueryHooks, QueryLimits, QueryWatch
+from almanac.reading.named_sql import NO_VALUES, NamedStatements, lists_names, reading_relation
+from almanac.reading.query_limits import NO_HOOKS, USUAL_LIMITS, QueryHooks, QueryLimits, QueryWatch
 from almanac.reading.temporary_files import own_folder
-from almanac.safe_text import escaped, escaped_in_json
+from almanac.safe_text import escape_characters, escape_json
 
-FileForm = Literal["csv", "tsv", "json", "parquet"]
+FileFormat = Literal["csv", "tsv", "json", "parquet"]
 _SQL = NamedStatements("almanac.reading")
-_LIMITS: Final = QueryLimits()
-_PROGRAM: Final = QueryHooks()
-_NO_VALUES: Final[Mapping[str, Any]] = MappingProxyType({})
 _UNFINISHED: Final = ".unfinished-"
 
 
@@ -33,17 +28,20 @@ def write_answer(
     warehouse: Path,
     sql: str,
     target: Path | BinaryIO,
-    form: FileForm,
+    form: FileFormat,
     *,
-    values: Mapping[str, Any] = _NO_VALUES,
+    values: Mapping[str, Any] = NO_VALUES,
     formulas: bool = True,
-    limits: QueryLimits = _LIMITS,
-    program: QueryHooks = _PROGRAM,
+    limits: QueryLimits = USUAL_LIMITS,
+    program: QueryHooks = NO_HOOKS,
 ) -> int:
     """Write the rows of one reading statement to a file or an open stream; return how many.
 
     A file appears complete or not at all; a link is kept, and its target is replaced. A stream, a
-    device or a pipe gets the bytes after the statement has ended. Otherwise as `write_own_file`.
+    device or a pipe gets the bytes after the statement has ended. The statement runs on its own
+    connection, which can write only this file. JSON is strict: NaN and infinities are null,
+    timestamps are ISO 8601. CSV and TSV have a header. Without `formulas`, text of a CSV that a
+    spreadsheet would run gets a mark in front.
 
     Raises:
         WarehouseError: the warehouse can't be opened.
@@ -51,25 +49,43 @@ def write_answer(
         QueryRefused: the statement would write, fails, takes too long, or the disk has no room.
         OSError: the file can't be written, or nobody reads the stream any more.
     """
-    write = partial(
-        write_own_file,
-        warehouse,
-        sql,
-        form=form,
-        values=values,
-        formulas=formulas,
-        limits=limits,
-        program=program,
-    )
+
+    def write(file: Path) -> int:
+        """Write to a file of our own, which an error may leave incomplete."""
+        connection = open_published(warehouse, [file], limits)
+        try:
+            with explain_query_errors(QueryWatch(connection, limits, program, answer=file)):
+                relation = reading_relation(connection, sql, values)
+                answer = relation
+                if form == "json":
+                    answer = format_timestamps(relation)
+                elif form == "tsv":
+                    answer = escape_fields(relation)
+                elif form == "csv" and not formulas:
+                    answer = escape_formulas(relation)
+                # A list of tables is made first: it would have the name that is registered here.
+                fetched = answer.to_arrow_table() if lists_names(sql) else answer
+                connection.register("answer", fetched)
+                rows = _copy_rows(connection, _SQL[f"copy_{form}"], {"file": str(file)})
+                connection.unregister("answer")
+                types = " ".join(map(str, relation.types))
+        finally:
+            close_within(connection, limits.grace_s)
+        if form == "json":
+            rewrite_json(file, bare_numbers="DOUBLE" in types or "FLOAT" in types)
+        if form == "tsv":
+            escape_control_characters(file)
+        return rows
+
     if not isinstance(target, Path):
-        return copied(write, target, form)
+        return _copy_answer(write, target, form)
     if names_a_stream(target):
         # Not by a rename: other writers to the same stream would lose it. Appended, since a file
         # that a shell redirected to may have content already.
         with target.open("ab") as stream:
-            return copied(write, stream, form)
+            return _copy_answer(write, stream, form)
     refuse_part_of_home(target, warehouse)
-    with replacing(target) as staged:
+    with replace_file(target) as staged:
         return write(staged)
 
 
@@ -80,11 +96,7 @@ _PARTS_OF_HOME: Final = frozenset(
 
 
 def refuse_part_of_home(target: Path, warehouse: Path) -> None:
-    """Refuse to write to the published file or into a home, also through a link or `..`.
-
-    Raises:
-        InvalidArgument: the target is, or would be, a part of a home.
-    """
+    """Refuse to write to the published file or into a home, also through a link or `..`."""
     file, published = target.resolve(), warehouse.resolve()
     is_part = file == published or (file.exists() and file.samefile(published))
     for folder in file.parents:
@@ -99,12 +111,8 @@ def refuse_part_of_home(target: Path, warehouse: Path) -> None:
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[Path]:
-    """Yield a path; the file written there then replaces another, so nobody reads half of it.
-
-    Raises:
-        InvalidArgument: there is no folder for the file.
-    """
+def replace_file(target: Path) -> Iterator[Path]:
+    """Yield a path; the file written there then replaces another, so nobody reads half of it."""
     file = target.resolve()
     if not file.parent.is_dir():
         raise InvalidArgument(
@@ -119,7 +127,7 @@ def replacing(target: Path) -> Iterator[Path]:
         staged.unlink(missing_ok=True)
 
 
-def copied(write: Callable[[Path], int], stream: BinaryIO, form: FileForm) -> int:
+def _copy_answer(write: Callable[[Path], int], stream: BinaryIO, form: FileFormat) -> int:
     """Let `write` make a file of our own, copy it to a stream, and return what `write` did.
 
     On a terminal, the characters of CSV that would act on it are escapes, as in all other forms.
@@ -128,55 +136,15 @@ def copied(write: Callable[[Path], int], stream: BinaryIO, form: FileForm) -> in
         answer = Path(folder) / form
         rows = write(answer)
         if form == "csv" and stream.isatty():
-            without_acting_characters(answer)
+            escape_control_characters(answer)
         with answer.open("rb") as file:
             shutil.copyfileobj(file, stream)
         stream.flush()
         return rows
 
 
-def write_own_file(
-    warehouse: Path,
-    sql: str,
-    target: Path,
-    *,
-    values: Mapping[str, Any],
-    form: FileForm,
-    formulas: bool,
-    limits: QueryLimits,
-    program: QueryHooks,
-) -> int:
-    """Write to a file of our own, which an error may leave incomplete; return how many rows.
-
-    The statement runs on its own connection, which can write only this file. JSON is strict: NaN
-    and infinities are null, timestamps are ISO 8601. CSV and TSV have a header. Without `formulas`,
-    text of a CSV that a spreadsheet would run gets a mark in front.
-
-    Raises:
-        WarehouseError: the warehouse can't be opened.
-        QueryRefused: the statement would write, fails, takes too long, or the disk has no room.
-        OSError: the file can't be written.
-    """
-    connection = open_published(warehouse, [target], limits)
-    try:
-        with explained(QueryWatch(connection, limits, program, answer=target)):
-            relation = reading_relation(connection, sql, values)
-            answer = in_form(relation, form, formulas=formulas)
-            # A list of tables is made first: it would have the name that is registered here.
-            fetched = answer.to_arrow_table() if lists_names(sql) else answer
-            connection.register("answer", fetched)
-            file = {"file": str(target)}
-            rows = _copied(connection, _SQL[f"copy_{form}"], file)
-            connection.unregister("answer")
-            types = [str(column_type) for column_type in relation.types]
-    finally:
-        close_within(connection, limits.grace_s)
-    finish_file(target, form, types)
-    return rows
-
-
-def _copied(connection: duckdb.DuckDBPyConnection, copy: str, file: dict[str, str]) -> int:
-    """Write the answer; an error of the user's statement does not show ours around it."""
+def _copy_rows(connection: duckdb.DuckDBPyConnection, copy: str, file: dict[str, str]) -> int:
+    """Write the answer; an error of the user's SQL does not show ours around it."""
     try:
         ((rows,),) = connection.execute(copy, file).fetchall()
     except duckdb.Error as error:
@@ -190,29 +158,6 @@ def _copied(connection: duckdb.DuckDBPyConnection, copy: str, file: dict[str, st
 _OPEN: Final = ("/dev/fd/", "/dev/std", "/proc/")
 """Paths that stand for a process's open files."""
 _LINKS_MAX: Final = 40
-
-
-def in_form(
-    relation: duckdb.DuckDBPyRelation, form: FileForm, *, formulas: bool
-) -> duckdb.DuckDBPyRelation:
-    """Return the rows of an answer as they are written in a form."""
-    if form == "json":
-        return with_iso_instants(relation)
-    if form == "tsv":
-        return with_escaped_fields(relation)
-    return without_formulas(relation) if form == "csv" and not formulas else relation
-
-
-def finish_file(path: Path, form: FileForm, types: Sequence[str]) -> None:
-    """Change in a written file what no statement can."""
-    if form == "json":
-        strict_and_plain(path, bare_numbers=any(map(_may_be_no_number, types)))
-    if form == "tsv":
-        without_acting_characters(path)
-
-
-def _may_be_no_number(type_name: str) -> bool:
-    return "DOUBLE" in type_name or "FLOAT" in type_name
 
 
 def names_a_stream(target: Path) -> bool:
@@ -232,23 +177,23 @@ _SUSPECT: Final = re.compile(rb"NaN|Infinity", re.IGNORECASE)
 _TEXT_OR_BARE: Final = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)', re.IGNORECASE)
 
 
-def strict_and_plain(path: Path, *, bare_numbers: bool) -> None:
-    """Rewrite a JSON file of the same values, safe to print on a terminal.
+def rewrite_json(path: Path, *, bare_numbers: bool) -> None:
+    """Rewrite a JSON file with the same values so that it is safe to print on a terminal.
 
     NaN and infinities become null, if there may be any. DuckDB writes each row on a line.
     """
 
     def changed(line: bytes) -> bytes:
         if bare_numbers and _SUSPECT.search(line):
-            line = _strict(line)
-        return line if _PRINTED.fullmatch(line) else escaped_in_json(line.decode()).encode()
+            line = _TEXT_OR_BARE.sub(lambda found: found[1] or b"null", line)
+        return line if _PRINTED.fullmatch(line) else escape_json(line.decode()).encode()
 
     _rewrite(path, changed)
 
 
-def without_acting_characters(path: Path) -> None:
+def escape_control_characters(path: Path) -> None:
     """Rewrite a TSV or CSV file with an escape for each character that would act on a terminal."""
-    _rewrite(path, lambda line: line if _PRINTED.fullmatch(line) else _escaped_line(line))
+    _rewrite(path, lambda line: escape_characters(line.decode()).encode())
 
 
 def _rewrite(path: Path, changed: Callable[[bytes], bytes]) -> None:
@@ -262,14 +207,6 @@ def _rewrite(path: Path, changed: Callable[[bytes], bytes]) -> None:
         rewritten.unlink(missing_ok=True)
 
 
-def _strict(line: bytes) -> bytes:
-    return _TEXT_OR_BARE.sub(lambda found: found[1] or b"null", line)
-
-
-def _escaped_line(line: bytes) -> bytes:
-    return escaped(line.decode()).encode()
-
-
 _RUN: Final = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 """First characters of a cell that spreadsheets read as a formula, or as a blank before one."""
 _MARK: Final = "'"
@@ -278,13 +215,15 @@ _TEXTS: Final = ("VARCHAR", "ENUM", "BLOB", "UNION", "VARIANT")
 _TEXT: Final = "VARCHAR"
 
 
-def without_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+def escape_formulas(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     """Return the same rows, with a mark before each text and column name that would be a formula.
 
     Numbers, dates and lists stay as they are.
     """
     columns = [
-        (_cell(number) if str(kind).startswith(_TEXTS) else _column(number)).alias(_name(name))
+        (_cell(number) if str(kind).startswith(_TEXTS) else _column(number)).alias(
+            _MARK + name if name.startswith(tuple(_RUN)) else name
+        )
         for number, (name, kind) in enumerate(zip(rows.columns, rows.types, strict=True), 1)
     ]
     return rows.select(*columns)
@@ -303,15 +242,12 @@ def _cell(number: int) -> duckdb.Expression:
     return duckdb.CaseExpression(is_run, marked).otherwise(text)
 
 
-def _name(name: str) -> str:
-    return _MARK + name if name[:1] in tuple(_RUN) else name
-
-
 _ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 
 
-def with_escaped_fields(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    r"""Return the same rows as text, with `\\`, `\t`, `\n`, `\r` for what would end a field or row.
+def escape_fields(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    r"""Return the same rows as text, with backslashes, tabs and line ends written as `\\`, `\t`,
+    `\n`, `\r`.
 
     NULL stays NULL, which is written as `\N`: a text cannot look like it. Characters that act on a
     terminal get their escapes in the file (`without_acting_characters`).
@@ -329,7 +265,7 @@ def with_escaped_fields(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelatio
 _INSTANT: Final = "timestamp with time zone"
 
 
-def with_iso_instants(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+def format_timestamps(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     """Return the same rows with timestamps as ISO 8601 in UTC, also those inside nested values.
 
     A timestamp without a zone gets no `Z`. The zone of the connection is UTC.
@@ -363,17 +299,18 @@ def _iso(value: duckdb.Expression, kind: Any, depth: int = 0) -> duckdb.Expressi
     inner = dict(_inner(kind))
     if kind.id == "struct":
         fields = [
-            _iso_or_same(_call("struct_extract", value, _text(name)), field, depth).alias(name)
-            for name, field in inner.items()
+            (_iso(part, kind, depth) if _has_instant(kind) else part).alias(name)
+            for name, kind in inner.items()
+            for part in (_call("struct_extract", value, _text(name)),)
         ]
-        return _unless_null(value, _call("struct_pack", *fields))
+        return duckdb.CaseExpression(value.isnotnull(), _call("struct_pack", *fields))
     if kind.id == "map":
         parts = (
             (_call("map_keys", value), inner["key"]),
             (_call("map_values", value), inner["value"]),
         )
         keys, values = (_iso_list(part, of, depth) for part, of in parts)
-        return _unless_null(value, _call("map", keys, values))
+        return duckdb.CaseExpression(value.isnotnull(), _call("map", keys, values))
     (child,) = inner.values()
     return _iso_list(value.cast(duckdb.list_type(child)), child, depth)
 
@@ -384,14 +321,6 @@ def _iso_list(value: duckdb.Expression, child: Any, depth: int) -> duckdb.Expres
     name = f"item_{depth}"
     item = _iso(duckdb.ColumnExpression(name), child, depth + 1)
     return _call("list_transform", value, duckdb.LambdaExpression(name, item))
-
-
-def _iso_or_same(value: duckdb.Expression, kind: Any, depth: int) -> duckdb.Expression:
-    return _iso(value, kind, depth) if _has_instant(kind) else value
-
-
-def _unless_null(value: duckdb.Expression, built: duckdb.Expression) -> duckdb.Expression:
-    return duckdb.CaseExpression(value.isnotnull(), built)
 
 
 def _replaced(text: duckdb.Expression, old: str, new: str) -> duckdb.Expression:

@@ -14,7 +14,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,14 +21,8 @@ _PREFIX: Final = "almanac-process-"
 _ENDED: Final = "-ended"
 
 
-@dataclass(frozen=True, slots=True)
-class _LockedFolder:
-    folder: Path
-    descriptor: int
-
-
-_locked: Final[dict[tuple[int, str], _LockedFolder]] = {}
-"""By process, since a fork inherits the folders of its parent, and by temporary folder."""
+_locked: Final[dict[tuple[int, str], tuple[Path, int]]] = {}
+"""Folder and descriptor, by process (a fork inherits its parent's) and by temporary folder."""
 _making: Final = threading.Lock()
 
 
@@ -38,36 +31,32 @@ def own_folder() -> Path:
 
     It is removed when the process ends; if the process is killed, a later one removes it. The
     first call removes the folders that killed processes left.
-
-    Raises:
-        OSError: there is no space for it, or no permission to make it.
     """
     parent = tempfile.gettempdir()
     key = (os.getpid(), parent)
     with _making:
-        locked = _locked.get(key)
-        if locked is None or not locked.folder.exists():
-            for leftover in leftovers():
+        if key not in _locked or not _locked[key][0].exists():
+            for leftover in find_leftovers():
                 shutil.rmtree(leftover, ignore_errors=True)
-            locked = _locked[key] = _make_locked(parent)
+            _locked[key] = _make_locked(parent)
             atexit.register(remove_own_folders)
-        return locked.folder
+        return _locked[key][0]
 
 
 def remove_own_folders() -> None:
     """Remove the temporary files of this process, even while they are written to."""
-    for key, locked in list(_locked.items()):
+    for key, (folder, descriptor) in list(_locked.items()):
         if key[0] == os.getpid():
-            ended = locked.folder.with_name(locked.folder.name + _ENDED)
+            ended = folder.with_name(folder.name + _ENDED)
             with suppress(OSError):
                 # After the rename, no new file can be made in it.
-                locked.folder.rename(ended)
+                folder.rename(ended)
             shutil.rmtree(ended, ignore_errors=True)
-            os.close(locked.descriptor)
+            os.close(descriptor)
             del _locked[key]
 
 
-def leftovers() -> Iterator[Path]:
+def find_leftovers() -> Iterator[Path]:
     """Yield the folders that dead processes of this user left, each locked until the next."""
     for folder in sorted(Path(tempfile.gettempdir()).resolve().glob(f"{_PREFIX}*")):
         try:
@@ -81,7 +70,7 @@ def leftovers() -> Iterator[Path]:
             os.close(descriptor)
 
 
-def _make_locked(parent: str) -> _LockedFolder:
+def _make_locked(parent: str) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent)).resolve()
         try:
@@ -93,7 +82,7 @@ def _make_locked(parent: str) -> _LockedFolder:
         except OSError:
             is_ours = True  # This disk can't lock folders, so no process removes it as a leftover.
         if is_ours:
-            return _LockedFolder(folder, descriptor)
+            return folder, descriptor
         os.close(descriptor)
 
 

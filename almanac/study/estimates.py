@@ -1,6 +1,7 @@
 """Estimates of a study: weights, mean returns by bar, tests, groups and their comparison."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -13,12 +14,12 @@ from almanac.study.significance import (
     Verdict,
     adjusted_bmp,
     calendar_test,
+    compute_day_shares,
     cross_sectional,
     flip_signs,
     grank,
     mean_correlation,
     share_beyond,
-    shares_of_days,
     student,
 )
 from almanac.study.windows import Windows
@@ -45,7 +46,7 @@ class Weights:
 
     @property
     def scale(self) -> Floats | None:
-        """The shares as multiples of those of equal rows; None if they are equal."""
+        """The shares divided by the share of equally weighted rows; None if they are equal."""
         return None if self.unit is None else self.share * len(self.share)
 
     def mean(self, values: Floats) -> Floats:
@@ -55,7 +56,7 @@ class Weights:
             return equal
         return np.asarray(self.share @ values)
 
-    def of_units(self, values: Floats, among: Any = None) -> Floats:
+    def average_units(self, values: Floats, among: Any = None) -> Floats:
         """Return the mean of each unit over its rows; units without a row `among` are left out."""
         mine = slice(None) if among is None else among
         if self.unit is None:
@@ -67,15 +68,13 @@ class Weights:
         return found
 
 
-def equal(count: int) -> Weights:
-    """Return the weights of rows that count the same."""
+def weigh_equally(count: int) -> Weights:
     return Weights(np.full(count, 1.0 / max(count, 1)), None)
 
 
 def weigh(rows: pd.DataFrame, weighting: Weighting) -> Weights:
-    """Return the weights of rows with an `event_id`, in their order."""
     if weighting == "rows":
-        return equal(len(rows))
+        return weigh_equally(len(rows))
     unit = pd.factorize(rows["event_id"])[0].astype(np.int64)
     of_unit = np.bincount(unit)
     return Weights(1.0 / (of_unit[unit] * max(len(of_unit), 1)), unit)
@@ -85,12 +84,12 @@ Control = Literal["bh", "by"]
 LEAST_DAYS: Final = 8
 """Calendar days in windows below which no signs are flipped: the headline is adjusted BMP then."""
 LEAST_ROWS: Final = 5
-"""Rows below which adjusted BMP is not a headline either."""
+"""With fewer rows than this, adjusted BMP is not the headline either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Draws of bootstraps, their seed, and the confidence of the band."""
+    """The number of bootstrap draws, their seed, and the confidence of the band."""
 
     rounds: int
     seed: int
@@ -107,20 +106,14 @@ class Figures:
     days: int
 
 
-def figures_of(
-    returns: Returns,
-    windows: Windows,
-    options: Draws,
-    bar_us: int,
-    weights: Weights | None = None,
+def compute_figures(
+    returns: Returns, windows: Windows, options: Draws, bar_us: int, weights: Weights | None = None
 ) -> Figures:
-    """Return all figures of some rows; without weights they count the same."""
-    weights = weights or equal(len(windows.zero))
-    shares = shares_of_days(returns, windows, weights.scale)
-    flipped = flip_signs(shares, rounds=options.rounds, seed=options.seed)
-    calendar = calendar_test("calendar", shares, flipped, LEAST_DAYS)
+    """Return all estimates for some rows; without weights, rows count equally."""
+    weights = weights or weigh_equally(len(windows.zero))
+    calendar, flipped = _flip_days(returns, windows, options, weights)
     values, scaled = windows.cumulated[:, -1], _scaled(windows)
-    of_units, scaled_units = weights.of_units(values), weights.of_units(scaled)
+    of_units, scaled_units = weights.average_units(values), weights.average_units(scaled)
     correlation = mean_correlation(returns, windows, weights.unit)
     few_days = adjusted_bmp(scaled_units, correlation)
     day = returns.day[windows.zero]
@@ -134,19 +127,25 @@ def figures_of(
     return Figures(table, tuple(verdicts), headline, len(np.unique(day)))
 
 
-def headline_of(
+def compute_headline(
     returns: Returns, windows: Windows, options: Draws, weights: Weights | None = None
 ) -> Verdict:
     """Return the headline alone, as `figures_of` chooses it."""
-    weights = weights or equal(len(windows.zero))
-    shares = shares_of_days(returns, windows, weights.scale)
-    flipped = flip_signs(shares, rounds=options.rounds, seed=options.seed)
-    calendar = calendar_test("calendar", shares, flipped, LEAST_DAYS)
+    weights = weights or weigh_equally(len(windows.zero))
+    calendar, _ = _flip_days(returns, windows, options, weights)
     if np.isfinite(calendar.p):
         return calendar
     correlation = mean_correlation(returns, windows, weights.unit)
-    few_days = adjusted_bmp(weights.of_units(_scaled(windows)), correlation)
+    few_days = adjusted_bmp(weights.average_units(_scaled(windows)), correlation)
     return _headline(calendar, few_days, weights.units)
+
+
+def _flip_days(
+    returns: Returns, windows: Windows, options: Draws, weights: Weights
+) -> tuple[Verdict, Floats]:
+    shares = compute_day_shares(returns, windows, weights.scale)
+    flipped = flip_signs(shares, rounds=options.rounds, seed=options.seed)
+    return calendar_test("calendar", shares, flipped, LEAST_DAYS), flipped
 
 
 def _headline(calendar: Verdict, few_days: Verdict, rows: int) -> Verdict:
@@ -155,12 +154,12 @@ def _headline(calendar: Verdict, few_days: Verdict, rows: int) -> Verdict:
     return few_days if rows >= LEAST_ROWS else Verdict("none", UNKNOWN, UNKNOWN, UNKNOWN)
 
 
-def naive_table(windows: Windows, bar_us: int, weights: Weights | None = None) -> pd.DataFrame:
+def make_naive_table(windows: Windows, bar_us: int, weights: Weights | None = None) -> pd.DataFrame:
     """Return n, AAR, CAAR and the plain t of the CAAR, by bar."""
-    weights = weights or equal(len(windows.zero))
+    weights = weights or weigh_equally(len(windows.zero))
     cumulated = windows.cumulated
     plain = [
-        cross_sectional(weights.of_units(cumulated[:, place]))
+        cross_sectional(weights.average_units(cumulated[:, place]))
         for place in range(windows.spans.length)
     ]
     return pd.DataFrame(
@@ -174,7 +173,7 @@ def naive_table(windows: Windows, bar_us: int, weights: Weights | None = None) -
     )
 
 
-def adjusted(p: Floats, control: Control) -> Floats:
+def adjust_p_values(p: Floats, control: Control) -> Floats:
     """Return p adjusted for false discoveries; NaN stays NaN and is not counted.
 
     `bh` is Benjamini and Hochberg (1995), for independent or positively dependent tests; `by` is
@@ -226,7 +225,7 @@ def _table(
     caar_p = [share_beyond(caar[place], flipped[:, place]) for place in places]
 
     def units(values: Floats, place: int) -> Floats:
-        return weights.of_units(values[:, place], live[place])
+        return weights.average_units(values[:, place], live[place])
 
     return pd.DataFrame(
         {
@@ -246,7 +245,8 @@ def _table(
 def _judge_few_days(
     table: pd.DataFrame, windows: Windows, weights: Weights, correlation: float, confidence: float
 ) -> None:
-    """Replace p and band by those of adjusted BMP; the band is of the values as they are."""
+    """Replace p and confidence band by values of the adjusted BMP test; the band is in units of
+    returns."""
     from scipy.special import stdtrit
 
     count = weights.units
@@ -257,11 +257,11 @@ def _judge_few_days(
         live = windows.live[:, place]
         started = windows.live[:, : place + 1].any(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
-            sums = weights.of_units(cumulated[:, place] / spread[:, place], started)
-            bars = weights.of_units(alone[:, place] / of_bar[:, place], live)
+            sums = weights.average_units(cumulated[:, place] / spread[:, place], started)
+            bars = weights.average_units(alone[:, place] / of_bar[:, place], live)
         error, quantile = UNKNOWN, UNKNOWN
         if count >= LEAST_ROWS and inflation > 0:
-            variance = weights.of_units(cumulated[:, place]).var(ddof=1)
+            variance = weights.average_units(cumulated[:, place]).var(ddof=1)
             error = float(np.sqrt(variance / count * inflation))
             quantile = float(stdtrit(count - 1, (1 + confidence) / 2))
         caar = float(table.loc[place, "caar"])
@@ -294,7 +294,7 @@ class Comparison:
         band = f" (band {self.low:+.2%} to {self.high:+.2%})" if np.isfinite(self.low) else ""
         names = " less ".join(str(name) for name in self.groups["group"])
         p = f"{self.headline.test} p = {self.headline.p:.3f}"
-        verdict = p if np.isfinite(self.headline.p) else "too few days for a test that holds"
+        verdict = p if np.isfinite(self.headline.p) else "too few days for a reliable test"
         return (
             f"{names}: {self.difference:+.2%}{band}; {verdict}\n\n"
             f"{self.groups.to_string(index=False)}\n\n{self.tests.to_string(index=False)}"
@@ -303,7 +303,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Some rows of the windows, by their places, with their weights."""
+    """A selection of window rows, by index, with their weights."""
 
     name: str
     rows: Any
@@ -311,14 +311,15 @@ class Group:
     events: int
 
 
-def compared(
+def compare_groups(
     returns: Returns, windows: Windows, first: Group, second: Group, options: Draws
 ) -> Comparison:
     """Return the difference between the mean cumulated abnormal returns of two groups.
 
     `calendar`: without a difference, both groups have the mean of all their rows. Less that mean of
     each bar, what a day adds to the difference is as often above zero as below it: it gets a random
-    sign, as in the test of one mean. A row in both groups counts by the difference of its weights.
+    sign, as in the test of one mean. A row in both groups counts with the difference of its two
+    weights.
     """
     groups = (first, second)
     shares = np.zeros((2, len(windows.zero)))
@@ -336,21 +337,12 @@ def compared(
     headline = verdict if min(days) >= LEAST_DAYS else Verdict("none", UNKNOWN, UNKNOWN, UNKNOWN)
     if np.isnan(headline.p):
         headline, band = Verdict("none", UNKNOWN, UNKNOWN, UNKNOWN), UNKNOWN
-    tests = (verdict, _welch(windows, groups))
     return Comparison(
         difference=difference,
         low=difference - band,
         high=difference + band,
         headline=headline,
-        tests=pd.DataFrame(
-            {
-                "test": [test.test for test in tests],
-                "statistic": [test.statistic for test in tests],
-                "degrees": [test.degrees for test in tests],
-                "p": [test.p for test in tests],
-                "is_headline": [test.test == headline.test for test in tests],
-            }
-        ),
+        tests=list_tests([verdict, _welch(windows, groups)], headline),
         groups=pd.DataFrame(
             {
                 "group": [group.name for group in groups],
@@ -361,6 +353,12 @@ def compared(
             }
         ),
     )
+
+
+def list_tests(verdicts: Sequence[Verdict], headline: Verdict) -> pd.DataFrame:
+    """Return one row per test, and whether it is the headline."""
+    table = pd.DataFrame(list(map(asdict, verdicts)))
+    return table.assign(is_headline=table["test"] == headline.test)
 
 
 def _calendar(
@@ -377,7 +375,7 @@ def _calendar(
     days = len(np.unique(returns.day[windows.zero]))
     lost = np.sqrt(days / (days - 1)) if days > 1 else 1.0
     centred = replace(windows, abnormal=np.where(windows.live, windows.abnormal - mean, 0.0))
-    shares = shares_of_days(returns, centred, net * len(net))
+    shares = compute_day_shares(returns, centred, net * len(net))
     flipped = lost * flip_signs(shares, rounds=options.rounds, seed=options.seed)[:, -1]
     spread = float(lost * np.sqrt((shares.values[:, -1] ** 2).sum()))
     if not spread > 0:
@@ -396,7 +394,7 @@ def _welch(windows: Windows, groups: tuple[Group, Group]) -> Verdict:
     """Welch's t, as if all units of both groups were independent."""
     means, squares, counts = [], [], []
     for group in groups:
-        values = group.weights.of_units(windows.cumulated[group.rows, -1])
+        values = group.weights.average_units(windows.cumulated[group.rows, -1])
         means.append(float(values.mean()))
         squares.append(float(values.var(ddof=1)) / len(values) if len(values) > 1 else UNKNOWN)
         counts.append(len(values))

@@ -8,13 +8,21 @@ from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from almanac.coins import Coin
 from almanac.errors import InvalidArgument
 from almanac.events import Coins
-from almanac.frames import moments_of
-from almanac.timestamps import US, Duration, duration
-from almanac.user_files import PARQUET, CsvFile, explained, local_path, open_parquet, plain_name
+from almanac.frames import read_timestamp_column
+from almanac.timestamps import US, Duration, read_duration
+from almanac.user_files import (
+    PARQUET,
+    CsvFile,
+    explain_file_errors,
+    local_path,
+    open_parquet,
+    plain_name,
+)
 
 Stamp = Literal["start", "end"]
 Bars = Literal["grid", "frame"]
@@ -57,7 +65,7 @@ class Prices:
     open: Floats | None
     counts: dict[str, int]
 
-    def bar_of(self, instants: Integers) -> Integers:
+    def find_bars(self, instants: Integers) -> Integers:
         """Return the bar in which each timestamp lies, or the next one where the market was closed.
 
         A timestamp before the first bar has -1, one after the last the number of bars.
@@ -66,7 +74,7 @@ class Prices:
         is_after = (found >= 0) & (instants >= self.starts[found] + self.bar_us)
         return np.where(is_after, found + 1, found).astype(np.int64)
 
-    def next_bar(self, instants: Integers) -> Integers:
+    def find_next_bars(self, instants: Integers) -> Integers:
         """Return the first bar that starts at or after each timestamp."""
         return np.searchsorted(self.starts, instants, side="left").astype(np.int64)
 
@@ -86,12 +94,9 @@ def read_prices(
     The long layout has the columns `ts`, `coin`, `close` and perhaps `open`; others are not read.
     The wide layout has a timestamp index, or the column `ts`, and one column per coin. `coins` may
     name columns that are coins though they have the name of a price field.
-
-    Raises:
-        InvalidArgument: it has neither layout, or values that can't be read.
     """
     close, opened = _close_and_open(given, name, coins, tz)
-    instants = _microseconds(close.index)
+    instants = np.asarray(close.index.tz_localize(None).to_numpy("datetime64[us]").astype(np.int64))
     bar_us = _bar(instants, bar, name)
     starts = instants if stamp == "start" else instants - bar_us
     grid = starts if bars == "frame" else _grid(starts, bar_us, name)
@@ -152,7 +157,7 @@ def _close_and_open(
         times = frame.index
     else:
         raise InvalidArgument(
-            f"{name} has no timestamps; {_LAYOUTS}. Its columns are {_some(frame.columns)}"
+            f"{name} has no timestamps; {_LAYOUTS}. Its columns are {shorten_names(frame.columns)}"
         )
     stamps = _timestamps(times, name, tz)
     if {"coin", "close"} <= (lower := _lower_case(frame)).keys():
@@ -170,36 +175,36 @@ def _lower_case(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _refuse_other_columns(frame: pd.DataFrame, name: str, coins: Coins | None) -> None:
-    """Refuse columns of the wide layout that are not prices of a coin."""
     said = {str(coin) for coin in ((coins,) if isinstance(coins, str | Coin) else coins or ())}
     fields = [c for c in frame.columns if plain_name(str(c)) in _FIELDS and str(c) not in said]
     if fields:
         raise InvalidArgument(
-            f"{name} has columns with the names of price fields: {_some(fields)}. For bars of one "
-            "coin, add a column coin: frame.assign(coin='slug:bitcoin'). If the columns are coins, "
-            f"name them: coins={{{str(fields[0])!r}: 'its-slug', …}}. Otherwise drop them"
+            f"{name} has columns with the names of price fields: {shorten_names(fields)}. For bars "
+            "of one coin, add a column coin: frame.assign(coin='slug:bitcoin'). If the columns are "
+            f"coins, name them: coins={{{str(fields[0])!r}: 'its-slug', …}}. Otherwise drop them"
         )
     strange = [column for column in frame.columns if not isinstance(column, str)]
     if strange:
         raise InvalidArgument(
-            f"{name} has columns whose names are not texts: {_some(strange)}. A coin may be called "
-            "NA, TRUE or 1E5: read the file with names as texts"
+            f"{name} has columns whose names are not texts: {shorten_names(strange)}. A coin may "
+            "be called NA, TRUE or 1E5: read the file with names as texts"
         )
     texts = [c for c in frame.columns if not pd.api.types.is_numeric_dtype(frame[c].dtype)]
     if texts or frame.shape[1] == 0:
         raise InvalidArgument(
-            f"{name} has columns that are not prices ({_some(texts) or 'none at all'}); {_LAYOUTS}"
+            f"{name} has columns that are not prices ({shorten_names(texts)}); {_LAYOUTS}"
         )
 
 
-def _some(columns: Iterable[Any]) -> str:
-    names = [str(column) for column in columns]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def shorten_names(names: Iterable[Any]) -> str:
+    """Return the first names of a list, and the number of the others."""
+    listed = [str(name) for name in names]
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return ", ".join(listed[:_SHOWN]) + more or "none"
 
 
 def read_frame(given: Any, name: str) -> pd.DataFrame:
-    """Return what the caller gave as a pandas frame: a frame, or a Parquet or CSV file."""
+    """Return the given frame, Parquet file or CSV file as a pandas frame."""
     if isinstance(given, str | Path):
         path = local_path(given, name)
         if not path.is_file():
@@ -221,21 +226,17 @@ def read_frame(given: Any, name: str) -> pd.DataFrame:
 
 
 def _parquet(path: Path) -> pd.DataFrame:
-    import pyarrow as pa
-
     with open_parquet(path) as file:
         is_text = (pa.types.is_string, pa.types.is_large_string)
         schema = file.schema_arrow
     texts = [field.name for field in schema if any(kind(field.type) for kind in is_text)]
     # The names of coins repeat: as a dictionary they take no time.
-    with explained(path), open_parquet(path, read_dictionary=texts) as file:
+    with explain_file_errors(path), open_parquet(path, read_dictionary=texts) as file:
         frame: pd.DataFrame = file.read().to_pandas()
     return frame
 
 
 def _csv(path: Path) -> pd.DataFrame:
-    import pyarrow as pa
-
     missing = (*_MISSING, *_MISSING_TOO)
     coins = ("coin",)
     table = CsvFile(path).table(coins, missing)
@@ -260,9 +261,9 @@ def _refuse_decimal_commas(column: pd.Series, path: Path) -> None:
 
 
 def _with_named_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """Name the index that `to_csv` wrote without a name; leave out what is not a column.
+    """Name the index that `to_csv` wrote without a name, and drop parts that are not a column.
 
-    That is the number of each row, and what follows a delimiter at the end of each line.
+    These are the row number, and the empty column after a delimiter at the end of each line.
     """
     empty = [
         name for name in frame.columns if name.startswith("column ") and frame[name].isna().all()
@@ -350,21 +351,17 @@ def _timestamps(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
 
 def _from_texts(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
     try:
-        moments = moments_of(pd.Series(values), "ts", tz)
+        moments = read_timestamp_column(pd.Series(values), "ts", tz)
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: a timestamp can't be read: {error}") from error
     found = pd.Series(moments.microseconds.view("datetime64[us]")).where(moments.is_known)
     return pd.DatetimeIndex(found).tz_localize("UTC")
 
 
-def _microseconds(index: pd.Index) -> Integers:
-    return np.asarray(index.tz_localize(None).to_numpy("datetime64[us]").astype(np.int64))
-
-
 def _bar(instants: Integers, bar: Duration | None, name: str) -> int:
     steps = np.diff(instants)
     if bar is not None:
-        given = duration(bar, "bar") // US
+        given = read_duration(bar, "bar") // US
         if given <= 0 or (len(steps) and steps.min() < given):
             raise InvalidArgument(
                 f"bar={bar!r}, but {name} has bars that are {steps.min() * US} apart"

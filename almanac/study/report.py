@@ -1,7 +1,9 @@
 """An event study as tables, text, a chart and an HTML page."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
+from math import ceil, floor, isfinite, log10
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -9,9 +11,8 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from almanac.charts import Drawing, Line, LineChart
 from almanac.errors import InvalidArgument
-from almanac.events import Names, one_of
+from almanac.events import Names, check_choice
 from almanac.safe_text import render_html
 from almanac.study.estimates import (
     Comparison,
@@ -20,18 +21,69 @@ from almanac.study.estimates import (
     Figures,
     Group,
     Weighting,
-    adjusted,
-    compared,
-    headline_of,
+    adjust_p_values,
+    compare_groups,
+    compute_headline,
+    list_tests,
     weigh,
 )
+from almanac.study.prices import shorten_names
 from almanac.study.returns import Returns
 from almanac.study.significance import Verdict
 from almanac.study.windows import REASONS, StudyRows
 from almanac.user_files import local_path
 
 Groups = Literal["category", "band", "coin"]
-_LISTED_MAX: Final = 10
+
+_TICKS: Final = 4
+_STEPS: Final = (1, 2, 5, 10)
+
+
+class Drawing(Markup):
+    """An SVG, which a notebook shows."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One value per place. `colour` is a colour of SVG."""
+
+    name: str
+    colour: str
+    values: Sequence[float]
+    is_dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LineChart:
+    """Fractions as lines over whole numbers. `band` has a name, and the lower and upper values."""
+
+    title: str
+    label: str
+    places: Sequence[int]
+    lines: Sequence[Line]
+    band: tuple[str, Sequence[float], Sequence[float]] | None = None
+
+    @property
+    def ticks(self) -> list[float]:
+        """Round values from at most the least to at least the greatest, with 0 among them."""
+        shown = [value for line in self.lines for value in line.values]
+        shown += [] if self.band is None else [*self.band[1], *self.band[2]]
+        values = [0.0, *(float(value) for value in shown if isfinite(value))]
+        least, most = min(values), max(values)
+        raw = max(most - least, 1e-4) / _TICKS
+        size = 10.0 ** floor(log10(raw))
+        step = next(factor * size for factor in _STEPS if factor * size >= raw)
+        return [n * step for n in range(floor(least / step), max(ceil(most / step), 1) + 1)]
+
+    def draw(self) -> Drawing:
+        """Return the chart as SVG of its own."""
+        return Drawing(render_html("line_chart.html", chart=self))
+
 
 COUNTS: Final = {
     "redenominations": "steps of prices by a power of ten",
@@ -89,7 +141,7 @@ class Study:
         self.redenominations = redenominations
         self.naive = naive
         self.settings = dict(settings)
-        self.tests: pd.DataFrame = _tests(figures, naive_t)
+        self.tests: pd.DataFrame = list_tests([*figures.verdicts, naive_t], figures.headline)
         self.counts: dict[str, int] = {
             "used": len(placed.rows),
             "events": int(placed.rows["event_id"].nunique()),
@@ -120,8 +172,8 @@ class Study:
         Raises:
             InvalidArgument: there is no such group or control.
         """
-        one_of(group, "group", ("category", "band", "coin"))
-        one_of(control, "control", ("bh", "by"))
+        check_choice(group, "group", ("category", "band", "coin"))
+        check_choice(control, "control", ("bh", "by"))
         keys = self._keys(group)
         found = []
         for name in sorted(keys.unique()):
@@ -129,7 +181,7 @@ class Study:
             mine = self.events.loc[rows]
             weights = weigh(mine, self.weights)
             part = self._placed.windows.subset(rows)
-            verdict = headline_of(self._returns, part, self._options, weights)
+            verdict = compute_headline(self._returns, part, self._options, weights)
             found.append(
                 {
                     group: name,
@@ -144,7 +196,7 @@ class Study:
             )
         names = [group, "n", "events", "caar", "bhar", "test", "statistic", "p"]
         table = pd.DataFrame(found, columns=names)
-        table["p_adjusted"] = adjusted(table["p"].to_numpy(np.float64), control)
+        table["p_adjusted"] = adjust_p_values(table["p"].to_numpy(np.float64), control)
         table["significant"] = table["p_adjusted"] <= level
         return table.sort_values("p", kind="stable", ignore_index=True)
 
@@ -164,7 +216,7 @@ class Study:
         Raises:
             InvalidArgument: there is no such group or name, or a group has no rows.
         """
-        one_of(group, "group", ("category", "band", "coin"))
+        check_choice(group, "group", ("category", "band", "coin"))
         keys = self._keys(group)
         rows = self._rows_of(keys, group, first)
         if second is None:
@@ -174,7 +226,9 @@ class Study:
         if not len(others):
             raise InvalidArgument(f"second={second!r}: no row of the study is outside of {first!r}")
         parts = [self._group(name, r) for name, r in ((_name(first), rows), (label, others))]
-        return compared(self._returns, self._placed.windows, parts[0], parts[1], self._options)
+        return compare_groups(
+            self._returns, self._placed.windows, parts[0], parts[1], self._options
+        )
 
     def _keys(self, group: Groups) -> "pd.Series[Any]":
         """Return the group of each row, under its place; one with several categories repeats."""
@@ -189,7 +243,7 @@ class Study:
             if not (texts == str(name).lower()).any():
                 raise InvalidArgument(
                     f"no row has the {group} {name!r}; expected one or more of: "
-                    f"{some_names(sorted(map(str, keys.unique())))}"
+                    f"{shorten_names(sorted(map(str, keys.unique())))}"
                 )
         is_mine = texts.isin([str(name).lower() for name in wanted])
         return np.unique(keys.index[is_mine].to_numpy())
@@ -200,7 +254,22 @@ class Study:
 
     def plot(self, path: str | Path | None = None) -> Drawing:
         """Return the CAAR with its band, and the naive one, as SVG; write it to `path` if given."""
-        drawing = plot(self)
+        table, counts = self.table, self.counts
+        band = None
+        if np.isfinite(table["caar_low"]).all():
+            name = f"{self.settings['confidence']} band ({self.headline.test})"
+            band = name, _with_start(table["caar_low"]), _with_start(table["caar_high"])
+        drawing = LineChart(
+            title=f"{counts['used']:,} rows, {counts['events']:,} events, {counts['days']:,} days, "
+            f"as known {self.settings['lead']} before: {describe_headline(self)}",
+            label=f"bars of {self.settings['bar']} from the event's bar, at their end",
+            places=[int(table["bar"].iloc[0]) - 1, *map(int, table["bar"])],
+            lines=[
+                Line("mean cumulated abnormal return", "#1f77b4", _with_start(table["caar"])),
+                Line("naive, on today's table", "#888", _with_start(self.naive["caar"]), True),
+            ],
+            band=band,
+        ).draw()
         if path is not None:
             local_path(path, "path").write_text(drawing, "utf-8")
         return drawing
@@ -213,28 +282,19 @@ class Study:
         return page
 
     def __repr__(self) -> str:
-        return text(self)
+        return f"{summary(self)}\n\n{self.tests.to_string(index=False)}"
 
     def _repr_html_(self) -> str:
         return render_study(self, is_fragment=True)
 
 
-def require(module: str) -> None:
-    """Check that a library of the extra is installed.
-
-    Raises:
-        InvalidArgument: it is not; the message says how to install it.
-    """
+def require_package(module: str) -> None:
+    """Check that a library of the extra is installed."""
     if find_spec(module) is None:
         raise InvalidArgument(
             f"an event study needs {module}, which is not installed: "
             "pip install 'crypto-almanac[study]'"
         )
-
-
-def text(study: Study) -> str:
-    """Return the summary and the tests as text."""
-    return f"{summary(study)}\n\n{study.tests.to_string(index=False)}"
 
 
 def summary(study: Study) -> str:
@@ -250,7 +310,7 @@ def summary(study: Study) -> str:
         f"excluded. "
         f"CAAR over {study.settings['window']}: {study.caar:+.2%}"
         f"{band if np.isfinite(low) else ''}, BHAR {table['bhar'].iloc[-1]:+.2%}; "
-        f"{verdict_of(study)}. Naive, on today's table: CAAR "
+        f"{describe_headline(study)}. Naive, on today's table: CAAR "
         f"{naive['caar']:+.2%}, plain t {naive['t']:.2f}, p = {naive['p']:.3f}, "
         f"n = {naive['n']:,.0f}.{_remarks(study)}"
     )
@@ -280,31 +340,10 @@ def _remarks(study: Study) -> str:
     return "".join(f" {remark}" for remark in found)
 
 
-def verdict_of(study: Study) -> str:
-    """Return the headline in words."""
+def describe_headline(study: Study) -> str:
     if np.isnan(study.headline.p):
         return "too few rows for a test that holds"
     return f"{study.headline.test} p = {study.headline.p:.3f}"
-
-
-def plot(study: Study) -> Drawing:
-    """Return the CAAR with its band, and the naive one, by bar."""
-    table, counts = study.table, study.counts
-    band = None
-    if np.isfinite(table["caar_low"]).all():
-        name = f"{study.settings['confidence']} band ({study.headline.test})"
-        band = name, _with_start(table["caar_low"]), _with_start(table["caar_high"])
-    return LineChart(
-        title=f"{counts['used']:,} rows, {counts['events']:,} events, {counts['days']:,} days, as "
-        f"known {study.settings['lead']} before: {verdict_of(study)}",
-        label=f"bars of {study.settings['bar']} from the event's bar, at their end",
-        places=[int(table["bar"].iloc[0]) - 1, *map(int, table["bar"])],
-        lines=[
-            Line("mean cumulated abnormal return", "#1f77b4", _with_start(table["caar"])),
-            Line("naive, on today's table", "#888", _with_start(study.naive["caar"]), True),
-        ],
-        band=band,
-    ).draw()
 
 
 def render_study(study: Study, *, is_fragment: bool = False) -> str:
@@ -317,7 +356,7 @@ def render_study(study: Study, *, is_fragment: bool = False) -> str:
             "study.html",
             is_fragment=True,
             summary=summary(study),
-            chart=plot(study),
+            chart=study.plot(),
             tests=_html(study.tests),
         )
     excluded = study.excluded["reason"].value_counts()
@@ -334,7 +373,7 @@ def render_study(study: Study, *, is_fragment: bool = False) -> str:
         "study.html",
         is_fragment=False,
         summary=summary(study),
-        chart=plot(study),
+        chart=study.plot(),
         tests=_html(study.tests),
         table=_html(study.table),
         naive=_html(study.naive),
@@ -352,14 +391,9 @@ def _with_start(values: "pd.Series[Any]") -> list[float]:
 
 def _html(frame: pd.DataFrame) -> Markup:
     shown = {"offset": _in_hours} if "offset" in frame else None
+    number = "{:.4g}".format
     return Markup(
-        frame.to_html(
-            index=False,
-            border=0,
-            na_rep="",
-            float_format=lambda number: f"{number:.4g}",
-            formatters=shown,
-        )
+        frame.to_html(index=False, border=0, na_rep="", float_format=number, formatters=shown)
     )
 
 
@@ -369,24 +403,5 @@ def _in_hours(offset: pd.Timedelta) -> str:
     return f"{hours / 24:+g} d" if hours % 24 == 0 else f"{hours:+g} h"
 
 
-def _tests(figures: Figures, plain: Verdict) -> pd.DataFrame:
-    found = [*figures.verdicts, plain]
-    return pd.DataFrame(
-        {
-            "test": [verdict.test for verdict in found],
-            "statistic": [verdict.statistic for verdict in found],
-            "degrees": [verdict.degrees for verdict in found],
-            "p": [verdict.p for verdict in found],
-            "is_headline": [verdict.test == figures.headline.test for verdict in found],
-        }
-    )
-
-
 def _name(names: Names) -> str:
     return names if isinstance(names, str) else ", ".join(names)
-
-
-def some_names(names: Sequence[str]) -> str:
-    """Return the first names of a list, and the number of the others."""
-    more = f" and {len(names) - _LISTED_MAX} more" if len(names) > _LISTED_MAX else ""
-    return ", ".join(names[:_LISTED_MAX]) + more or "none"

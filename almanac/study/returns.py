@@ -17,11 +17,11 @@ _NEAR: Final = 0.25
 this bar, too. A step of 1:10 has 0.78 to 1.28 of it, one of 1:1000 half to twice."""
 _NEAR_MAX: Final = 1.15
 _CALM: Final = 0.25
-"""The share of a step that moves of the bars beside it may have; a crash goes on or rebounds."""
+"""The largest move of a neighbouring bar, as a share of the step; a crash continues or rebounds."""
 _BESIDE: Final = 3
 
 
-def power_steps(moves: Floats) -> Floats:
+def find_power_steps(moves: Floats) -> Floats:
     """Return the power of ten of each move of a price that is a step, else 0.
 
     `moves` are logarithms `[coin, bar]`, NaN where there is none. A step is near a power of ten,
@@ -87,21 +87,21 @@ class Returns:
     def bars(self) -> int:
         return int(self.strict.shape[1])
 
-    def market_of(self, coin: Integers, first: Integers, length: int) -> Floats:
+    def take_market(self, coin: Integers, first: Integers, length: int) -> Floats:
         """Return the market's returns on `length` bars from the first of each row.
 
         Without a given market it is the equal-weighted mean of the other coins that have a return.
         """
         place = self.market[coin]
         if len(first) == 0 or (place >= 0).all():
-            return span_of(self.markets, place, first, length)
+            return take_bars(self.markets, place, first, length)
         found = self._others(coin, first, length)
         given = place >= 0
-        found[given] = span_of(self.markets, place[given], first[given], length)
+        found[given] = take_bars(self.markets, place[given], first[given], length)
         return found
 
     def _others(self, coin: Integers, first: Integers, length: int) -> Floats:
-        own = span_of(self.strict, coin, first, length)
+        own = take_bars(self.strict, coin, first, length)
         is_own = np.isfinite(own)
         count = sliding_window_view(self._count, length)[first] - is_own
         total = sliding_window_view(self._sum, length)[first] - np.where(is_own, own, 0.0)
@@ -109,7 +109,7 @@ class Returns:
             return np.where(count > 0, total / count, np.nan)
 
 
-def returns_of(
+def compute_returns(
     prices: Prices,
     *,
     kind: Kind = "log",
@@ -157,9 +157,9 @@ def returns_of(
 def _without_steps(
     strict: Floats, carried: Floats, kind: Kind, steps: Steps
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the logarithms of the moves, their steps, and the returns without those."""
+    """Return the logarithms of the moves, their steps, and the returns without the steps."""
     moves = carried if kind == "log" else np.log1p(carried)
-    power = power_steps(moves)
+    power = find_power_steps(moves)
     if steps == "keep" or not power.any():
         return moves, power, strict, carried
     stepped = power != 0
@@ -167,15 +167,14 @@ def _without_steps(
     return moves, power, strict, carried
 
 
-def span_of(values: Floats, coin: Integers, first: Integers, length: int) -> Floats:
-    """Return `length` bars from the first of each row, of its coin."""
+def take_bars(values: Floats, coin: Integers, first: Integers, length: int) -> Floats:
     if len(first) == 0:
         return np.zeros((0, length))
     found: Floats = sliding_window_view(values, length, axis=1)[coin, first]
     return found
 
 
-def compounded(returns: Floats, kind: Kind) -> Floats:
+def compound(returns: Floats, kind: Kind) -> Floats:
     """Return the value of 1 held through returns, along the last axis."""
     logs = returns if kind == "log" else np.log1p(returns)
     grown: Floats = np.exp(np.cumsum(logs, axis=-1))

@@ -10,16 +10,27 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from almanac.coins import Coin, find_pairs, pair_in_words, resolve_each_pair
+from almanac.coins import Coin, explain_ambiguous_pair, find_pairs, resolve_each_pair
 from almanac.errors import AmbiguousCoin, InvalidArgument
-from almanac.events import BANDS, Basis, Coins, Names, category_names, impact_values, one_of
-from almanac.frames import moments_of
+from almanac.events import (
+    BANDS,
+    Basis,
+    Coins,
+    Names,
+    check_choice,
+    make_impact_values,
+    resolve_categories,
+)
+from almanac.frames import read_timestamp_column
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
-from almanac.study.prices import Floats, Integers, Prices, Stamp, read_frame, read_market
+from almanac.study.estimates import Weighting
+from almanac.study.prices import Bars, Floats, Integers, Prices, Stamp, read_frame, read_market
+from almanac.study.returns import Kind, Model, Steps
+from almanac.timestamps import Duration
 
 NamedCoins = Mapping[str, str | Coin]
-"""The coin of a name in the data, as the caller says."""
+"""The coin that the caller gives for a name in the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,35 +49,38 @@ class CoinNames:
 
 
 def name_coins(reader: Reader, names: Iterable[str], said: NamedCoins) -> CoinNames:
-    """Return the coins of names: what the caller says, else slugs, tickers, names or pairs."""
+    """Return the coins of names: from the caller's mapping, else as slugs, tickers, names or
+    pairs."""
     texts = list(dict.fromkeys(names))
     found = find_pairs(reader, texts, said)
     return CoinNames(
         slugs={text: coins[0].slug for text, coins in found.items() if len(coins) == 1},
         unknown=tuple(text for text in texts if text not in found),
         ambiguous={
-            text: pair_in_words(text, coins) for text, coins in found.items() if len(coins) > 1
+            text: explain_ambiguous_pair(text, coins)
+            for text, coins in found.items()
+            if len(coins) > 1
         },
     )
 
 
-def said_coins(coins: Coins | None) -> NamedCoins:
-    """Return what an argument says of names in the data: a mapping, or coins under their slugs."""
+def read_named_coins(coins: Coins | None) -> NamedCoins:
+    """Return the mapping from names in the data to coins; a list of coins maps their slugs."""
     if isinstance(coins, Mapping):
         return {str(name): coin for name, coin in coins.items()}
-    return {coin.slug: coin for coin in listed_coins(coins) or () if isinstance(coin, Coin)}
+    return {coin.slug: coin for coin in list_coins(coins) or () if isinstance(coin, Coin)}
 
 
-def listed_coins(coins: Coins | None) -> list[str | Coin] | None:
+def list_coins(coins: Coins | None) -> list[str | Coin] | None:
     """Return the coins that an argument selects; a mapping names coins and selects none."""
     if coins is None or isinstance(coins, Mapping):
         return None
     return [coins] if isinstance(coins, str | Coin) else list(coins)
 
 
-def selected_slugs(reader: Reader, coins: Coins | None) -> list[str] | None:
+def select_slugs(reader: Reader, coins: Coins | None) -> list[str] | None:
     """Return the slugs of the coins that an argument selects, None if it selects every coin."""
-    wanted = listed_coins(coins)
+    wanted = list_coins(coins)
     return None if wanted is None else [coin.slug for coin in resolve_each_pair(reader, wanted)]
 
 
@@ -166,16 +180,36 @@ ADVICE: Final = ". Or say which: coins={'name in the prices': 'its-slug', …}."
 PRECISIONS: Final = {"exact": ["instant", "day"], "instant": ["instant"]}
 
 
+Bound = int | Duration
+
+
 @dataclass(frozen=True, slots=True)
-class EventFilters:
-    """The user's selection; see `Database.event_study`."""
+class StudyRequest:
+    """The arguments of `Database.event_study`; documented there."""
 
     coins: Coins | None
     categories: Names | None
     min_impact: float | None
-    lead: timedelta
-    basis: Basis
+    lead: Duration
+    window: tuple[Bound, Bound]
+    estimation: Bound | None
+    gap: Bound
+    least: float
+    model: Model | None
+    market: Any
+    returns: Kind
+    bar: Duration | None
+    stamp: Stamp
+    bars: Bars
+    max_gap: int
     dates: str
+    basis: Basis
+    events: Any
+    weights: Weighting
+    redenominations: Steps
+    confidence: float
+    rounds: int
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +219,8 @@ class SelectedEvents:
     Attributes:
         rows: one row per event and coin, with `COLUMNS` and `column`, its column in the prices.
         excluded: event_id, coin (None: all), title, date, reason.
-        names: the coins of the names in the prices; a name that is not one coin counts in the
-            market alone.
+        names: the coins of the names in the prices; a name that is not exactly one coin is used
+        only for the market.
     """
 
     rows: pd.DataFrame
@@ -194,8 +228,7 @@ class SelectedEvents:
     names: CoinNames
 
 
-def price_columns(names: CoinNames, columns: tuple[str, ...]) -> dict[str, int]:
-    """Return the column of each slug in the prices."""
+def find_price_columns(names: CoinNames, columns: tuple[str, ...]) -> dict[str, int]:
     found: dict[str, int] = {}
     for column, name in enumerate(columns):
         slug = names.slugs.get(name)
@@ -208,32 +241,33 @@ def price_columns(names: CoinNames, columns: tuple[str, ...]) -> dict[str, int]:
     return found
 
 
-def select(
+def select_events(
     reader: Reader,
     names: tuple[str, ...],
-    filters: EventFilters,
+    request: StudyRequest,
+    lead: timedelta,
     span: tuple[datetime, datetime],
 ) -> tuple[SelectedEvents, SelectedEvents]:
-    """Return the events as known at entry, and those of today's table."""
+    """Return two selections: the events as known at entry, and the events as known today."""
     with reader.pinned():
-        named = name_coins(reader, names, said_coins(filters.coins))
-        columns = price_columns(named, names)
+        named = name_coins(reader, names, read_named_coins(request.coins))
+        columns = find_price_columns(named, names)
         if named.ambiguous and not columns:
             raise AmbiguousCoin(next(iter(named.ambiguous.values())) + ADVICE, [])
-        wanted = selected_slugs(reader, filters.coins)
+        wanted = select_slugs(reader, request.coins)
         traded = [slug for slug in columns if wanted is None or slug in wanted]
         values: dict[str, Any] = {
             "coins": traded,
-            "categories": category_names(reader, filters.categories),
+            "categories": resolve_categories(reader, request.categories),
             "lower": span[0],
             "upper": span[1],
-            **impact_values(filters.min_impact),
+            **make_impact_values(request.min_impact),
         }
         known = {
-            "lead": filters.lead,
-            "basis": one_of(filters.basis, "basis", ("observed", "claimed")),
+            "lead": lead,
+            "basis": check_choice(request.basis, "basis", ("observed", "claimed")),
             "now": reader.now(),
-            "precisions": PRECISIONS[one_of(filters.dates, "dates", tuple(PRECISIONS))],
+            "precisions": PRECISIONS[check_choice(request.dates, "dates", tuple(PRECISIONS))],
         }
         then = _pandas(reader.query(_SQL["study_events"], {**values, **known}))
         today = _pandas(reader.query(_SQL["study_events_today"], values))
@@ -258,7 +292,7 @@ def _selection(
     rows = frame[enters].explode("coins").rename(columns={"coins": "coin"})
     rows = rows[rows["coin"].isin(list(columns))].drop_duplicates(["event_id", "coin"])
     rows["column"] = rows["coin"].map(columns).astype(np.int64)
-    rows["band"] = bands_of(rows["impact"], rows["impact_band"])
+    rows["band"] = name_bands(rows["impact"], rows["impact_band"])
     rows["moved_after_entry"] = (rows["date_final"] != rows["date"]) | ~rows["is_exact_final"]
     rows["cancelled_after_entry"] = rows["status_final"] != "scheduled"
     out = frame.loc[~enters, ["event_id", "title", "date", "reason"]].assign(coin=None)
@@ -273,7 +307,7 @@ def _selection(
     )
 
 
-def bands_of(impact: Any, band: Any) -> Any:
+def name_bands(impact: Any, band: Any) -> Any:
     """Return the band of each row: as the plan shows it, else the score's band, else None."""
     lows = [low for low, _ in BANDS]
     names = np.array([name for _, name in BANDS], dtype=object)
@@ -284,7 +318,7 @@ def bands_of(impact: Any, band: Any) -> Any:
     return np.where(pd.isna(given), by_score, given)
 
 
-def select_given(
+def read_given_events(
     reader: Reader, events: Any, names: tuple[str, ...], coins: Coins | None, lead: timedelta
 ) -> tuple[SelectedEvents, SelectedEvents]:
     """Return the rows of a frame of the user's: event_id, coin, date, and known_from if it has it.
@@ -317,8 +351,8 @@ def select_given(
             if single is None
             else [np.array([name], dtype=object) for name in single]
         )
-    rows["band"] = bands_of(rows["impact"], frame.get("impact_band", rows["band"]))
-    if (wanted := selected_slugs(reader, coins)) is not None:
+    rows["band"] = name_bands(rows["impact"], frame.get("impact_band", rows["band"]))
+    if (wanted := select_slugs(reader, coins)) is not None:
         rows = rows[rows["coin"].isin(wanted)]
     reason = rows["reason"].to_numpy(object, copy=True)
     reason[pd.isna(reason) & (rows["known_from"] > rows["entry"]).to_numpy()] = "known_too_late"
@@ -333,9 +367,10 @@ def select_given(
 def _name_rows(
     reader: Reader, rows: pd.DataFrame, names: tuple[str, ...], coins: Coins | None
 ) -> CoinNames:
-    """Put the slug in place of each coin, and the column of its prices, or why there is none.
+    """Replace each coin by its slug and its price column, or by the reason why it has no column.
 
-    A text that the prices have, too, is that column, also if no coin or several have it.
+    A text that is also a column of the prices means this column, whether it names one coin, several
+    or none.
     """
     rows["coin"] = rows["coin"].astype(object)  # Of Parquet it is a dictionary.
     strange = [value for value in rows["coin"] if not isinstance(value, str)]
@@ -345,10 +380,10 @@ def _name_rows(
             "the column as texts, and missing values as they are"
         )
     with reader.pinned():
-        said: NamedCoins = said_coins(coins)
+        said: NamedCoins = read_named_coins(coins)
         in_prices = name_coins(reader, names, said)
         found = name_coins(reader, rows["coin"], said)
-    by_slug = price_columns(in_prices, names)
+    by_slug = find_price_columns(in_prices, names)
     by_text = {name: column for column, name in enumerate(names)}
     why = dict.fromkeys(found.unknown, "unknown_coin") | dict.fromkeys(
         found.ambiguous, "ambiguous_coin"
@@ -367,11 +402,12 @@ def _name_rows(
 def _utc(values: Any, name: str, tz: tzinfo) -> Any:
     if values.isna().all():  # Of a CSV without a value such a column is one of numbers.
         return pd.Series(pd.NaT, values.index, "datetime64[us, UTC]")
-    moments = moments_of(values, name, tz)
+    moments = read_timestamp_column(values, name, tz)
     found = pd.Series(moments.microseconds.view("datetime64[us]"), values.index)
     if name == "date":  # A date alone is a UTC day, as those of the warehouse are.
         shown = pd.Series(
-            moments_of(values, name, UTC).microseconds.view("datetime64[us]"), values.index
+            read_timestamp_column(values, name, UTC).microseconds.view("datetime64[us]"),
+            values.index,
         )
         found = found.where(shown != shown.dt.normalize(), shown)
     return found.where(moments.is_known).dt.tz_localize("UTC")

@@ -12,7 +12,7 @@ import numpy as np
 
 from almanac.study.prices import Floats, Integers
 from almanac.study.returns import Returns
-from almanac.study.windows import EstimationRows, Windows, residuals_of
+from almanac.study.windows import EstimationRows, Windows, compute_residuals
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,10 @@ class Verdict:
 
 UNKNOWN: Final = float("nan")
 _DENSE: Final = 2
-"""Up to so many bars for each bar with an event, every bar has a row."""
+"""While the bars number at most this many times the bars with an event, every bar has a row."""
 
 
 def student(test: str, statistic: float, degrees: float) -> Verdict:
-    """Return the verdict of a statistic that is Student's t."""
     from scipy.special import stdtr
 
     if not np.isfinite(statistic) or not degrees > 0:
@@ -67,7 +66,7 @@ def mean_correlation(returns: Returns, windows: Windows, unit: Integers | None =
     """Return the mean correlation of the cumulated abnormal returns over all pairs of rows.
 
     Residuals of the estimation windows give the correlation of two rows on the same bars. Windows
-    that overlap in part have that share of it (Kolari, Pape and Pynnönen 2018), others none. With
+    that overlap in part count with the overlapping share (Kolari, Pape and Pynnönen 2018). With
     `unit`, it is over all pairs of units, each the mean of the standardised rows of an event.
     """
     rows, length = len(windows.zero), windows.spans.length
@@ -105,13 +104,12 @@ def mean_correlation(returns: Returns, windows: Windows, unit: Integers | None =
 
 
 def _standardised(returns: Returns, windows: Windows) -> Iterator[tuple[EstimationRows, Floats]]:
-    for part in residuals_of(returns, windows):
+    for part in compute_residuals(returns, windows):
         scale = np.sqrt((part.residuals**2).mean(axis=1, keepdims=True))
         yield part, part.residuals / scale
 
 
 def _products(bars: Integers, sums: Floats, apart: int) -> float:
-    """Return the sum of mean products of the sums of two bars that are so far apart."""
     common = sums.shape[1] - apart
     if bars[-1] - bars[0] + 1 == len(bars):
         first, second = sums[:-apart, apart:], sums[apart:, :common]
@@ -139,14 +137,14 @@ def grank(returns: Returns, windows: Windows, scaled: Floats) -> Verdict:
 
     With T bars in the estimation window, Z is the mean rank of the event over the root of the mean
     square of the mean ranks of all T + 1 bars, and Z √((T - 1) / (T - Z²)) is Student's t with
-    T - 1 degrees. Ranks of rows with missing returns are of those they have.
+    T - 1 degrees. A row with missing returns is ranked over the returns that it has.
     """
     rows, length = len(scaled), windows.spans.estimation
     if rows < 2 or not scaled.std(ddof=1) > 0:
         return Verdict("grank", UNKNOWN, length - 1, UNKNOWN)
     event = scaled / scaled.std(ddof=1)
     sums, counts, at_event = np.zeros(length), np.zeros(length), 0.0
-    for part in residuals_of(returns, windows):
+    for part in compute_residuals(returns, windows):
         has, mine = part.has, event[part.rows, None]
         standard = part.residuals / windows.sd[part.rows, None]
         among = has.sum(axis=1, keepdims=True)
@@ -176,7 +174,7 @@ def _ranked(values: Floats) -> Floats:
     ranks = np.empty_like(values)
     np.put_along_axis(ranks, order, np.arange(1.0, values.shape[1] + 1)[None, :], axis=1)
     if is_tied.any():
-        from scipy.stats import rankdata  # Its import takes a second.
+        from scipy.stats import rankdata
 
         ranks[is_tied] = rankdata(values[is_tied], axis=1)
     return ranks
@@ -195,11 +193,12 @@ class DayShares:
 
     @property
     def mean(self) -> Floats:
-        summed: Floats = self.values.sum(axis=0)
-        return summed
+        return np.asarray(self.values.sum(axis=0))
 
 
-def shares_of_days(returns: Returns, windows: Windows, scale: Floats | None = None) -> DayShares:
+def compute_day_shares(
+    returns: Returns, windows: Windows, scale: Floats | None = None
+) -> DayShares:
     """Return what each day adds to the mean over rows of the cumulated abnormal return.
 
     The mean is a weighted sum of returns: 1 in a window, and in an estimation window the share with
@@ -225,7 +224,7 @@ def shares_of_days(returns: Returns, windows: Windows, scale: Floats | None = No
     if windows.model == "market":
         by_market = by_market / windows.market_squares[:, None]
     starts = np.flatnonzero(np.diff(returns.day, prepend=-1))
-    for part in residuals_of(returns, windows):
+    for part in compute_residuals(returns, windows):
         zero = windows.zero[part.rows]
         edges = np.flatnonzero(np.diff(zero, prepend=-1, append=-1))
         beside = part.residuals * part.market

@@ -1,7 +1,7 @@
 """Makes an event study from prices and events: checks the arguments and runs the steps."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,70 +10,40 @@ import pandas as pd
 
 from almanac.coins import Coin
 from almanac.errors import InvalidArgument
-from almanac.events import Basis, Coins, Names, one_of
+from almanac.events import check_choice
 from almanac.reader import Reader
 from almanac.study.estimates import (
     Draws,
     Weighting,
     Weights,
-    figures_of,
-    naive_table,
+    compute_figures,
+    make_naive_table,
     weigh,
 )
-from almanac.study.prices import Bars, Prices, Stamp, read_prices
-from almanac.study.report import Study, require, some_names
-from almanac.study.returns import Kind, Model, Returns, Steps, returns_of
+from almanac.study.prices import Prices, read_prices, shorten_names
+from almanac.study.report import Study, require_package
+from almanac.study.returns import Model, Returns, compute_returns
 from almanac.study.selection import (
-    EventFilters,
+    Bound,
     Markets,
     SelectedEvents,
+    StudyRequest,
+    read_given_events,
     read_markets,
-    said_coins,
-    select,
-    select_given,
+    read_named_coins,
+    select_events,
 )
 from almanac.study.significance import cross_sectional
-from almanac.study.windows import REASONS, Spans, StudyRows, place
-from almanac.timestamps import ORIGIN, US, Duration, duration
-
-Bound = int | Duration
-
-
-@dataclass(frozen=True, slots=True)
-class StudyRequest:
-    """The arguments of `Database.event_study`; documented there."""
-
-    coins: Coins | None
-    categories: Names | None
-    min_impact: float | None
-    lead: Duration
-    window: tuple[Bound, Bound]
-    estimation: Bound | None
-    gap: Bound
-    least: float
-    model: Model | None
-    market: Any
-    returns: Kind
-    bar: Duration | None
-    stamp: Stamp
-    bars: Bars
-    max_gap: int
-    dates: str
-    basis: Basis
-    events: Any
-    weights: Weighting
-    redenominations: Steps
-    confidence: float
-    rounds: int
-    seed: int
+from almanac.study.windows import REASONS, Spans, StudyRows, make_study_rows
+from almanac.timestamps import ORIGIN, US, read_duration
 
 
 def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
     """Return the study; see `Database.event_study`."""
-    require("scipy")
+    require_package("scipy")
     if request.coins is not None and not isinstance(request.coins, str | Coin | Mapping):
         request = replace(request, coins=list(request.coins))  # It may be a generator.
-    lead = duration(request.lead, "lead")
+    lead = read_duration(request.lead, "lead")
     options = Draws(request.rounds, request.seed, request.confidence)
     _check(request)
     prices = read_prices(
@@ -84,14 +54,14 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         bars=request.bars,
         tz=reader.tz,
     )
-    said = said_coins(request.coins)
+    said = read_named_coins(request.coins)
     spans = _spans(request, prices.bar_us)
     has_market = request.market is not None or len(prices.coins) > 1
     model = request.model or ("market" if has_market else "mean")
     markets = Markets()
     if model == "market":
         markets = read_markets(reader, request.market, prices, said, request.stamp)
-    returns = returns_of(
+    returns = compute_returns(
         prices,
         kind=request.returns,
         market=markets.closes,
@@ -100,8 +70,8 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         steps=request.redenominations,
     )
     known, today = _selected(reader, prices, request, lead)
-    placed = place(prices, returns, known.rows, spans, model, from_entry=True)
-    naive = place(prices, returns, today.rows, spans, model, from_entry=False)
+    placed = make_study_rows(prices, returns, known.rows, spans, model, from_entry=True)
+    naive = make_study_rows(prices, returns, today.rows, spans, model, from_entry=False)
     weights, naive_weights = (_weights(part, request.weights) for part in (placed, naive))
     excluded = pd.concat(
         [part for part in (known.excluded, placed.excluded) if len(part)] or [known.excluded],
@@ -113,17 +83,16 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         raise InvalidArgument(
             "no event can be used; expected at least one, and more for most tests. Not used: "
             f"{why or 'none: no event passes the filters in the span of the prices'}. "
-            f"Names in the prices without a coin: {some_names(known.names.unknown)}; with several "
-            f"coins: {some_names(tuple(known.names.ambiguous))}."
+            f"Names in the prices without a coin: {shorten_names(known.names.unknown)}; with "
+            f"several coins: {shorten_names(tuple(known.names.ambiguous))}."
         )
+    naive_cars = naive_weights.average_units(naive.windows.cumulated[:, -1])
     return Study(
         returns=returns,
         placed=placed,
-        figures=figures_of(returns, placed.windows, options, prices.bar_us, weights),
-        naive=naive_table(naive.windows, prices.bar_us, naive_weights),
-        naive_t=replace(
-            cross_sectional(naive_weights.of_units(naive.windows.cumulated[:, -1])), test="naive_t"
-        ),
+        figures=compute_figures(returns, placed.windows, options, prices.bar_us, weights),
+        naive=make_naive_table(naive.windows, prices.bar_us, naive_weights),
+        naive_t=replace(cross_sectional(naive_cars), test="naive_t"),
         excluded=excluded,
         redenominations=_redenominations(prices, returns, markets),
         options=options,
@@ -177,30 +146,22 @@ def _selected(
                 "categories and min_impact select events of the warehouse; leave them out, and "
                 "filter the frame of events= itself"
             )
-        return select_given(reader, request.events, prices.coins, request.coins, lead)
-    filters = EventFilters(
-        coins=request.coins,
-        categories=request.categories,
-        min_impact=request.min_impact,
-        lead=lead,
-        basis=request.basis,
-        dates=request.dates,
-    )
+        return read_given_events(reader, request.events, prices.coins, request.coins, lead)
     span = (
         ORIGIN + int(prices.starts[0]) * US,
         ORIGIN + int(prices.starts[-1] + prices.bar_us - 1) * US,
     )
-    return select(reader, prices.coins, filters, span)
+    return select_events(reader, prices.coins, request, lead, span)
 
 
 def _check(request: StudyRequest) -> None:
     if request.model is not None:
-        one_of(request.model, "model", ("market", "mean"))
-    one_of(request.returns, "returns", ("log", "simple"))
-    one_of(request.stamp, "stamp", ("start", "end"))
-    one_of(request.bars, "bars", ("grid", "frame"))
-    one_of(request.weights, "weights", ("rows", "events"))
-    one_of(request.redenominations, "redenominations", ("exclude", "keep"))
+        check_choice(request.model, "model", ("market", "mean"))
+    check_choice(request.returns, "returns", ("log", "simple"))
+    check_choice(request.stamp, "stamp", ("start", "end"))
+    check_choice(request.bars, "bars", ("grid", "frame"))
+    check_choice(request.weights, "weights", ("rows", "events"))
+    check_choice(request.redenominations, "redenominations", ("exclude", "keep"))
     if not 0 < request.confidence < 1:
         raise InvalidArgument(f"confidence={request.confidence!r}; expected a number in 0 to 1")
     if request.rounds < 99:
@@ -243,11 +204,11 @@ def _bars(bound: Bound, name: str, bar_us: int) -> int:
         return -_bars(-bound, name, bar_us)
     if isinstance(bound, str) and bound.strip().startswith("-"):
         return -_bars(bound.strip()[1:], name, bar_us)
-    length = duration(bound.removeprefix("+") if isinstance(bound, str) else bound, name)
+    length = read_duration(bound.removeprefix("+") if isinstance(bound, str) else bound, name)
     return int(length // US // bar_us)
 
 
-def in_words(length: timedelta) -> str:
+def format_duration(length: timedelta) -> str:
     """Return a duration in the form of the arguments, such as `3d` or `1h 30m`."""
     hours, seconds = divmod(length.seconds, 3_600)
     minutes, seconds = divmod(seconds, 60)
@@ -270,9 +231,9 @@ def _settings(
         "model": model,
         "market": market,
         "returns": request.returns,
-        "lead": in_words(duration(request.lead, "lead")),
+        "lead": format_duration(read_duration(request.lead, "lead")),
         "basis": "given" if request.events is not None else request.basis,
-        "bar": in_words(prices.bar_us * US),
+        "bar": format_duration(prices.bar_us * US),
         "window": f"bars {spans.first:+d} to {spans.last:+d} from the event's bar",
         "estimation": f"{spans.estimation} bars, at least {spans.least} with a return",
         "gap": f"{spans.gap} bars",
@@ -282,8 +243,8 @@ def _settings(
         ),
         "weights": {"rows": "each row the same", "events": "each event the same"}[request.weights],
         "redenominations": "kept as returns" if is_kept else "no return across a step",
-        "names without a coin": some_names(known.names.unknown),
-        "names of several coins": some_names(tuple(known.names.ambiguous)),
+        "names without a coin": shorten_names(known.names.unknown),
+        "names of several coins": shorten_names(tuple(known.names.ambiguous)),
         "draws": f"{request.rounds:,}, seed {request.seed}",
         "confidence": f"{request.confidence:.0%}",
     }

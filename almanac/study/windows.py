@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from almanac.study.prices import Floats, Integers, Prices
-from almanac.study.returns import Model, Returns, compounded, span_of
+from almanac.study.returns import Model, Returns, compound, take_bars
 
 Booleans = np.ndarray[Any, np.dtype[np.bool_]]
 CHUNK: Final = 2_048
@@ -97,12 +97,11 @@ class Windows:
         return self._variance(np.cumsum(self.live, axis=1), np.cumsum(self.market, axis=1))
 
     def variance_of_window(self) -> Floats:
-        """Return the last column of `variance_of_sums`, without the others."""
+        """Return only the last column of `variance_of_sums`."""
         bars = self.live.sum(axis=1, keepdims=True)
         return self._variance(bars, self.market.sum(axis=1, keepdims=True))[:, 0]
 
     def variance_of_bars(self) -> Floats:
-        """Return the prediction-error variance of the abnormal return of each bar."""
         return self._variance(self.live.astype(np.float64), self.market)
 
     def _variance(self, bars: Any, market: Floats) -> Floats:
@@ -130,7 +129,7 @@ class EstimationRows:
     has: Booleans
 
 
-def fit(
+def fit_windows(
     returns: Returns, zero: Integers, coin: Integers, entry: Integers, spans: Spans, model: Model
 ) -> tuple[Windows, Booleans]:
     """Return the windows of the rows that can be used, and for each row given whether it is.
@@ -155,8 +154,7 @@ def fit(
     return whole if usable.all() else whole.subset(usable), usable
 
 
-def residuals_of(returns: Returns, windows: Windows) -> Iterator[EstimationRows]:
-    """Yield the residuals of the estimation windows, some rows at a time."""
+def compute_residuals(returns: Returns, windows: Windows) -> Iterator[EstimationRows]:
     for rows in _chunks(len(windows.zero)):
         own, market, has = _estimation(
             returns, windows.zero[rows], windows.coin[rows], windows.spans, windows.model
@@ -175,11 +173,11 @@ def _estimation(
     returns: Returns, zero: Integers, coin: Integers, spans: Spans, model: Model
 ) -> tuple[Floats, Floats, Booleans]:
     first = zero + spans.fitted[0]
-    own = span_of(returns.strict, coin, first, spans.estimation)
+    own = take_bars(returns.strict, coin, first, spans.estimation)
     has = np.isfinite(own)
     if model == "mean":
         return np.where(has, own, 0.0), np.zeros_like(own), has
-    market = returns.market_of(coin, first, spans.estimation)
+    market = returns.take_market(coin, first, spans.estimation)
     has &= np.isfinite(market)
     return np.where(has, own, 0.0), np.where(has, market, 0.0), has
 
@@ -209,14 +207,14 @@ def _fit(
     sd = np.where(sd > 1e-12 * np.maximum(1.0, np.abs(own).max(axis=1, initial=0.0)), sd, 0.0)
 
     first, bars = zero + spans.first, zero[:, None] + spans.relative
-    moved = span_of(returns.carried, coin, first, spans.length)
+    moved = take_bars(returns.carried, coin, first, spans.length)
     if returns.from_open is not None:
         is_entry = bars == entry[:, None]
-        opened = span_of(returns.from_open, coin, first, spans.length)
+        opened = take_bars(returns.from_open, coin, first, spans.length)
         moved = np.where(is_entry & np.isfinite(opened), opened, moved)
     beside = np.zeros_like(moved)
     if model == "market":
-        beside = returns.market_of(coin, first, spans.length)
+        beside = returns.take_market(coin, first, spans.length)
     live = (bars >= entry[:, None]) & np.isfinite(moved) & np.isfinite(beside)
     expected = np.where(live, alpha[:, None] + beta[:, None] * beside, 0.0)
     moved = np.where(live, moved, 0.0)
@@ -229,7 +227,7 @@ def _fit(
         abnormal=moved - expected,
         live=live,
         market=np.where(live, beside - market_mean[:, None], 0.0),
-        held=compounded(moved, returns.kind) - compounded(expected, returns.kind),
+        held=compound(moved, returns.kind) - compound(expected, returns.kind),
         fitted_on=count,
         sd=sd,
         market_squares=np.where(moves, squares, 0.0),
@@ -239,7 +237,7 @@ def _fit(
 
 
 REASONS: Final = {
-    "known_too_late": "known before its date, but not yet at the date less the lead",
+    "known_too_late": "known before its date, but only after the entry (date minus lead)",
     "known_after_the_date": "first known with this date when the date was over",
     "date_not_exact": "known with a period or a deadline, and never with an exact date in time",
     "changed_before_entry": "another date, or other values, replaced it before its entry",
@@ -260,19 +258,19 @@ REASONS: Final = {
     "short_estimation": "its coin has too few returns in the estimation window",
     "no_variance": "its coin, or the market, does not move in the estimation window",
 }
-"""Why an event, or one of its coins, is not in the study."""
+"""The reasons why an event, or one of its coins, is not in the study."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyRows:
-    """The rows that are used, in the order of their bar 0, and the reasons of the others."""
+    """The used rows, in the order of their bar 0, and the reasons why other rows are not used."""
 
     windows: Windows
     rows: pd.DataFrame
     excluded: pd.DataFrame
 
 
-def place(
+def make_study_rows(
     prices: Prices,
     returns: Returns,
     rows: pd.DataFrame,
@@ -284,12 +282,12 @@ def place(
     """Return the windows of the rows; without `from_entry` every bar of a window counts."""
     date, entry = (rows[n].to_numpy("datetime64[us]").astype(np.int64) for n in ("date", "entry"))
     coin = rows["column"].to_numpy(np.int64)
-    zero = prices.bar_of(date)
-    enters = _entered(prices, returns, entry, coin) if from_entry else np.zeros_like(zero)
+    zero = prices.find_bars(date)
+    enters = _find_entries(prices, returns, entry, coin) if from_entry else np.zeros_like(zero)
     reason = _reasons(returns, zero, enters, coin, spans, model)
     order = np.argsort(zero, kind="stable")
     order = order[pd.isna(reason[order])]
-    windows, usable = fit(returns, zero[order], coin[order], enters[order], spans, model)
+    windows, usable = fit_windows(returns, zero[order], coin[order], enters[order], spans, model)
     out = order[~usable]
     reason[out] = np.where(
         _returns_in(returns, zero, coin, spans, out) < spans.least,
@@ -304,14 +302,14 @@ def place(
     )
 
 
-def _entered(prices: Prices, returns: Returns, entry: Integers, coin: Integers) -> Integers:
+def _find_entries(prices: Prices, returns: Returns, entry: Integers, coin: Integers) -> Integers:
     """Return the first bar of each row whose return is from a price of its entry or later.
 
     It is the next bar, from its open or from the close before it. If the coin lacks both, the
     price that is carried over the gap was before the entry: the return of the bar after the gap
     began before the event was known, so the row begins a bar later.
     """
-    enters = prices.next_bar(entry)
+    enters = prices.find_next_bars(entry)
     inside = np.flatnonzero((enters > 0) & (enters < returns.bars))
     bar, of = enters[inside], coin[inside]
     is_old = np.isnan(prices.close[bar - 1, of]) & np.isfinite(returns.carried[of, bar])
@@ -341,17 +339,17 @@ def _reasons(
     bars = zero[rows, None] + spans.relative
     wanted = (bars >= first[rows, None]) & (bars <= returns.last[coin[rows], None])
     start = zero[rows] + spans.first
-    has = np.isfinite(span_of(returns.carried, coin[rows], start, spans.length))
+    has = np.isfinite(take_bars(returns.carried, coin[rows], start, spans.length))
     at_entry = np.isfinite(returns.carried[coin[rows], first[rows]])
     gap = (wanted & ~has).any(axis=1)
     no_market: Any = np.zeros(len(rows), dtype=bool)
     if model == "market":
-        beside = np.isfinite(returns.market_of(coin[rows], start, spans.length))
+        beside = np.isfinite(returns.take_market(coin[rows], start, spans.length))
         no_market = (wanted & ~beside).any(axis=1)
     reason[rows[no_market]] = "market_missing"
     reason[rows[gap]] = "gap_in_window"
     reason[rows[~at_entry]] = "not_trading_at_entry"
-    stepped = wanted & (span_of(returns.steps, coin[rows], start, spans.length) != 0)
+    stepped = wanted & (take_bars(returns.steps, coin[rows], start, spans.length) != 0)
     # Without the steps there is no return; with them, the row is used.
     reason[rows[(stepped & ~has).any(axis=1)]] = "redenomination"
     return reason
@@ -361,7 +359,7 @@ def _returns_in(
     returns: Returns, zero: Integers, coin: Integers, spans: Spans, rows: Integers
 ) -> Integers:
     first = zero[rows] + spans.fitted[0]
-    own = span_of(returns.strict, coin[rows], first, spans.estimation)
+    own = take_bars(returns.strict, coin[rows], first, spans.estimation)
     return np.asarray(np.isfinite(own).sum(axis=1))
 
 
@@ -373,7 +371,7 @@ def _with_results(
     live: Any = windows.live
     first = windows.zero + windows.spans.first + live.argmax(axis=1)
     start, length = windows.zero + windows.spans.first, windows.spans.length
-    stepped = live & (span_of(returns.steps, windows.coin, start, length) != 0)
+    stepped = live & (take_bars(returns.steps, windows.coin, start, length) != 0)
     starts = pd.to_datetime(prices.starts, unit="us", utc=True)
     return rows.assign(
         bar_zero=starts[windows.zero],

@@ -52,11 +52,6 @@ def is_sealed(data: bytes) -> bool:
 
 
 def unseal(data: bytes) -> bytes:
-    """Return a document without its seal, if it has one.
-
-    Raises:
-        BrokenSeal: the seal does not match the document.
-    """
     seal = _SEAL.search(data)
     if seal is None:
         return data

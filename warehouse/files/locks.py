@@ -1,6 +1,7 @@
 """Locks of a home: OS locks that record their holder and end with its process.
 
-A lock is a file that is never removed while it is held. Its content names the holder for people.
+The file of a lock is never removed while a process holds the lock. Its content names the holder,
+for people to read.
 `fcntl` is used directly: importing `filelock` takes 0.1 s, which each command would pay.
 """
 
@@ -60,9 +61,6 @@ def hold_lock(
     `what` gives the purpose, as "to merge". A wait of over a second is logged as a warning that
     names the holder; a command shows it on standard error. `wait_setting` names the setting that
     gives `wait_s`, if there is one.
-
-    Raises:
-        WarehouseError: another process still holds it after `wait_s` seconds; 0 hardly waits.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():  # Made by hand or by a disk repair; nobody holds it.
@@ -80,18 +78,18 @@ def _acquire(lock: IO[bytes], path: Path, what: str, wait_s: float, wait_setting
         if so_far >= max(wait_s, _TEST_HELD_S):
             hint = f"; {wait_setting} sets how long to wait" if wait_setting else ""
             raise WarehouseError(
-                f"{holder_text(path)} is using this home, and still held the lock {what} after "
+                f"{describe_holder(path)} is using this home, and still held the lock {what} after "
                 f"{wait_s:g} s. Nothing was done. Run the command again when it has ended{hint}."
             )
         if not is_reported and so_far >= _SILENT_S:
-            log.warning("Waiting for the lock %s: %s holds it.", what, holder_text(path))
+            log.warning("Waiting for the lock %s: %s holds it.", what, describe_holder(path))
             is_reported = True
         sleep(_POLL_S)
     return waited
 
 
 def try_lock(lock: IO[Any] | int, *, shared: bool = False) -> bool:
-    """Lock an open file or folder without a wait; return whether it is locked."""
+    """Try to lock an open file or folder without waiting; return whether it succeeded."""
     try:
         fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -99,13 +97,13 @@ def try_lock(lock: IO[Any] | int, *, shared: bool = False) -> bool:
     return True
 
 
-def holder_text(path: Path) -> str:
+def describe_holder(path: Path) -> str:
     """Return the holder of a lock as text."""
-    found = holder(path)
+    found = read_holder(path)
     return "another process" if found is None else str(found)
 
 
-def holder(path: Path) -> Holder | None:
+def read_holder(path: Path) -> Holder | None:
     """Return the last recorded holder of a lock; None if there is none, or it is being written."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Holder)
@@ -122,7 +120,7 @@ def is_held(path: Path) -> bool:
         return False
 
 
-def me() -> Holder:
+def describe_process() -> Holder:
     """Return this process as a holder."""
     started = Path(sys.argv[0])
     name = started.parent.name if started.stem == "__main__" else started.stem
@@ -137,5 +135,5 @@ def me() -> Holder:
 
 def _sign(lock: IO[bytes]) -> None:
     lock.truncate(0)
-    lock.write(msgspec.json.encode(me()))
+    lock.write(msgspec.json.encode(describe_process()))
     lock.flush()

@@ -64,7 +64,8 @@ class Storage:
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
-        """Yield a temporary path for a file or folder; what is not adopted is removed."""
+        """Yield a temporary path for a file or folder; it is removed at the end unless it was
+        adopted."""
         make_folders(self.root)
         staged = self.root / f"{_UNFINISHED}{os.getpid()}-{uuid.uuid4().hex}"
         try:
@@ -115,7 +116,6 @@ class Storage:
         return found
 
     def remove_unfinished(self, *, older_than_s: float = 0.0) -> None:
-        """Remove the files and folders that `unfinished` returns."""
         for path in self.unfinished(older_than_s=older_than_s):
             with suppress(FileNotFoundError):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -131,7 +131,6 @@ class Storage:
         )
 
     def folders(self, under: str) -> list[str]:
-        """Return the names of the folders directly in a folder, sorted."""
         folder = self.path(under)
         try:
             with os.scandir(folder) as entries:
@@ -180,18 +179,18 @@ def close_for_writing(path: Path) -> None:
     path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_WRITE)
 
 
-def readable_by_others(path: Path, *, group_reads: bool = False) -> bool:
+def is_readable_by_others(path: Path, *, group_reads: bool = False) -> bool:
     """Whether others have more permissions on a file or folder than `keep_private` gives.
 
-    A file that root gives this user, as systemd gives a credential, has the group root: its mode
-    then shows the mask of an access list instead of the group's mode.
+    A credential from systemd belongs to the group root. Its group mode then shows the mask of an
+    access list, not the permissions of the group.
     """
     status = path.stat()
     is_given = status.st_uid == status.st_gid == _ROOT != os.getuid()
     return bool(stat.S_IMODE(status.st_mode) & _closed(group_reads=group_reads or is_given))
 
 
-def open_to_others(roots: Iterable[Path], *, group_reads: bool = False) -> list[Path]:
+def find_open_files(roots: Iterable[Path], *, group_reads: bool = False) -> list[Path]:
     """Return the files and folders in some folders, and the folders, that are not private."""
     closed, found = _closed(group_reads=group_reads), set[Path]()
     for root in roots:
@@ -206,12 +205,8 @@ def open_to_others(roots: Iterable[Path], *, group_reads: bool = False) -> list[
     return sorted(found)
 
 
-def close_to_others(paths: Iterable[Path], *, group_reads: bool = False) -> int:
-    """Make files and folders private; return how many.
-
-    Raises:
-        OSError: another user owns one of them.
-    """
+def make_private(paths: Iterable[Path], *, group_reads: bool = False) -> int:
+    """Make files and folders private; return how many."""
     count = 0
     for path in paths:
         try:
@@ -227,7 +222,7 @@ def _closed(*, group_reads: bool) -> int:
     return _GROUP if group_reads else _OWNER
 
 
-def others_may_write(status: os.stat_result) -> bool:
+def is_writable_by_others(status: os.stat_result) -> bool:
     """Whether anybody but this user and root may write to a file."""
     if status.st_uid not in (os.getuid(), _ROOT) or status.st_mode & _WRITABLE_BY_ALL:
         return True

@@ -1,1 +1,4 @@
-"""Observations folded into versions: plan, fold, merge, checkpoints, partitions, verify."""
+"""Observations folded into versions: plan, fold, merge, checkpoints, partitions, verify.
+
+The rules are in docs/history.md. The tests are in tests/history and tests/crashes.
+"""

@@ -3,7 +3,7 @@
     checkpoints/YYYY-MM-DD.duckdb    the file after the last batch of that day
 
 A published file is never changed, so a checkpoint is another name of it (a hard link). The last
-seven observed days have one, and the first day of each month.
+seven observed days and the first day of each month have a checkpoint.
 """
 
 import logging
@@ -32,7 +32,6 @@ def choose_days(days: Iterable[date]) -> set[date]:
 
 
 def list_days(home: Home) -> list[date]:
-    """Return the days that have a checkpoint, oldest first."""
     found = list[date]()
     for path in home.checkpoints.root.glob("*.duckdb"):
         with suppress(ValueError):
@@ -40,7 +39,7 @@ def list_days(home: Home) -> list[date]:
     return sorted(found)
 
 
-def path_of(home: Home, day: date) -> Path:
+def checkpoint_path(home: Home, day: date) -> Path:
     return home.checkpoints.path(_name(day))
 
 
@@ -51,10 +50,9 @@ def _name(day: date) -> str:
 def find_before(
     home: Home, day: date, merged: Mapping[str, MergedBatch]
 ) -> tuple[date, Path] | None:
-    """Return the newest checkpoint of an earlier day from which a merge can begin."""
     for earlier in reversed(list_days(home)):
         if earlier < day:
-            path = path_of(home, earlier)
+            path = checkpoint_path(home, earlier)
             try:
                 found = read_published(path)
             except duckdb.Error as error:
@@ -68,8 +66,8 @@ def find_before(
 def is_base(found: PublishedFile, day: date, merged: Mapping[str, MergedBatch]) -> bool:
     """Whether a merge can begin from the checkpoint of a day.
 
-    It has today's tables, and the batches that were merged until its day: a merge that was killed
-    after it published leaves a checkpoint that lacks some.
+    It must have the current tables and all batches merged up to its day. A merge killed after
+    publishing leaves a checkpoint without some batches.
     """
     until = {batch_id: batch for batch_id, batch in merged.items() if batch.day <= day}
     return found.has_current_tables and found.batches == until
@@ -79,15 +77,13 @@ def warn_of_damage(path: Path, why: str) -> None:
     _log.warning("The checkpoint %s is damaged, and an earlier one is used: %s", path.name, why)
 
 
-def keep(home: Home, days: set[date]) -> None:
-    """Remove the checkpoints of all other days."""
+def keep_only(home: Home, days: set[date]) -> None:
     for day in list_days(home):
         if day not in days:
             home.checkpoints.remove(_name(day))
 
 
 def copy_file(home: Home, source: Path, day: date) -> None:
-    """Keep a copy of a file that will be changed."""
     with home.checkpoints.writing(_name(day)) as copy:
         shutil.copyfile(source, copy)
         close_for_writing(copy)
@@ -98,7 +94,7 @@ def link_published(home: Home, day: date) -> None:
 
     Nothing is done if the checkpoint of the day is not older than the file.
     """
-    path = path_of(home, day)
+    path = checkpoint_path(home, day)
     if path.is_file() and path.stat().st_mtime_ns >= home.warehouse.stat().st_mtime_ns:
         return
     with home.checkpoints.writing(_name(day)) as link:

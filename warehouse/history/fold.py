@@ -3,9 +3,9 @@
 The rules are in docs/history.md. A fold writes the tables of the next warehouse file; its result is
 a pure function of the observations and their order.
 
-Watched spans distinguish a new event from an event that merely became visible. After a complete
-pull of a span of event dates, an event in the span that was created later is a creation; any other
-first sighting is a revelation. Bounds are inclusive, aware UTC.
+Watched spans distinguish a new event from an event that merely became visible. If an event was
+created after a complete pull of its date, its first sighting is `created`; any other first sighting
+is `revealed`. Bounds are inclusive, aware UTC.
 """
 
 from datetime import UTC, datetime
@@ -19,9 +19,9 @@ from warehouse.history.observations import (
     Observation,
     Outcome,
     VisibleScope,
+    classify_failures,
+    find_visible_scope,
     proves_withdrawal,
-    sort_failures,
-    visible_scope,
 )
 from warehouse.history.warehouse_file import SEPARATOR_FACT, NextFile
 from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Manifest
@@ -29,13 +29,13 @@ from warehouse.landing.landing import Landing
 from warehouse.normalise.csv_reader import KnownLists
 from warehouse.normalise.normalise import NormalisedBatch, normalise
 from warehouse.normalise.staging import empty_events
-from warehouse.schema.columns import BIT, GROUPS, plan_named
+from warehouse.schema.columns import BIT, GROUPS, find_plan
 from warehouse.sql import Statements, parse
 
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 _SQL = Statements(__package__, GROUPS)
 _SPANS: Final = "spans"
-"""The name of the fact with the spans."""
+"""The key under which the file stores the watched spans."""
 _IMPACT_BITS: Final = {f"{name}_bit": BIT[name] for name in ("impact", "impact_band")}
 
 
@@ -54,7 +54,7 @@ class WatchedSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CancellationSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """A span of time whose cancellations were all pulled, and when last."""
+    """A span of time for which all cancellations were pulled, and the time of the last pull."""
 
     since: datetime
     until: datetime
@@ -94,7 +94,8 @@ class WatchedSpans:
 
 
 def _merged(spans: list[WatchedSpan]) -> list[WatchedSpan]:
-    """Cut overlapping spans at each other's bounds; each piece has its earliest pull."""
+    """Cut overlapping spans at each other's bounds; each piece keeps the time of its earliest
+    pull."""
     edges = sorted({span.lower for span in spans} | {_after(span.upper) for span in spans})
     pieces: list[WatchedSpan] = []
     for lower, end in pairwise(edges):
@@ -126,7 +127,8 @@ class Fold:
     """The state of a file, which observations change. The caller holds a transaction."""
 
     def __init__(self, file: NextFile, list_separator: str | None = None) -> None:
-        """`list_separator` is the separator of lists in exports; None: the state learns it."""
+        """`list_separator` is the separator of lists in exports. If it is None, it is taken from
+        the first export that shows it."""
         self._file = file
         self.connection = file.connection
         self._list_separator = list_separator
@@ -139,7 +141,7 @@ class Fold:
         """The separator of lists, as the first export with evidence showed it."""
 
     def save(self) -> None:
-        """Write to the file what no table has."""
+        """Write the part of the state that is not in a table to the file."""
         spans = SavedSpans(
             watched=tuple(self.watched.spans), cancellations_seen=self.cancellations_seen
         )
@@ -150,14 +152,14 @@ class Fold:
     def read(self, manifest: Manifest, landing: Landing) -> NormalisedBatch:
         """Read a batch into temporary tables.
 
-        Not in a transaction: an error of DuckDB's reader, after which another one reads the body,
-        would end it.
+        It must not run in a transaction: an error of DuckDB's reader, after which the other reader
+        takes over, would abort the transaction.
 
         Raises:
             BatchFailed: continue without the batch.
             WarehouseError: an error in Almanac, not in the batch.
         """
-        with sort_failures(manifest):
+        with classify_failures(manifest):
             return normalise(
                 self.connection,
                 landing,
@@ -173,7 +175,7 @@ class Fold:
             BatchFailed: the state is half changed; roll back, and continue without the batch.
             WarehouseError: an error in Almanac, not in the batch; the state is half changed.
         """
-        with sort_failures(observation.manifest):
+        with classify_failures(observation.manifest):
             return self._fold(observation, read, released=released)
 
     def _fold(self, observation: Observation, read: NormalisedBatch, *, released: bool) -> Outcome:
@@ -222,7 +224,7 @@ class Fold:
 
     def _fold_rows(self, manifest: Manifest, outcome: Outcome, *, released: bool) -> bool:
         """Fold a batch of one row per event; return whether `take_first_content` must follow."""
-        visible = visible_scope(manifest) if manifest.feed in ("events", "export") else None
+        visible = find_visible_scope(manifest) if manifest.feed in ("events", "export") else None
         if visible is not None and manifest.feed == "export" and not released:
             outcome.flagged = self._too_few(manifest, visible)
         has_new = self._fold_incoming(manifest, outcome)
@@ -300,7 +302,7 @@ class Fold:
         self._mark_absent(manifest, outcome)
 
     def _fold_not_found(self, manifest: Manifest, outcome: Outcome) -> None:
-        visible = visible_scope(manifest)
+        visible = find_visible_scope(manifest)
         parameters = {
             "is_proof": proves_withdrawal(visible.plan),
             "content_at": manifest.content_at,
@@ -333,7 +335,7 @@ class Fold:
     def _fold_coins(self, manifest: Manifest, outcome: Outcome) -> None:
         times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
         self._run("merge_coins", **times)
-        top = plan_named(manifest.plan).coverage_top
+        top = find_plan(manifest.plan).coverage_top
         if manifest.complete and (outcome.released or not self._flag_nameless(outcome, "slug")):
             if top is None:
                 self._run("mark_coins_missing", **times)
@@ -343,7 +345,8 @@ class Fold:
         self._run("add_to_snapshot", observed_at=manifest.observed_at, batch_id=manifest.batch_id)
 
     def _flag_nameless(self, outcome: Outcome, naming: str) -> bool:
-        """Flag a batch with rejected rows that may belong to any event: none is surely absent."""
+        """Flag a batch with rejected rows of unknown events, since no event is then certainly
+        absent."""
         count = self._rows("count_rejected_of_anyone", naming=naming)[0][0]
         if count:
             rows = "1 rejected row names" if count == 1 else f"{count} rejected rows name"
@@ -352,7 +355,8 @@ class Fold:
         return bool(count)
 
     def _too_few(self, manifest: Manifest, visible: VisibleScope) -> str | None:
-        """Return why an export looks incomplete beside the known and claimed rows, or None."""
+        """Return why an export looks incomplete compared with the known and announced rows, or
+        None."""
         filters = self._filters(visible)
         known = 0 if filters is None else self._rows("count_expected", **filters)[0][0]
         expected = max(known, manifest.rows_claimed or 0)
@@ -401,7 +405,7 @@ class Fold:
         self.cancellations_seen = add_cancellations(self.cancellations_seen, new)
 
     def _note_watched(self, manifest: Manifest, visible: VisibleScope) -> None:
-        """Record the span of an observation that showed all events; a coverage hides some."""
+        """Record the span of an observation that showed all events, without a coverage limit."""
         if not visible.covers_all_coins:
             return
         span = WatchedSpan(
@@ -433,11 +437,10 @@ class Fold:
         self.connection.execute(parse(_SQL[name]), values)
 
     def _run_on(self, rows: str, name: str, **values: Any) -> None:
-        """Run a statement on the rows of a table."""
         self.connection.execute(parse(_SQL[name].replace("{rows}", rows)), values)
 
     def _log_versions(self, rows: str, **stamp: Any) -> None:
-        """Log the next versions of events, and end the ones before."""
+        """Add the next versions of events, and end their previous versions."""
         self._run_on(rows, "end_versions")
         self._run_on(rows, "log_versions", **stamp)
 
@@ -454,5 +457,4 @@ class Fold:
 
 
 def _is_proving_export(manifest: Manifest) -> bool:
-    """Whether it may be one of the two exports that prove a withdrawal."""
-    return manifest.feed == "export" and proves_withdrawal(plan_named(manifest.plan))
+    return manifest.feed == "export" and proves_withdrawal(find_plan(manifest.plan))

@@ -10,7 +10,7 @@ from warehouse.history.warehouse_file import NextFile
 from warehouse.sql import literal
 
 FACT = "local_logs"
-"""The name of the fact with the fingerprint of the logs that a file has."""
+"""The key under which the file stores the fingerprint of its logs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,14 +40,14 @@ from warehouse.history.warehouse_file import (
     NextFile,
     PublishedFile,
     find_damage,
-    next_file,
+    open_next_file,
     read_published,
     remove_next_files,
     unreadable_file,
 )
 from warehouse.home import Home
-from warehouse.landing.landing import repair_landing, restore_whole
-from warehouse.merge_progress import Step, report_phase
+from warehouse.landing.landing import repair_landing, restore_intact_batches
+from warehouse.merge_progress import Step, report_progress
 from warehouse.schema import ddl
 from warehouse.schema.tables import TABLES
 
@@ -69,7 +69,7 @@ class MergeReport:
 
     outcomes: list[Outcome] = field(default_factory=list)
     refolded: dict[date, tuple[int, int]] = field(default_factory=dict)
-    """The days that were folded before, with the numbers of added and of removed versions."""
+    """The already merged days, with the numbers of added and of removed versions."""
     damaged: dict[str, str] = field(default_factory=dict)
     """Batches that were set aside because their files in landing are damaged, with the reason."""
     lost: dict[str, str] = field(default_factory=dict)
@@ -161,7 +161,8 @@ def replay(
     """Rebuild the warehouse from landing alone, without a request.
 
     Readers see the old file until the end. Batches that are damaged in landing are set aside and
-    listed in the report. `with_repair` also rewrites the markers and intact bodies of landing.
+    listed in the report. `with_repair` also rewrites the markers in landing, and stored bodies
+    whose content is intact.
     """
     began = monotonic()
     with home.merge_lock() as waited:
@@ -184,8 +185,10 @@ def _merge(
     _remove_unfinished(home)
     published = _read_before(home, is_replay=is_replay)
     if with_repair:
-        repair_landing(home.landing, _list_released(published))
-        restore_whole(home.landing)
+        batches = {} if published is None else published.batches
+        released = [batch_id for batch_id, batch in batches.items() if batch.released]
+        repair_landing(home.landing, released)
+        restore_intact_batches(home.landing)
     plan = plan_merge(home, published, refold_from=refold_from, is_replay=is_replay)
     report = MergeReport(rebuilt=plan.why_rebuilt, damaged=plan.damaged)
     failed: dict[str, str] = {}
@@ -224,11 +227,7 @@ def _remove_unfinished(home: Home) -> None:
 
 
 def _read_before(home: Home, *, is_replay: bool) -> PublishedFile | None:
-    """Return the facts of the published file; a replay needs none, so it accepts damage.
-
-    Raises:
-        WarehouseError: it can't be read.
-    """
+    """Return the facts of the published file; a replay needs none, so it accepts damage."""
     if is_replay and home.warehouse.is_dir():
         shutil.rmtree(home.warehouse)
     if home.warehouse.is_dir():
@@ -255,7 +254,7 @@ def _publish_next(
         WarehouseError, duckdb.Error: the base is damaged, or Almanac has an error.
     """
     began = monotonic()
-    with next_file(home, plan.base) as file:
+    with open_next_file(home, plan.base) as file:
         step("merge:copied")
         # Updates of the table would have to maintain it.
         file.run("drop_index")
@@ -264,7 +263,7 @@ def _publish_next(
         report.refolded = _continue_feed(home, plan, file, report.days)
         report.lost = _find_lost(plan, report.quarantined)
         file.run("make_index")
-        report.rows = dict(file.connection.execute(ddl.counts(TABLES)).fetchall())
+        report.rows = dict(file.connection.execute(ddl.count_rows(TABLES)).fetchall())
         check(file, None if plan.base is None else [each.batch_id for each in plan.manifests])
         step("merge:checked")
         file.publish()
@@ -273,11 +272,7 @@ def _publish_next(
 
 
 def _drop_damaged_base(home: Home, plan: MergePlan) -> bool:
-    """Remove a base that is a damaged checkpoint; return whether it is.
-
-    Raises:
-        WarehouseError: the base is the published file, and damaged.
-    """
+    """Remove a base that is a damaged checkpoint; return whether it is."""
     if plan.base is None or (why := _find_damage(home, plan.base)) is None:
         return False
     if plan.base == home.warehouse:
@@ -302,12 +297,6 @@ def _write_partitions(home: Home, *, with_months: bool, anew: bool) -> int:
         raise
 
 
-def _list_released(published: PublishedFile | None) -> list[str]:
-    """Return the batches that were folded as released."""
-    found = {} if published is None else published.batches
-    return [batch_id for batch_id, batch in found.items() if batch.released]
-
-
 def _fold_batches(
     home: Home, plan: MergePlan, file: NextFile, failed: dict[str, str], step: Step
 ) -> list[Outcome]:
@@ -324,7 +313,7 @@ def _fold_batches(
     days = [observation.day for observation in observations]
     kept = checkpoints.choose_days([*checkpoints.list_days(home), *days])
     for number, observation in enumerate(observations):
-        report_phase("fold batches", number, len(observations))
+        report_progress("fold batches", number, len(observations))
         batch_id = observation.manifest.batch_id
         if number and days[number - 1] != observation.day and days[number - 1] in kept:
             _show_state(file, plan.first_day)
@@ -385,7 +374,7 @@ def _fold_one(
 
 
 def _show_state(file: NextFile, first_day: date) -> None:
-    """Bring the tables that follow from others up to date, and name the state of the file."""
+    """Update the derived tables, and record the identity of the file's state."""
     with file.transaction():
         file.run("show_seen")
         file.run("show_unknown")
@@ -400,7 +389,7 @@ def _show_state(file: NextFile, first_day: date) -> None:
 
 
 def _complete(home: Home, plan: MergePlan, file: NextFile, seconds: float) -> None:
-    """Complete the tables of a file to which all batches were folded."""
+    """Complete the tables of a file after all its batches were merged."""
     _show_state(file, plan.first_day)
     with file.transaction():
         find_local_logs(home.state).load(file)
@@ -411,10 +400,11 @@ def _complete(home: Home, plan: MergePlan, file: NextFile, seconds: float) -> No
 def _continue_feed(
     home: Home, plan: MergePlan, file: NextFile, folded: Iterable[date]
 ) -> dict[date, tuple[int, int]]:
-    """Give each version its place in the feed of changes, after those that were published.
+    """Give each new version its position in the change feed, after the published versions.
 
-    Returns the numbers of added and removed versions of the days that were folded before. If the
-    published file is damaged, the next one replaces it: nothing is returned, and a new feed begins.
+    Returns the number of added and of removed versions on days that were merged before. If the
+    published file is damaged, no numbers are returned: the next file replaces it and begins a new
+    feed.
     """
     published, rows, feed_id = plan.published, [], uuid.uuid4().hex
     if published is not None and not plan.is_refold:
@@ -473,7 +463,7 @@ def _keep_checkpoints(home: Home, plan: MergePlan, folded: list[date], *, is_rep
     days = set(checkpoints.list_days(home))
     if is_replay:
         days &= set(folded)
-    checkpoints.keep(home, checkpoints.choose_days(days))
+    checkpoints.keep_only(home, checkpoints.choose_days(days))
 
 
 def _remove_earlier_format(home: Home) -> None:
@@ -486,11 +476,7 @@ def _remove_earlier_format(home: Home) -> None:
 
 
 def check(file: NextFile, batch_ids: list[str] | None) -> None:
-    """Check the versions of all events, or of those that some batches changed, and the counts.
-
-    Raises:
-        WarehouseError: a check failed; the published file is kept.
-    """
+    """Check the counts and the versions of all events, or of events that some batches changed."""
     if wrong := file.rows("check_versions", batches=batch_ids):
         names = ("event_id", "rows", "version", "versions", "first", "last", "current")
         rows = (zip(names, row, strict=True) for row in wrong)

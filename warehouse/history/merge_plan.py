@@ -9,7 +9,7 @@ from typing import Final
 
 from warehouse.errors import DamagedBatch, LandingError
 from warehouse.history import checkpoints, local_logs
-from warehouse.history.observations import first_key
+from warehouse.history.observations import find_first_key
 from warehouse.history.warehouse_file import (
     SECONDS_FACT,
     VIEWS_FACT,
@@ -23,15 +23,15 @@ from warehouse.landing.landing import lost_batch
 
 _log = logging.getLogger(__name__)
 _BATCH_S: Final = 0.1
-"""About the time of a batch, where a file does not record how long its batches took."""
+"""The assumed time of one batch, for a file that does not record how long its batches took."""
 
 
 @dataclass(slots=True)
 class MergePlan:
-    """The batches to fold, and the base: the file whose copy they are folded into.
+    """The batches to merge, and the base: the file whose copy they are merged into.
 
     `base` None is an empty file. `why_rebuilt` is the reason why the warehouse is rebuilt from
-    landing without a request for it. `damaged` has the batches that were set aside.
+    landing although no replay was requested. `damaged` has the batches that were set aside.
     """
 
     published: PublishedFile | None
@@ -56,11 +56,6 @@ class MergePlan:
         return min((each.observed_at.date() for each in self.manifests), default=date.max)
 
     def set_aside(self, home: Home, batch_id: str, error: DamagedBatch) -> None:
-        """Set a damaged batch aside.
-
-        Raises:
-            DamagedBatch: it took effect, and this is not a replay.
-        """
         if batch_id in self.merged and not self.may_lose:
             raise error
         home.landing.set_aside(batch_id, str(error))
@@ -74,9 +69,6 @@ def plan_merge(
 
     The base is the published file if all new batches sort after its last one; else the newest
     checkpoint before them; else an empty file.
-
-    Raises:
-        DamagedBatch: a batch that took effect must be refolded, and is damaged or lost.
     """
     why_rebuilt = None if is_replay else _explain_rebuilding(home, published)
     from_empty = is_replay or published is None or why_rebuilt is not None
@@ -92,7 +84,7 @@ def plan_merge(
         days += home.landing.days(since=refold_from)[:1]
     if published is not None and not from_empty and refold_from is None:
         last = published.last_key
-        if last is None or all(first_key(manifest) > last for manifest in fresh):
+        if last is None or all(find_first_key(manifest) > last for manifest in fresh):
             plan.base, plan.manifests = home.warehouse, fresh
             plan.is_needed = bool(fresh) or _has_other_facts(home, published)
             return plan
@@ -131,7 +123,8 @@ def _find_fresh(plan: MergePlan, landed: Iterable[str]) -> list[str]:
 
 
 def _has_other_facts(home: Home, published: PublishedFile) -> bool:
-    """Whether a file without new batches is published: the logs or the views changed."""
+    """Whether a new file is published without new batches, because the logs or the views
+    changed."""
     fingerprint = local_logs.find_local_logs(home.state).fingerprint
     current = {local_logs.FACT: fingerprint, VIEWS_FACT: hash_views()}
     return any(published.facts.get(name) != value for name, value in current.items())
@@ -146,7 +139,7 @@ def _set_aside_lost(home: Home, plan: MergePlan) -> None:
 
 
 def _refuse_lost(home: Home, plan: MergePlan, after: date, landed: Iterable[str]) -> None:
-    """Stop if days after one would be refolded without a batch that took effect."""
+    """Stop if later days would be refolded without a batch that had taken effect."""
     there = {*landed, *home.landing.damaged()}
     for batch_id, batch in plan.merged.items():
         if batch.day > after and batch_id not in there:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 import duckdb
 
-from catalog.contract.plans import Plan, plan_window
+from catalog.contract.plans import Plan, find_plan_window
 from warehouse.batch_problems import FAILED
 from warehouse.codecs import storable_text
 from warehouse.errors import (
@@ -27,7 +27,7 @@ from warehouse.errors import (
     WarehouseError,
 )
 from warehouse.landing.batches import Manifest
-from warehouse.schema.columns import plan_named
+from warehouse.schema.columns import find_plan
 
 FoldKey = tuple[datetime, datetime, int, str]
 Status = Literal["merged", "quarantined"]
@@ -40,7 +40,7 @@ _OF_MANIFEST: Final = (
     *("plan", "complete", "why_incomplete", "attested", "date_doubt", "requests"),
     *("rows_claimed", "bytes"),
 )
-"""The fields of a record, in its order."""
+"""The fields of a record, in order."""
 _OF_THE_MACHINE: Final = (OSError, duckdb.IOException, duckdb.InterruptException)
 """A full disk or Ctrl-C."""
 _OF_THE_DISK: Final = tuple(
@@ -76,8 +76,7 @@ class Observation:
         return self.manifest.observed_at.date()
 
 
-def receipts(manifest: Manifest) -> list[tuple[FoldKey, int]]:
-    """Return the fold key and position of each delivery of a batch, in fold order."""
+def list_receipts(manifest: Manifest) -> list[tuple[FoldKey, int]]:
     observed_at, content_at, rank, batch_id = manifest.fold_key()
     return sorted(
         ((page.received_at or observed_at, content_at, rank, batch_id), position)
@@ -85,10 +84,9 @@ def receipts(manifest: Manifest) -> list[tuple[FoldKey, int]]:
     )
 
 
-def first_key(manifest: Manifest) -> FoldKey:
-    """Return the fold key of the first observation in a batch."""
+def find_first_key(manifest: Manifest) -> FoldKey:
     if manifest.feed == "deliveries" and manifest.pages:
-        return receipts(manifest)[0][0]
+        return list_receipts(manifest)[0][0]
     return manifest.fold_key()
 
 
@@ -97,7 +95,7 @@ def order_observations(manifests: Iterable[Manifest]) -> list[Observation]:
     keyed: list[tuple[FoldKey, int, Manifest]] = []
     for manifest in manifests:
         if manifest.feed == "deliveries":
-            keyed.extend((key, position, manifest) for key, position in receipts(manifest))
+            keyed.extend((key, position, manifest) for key, position in list_receipts(manifest))
         else:
             keyed.append((manifest.fold_key(), -1, manifest))
     keyed.sort(key=lambda entry: (entry[0], entry[1]))
@@ -128,14 +126,14 @@ class VisibleScope:
         return self.plan.coverage_top is None
 
 
-def visible_scope(manifest: Manifest) -> VisibleScope:
+def find_visible_scope(manifest: Manifest) -> VisibleScope:
     """Return the visible scope of an events or export batch.
 
     The window of a plan moves at midnight, and content is older than the answer: only dates in
     both windows are sure to have been shown.
     """
-    plan, scope = plan_named(manifest.plan), manifest.scope
-    windows = [plan_window(plan, at) for at in (manifest.content_at, manifest.observed_at)]
+    plan, scope = find_plan(manifest.plan), manifest.scope
+    windows = [find_plan_window(plan, at) for at in (manifest.content_at, manifest.observed_at)]
     lowers = [window.lower for window in windows]
     uppers = [window.upper for window in windows if window.upper is not None]
     if scope.lower is not None:
@@ -219,8 +217,8 @@ def _text(at: datetime | None) -> str | None:
 
 
 @contextmanager
-def disk_errors() -> Iterator[None]:
-    """Raise duckdb.IOException for all errors of the disk. For a commit, DuckDB raises another."""
+def unify_disk_errors() -> Iterator[None]:
+    """Raise duckdb.IOException for every disk error. For a commit, DuckDB raises another."""
     try:
         yield
     except duckdb.IOException:
@@ -232,8 +230,8 @@ def disk_errors() -> Iterator[None]:
 
 
 @contextmanager
-def sort_failures(manifest: Manifest) -> Iterator[None]:
-    """Turn any failure while a batch is folded into an error that gives its cause.
+def classify_failures(manifest: Manifest) -> Iterator[None]:
+    """Turn any failure during the merge of a batch into an error that gives its cause.
 
     Raises:
         BatchFailed: the batch, even if unforeseen: it must not stop every later merge.
@@ -242,7 +240,7 @@ def sort_failures(manifest: Manifest) -> Iterator[None]:
             or the batch is damaged.
     """
     try:
-        with disk_errors():
+        with unify_disk_errors():
             yield
     except DamagedBatch:
         raise

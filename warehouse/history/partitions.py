@@ -19,7 +19,7 @@ from almanac.reading.attached_file import attach_published
 from warehouse.files.documents import hash_file
 from warehouse.files.storage import Storage
 from warehouse.home import Home
-from warehouse.merge_progress import report_phase
+from warehouse.merge_progress import report_progress
 from warehouse.schema import ddl
 from warehouse.schema.columns import AS_OF, GROUPS
 from warehouse.schema.tables import EVENT_VERSIONS
@@ -42,7 +42,7 @@ EVENTS_COLUMNS: Final = tuple(column.name for column in AS_OF)
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """The rows of a partition as a text that differs if they do, and the hash of its file."""
+    """A text that identifies the rows of a partition, and the hash of its file."""
 
     content: str
     sha256: str
@@ -53,7 +53,6 @@ Partitions = dict[str, dict[str, Partition]]
 
 
 def partition_name(kind: str, key: str) -> str:
-    """Return the name of a partition's file in the folder of the partitions."""
     return f"{kind}/{_KEYS[kind]}={key}/{_FILES[kind]}"
 
 
@@ -122,7 +121,7 @@ def _write_files(
     """
     hashes: dict[str, str] = {}
     for start in range(0, len(keys), _TOGETHER):
-        report_phase("write partitions", start, len(keys))
+        report_progress("write partitions", start, len(keys))
         with parquet.staging() as folder:
             values = {"folder": str(folder), "keys": keys[start : start + _TOGETHER]}
             connection.execute(_SQL[f"write_{kind}"], values)
@@ -134,7 +133,6 @@ def _write_files(
 
 
 def list_files(home: Home, kind: str) -> list[Path]:
-    """Return the files of the partitions of a kind."""
     parquet = home.parquet
     names = (partition_name(kind, key) for key in sorted(_existing(parquet, kind)))
     return [parquet.path(name) for name in names if parquet.exists(name)]

@@ -16,13 +16,9 @@ import duckdb
 
 from almanac.reading.attached_file import attach_published
 from almanac.reading.temporary_files import own_folder
-from warehouse.errors import (
-    DamagedBatch,
-    LandingError,
-    WarehouseError,
-)
+from warehouse.errors import DamagedBatch, LandingError, WarehouseError
 from warehouse.files.documents import hash_file
-from warehouse.files.locks import holder_text, try_lock
+from warehouse.files.locks import describe_holder, try_lock
 from warehouse.history import checkpoints
 from warehouse.history.merge import replay
 from warehouse.history.partitions import (
@@ -61,7 +57,7 @@ _OF_THE_MACHINE: Final = (OSError, MemoryError, duckdb.IOException, duckdb.OutOf
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check. `wrong` is empty if the check holds; `notes` are not faults."""
+    """The result of one check. `wrong` is empty if the check passes; `notes` are not faults."""
 
     check: str
     looked_at: int
@@ -83,7 +79,8 @@ def verify(home: Home, *, deep: bool = False) -> Iterator[Finding]:
             than the home's wait.
     """
     with _no_merge(home):
-        manifests, unreadable = _read_manifests(home)
+        manifests, damaged = home.landing.readable(home.landing.batch_ids())
+        unreadable = [*home.landing.damaged().values(), *damaged.values()]
         count = len(manifests) + len(unreadable)
         yield Finding("no batch is damaged or set aside", count, unreadable)
         yield _check_bodies(home, manifests)
@@ -97,7 +94,8 @@ def _check_warehouse(home: Home, has_batches: bool, *, deep: bool) -> Iterator[F
     """Check the published file, and with `deep` what else is made from landing."""
     published = None
     if not home.warehouse.is_file():
-        wrong = [f"it is missing; {_REBUILD}"] if has_batches and _was_merged(home) else []
+        merged = set(home.landing.batch_ids()) - set(home.landing.pending())
+        wrong = [f"it is missing; {_REBUILD}"] if has_batches and merged else []
         yield Finding("the warehouse exists", int(has_batches), wrong)
         return
     with suppress(duckdb.Error):  # Reading all of it gives the reason below.
@@ -123,10 +121,6 @@ def _check_warehouse(home: Home, has_batches: bool, *, deep: bool) -> Iterator[F
         yield from _check_replay(home, published)
 
 
-def _was_merged(home: Home) -> bool:
-    return bool(set(home.landing.batch_ids()) - set(home.landing.pending()))
-
-
 @contextmanager
 def _opened(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
     connection = home.connect()
@@ -144,7 +138,7 @@ def _is_writable(home: Home) -> bool:
 
 @contextmanager
 def _no_merge(home: Home) -> Iterator[None]:
-    """Hold the merge lock. Where this user can't write it, it is locked as it is."""
+    """Hold the merge lock. If this user can't write to the home, the existing lock file is used."""
     path = home.state / "merge.lock"
     if _is_writable(home):
         with home.merge_lock():
@@ -155,15 +149,9 @@ def _no_merge(home: Home) -> Iterator[None]:
         with path.open("rb") as lock:
             if not try_lock(lock, shared=True):
                 raise WarehouseError(
-                    f"{holder_text(path)} is merging. Run the command after it ended."
+                    f"{describe_holder(path)} is merging. Run the command after it ended."
                 )
             yield
-
-
-def _read_manifests(home: Home) -> tuple[list[Manifest], list[str]]:
-    """Return the readable manifests, and why other batches are damaged."""
-    found, damaged = home.landing.readable(home.landing.batch_ids())
-    return found, [*home.landing.damaged().values(), *damaged.values()]
 
 
 def _check_bodies(home: Home, manifests: list[Manifest]) -> Finding:
@@ -181,7 +169,6 @@ def _check_bodies(home: Home, manifests: list[Manifest]) -> Finding:
 
 
 def _check_batches(home: Home, published: PublishedFile) -> Finding:
-    """Compare the landed batches with the batches of the warehouse."""
     landed = {*home.landing.batch_ids(), *home.landing.damaged()}
     lost = sorted(published.batches.keys() - landed)
     waiting = len(landed - published.batches.keys() - home.landing.damaged().keys())
@@ -265,7 +252,7 @@ def _check_checkpoints(home: Home, published: PublishedFile) -> Finding:
     wrong: list[str] = []
     notes: list[str] = []
     for day in days:
-        path = checkpoints.path_of(home, day)
+        path = checkpoints.checkpoint_path(home, day)
         with _opened(home) as connection:
             why = find_damage(connection, path)
         if why is not None:
@@ -328,7 +315,7 @@ def _find_changed_markers(home: Home) -> Iterator[str]:
 
 
 def _check_released(home: Home, published: PublishedFile | None) -> Finding:
-    """Check that the batches folded as released are still released, and the reverse."""
+    """Check that exactly the released batches were merged as released."""
     batches = {} if published is None else published.batches
     folded = {batch_id: batch.released for batch_id, batch in batches.items()}
     now = set(home.landing.released())
@@ -408,7 +395,7 @@ def _check_replay(home: Home, published: PublishedFile) -> Iterator[Finding]:
 
 
 def _is_of_the_machine(error: BaseException | None) -> bool:
-    """Whether an error or one of its causes is of the disk or memory."""
+    """Whether an error, or one of its causes, is a lack of disk space or memory."""
     if error is None or isinstance(error, LandingError):
         return False
     return isinstance(error, _OF_THE_MACHINE) or _is_of_the_machine(error.__cause__)
@@ -417,7 +404,7 @@ def _is_of_the_machine(error: BaseException | None) -> bool:
 def _unfinished(error: Exception) -> WarehouseError:
     why = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return WarehouseError(
-        f"a check could not be finished: {why}. This says nothing of the home: the disk or memory "
-        "of the machine is too small for the check, which replays landing into a temporary folder. "
+        f"a check could not be finished: {why}. The home may be intact: the machine has too little "
+        "disk or memory for the check, which replays landing into a temporary folder. "
         "Free space, then run `almanac verify --deep` again. Nothing was changed."
     )

@@ -32,7 +32,7 @@ from almanac.reading.connections import open_memory
 from almanac.reading.temporary_files import own_folder
 from warehouse.errors import WarehouseError
 from warehouse.files.storage import close_for_writing, make_folders, sync
-from warehouse.history.observations import FoldKey, disk_errors
+from warehouse.history.observations import FoldKey, unify_disk_errors
 from warehouse.home import Home
 from warehouse.landing.batches import RANK
 from warehouse.schema import ddl
@@ -43,18 +43,18 @@ _SQL = Statements(__package__, GROUPS)
 _NEXT: Final = ".next-"
 _RANKED: Final = tuple(sorted(RANK, key=lambda feed: RANK[feed]))
 TABLES_FACT: Final = "tables"
-"""The name of the fact with the hash of the declared tables."""
+"""The key under which the file stores the hash of the declared tables."""
 VIEWS_FACT: Final = "views"
-"""The name of the fact with the hash of the declared views and macros."""
+"""The key under which the file stores the hash of the declared views and macros."""
 SEPARATOR_FACT: Final = "list_separator"
-"""The name of the fact with the separator of lists in exports."""
+"""The key under which the file stores the list separator of exports."""
 SECONDS_FACT: Final = "fold_seconds"
-"""The name of the fact with the seconds that the batches of a file took to fold."""
+"""The key under which the file stores the seconds that its batches took to merge."""
 
 
 @cache
 def hash_tables() -> str:
-    """Return a hash of the declared tables: a file with another one is rebuilt from landing."""
+    """Return a hash of the declared tables. A file with another hash is rebuilt from landing."""
     return _hash_texts(*ddl.create_tables(), _SQL["create_state"])
 
 
@@ -192,7 +192,8 @@ def _rows(connection: duckdb.DuckDBPyConnection, name: str, **values: Any) -> li
 
 
 def set_search_path(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let statements of this package name the tables of the file attached as `warehouse`."""
+    """Set the search path, so that statements can use the tables of the attached file without its
+    name."""
     connection.execute("SET search_path = 'warehouse.main,warehouse.state'")
 
 
@@ -235,7 +236,6 @@ class NextFile:
         return text
 
     def rows(self, statement: str, /, **values: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement of this package."""
         return self.connection.execute(parse(_SQL[statement]), values).fetchall()
 
     def read_facts(self) -> dict[str, str]:
@@ -255,7 +255,6 @@ class NextFile:
         self.connection.execute("COMMIT")
 
     def declare_views(self) -> None:
-        """Declare the views and macros anew, if the file has others."""
         if self.read_facts().get(VIEWS_FACT) == hash_views():
             return
         with self.transaction():
@@ -284,7 +283,7 @@ class NextFile:
 
 
 @contextmanager
-def next_file(home: Home, base: Path | None) -> Iterator[NextFile]:
+def open_next_file(home: Home, base: Path | None) -> Iterator[NextFile]:
     """Yield a copy of a file, or an empty one; it is removed at the end unless it was published.
 
     Raises:
@@ -294,7 +293,7 @@ def next_file(home: Home, base: Path | None) -> Iterator[NextFile]:
     remove_next_files(home)
     path = home.root / f"{_NEXT}{home.warehouse.name}"
     try:
-        with disk_errors():
+        with unify_disk_errors():
             if base is None:
                 path.write_bytes(_empty_file())
             else:
@@ -313,7 +312,7 @@ def next_file(home: Home, base: Path | None) -> Iterator[NextFile]:
 
 
 def remove_next_files(home: Home) -> None:
-    """Remove what a killed merge left, and the links of killed readers. Needs the merge lock."""
+    """Remove the files of a killed merge and the links of killed readers. Needs the merge lock."""
     for path in home.root.glob(f"{_NEXT}*"):
         path.unlink()
     for folder in (home.root, home.checkpoints.root):
@@ -322,7 +321,8 @@ def remove_next_files(home: Home) -> None:
 
 @cache
 def _empty_file() -> bytes:
-    """Return a file with all declarations and no rows. To declare them takes a tenth of a second.
+    """Return a file with all declarations and no rows. Declaring the tables takes a tenth of a
+    second.
 
     The bytes are kept, so a process declares them once.
     """

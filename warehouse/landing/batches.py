@@ -25,7 +25,7 @@ RANK: dict[Feed, int] = {
     "coins": 5,
     "categories": 6,
 }
-"""Among batches of equal times, the later rank is folded later."""
+"""Batches with equal times are applied in this order."""
 ENOUGH_ROWS_SHARE = 0.98
 """An export with a smaller share of the expected rows is not complete, and does not prove that an
 event is absent. The expected rows may be counted a little later than the export, so a small
@@ -61,7 +61,7 @@ class LandedPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sha256: str
     status: int = 200
     received_at: datetime | None = None
-    """When it was received; only deliveries have it, each its own."""
+    """The time of receipt. Only deliveries have one."""
 
 
 class Pull(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
     content_at: datetime
     """The time at which the content was true."""
     landed_at: datetime
-    """The machine's clock, for people; no rule uses it."""
+    """Time by the machine's clock, for people; no rule uses it."""
     requests: int
     rows_claimed: int | None = None
     """The number of rows that the service announced (`meta.total`); None if it announced none."""
@@ -85,10 +85,10 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
     attested: bool = False
     """Imported: the user states `observed_at`."""
     date_doubt: str | None = None
-    """Why `observed_at` is not the service's own Date; None if it is."""
+    """The reason if `observed_at` is not the service's own Date, else None."""
     etag: str | None = None
     last_modified: str | None = None
-    """How the service recognises the answer, as it sent it: a later pull may be answered 304."""
+    """The validators that the service sent, with which a later pull may get a 304."""
 
 
 class Manifest(Pull, frozen=True, kw_only=True):
@@ -96,16 +96,16 @@ class Manifest(Pull, frozen=True, kw_only=True):
 
     batch_id: str
     sha256: str
-    """Of all bytes together; it names the body."""
+    """The sha256 of all bytes together, which names the body."""
     bytes: int
     pages: tuple[LandedPage, ...]
     complete: bool
     redacted: int = 0
     """How often `KEY_MARK` occurs in the bytes."""
     stored_sha256: str | None = None
-    """Of the compressed file; manifests of format 1 do not have it."""
+    """The sha256 of the compressed file; manifests of format 1 do not have it."""
     unchanged: bool = False
-    """The service answered 304: the bytes are an earlier batch's."""
+    """The service answered 304 (not modified), so the batch has the bytes of an earlier batch."""
     format: int = FORMAT
 
     def __post_init__(self) -> None:
@@ -124,22 +124,13 @@ class Manifest(Pull, frozen=True, kw_only=True):
 
 
 def parse_feed(batch_id: str) -> Feed:
-    """Return the feed in a batch id."""
     name = batch_id.split("-")[1]
     return next(feed for feed in FEEDS if feed == name)
 
 
-def make_batch_id(
-    *,
-    feed: Feed,
-    scope: Scope,
-    plan: str,
-    source: str,
-    observed_at: datetime,
-    content_at: datetime,
-    sha256: str,
-) -> str:
+def make_batch_id(pull: Pull, sha256: str) -> str:
     """Return the id, a hash of the batch's identity: the same pull landed twice is one batch."""
-    text = msgspec.json.encode((feed, scope, plan, source, observed_at, content_at, sha256))
+    times = pull.observed_at, pull.content_at
+    text = msgspec.json.encode((pull.feed, pull.scope, pull.plan, pull.source, *times, sha256))
     digest = hashlib.sha256(text).hexdigest()[:_ID_DIGITS]
-    return f"{observed_at:%Y%m%dT%H%M%SZ}-{feed}-{digest}"
+    return f"{pull.observed_at:%Y%m%dT%H%M%SZ}-{pull.feed}-{digest}"

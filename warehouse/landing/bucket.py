@@ -25,10 +25,10 @@ from warehouse.files.locks import host
 from warehouse.files.storage import Storage
 
 HELD_FOR: Final = timedelta(minutes=15)
-"""How long after its last batch a home keeps others from writing."""
+"""How long after its last batch a home prevents other homes from writing."""
 _RENEWED_AFTER: Final = timedelta(minutes=1)
 _COPIED: Final = ("bodies/", "released/", "dismissed/", "batches/")
-"""The folders that are copied; manifests last, since a manifest makes a batch."""
+"""The copied folders. Manifests are last, since a batch counts once its manifest exists."""
 _STAMP: Final = "home.json"
 _WRITER: Final = "writer.json"
 _NOTE: Final = "bucket.json"
@@ -50,7 +50,7 @@ class Bucket:
     def __init__(
         self, address: str, root: Path, *, clock: Callable[[], datetime] = utc_now
     ) -> None:
-        """`root` is the home. Nothing is opened before the first use."""
+        """`root` is the home. The bucket is opened on first use."""
         self.address = address
         self._root = root
         self._clock = clock
@@ -58,7 +58,6 @@ class Bucket:
 
     @cached_property
     def _opened(self) -> Any:
-        # Imported here: most homes have no bucket.
         from pyarrow.fs import FileSystem, SubTreeFileSystem
 
         system, path = FileSystem.from_uri(self.address)
@@ -66,7 +65,7 @@ class Bucket:
 
     @contextmanager
     def _reached(self) -> Iterator[Any]:
-        """Yield the file system below the address."""
+        """Yield a file system whose root is the address."""
         try:
             yield self._opened
         except (OSError, ValueError, NotImplementedError) as error:
@@ -78,7 +77,7 @@ class Bucket:
             ) from None
 
     def read(self, name: str) -> bytes | None:
-        """Return an object, None if there is none."""
+        """Return the bytes of an object; None if it does not exist."""
         with self._reached() as system:
             if not system.get_file_info(name).is_file:
                 return None
@@ -105,9 +104,9 @@ class Bucket:
                 system.delete_file(name)
 
     def hold(self) -> None:
-        """Take the place of the one writer, or keep it.
+        """Become the only writer, or stay it.
 
-        A home that was not the last writer is synchronised first.
+        If this home was not the last writer, it is synchronised first.
 
         Raises:
             WarehouseError: another home wrote in the last minutes.
@@ -173,7 +172,6 @@ class Bucket:
         return True
 
     def list_lacking(self) -> list[str]:
-        """Return the files of landing that the bucket lacks."""
         return sorted(self._list_home() - self._list())
 
     def _list_home(self) -> set[str]:

@@ -51,7 +51,7 @@ class PageNote(msgspec.Struct, frozen=True, kw_only=True):
     cursor_in: str | None
     date: datetime
     received_at: datetime
-    """The machine's clock, on which the 15 minutes are counted."""
+    """Time by the machine's clock, with which the 15 minutes are measured."""
     lower: str | None = None
     upper: str | None = None
     """The requested range as text: a list may continue over narrower ranges."""
@@ -71,11 +71,7 @@ class OpenPull:
         self._count = len(self._page_names())
 
     def add(self, note: PageNote, body: bytes) -> None:
-        """Store a page. When this returns, the page survives a crash.
-
-        Raises:
-            LandingError: pages are not added in order, without a gap.
-        """
+        """Store a page. When this returns, the page survives a crash."""
         if note.number != self._count + 1:
             raise LandingError(
                 f"pull {self.intent.pull_id} has {self._count} pages, and page {note.number} "
@@ -154,9 +150,6 @@ class Journal:
 
         Damaged pages are not landed yet: they are dropped and requested again. Only the process
         that holds the pull may call this: another process may be writing or landing it.
-
-        Raises:
-            OSError: it can't be read now, but perhaps later; its files are kept.
         """
         try:
             intent = self._intent(pull_id)

@@ -22,7 +22,7 @@ from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path, PurePosixPath
 from time import time
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import zstandard
@@ -42,7 +42,7 @@ from warehouse.landing.batches import (
     make_batch_id,
 )
 from warehouse.landing.journal import Journal
-from warehouse.schema.columns import plan_named
+from warehouse.schema.columns import find_plan
 
 MARKER = b"{}"
 MARKERS = ("pending", "released", "dismissed")
@@ -62,7 +62,7 @@ class Landing:
     """The landing folder of a home. Several processes may use it: every step is one rename."""
 
     def __init__(self, root: Path | Storage) -> None:
-        """`root` is the folder, or its storage if a bucket has a copy."""
+        """`root` is the path of the folder, or a `Storage` if the folder is copied to a bucket."""
         self.storage = root if isinstance(root, Storage) else Storage(root)
         self.journal = Journal(self.storage)
 
@@ -96,16 +96,9 @@ class Landing:
 
     def land_unchanged(self, pull: Pull, before: Manifest) -> Manifest:
         """Land a pull that the service answered with 304: it has the body of an earlier batch."""
-        manifest = _manifest(
-            pull,
-            before.sha256,
-            before.bytes,
-            before.pages,
-            before.stored_sha256,
-            before.redacted,
-            unchanged=True,
-        )
-        return self._recorded(manifest)
+        names = ("sha256", "bytes", "pages", "stored_sha256", "redacted")
+        body = {name: getattr(before, name) for name in names}
+        return self._record(pull, **body, unchanged=True)
 
     def manifest(self, batch_id: str) -> Manifest:
         """Return the manifest of a batch.
@@ -181,7 +174,7 @@ class Landing:
             return "the file with the reason can't be read"
 
     def set_aside(self, batch_id: str, why: str) -> None:
-        """Exclude a batch from everything made from landing, until it is restored."""
+        """Exclude a stored batch from all merges until it is restored."""
         self.storage.put(f"damaged/{batch_id}.json", msgspec.json.encode(_Why(why=why)))
 
     def released(self) -> list[str]:
@@ -288,7 +281,8 @@ class Landing:
     def pending(self) -> list[str]:
         """Return the ids of batches that are marked as not merged yet, oldest first.
 
-        Markers without a manifest are left out: a process that was killed while landing left them.
+        Markers without a manifest are left out: their process was killed before it wrote the
+        manifest.
         """
         aside = self.damaged()
         return [
@@ -341,46 +335,28 @@ class Landing:
                 self.storage.adopt(staged, _body_name(sha256))
         size = sum(page.length for page in pages)
         stored = hash_file(self.storage.path(_body_name(sha256)))
-        return self._recorded(_manifest(pull, sha256, size, tuple(pages), stored, redactions.count))
+        return self._record(
+            pull,
+            sha256=sha256,
+            bytes=size,
+            pages=tuple(pages),
+            stored_sha256=stored,
+            redacted=redactions.count,
+        )
 
-    def _recorded(self, manifest: Manifest) -> Manifest:
+    def _record(self, pull: Pull, *, sha256: str, **body: Any) -> Manifest:
+        manifest = Manifest(
+            batch_id=make_batch_id(pull, sha256),
+            **msgspec.structs.asdict(pull),
+            sha256=sha256,
+            complete=pull.why_incomplete is None,
+            **body,
+        )
         if not self.storage.exists(_manifest_name(manifest.batch_id)):
             # The marker first: a merge would not find a batch without a marker.
             self.storage.put(f"pending/{manifest.batch_id}.json", MARKER)
             self.storage.put(_manifest_name(manifest.batch_id), seal(format_document(manifest)))
         return self.manifest(manifest.batch_id)
-
-
-def _manifest(
-    pull: Pull,
-    sha256: str,
-    size: int,
-    pages: tuple[LandedPage, ...],
-    stored: str | None,
-    redacted: int,
-    *,
-    unchanged: bool = False,
-) -> Manifest:
-    batch_id = make_batch_id(
-        feed=pull.feed,
-        scope=pull.scope,
-        plan=pull.plan,
-        source=pull.source,
-        observed_at=pull.observed_at,
-        content_at=pull.content_at,
-        sha256=sha256,
-    )
-    return Manifest(
-        batch_id=batch_id,
-        **msgspec.structs.asdict(pull),
-        sha256=sha256,
-        bytes=size,
-        pages=pages,
-        complete=pull.why_incomplete is None,
-        redacted=redacted,
-        stored_sha256=stored,
-        unchanged=unchanged,
-    )
 
 
 def _body_name(sha256: str) -> str:
@@ -430,7 +406,7 @@ def compress(
 
 
 class RedactionCounter:
-    """Counts the places of a body where the API key was removed."""
+    """Counts how often the API key was removed from a body."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -458,7 +434,7 @@ def decompress(path: Path) -> Iterator[bytes]:
 def repair_landing(landing: Landing, released: Iterable[str]) -> None:
     """Rewrite the files that can be rewritten; `released` are the batches known to be trusted.
 
-    Those that wait again were taken back since.
+    Deliveries that wait again were restored since.
     """
     for folder in MARKERS:
         for batch_id in landing.marked(folder):
@@ -474,7 +450,7 @@ def repair_landing(landing: Landing, released: Iterable[str]) -> None:
                 _repair_body(landing, manifest)
 
 
-def restore_whole(landing: Landing) -> None:
+def restore_intact_batches(landing: Landing) -> None:
     """Use batches again that were set aside and are intact now, for example after a restore."""
     for batch_id in landing.damaged():
         with suppress(LandingError):
@@ -540,12 +516,10 @@ def import_export(
         raise LandingError(
             f"observed at {known_at.isoformat()}, which is in the future. Nothing was landed."
         )
-    plan_named(plan)
+    find_plan(plan)
     scope = Scope()
     if covers is not None:
-        first, last = covers
-        lower = day_start(day_end(first))
-        scope = Scope(lower=lower, upper=day_end(last))
+        scope = Scope(lower=day_start(day_end(covers[0])), upper=day_end(covers[1]))
     pull = Pull(
         feed="export",
         scope=scope,

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SEPARATORS: Final = (LIST_SEPARATOR, "|", ",")
-"""The possible separators of lists. Of those with equal evidence the first is chosen."""
+"""The possible list separators. If several fit equally well, the first is chosen."""
 _LISTS: Final = ("categories", "coins")
 _WIRE_FOLDED: Final = {fold(name): place for place, name in enumerate(EVENT_FIELDS)}
 _SQL = Statements(__package__, GROUPS)
 _NAMES_MAX: Final = 200
 _NAME_CHARS: Final = 200
-"""So many category names with a separator in them are kept whole, none longer."""
+"""The most category names with a separator in them that are kept whole."""
 _CELLS_MAX: Final = 100_000
-"""So many different cells are searched for the separator, of a file that DuckDB can't read."""
+"""The most distinct cells searched for the separator if DuckDB can't read the file."""
 _OTHER_TEXTS: Final = ("observed_text", "content_text", "cancelled_text")
 
 Values = dict[str, Any]
@@ -52,7 +52,8 @@ class KnownLists:
     separator: str | None = None
 
     def element(self, separator: str) -> str:
-        """Return the pattern of one element; a known name is whole, also with the separator."""
+        """Return the pattern of one list element; a known name that contains the separator is not
+        split."""
         joined = [name for name in self.names if separator in name and len(name) <= _NAME_CHARS]
         whole = sorted(joined, key=lambda name: (-len(name), name))[:_NAMES_MAX]
         return f"(?:{'|'.join([*map(re.escape, whole), f'[^{separator}]'])})+"
@@ -150,20 +151,15 @@ def read_csv(
         body.path, body.chunks, len(header), skip=reader.line, compression=body.compression
     )
     if columns.too_many or columns.duplicates:
-        counts.arrived = _count(source)
+        records = source.records()
+        with suppress(CsvFault):
+            records.count()
+        counts.arrived = records.records
         return
     export = _CsvExport(source, columns, tables, visible, counts, known)
     export.read(finds_unchanged=finds_unchanged)
     if not counts.arrived:
         counts.faults.append("the export is a header without rows")
-
-
-def _count(source: CsvSource) -> int:
-    reader = source.records()
-    try:
-        return reader.count()
-    except CsvFault:
-        return reader.records
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +174,6 @@ class _CsvExport:
     known: KnownLists
 
     def read(self, *, finds_unchanged: bool) -> None:
-        """Read the records, without those that are unchanged."""
         counts = self.counts
         digest = f"hash({', '.join(self.source.cells)})"
         columns = {"id": self._cell("event_id"), "digest": digest}
@@ -217,7 +212,7 @@ class _CsvExport:
         self.tables.insert(select, values | more)
 
     def _find_separator(self, cells: "pa.Table") -> str | None:
-        """Return the separator that splits the most cells into known elements."""
+        """Return the separator that splits most cells into known elements."""
         connection = self.tables.connection
         values = {
             "names": sorted(self.known.names),
@@ -232,8 +227,6 @@ class _CsvExport:
         return found[0][0] if found else None
 
     def _read_list_cells(self) -> "pa.Table":
-        """Return the different cells with lists, in the order of the file."""
-        # Imported here: commands that read no export start faster.
         import pyarrow as pa
 
         found: dict[tuple[str | None, ...], None] = {}
@@ -259,7 +252,7 @@ class _CsvExport:
         ((self.counts.unchanged,),) = connection.execute(count).fetchall()
 
     def _read_tolerantly(self, lists: Values, reading: Values) -> None:
-        """Read record by record. Those that are none are rejected, each at its place."""
+        """Read record by record. Records that are not rows are rejected, each with its position."""
         counts, fields = self.counts, self.source.fields
         cells = ", ".join(f"record[{place + 2}] AS c{place}" for place in range(fields))
         records = _SQL["json_records"].replace("{cells}", cells)
@@ -283,7 +276,6 @@ class _CsvExport:
                 counts.arrived += 1
 
     def _select(self, records: str, lists: Values, reading: Values) -> tuple[str, Values]:
-        """Return the SELECT of canonical texts from records, and its parameters."""
         places = self.columns.places
         shown = sum(BIT[name] for name in places if name in BIT and shows(self.visible, name))
         values = {"shown": shown, **reading}

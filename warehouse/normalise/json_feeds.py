@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from catalog.contract.bodies import DeliveryBody, ListBody, delivery_body, single_body
+from catalog.contract.bodies import DeliveryBody, ListBody, read_delivery_body, read_single_body
 from catalog.contract.constants import WEBHOOK_MEANINGS
 from warehouse import size_limits
 from warehouse.codecs import (
@@ -44,7 +44,6 @@ class DeliveryHead:
 
 
 def read_lists(pages: Pages, make_row: MakeRow, sink: Sink, counts: BatchCounts) -> None:
-    """Read pages that each hold a list."""
     empty = True
     for number, (page, body) in enumerate(pages, 1):
         empty = False
@@ -84,7 +83,7 @@ def read_look_ups(
                 _refuse(body, str(error), sink, counts)
                 continue
         if page.status == 200:
-            event = single_body(value, key="id")
+            event = read_single_body(value, key="id")
             if (words := find_error_text(event)) is not None and "id" not in event:
                 counts.faults.append(f"page {number} is a JSON error: {words}")
             _add(event if strict else _storable_or_none(event), rows.row, sink, counts)
@@ -99,7 +98,6 @@ def read_look_ups(
 
 
 def read_deliveries(pages: Pages, rows: EventRows, sink: Sink, counts: BatchCounts) -> None:
-    """Read webhook bodies, one for each page."""
     for page, body in pages:
         try:
             value, strict = decode_json(body)
@@ -107,7 +105,7 @@ def read_deliveries(pages: Pages, rows: EventRows, sink: Sink, counts: BatchCoun
             _refuse(body, str(error), sink, counts)
             continue
         value = value if strict else _storable_or_none(value)
-        delivery = delivery_body(value)
+        delivery = read_delivery_body(value)
         kind = delivery.type if delivery is not None else None
         if isinstance(kind, str) and kind not in WEBHOOK_MEANINGS:
             counts.arrived += 1
@@ -117,15 +115,15 @@ def read_deliveries(pages: Pages, rows: EventRows, sink: Sink, counts: BatchCoun
         _add(value, _delivery_maker(delivery, page.received_at, rows), sink, counts)
 
 
-def delivery_head(body: bytes) -> DeliveryHead:
+def read_delivery_head(body: bytes) -> DeliveryHead:
     """Return the head of a delivery of any bytes; the reader rejects what is unreadable here."""
     try:
         value, strict = decode_json(body)
     except UnreadableBody as error:
         return DeliveryHead(why_unreadable=storable_text(str(error)))
     # As sent: as a storable text, NaN would be an id that two deliveries have in common.
-    sent = delivery_body(value)
-    delivery = sent if strict else delivery_body(_storable_or_none(value))
+    sent = read_delivery_body(value)
+    delivery = sent if strict else read_delivery_body(_storable_or_none(value))
     if sent is None or delivery is None:
         why = f"expected an object, got {quote_raw(value)}"
         return DeliveryHead(why_unreadable=storable_text(why))
@@ -145,11 +143,7 @@ def delivery_head(body: bytes) -> DeliveryHead:
 
 
 def _meaning(delivery: DeliveryBody) -> str | None:
-    """Return what a delivery means, None if its type is not known.
-
-    Raises:
-        BadRow: it has no type.
-    """
+    """Return what a delivery means, None if its type is not known."""
     if not isinstance(delivery.type, str):
         raise BadRow("type: expected the type of a delivery, but it is missing")
     return WEBHOOK_MEANINGS.get(delivery.type)
@@ -224,7 +218,7 @@ def _not_found_maker(manifest: Manifest) -> MakeRow:
         }
         if status == 410:
             at = read_text(answer.get("cancelledAt"), "cancelledAt")
-            row |= {"status": "cancelled", "cancelled_text": at or instant(manifest.content_at)}
+            row |= {"status": "cancelled", "cancelled_text": at or format_utc(manifest.content_at)}
         return row
 
     return make_row
@@ -238,7 +232,7 @@ def _delivery_maker(
             raise BadRow(f"expected an object, got {quote_raw(value)}")
         meaning = _meaning(delivery)
         row = rows.row(delivery.event, position)
-        receipt = None if received_at is None else instant(received_at)
+        receipt = None if received_at is None else format_utc(received_at)
         cancelled = None
         if meaning == "cancelled":
             cancelled = _read_cancelled_at(delivery.event)
@@ -260,7 +254,7 @@ def _delivery_maker(
     return make_row
 
 
-def instant(at: datetime) -> str:
+def format_utc(at: datetime) -> str:
     return at.astimezone(UTC).isoformat()
 
 

@@ -46,7 +46,7 @@ from warehouse.normalise.json_feeds import (
 )
 from warehouse.normalise.rows import CoinRows, EventRows, category_row
 from warehouse.normalise.staging import BatchCounts, EventTables, Sink
-from warehouse.schema.columns import GROUPS, plan_named, shown_by
+from warehouse.schema.columns import GROUPS, find_plan, mask_shown_fields
 from warehouse.sql import Statements
 
 _SQL = Statements(__package__, GROUPS)
@@ -64,7 +64,6 @@ def _read_export(
     *,
     finds_unchanged: bool,
 ) -> None:
-    """Read an export into the tables, whatever its form."""
     with _noting(counts, "the export is"), _body(landing, manifest) as body:
         head = _head(body.chunks())
         if body.compression == "none":
@@ -110,7 +109,7 @@ def _head(chunks: Iterator[bytes]) -> bytes:
 REJECTED_SHARE: Final = 0.01
 REJECTED_LEAST: Final = 10
 """A batch with more than this share of rows rejected, and at least so many, is quarantined: it is
-probably no catalog. Not one of deliveries, each of which is a fact of its own."""
+probably no catalog. Does not apply to deliveries, which are independent of each other."""
 _NOTE_CHARS: Final = 500
 _NOTES_MAX: Final = 20
 
@@ -125,7 +124,7 @@ class NormalisedBatch(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: int
     """Good rows beyond the first of each id."""
     ignored: int
-    """Deliveries of a type we don't know: stored, counted, not applied."""
+    """Deliveries of an unknown type: stored and counted, but not applied."""
     quarantine: str | None
     """Why the batch is quarantined, None if it is not."""
     notes: tuple[str, ...]
@@ -145,8 +144,8 @@ def normalise(
     """Fill the tables of the batch's feed as far as its rows can be read; return the counts.
 
     With `finds_unchanged`, records of an export that the state (`event_seen`) last accepted are not
-    in `seen`: they are counted as good, and are in the table `unchanged`. `known` says how the
-    lists of an export are read.
+    in `seen`: they are counted as good, and are in the table `unchanged`. `known` describes the
+    lists of exports, as far as they are known.
 
     Raises:
         DamagedBatch: the bytes are not those that were landed.
@@ -182,7 +181,7 @@ def _events(
     finds_unchanged: bool,
 ) -> NormalisedBatch:
     tables = EventTables(connection, manifest)
-    rows = EventRows(shown_by(_plan(manifest)))
+    rows = EventRows(mask_shown_fields(_plan(manifest)))
     counts = BatchCounts()
     if manifest.feed == "export":
         _read_export(
@@ -261,6 +260,6 @@ def _shortened(words: str) -> str:
 
 def _plan(manifest: Manifest) -> Plan:
     try:
-        return plan_named(manifest.plan)
+        return find_plan(manifest.plan)
     except ValueError as error:
         raise LandingError(f"batch {manifest.batch_id}: its plan {error}") from error

@@ -75,20 +75,12 @@ def make_set(texts: Iterable[str | None]) -> list[str]:
 
 
 def read_names(value: Any, name: str) -> list[str]:
-    """Return a list of names: texts, or objects with a name (or an id).
-
-    Raises:
-        BadRow: it is not such a list.
-    """
+    """Return a list of names: texts, or objects with a name (or an id)."""
     return make_set([_name_of(element, name) for element in _listed(value, name)])
 
 
 def read_coins(value: Any, name: str) -> tuple[list[str], list[dict[str, str | None]] | None]:
-    """Return the slugs of linked coins, and their labels if the list has any.
-
-    Raises:
-        BadRow: it is not a list of coins.
-    """
+    """Return the slugs of linked coins, and their labels if the list has any."""
     slugs, labels = list[str | None](), dict[str, dict[str, str | None]]()
     listed = _listed(value, name)
     for coin in listed:
@@ -131,14 +123,13 @@ def _name_of(element: Any, name: str) -> str | None:
 
 
 def define_macros(connection: duckdb.DuckDBPyConnection) -> None:
-    """Define the macros on a connection."""
     for name in _FILES:
         connection.execute(_SQL[f"define_{name}"])
-    connection.execute(band_of_macro(IMPACT_BANDS))
-    connection.execute(band_named_macro(IMPACT_BANDS))
+    connection.execute(define_band_of(IMPACT_BANDS))
+    connection.execute(define_band_named(IMPACT_BANDS))
 
 
-def band_of_macro(bands: Sequence[tuple[float, str]]) -> str:
+def define_band_of(bands: Sequence[tuple[float, str]]) -> str:
     """Return the macro of one score, NULL for NULL, from the exclusive upper edges."""
     cases = [
         f"WHEN score IS NOT NULL THEN {quoted_text(name)}"
@@ -149,8 +140,8 @@ def band_of_macro(bands: Sequence[tuple[float, str]]) -> str:
     return _macro("almanac_band_of(score)", "CASE", cases)
 
 
-def band_named_macro(bands: Sequence[tuple[float, str]]) -> str:
-    """Return the macro of one text, which gives a band in its own spelling, or NULL."""
+def define_band_named(bands: Sequence[tuple[float, str]]) -> str:
+    """Return the macro that maps a text to the standard spelling of a band, or to NULL."""
     cases = [f"WHEN {quoted_text(name.lower())} THEN {quoted_text(name)}" for _, name in bands]
     return _macro("almanac_band_named(given)", "CASE lower(given)", cases)
 
@@ -211,7 +202,6 @@ class EventRows:
         return row
 
     def layout(self, keys: tuple[str, ...]) -> RowLayout:
-        """Return the layout of some keys."""
         known = self._layouts.get(keys)
         if known is None:
             known = self._layout(keys)
@@ -224,11 +214,11 @@ class EventRows:
 
     def _layout(self, keys: tuple[str, ...]) -> RowLayout:
         places, extras = match_columns(keys)
-        shown = mask_shown(places, self.visible)
+        shown = sum(BIT[name] for name in places if name in BIT and shows(self.visible, name))
         visible = {
             column: key
             for column, key in places.items()
-            if column != "event_id" and self._shows(column)
+            if column != "event_id" and shows(self.visible, column)
         }
         return RowLayout(
             id_key=places.get("event_id"),
@@ -242,9 +232,6 @@ class EventRows:
             shown=shown,
             extras=tuple(key for key in extras if key not in _OWN_KEYS),
         )
-
-    def _shows(self, column: str) -> bool:
-        return shows(self.visible, column)
 
 
 def shows(visible: int, column: str) -> bool:
@@ -274,17 +261,8 @@ def match_columns(keys: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
     return places, extras
 
 
-def mask_shown(places: dict[str, str], visible: int) -> int:
-    """Return the bits of the fields that a row has and the plan shows."""
-    return sum(BIT[column] for column in places if column in BIT and shows(visible, column))
-
-
 def encode_extra(event: dict[str, Any], keys: tuple[str, ...]) -> str:
-    """Return unknown fields as the text of a JSON object, sorted by key.
-
-    Raises:
-        BadRow: they can't be stored, are too many, or nested too deep.
-    """
+    """Return unknown fields as the text of a JSON object, sorted by key."""
     if len(keys) > size_limits.KEYS:
         raise BadRow(f"expected at most {size_limits.KEYS} unknown fields, got {len(keys)}")
     try:
@@ -344,11 +322,7 @@ class CoinRows:
 
 
 def category_row(category: Any, position: int) -> dict[str, Any]:
-    """Return the row of a category; a numeric id becomes text.
-
-    Raises:
-        BadRow: it is not an object, or has no id.
-    """
+    """Return the row of a category; a numeric id becomes text."""
     known = _object(category)
     return {
         "position": position,

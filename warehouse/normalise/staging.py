@@ -164,19 +164,18 @@ class EventTables:
         }
 
     def insert(self, arrived_rows: str, values: dict[str, Any]) -> None:
-        """Insert the rows of a SELECT, with its parameters."""
         insert = _SQL["insert_events"].replace("{arrived_rows}", arrived_rows)
         self.connection.execute(parse(insert), self.values() | values)
 
     def sink(self, arrived_rows: str | None = None, values: dict[str, Any] | None = None) -> Sink:
-        """Return the sink for rows made in Python, which a SELECT takes from $rows."""
         arrived_rows = arrived_rows or _SQL["json_events"]
         insert = _SQL["insert_events"].replace("{arrived_rows}", arrived_rows)
         values = self.values() | (values or {})
         return Sink(self.connection, self._manifest.batch_id, parse(insert), values)
 
     def counts(self) -> tuple[int, int, int]:
-        """Return the number of rows, of unreadable rows, and of different ids among the others.
+        """Return the number of rows, of unreadable rows, and of distinct ids among the readable
+        rows.
 
         Unchanged records are not counted.
         """

@@ -29,7 +29,7 @@ class Column:
     """How text is compared; empty is byte by byte."""
 
 
-def instant(name: str, meaning: str) -> Column:
+def timestamp(name: str, meaning: str) -> Column:
     return Column(name, INSTANT, meaning, "UTC")
 
 
@@ -140,7 +140,7 @@ The service does not send `impactBand`: its JSON has score and band in `impact`.
 CONTENT: Final = (
     *FIELDS,
     text("status", "scheduled, cancelled or withdrawn."),
-    instant("cancelled_at", "Time of the cancellation, or NULL."),
+    timestamp("cancelled_at", "Time of the cancellation, or NULL."),
 )
 """The content of an event: its fields and its status, `slug` to `cancelled_at`."""
 CONTENT_NAMED: Final = {column.name: column for column in CONTENT}
@@ -151,19 +151,19 @@ DATING: Final = (
         "instant, day (an exact date at 00:00:00), month, quarter, year or deadline; NULL "
         "without a date.",
     ),
-    instant("earliest", "Earliest possible start; NULL for a deadline."),
-    instant("latest", "End of the possible time, exclusive; NULL without a date."),
+    timestamp("earliest", "Earliest possible start; NULL for a deadline."),
+    timestamp("latest", "End of the possible time, exclusive; NULL without a date."),
     text("displayed_date_full", "The displayed date with its year."),
 )
 """The known time of an event; it follows from the content."""
 DATE_PRECISION, EARLIEST, LATEST, DISPLAYED_DATE_FULL = DATING
-FIRST_SEEN_AT: Final = instant("first_seen_at", "First observation.")
-LAST_SEEN_AT: Final = instant("last_seen_at", "Last observation.")
-MISSING_SINCE: Final = instant(
+FIRST_SEEN_AT: Final = timestamp("first_seen_at", "First observation.")
+LAST_SEEN_AT: Final = timestamp("last_seen_at", "Last observation.")
+MISSING_SINCE: Final = timestamp(
     "missing_since", "Start of its absence from complete pulls, or NULL."
 )
-CHANGED_AT: Final = instant("changed_at", "Time at which this version became known.")
-CONTENT_AT: Final = instant("content_at", "Time at which the content was true.")
+CHANGED_AT: Final = timestamp("changed_at", "Time at which this version became known.")
+CONTENT_AT: Final = timestamp("content_at", "Time at which the content was true.")
 VERSION: Final = Column(
     "version",
     "INTEGER",
@@ -180,7 +180,7 @@ SYMBOL: Final = Column(
 COIN: Final = text("coin", "Coin slug.")
 COIN_NAME: Final = text("name", "Name of the coin.")
 BATCH_ID: Final = text("batch_id", "Batch, as in batches.")
-OBSERVED_AT: Final = instant("observed_at", "Time of the observation.")
+OBSERVED_AT: Final = timestamp("observed_at", "Time of the observation.")
 OBSERVED_DATE: Final = Column("observed_date", "DATE", "The day of observation.", "UTC day")
 COIN_COUNTERS: Final = (
     Column("upcoming_count", "INTEGER", "Upcoming events that the plan shows.", "events"),
@@ -195,10 +195,10 @@ COIN_COUNTERS: Final = (
 RANK: Final = Column(
     "rank", "INTEGER", "Rank by market capitalisation; 1 is the largest. NULL if unknown.", "rank"
 )
-TRACKED: Final = Column("tracked", "BOOLEAN", "Whether the service adds events for it.")
+TRACKED: Final = Column("tracked", "BOOLEAN", "Whether the service adds events for the coin.")
 PLAN: Final = text("plan", "Plan of the observation.")
 FEED: Final = text("feed", "export, events, event, cancellations, coins, categories or deliveries.")
-DATE_EXACT: Final = instant("date_exact", "The date if it is exact, otherwise NULL.")
+DATE_EXACT: Final = timestamp("date_exact", "The date if it is exact, otherwise NULL.")
 DISPLAYED_DATE: Final = CONTENT_NAMED["displayed_date"]
 TITLE: Final = CONTENT_NAMED["title"]
 IMPACT: Final = CONTENT_NAMED["impact"]
@@ -220,7 +220,7 @@ def mask(*names: str) -> int:
     return sum(BIT[name] for name in set(names))
 
 
-def shown_by(plan: Plan) -> int:
+def mask_shown_fields(plan: Plan) -> int:
     """Return the bitmask of the fields that a plan shows (interface 8.3), whatever their value."""
     shown = {column for column, wire in WIRE.items() if plan.shows(wire)} - {"impact"}
     if plan.impact is not ImpactView.NONE:
@@ -230,7 +230,7 @@ def shown_by(plan: Plan) -> int:
     return mask(*shown)
 
 
-def plan_named(name: str) -> Plan:
+def find_plan(name: str) -> Plan:
     """Return a plan of the contract. Raises ValueError: the contract has no plan of this name."""
     if name not in PLANS:
         raise ValueError(f"{name!r} is not a plan; the plans are {', '.join(PLANS)}")

@@ -1,4 +1,4 @@
-"""Statements made from the declared tables: the only place that puts an identifier into SQL.
+"""SQL statements made from the declared tables. Only this module puts an identifier into SQL.
 
 Every name comes from a declaration and is quoted. Values are bound; comments can't be bound, and
 are quoted as literals.
@@ -69,14 +69,14 @@ def create_macro(name: str) -> str:
     return _SQL[f"macro_{name.removeprefix(INTERNAL_SCHEMA + '.')}"]
 
 
-def counts(tables: Sequence[Table]) -> str:
+def count_rows(tables: Sequence[Table]) -> str:
     """Return the query for the number of rows of each table: a row with its name and number."""
     return " UNION ALL ".join(
         "SELECT " + quoted_text(table.name) + ", count(*) FROM " + _name(table) for table in tables
     )
 
 
-def content(table: Table, columns: Sequence[str]) -> str:
+def count_and_hash(table: Table, columns: Sequence[str]) -> str:
     """Return the query for the number of rows and the sum of their hashes: one row."""
     rows = "SELECT count(*), coalesce(sum(hash(" + column_list(columns) + ")), 0)::VARCHAR"
     return rows + " FROM " + _name(table)

@@ -33,8 +33,8 @@ from warehouse.schema.columns import (
     VERSION,
     Column,
     count,
-    instant,
     text,
+    timestamp,
 )
 
 INTERNAL_SCHEMA: Final = "_almanac"
@@ -43,7 +43,8 @@ INTERNAL_SCHEMA: Final = "_almanac"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, view or table macro. `grain` says what one row is; `key` identifies a row."""
+    """A table, view or table macro. `grain` describes one row; `key` lists the columns that
+    identify a row."""
 
     name: str
     grain: str
@@ -57,7 +58,7 @@ class Table:
 
     @property
     def qualified(self) -> str:
-        """Its name with its schema, as a statement may write it."""
+        """The name with its schema, as used in statements."""
         return f"{self.schema}.{self.name}"
 
     @property
@@ -65,12 +66,12 @@ class Table:
         return tuple(column.name for column in self.columns)
 
 
-_COINS: Final = Column("coins", TEXTS, "Coins requested; NULL is all.")
-_CATEGORIES: Final = Column("categories", TEXTS, "Categories requested; NULL is all.")
-_SINCE: Final = instant("since", "Cancellations requested from this time on.")
+_COINS: Final = Column("coins", TEXTS, "Coins requested; NULL for all coins.")
+_CATEGORIES: Final = Column("categories", TEXTS, "Categories requested; NULL for all categories.")
+_SINCE: Final = timestamp("since", "Cancellations requested from this time on.")
 _WINDOW: Final = (
-    instant("lower", "First event date requested; NULL if unbounded."),
-    instant("upper", "Last event date requested, inclusive; NULL if unbounded."),
+    timestamp("lower", "First event date requested; NULL if unbounded."),
+    timestamp("upper", "Last event date requested, inclusive; NULL if unbounded."),
 )
 
 EVENTS: Final = Table(
@@ -93,8 +94,8 @@ EVENT_VERSIONS: Final = Table(
     ("event_id", "version"),
     (
         *(EVENT_ID, *CONTENT, *DATING, *UNKNOWN, FIRST_SEEN_AT, VERSION),
-        instant("known_from", "Start of this version, inclusive."),
-        instant(
+        timestamp("known_from", "Start of this version, inclusive."),
+        timestamp(
             "known_to",
             "End of this version, exclusive; NULL for the current one. Equal to known_from if "
             "another version replaced it at the same time.",
@@ -115,8 +116,8 @@ EVENT_ABSENCES: Final = Table(
     ("event_id", "changed_at"),
     (
         *(OBSERVED_DATE, EVENT_ID),
-        instant("changed_at", "Time at which the change became known."),
-        instant("missing_since", "Start of the absence; NULL if it ended."),
+        timestamp("changed_at", "Time at which the change became known."),
+        timestamp("missing_since", "Start of the absence; NULL if it ended."),
         BATCH_ID,
     ),
 )
@@ -133,7 +134,7 @@ EVENT_CATEGORIES: Final = Table(
     ("event_id", "category"),
     (
         EVENT_ID,
-        text("category_id", "As in categories; NULL for an unknown name."),
+        text("category_id", "Id of the category; NULL if the name is unknown."),
         text("category", "Name of the category."),
     ),
     is_view=True,
@@ -170,7 +171,7 @@ CANCELLATIONS: Final = Table(
     ("event_id",),
     (
         EVENT_ID,
-        instant("cancelled_at", "Cancellation, as the service states."),
+        timestamp("cancelled_at", "Cancellation, as the service states."),
         *(FIRST_SEEN_AT, LAST_SEEN_AT, BATCH_ID),
     ),
     is_view=True,
@@ -194,7 +195,10 @@ BATCHES: Final = Table(
         *(OBSERVED_DATE, BATCH_ID, FEED),
         text("status", "merged or quarantined."),
         text("why", "Reason for the quarantine."),
-        text("flagged", "Reason for the flag: the batch makes no event missing."),
+        text(
+            "flagged",
+            "Reason why the batch is flagged. A flagged batch does not mark events as missing.",
+        ),
         count("arrived", "Rows that arrived.", "rows"),
         count("good", "Readable rows, including duplicates.", "rows"),
         count("rejected", "Unreadable rows.", "rows"),
@@ -203,11 +207,13 @@ BATCHES: Final = Table(
         count("stale", "Rows older than the known content.", "rows"),
         count("versions", "Versions added.", "versions"),
         *(OBSERVED_AT, CONTENT_AT),
-        instant("landed_at", "Time of landing, by the machine's clock."),
+        timestamp("landed_at", "Time of landing, by the machine's clock."),
         PLAN,
-        Column("complete", "BOOLEAN", "Whether it contains all of its scope."),
+        Column("complete", "BOOLEAN", "Whether the batch contains its whole scope."),
         text("why_incomplete", "Reason for being incomplete."),
-        Column("attested", "BOOLEAN", "Whether it was imported, with times stated by the user."),
+        Column(
+            "attested", "BOOLEAN", "Whether the batch was imported with times stated by the user."
+        ),
         text("date_doubt", "Reason for rejecting the service's Date, or NULL."),
         count("requests", "Requests sent.", "requests"),
         count("rows_claimed", "Rows announced by the service.", "rows"),
@@ -231,7 +237,7 @@ REQUESTS: Final = Table(
     "one row per request attempt, from this machine's log",
     (),
     (
-        instant("sent_at", "Time of the request."),
+        timestamp("sent_at", "Time of the request."),
         text("path", "Request path."),
         Column("status", "INTEGER", "HTTP status; NULL if there was no response."),
         Column("seconds", "DOUBLE", "Duration of the response.", "seconds"),
@@ -240,7 +246,7 @@ REQUESTS: Final = Table(
         text("key_fingerprint", "Key fingerprint."),
         count("quota", "Monthly quota in the headers, or NULL.", "requests"),
         count("remaining", "Remaining requests in the headers.", "requests"),
-        instant("reset_at", "End of the month in the headers."),
+        timestamp("reset_at", "End of the month in the headers."),
         text("request_id", "The service's request id; for errors only."),
     ),
 )
@@ -249,16 +255,16 @@ USAGE: Final = Table(
     "one row per reading of the monthly quota, from this machine's log",
     (),
     (
-        instant("read_at", "Time of the reading."),
+        timestamp("read_at", "Time of the reading."),
         text("plan", "Plan of the key."),
         count("used", "Requests used this month.", "requests"),
         count("quota", "Requests per month; NULL if not reported.", "requests"),
         count("remaining", "Requests left.", "requests"),
-        instant("reset_at", "End of the month."),
+        timestamp("reset_at", "End of the month."),
         Column("rate", "DOUBLE", "Allowed requests per second.", "1/s"),
         count("burst", "Allowed burst.", "requests"),
-        instant("period_start", "Start of the quota month."),
-        instant("period_end", "End of the quota month."),
+        timestamp("period_start", "Start of the quota month."),
+        timestamp("period_end", "End of the quota month."),
     ),
 )
 
@@ -269,7 +275,7 @@ TABLES: Final = (
 )
 FACTS: Final = Table(
     "facts",
-    "one row per fact of the publication",
+    "one row per property of the published file",
     ("name",),
     (text("name", "What."), text("value", "Its value.")),
     schema=INTERNAL_SCHEMA,
@@ -279,8 +285,8 @@ FIRST_OBSERVED: Final = Table(
     "one row: nothing was observed before it",
     (),
     (
-        instant("first_at", "When events were first observed; NULL is never."),
-        instant("last_at", "When events were last observed; NULL is never."),
+        timestamp("first_at", "When events were first observed; NULL if never."),
+        timestamp("last_at", "When events were last observed; NULL if never."),
     ),
     schema=INTERNAL_SCHEMA,
 )

@@ -44,21 +44,20 @@ from warehouse.schema.columns import (
     VERSION,
     Column,
     count,
-    instant,
     text,
+    timestamp,
 )
 from warehouse.schema.tables import CHANGE_KINDS, COVERAGE, INTERNAL_SCHEMA, KNOWN_BASIS, Table
 
 _CATEGORY: Final = (
-    text("category_id", "As in categories; NULL for an unknown name."),
+    text("category_id", "Id of the category; NULL if the name is unknown."),
     text("category", "Name of the category."),
 )
 _EVENTS: Final = count("events", "All events.")
-_WATCHED: Final = count(
-    "watched", "Of events, those scheduled and not over at their first observation."
-)
+_WATCHED: Final = count("watched", "Events that were scheduled and not over when first observed.")
 _DUE: Final = count(
-    "due", "Of watched, those whose first known date was over by the last complete pull of events."
+    "due",
+    "Watched events whose first known date had passed at the last complete pull of events.",
 )
 
 EVENT_CLAIMS: Final = Table(
@@ -67,12 +66,12 @@ EVENT_CLAIMS: Final = Table(
     ("event_id", "version"),
     (
         *(EVENT_ID, *CONTENT, *DATING, *UNKNOWN),
-        instant("first_seen_at", "Always NULL."),
+        timestamp("first_seen_at", "Always NULL."),
         VERSION,
-        instant(
+        timestamp(
             "known_from", "A time that the first observation names: created, updated or cancelled."
         ),
-        instant("known_to", "Start of the next version, exclusive."),
+        timestamp("known_to", "Start of the next version, exclusive."),
         *(KNOWN_BASIS, CHANGE_KINDS),
         Column("changed_fields", TEXTS, "Always empty."),
         *(BATCH_ID, FEED, PLAN, CONTENT_AT),
@@ -85,7 +84,7 @@ RESCHEDULES: Final = Table(
     (
         *(EVENT_ID, TITLE),
         Column("version", "INTEGER", "Version with the new date."),
-        instant("known_from", "Time at which the new date became known."),
+        timestamp("known_from", "Time at which the new date became known."),
         text(
             "kind",
             "end_only: the start is the same. time_only: another time of the same day, or "
@@ -97,14 +96,14 @@ RESCHEDULES: Final = Table(
         text("new_displayed_date", "Displayed date after."),
         text("old_displayed_date_full", "Displayed date before, with its year."),
         text("new_displayed_date_full", "Displayed date after, with its year."),
-        instant("old_date_exact", "Date before; NULL unless exact."),
-        instant("new_date_exact", "Date after; NULL unless exact."),
+        timestamp("old_date_exact", "Date before; NULL unless exact."),
+        timestamp("new_date_exact", "Date after; NULL unless exact."),
         text("old_date_precision", "date_precision before."),
         text("new_date_precision", "date_precision after."),
-        instant("old_earliest", "earliest before; NULL for a deadline."),
-        instant("new_earliest", "earliest after; NULL for a deadline."),
-        instant("old_latest", "latest before."),
-        instant("new_latest", "latest after."),
+        timestamp("old_earliest", "earliest before; NULL for a deadline."),
+        timestamp("new_earliest", "earliest after; NULL for a deadline."),
+        timestamp("old_latest", "latest before."),
+        timestamp("new_latest", "latest after."),
         Column(
             "least_shift_days",
             "DOUBLE",
@@ -129,24 +128,24 @@ CATEGORY_STATS: Final = Table(
     ("category",),
     (
         *(*_CATEGORY, _EVENTS),
-        count("upcoming", "Of events, those in upcoming_events."),
-        count("estimated", "Of events, those with an estimated date."),
-        count("scored", "Of events, those with a known score."),
+        count("upcoming", "Of events: in upcoming_events."),
+        count("estimated", "Of events: the date is estimated."),
+        count("scored", "Of events: the score is known."),
         Column(
             "mean_impact",
             "DOUBLE",
-            "Mean score of scored: of events past and future, of any status.",
+            "Mean score of the `scored` events, past and future, with any status.",
             "0 to 10",
         ),
         _WATCHED,
-        count("rescheduled", "Of watched, those in reschedules, also before they are due."),
-        count("slipped", "Of watched, those that slipped."),
+        count("rescheduled", "Watched events that were rescheduled, due or not."),
+        count("slipped", "Watched events that moved to a later date."),
         _DUE,
-        count("rescheduled_due", "Of due, those in reschedules."),
+        count("rescheduled_due", "Of due: in reschedules."),
         Column(
             "rescheduled_share",
             "DOUBLE",
-            "rescheduled_due / due: of watched events whose first date is over.",
+            "rescheduled_due / due: the share among watched events whose first date is over.",
             "0 to 1",
         ),
     ),
@@ -157,17 +156,23 @@ CANCELLATION_STATS: Final = Table(
     ("category",),
     (
         *(*_CATEGORY, _EVENTS, _WATCHED, _DUE),
-        count("cancelled", "Of due, the cancelled ones."),
-        count("withdrawn", "Of due, the withdrawn ones."),
-        count("missing", "Of due, the scheduled and missing ones."),
+        count("cancelled", "Due events that were cancelled."),
+        count("withdrawn", "Due events that were withdrawn."),
+        count("missing", "Due events that are missing: still scheduled, but no longer listed."),
         Column(
             "share",
             "DOUBLE",
-            "cancelled / due: of watched events whose first date is over.",
+            "cancelled / due: the share among watched events whose first date is over.",
             "0 to 1",
         ),
-        count("cancelled_not_due", "Of watched, cancelled but not due; not in the share."),
-        count("cancelled_unwatched", "Of events, cancelled but not watched; not in the share."),
+        count(
+            "cancelled_not_due",
+            "Watched events that were cancelled before they were due; not in the share.",
+        ),
+        count(
+            "cancelled_unwatched",
+            "Cancelled events that were not watched; not in the share.",
+        ),
         count(
             "cancelled_unseen",
             "Cancelled events that were never observed as scheduled; not in the share. For the "
@@ -190,10 +195,10 @@ ANNOUNCEMENT_LEAD_TIMES: Final = Table(
         ),
         *(CONTENT_NAMED["created_at"], FIRST_SEEN_AT),
         text("announced_displayed_date", "Announced date with its year."),
-        instant("announced_date_exact", "Announced date; NULL unless exact."),
+        timestamp("announced_date_exact", "Announced date; NULL unless exact."),
         text("announced_precision", "Announced date_precision."),
-        instant("announced_earliest", "Announced earliest."),
-        instant("announced_latest", "Announced latest."),
+        timestamp("announced_earliest", "Announced earliest."),
+        timestamp("announced_latest", "Announced latest."),
         Column(
             "least_lead_days",
             "DOUBLE",
@@ -205,7 +210,7 @@ ANNOUNCEMENT_LEAD_TIMES: Final = Table(
         Column(
             "lead_days", "DOUBLE", "From created_at to an exact date; NULL if estimated.", "days"
         ),
-        Column("moved", "BOOLEAN", "Whether it is in reschedules."),
+        Column("moved", "BOOLEAN", "Whether the version is in `reschedules`."),
     ),
 )
 
@@ -213,24 +218,24 @@ ANNOUNCEMENT_LEAD_TIMES: Final = Table(
 def _outcome(name: str, meaning: str) -> tuple[Column, Column]:
     """Return the columns of a count and of its share."""
     return (
-        count(name, f"Of cohort, {meaning}"),
+        count(name, f"Of cohort: {meaning}"),
         Column(
             f"{name}_share",
             "DOUBLE",
-            f"{name} / cohort: of events upcoming at cohort_from.",
+            f"{name} / cohort.",
             "0 to 1",
         ),
     )
 
 
 _OUTCOMES: Final = (
-    _outcome("slipped", "those that slipped within the horizon."),
-    _outcome("pulled_in", "those that were pulled in."),
-    _outcome("refined", "those that were refined."),
-    _outcome("loosened", "those that were loosened."),
-    _outcome("cancelled", "those that were cancelled."),
-    _outcome("withdrawn", "those that were withdrawn."),
-    _outcome("held", "those with none of these changes, missing ones included."),
+    _outcome("slipped", "slipped within the horizon."),
+    _outcome("pulled_in", "pulled in."),
+    _outcome("refined", "refined."),
+    _outcome("loosened", "loosened."),
+    _outcome("cancelled", "cancelled."),
+    _outcome("withdrawn", "withdrawn."),
+    _outcome("held", "none of these changes, or missing."),
 )
 SLIP_RATES: Final = Table(
     "slip_rates",
@@ -238,7 +243,7 @@ SLIP_RATES: Final = Table(
     "cohort_from: their changes within the horizon",
     ("category", "distance_from", "date_precision"),
     (
-        text("category", "Category as known at cohort_from; NULL is every event."),
+        text("category", "Category as known at cohort_from; NULL for all events."),
         Column("distance_from", "INTEGER", "First day of the distance band.", "days"),
         text(
             "distance",
@@ -287,7 +292,7 @@ COIN_CALENDAR: Final = Table(
     (
         *(COIN, SYMBOL, COIN_NAME, RANK, EVENT_ID, TITLE, DISPLAYED_DATE),
         *(DISPLAYED_DATE_FULL, DATE_EXACT, DATE_PRECISION, EARLIEST, LATEST),
-        Column("is_upcoming", "BOOLEAN", "Whether it is not over."),
+        Column("is_upcoming", "BOOLEAN", "Whether the event is not over yet."),
         *(IS_ESTIMATED, IMPACT, _BAND),
     ),
 )
@@ -314,7 +319,7 @@ CHANGES: Final = Table(
     (
         *(EVENT_ID, TITLE, _COINS),
         Column("version", "INTEGER", "Version of the change."),
-        instant("known_from", "Time at which the change became known."),
+        timestamp("known_from", "Time at which the change became known."),
         text("kind", "One of the version's change_kinds."),
         *(*_BEFORE_AND_AFTER, IMPACT, _BAND),
     ),
@@ -361,8 +366,8 @@ SCORE_HISTORY: Final = Table(
         IMPACT,
         text("old_impact_band", "Band before, or NULL."),
         _BAND,
-        instant("known_from", "Time at which the score became known."),
-        instant(
+        timestamp("known_from", "Time at which the score became known."),
+        timestamp(
             "known_to",
             "Time at which the next score became known, exclusive; NULL for the current one.",
         ),
@@ -383,11 +388,11 @@ DETECTION_LATENCY: Final = Table(
         EVENT_ID,
         Column("version", "INTEGER", "Version of the change."),
         text("kind", "created (while watched), cancelled or updated."),
-        instant(
+        timestamp(
             "happened_at",
-            "created_at, cancelled_at or updated_at of the service; of several updates the last.",
+            "created_at, cancelled_at or updated_at of the service; the last of several updates.",
         ),
-        instant("known_from", "When we knew it."),
+        timestamp("known_from", "When we knew it."),
         Column(
             "latency_s", "DOUBLE", "From happened_at to known_from; negative if clocks differ.", "s"
         ),
@@ -404,7 +409,7 @@ VIEWS: Final = (
 """In the order in which they are made: a view may use earlier ones."""
 
 
-_LAST_PULL_AT: Final = instant(
+_LAST_PULL_AT: Final = timestamp(
     "last_pull_at", "Last pull of events at or before ts; NULL before the first pull."
 )
 _COVERED: Final = {column.name: column for column in COVERAGE.columns}
@@ -415,8 +420,8 @@ EVENTS_AS_OF: Final = Table(
     ("event_id",),
     (
         *(EVENT_ID, *CONTENT, *DATING),
-        instant("first_seen_at", "First observation; NULL if only claimed."),
-        instant(
+        timestamp("first_seen_at", "First observation; NULL if only claimed."),
+        timestamp(
             "missing_since", "Start of its absence from complete pulls, as of ts; otherwise NULL."
         ),
         *(CHANGED_AT, VERSION, *UNKNOWN, _LAST_PULL_AT),
@@ -450,8 +455,8 @@ KNOWN_BEFORE: Final = Table(
     ("event_id",),
     (
         *EVENTS_AS_OF.columns,
-        instant("known_at", "date_final minus lead."),
-        instant("date_final", "Last known date."),
+        timestamp("known_at", "date_final minus lead."),
+        timestamp("date_final", "Last known date."),
     ),
     call="known_before(lead)",
 )

@@ -1,4 +1,4 @@
--- Macros that return single values in canonical form. values.py makes those of the impact bands from
+-- Macros that return single values in canonical form. rows.py makes those of the impact bands from
 -- the edges in the contract.
 
 -- name: define_clean
