@@ -1,1 +1,7 @@
-"""Programs for people: command line, pages, calendar, mirror, report and webhook receiver."""
+"""Programs for people: command line, pages, calendar, mirror, report and webhook receiver.
+
+cli/          the commands
+web/          pages, report, calendar, MCP over HTTP; the mirror is in web/mirror
+receiver.py   the webhook receiver
+daily_run.py  the daily job of `almanac run`, in this process
+"""

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TimeElapsedColumn
 from rich.text import Text
 
 from almanac.console import PlainColumn, fail, people, show_steps, warnings
-from almanac.safe_text import escaped_in_json, fitted, plain_line
+from almanac.safe_text import escape_json, fit_encoding, plain_line
 from resources import waits
 from warehouse import merge_progress
 
@@ -20,34 +20,33 @@ if TYPE_CHECKING:
 __all__ = ["Progress"]
 
 
-def folded(*lines: object) -> Text:
+def fold_cell(*lines: object) -> Text:
     """Return a cell of these lines, each wrapped instead of truncated."""
     text = "\n".join(plain_line(str(line)) for line in lines)
-    return Text(fitted(text, people.encoding), overflow="fold")
+    return Text(fit_encoding(text, people.encoding), overflow="fold")
 
 
 def print_json(value: Any) -> None:
     """Write one JSON value on a line, and flush it."""
-    # Imported here, since every command imports this module.
     import msgspec
 
-    sys.stdout.write(escaped_in_json(msgspec.json.encode(value).decode()) + "\n")
+    sys.stdout.write(escape_json(msgspec.json.encode(value).decode()) + "\n")
     sys.stdout.flush()
 
 
 @contextmanager
-def show_phases(title: str) -> Iterator[None]:
+def show_merge_progress(title: str) -> Iterator[None]:
     """Show the phase of a merge, and how much of it is done, beside a title."""
     with show_steps(f"{title} ...") as step:
 
         def show(phase: str, done: int, total: int) -> None:
             step(f"{title}: {phase} {done:,} of {total:,} ...")
 
-        with merge_progress.listening(show):
+        with merge_progress.show_progress(show):
             yield
 
 
-def progress(count: str, *, quiet: bool) -> Progress:
+def make_progress_bar(count: str, *, quiet: bool) -> Progress:
     """Return a bar with a count, as `{task.completed} of {task.total}`, time and description.
 
     It shows nothing unless standard error is a terminal, where it would leave empty lines.
@@ -75,12 +74,12 @@ def _show_wait(wait: str) -> None:
 
 
 def show_waits() -> None:
-    """Print on standard error what a command waits for, and how long."""
+    """Print on standard error the reason and length of a wait."""
     waits.listen(_show_wait)
 
 
 @contextmanager
-def errors_as_messages(*errors: type[Exception]) -> Iterator[None]:
+def report_errors(*errors: type[Exception]) -> Iterator[None]:
     """Turn errors that a person can act on into one line and an exit code."""
     try:
         yield
@@ -88,8 +87,8 @@ def errors_as_messages(*errors: type[Exception]) -> Iterator[None]:
         fail(str(error))
 
 
-def quota_left(remaining: int | None, quota: int | None, *, is_unlimited: bool) -> str:
-    """Return a text for the quota left; what the service did not report is not guessed."""
+def describe_quota(remaining: int | None, quota: int | None, *, is_unlimited: bool) -> str:
+    """Return a text for the remaining quota; an unreported value is shown as unknown."""
     if is_unlimited:
         return "no limit"
     if quota is None:

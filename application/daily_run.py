@@ -1,7 +1,8 @@
 """Runs days in this process: the daily job of each day, with polls between, up to now.
 
-With the sandbox the clock is set to each simulated time; with a real service there is only now.
-application/cli/run.py shows the summary.
+With the sandbox, the clock is set to each simulated time. A real service can only run the current
+day.
+application/cli/run_command.py shows the summary.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from assets.feed_day import USUAL
 from assets.metadata import REFOLD_NOTES
 from pipeline.automation.dead_runs import process_tags
 from pipeline.automation.jobs import DAILY
-from pipeline.build import build_definitions, layout_of
+from pipeline.build import build_definitions, make_layout
 from pipeline.home_location import locate_home
 from pipeline.service_session import OpenedSession
 from pipeline.settings import Settings
@@ -37,10 +38,7 @@ _POLLED: Final[tuple[Feed, ...]] = ("events", "cancellations")
 # Dagster's log lines would disturb the progress bar; the UI shows them.
 _QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _INTERRUPTS: Final = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__)
-_PHASE_OF_STEP: Final = {
-    "event_changes": "merge",
-    "published_tables": "tables",
-}
+_PHASE_OF_STEP: Final = {"event_changes": "merge", "published_tables": "tables"}
 
 
 class RunFailed(AlmanacError):
@@ -151,7 +149,7 @@ def _job(settings: Settings, service: OpenedSession, *, first_day: date) -> dg.J
     session = LazySession(lambda: nullcontext(service), clock=service.clock)
     session.service()
     layout = replace(
-        layout_of(settings, locate_home(settings), service.now(), first_day=first_day),
+        make_layout(settings, locate_home(settings), service.now(), first_day=first_day),
         retry_policy=None,  # a person waits, and can run the command again
     )
     definitions = build_definitions(settings, clock=service.clock, layout=layout, catalog=session)
@@ -214,7 +212,7 @@ def run_day(
     for event in result.all_events:
         if event.is_step_success:
             seconds = event.step_success_data.duration_ms / 1000
-            summary.spend(phase_of(event.step_key or ""), seconds)
+            summary.spend(find_phase(event.step_key or ""), seconds)
             in_steps += seconds
         elif event.is_step_failure:
             raise RunFailed(_failure_text(day, event))
@@ -226,7 +224,7 @@ def run_day(
     summary.days.append(day)
 
 
-def phase_of(step: str) -> str:
+def find_phase(step: str) -> str:
     """Return the phase of a step, whose key begins with the prefixes of the layout."""
     found = (phase for name, phase in _PHASE_OF_STEP.items() if step.endswith(name))
     return next(found, "land")
@@ -283,10 +281,8 @@ def _sum_up(home: Home, known: set[str], summary: RunSummary) -> None:
     days = {
         date.fromisoformat(f"{batch_id[:4]}-{batch_id[4:6]}-{batch_id[6:8]}") for batch_id in fresh
     }
-    records: list[dict[str, Any]] = []
-    if days:
-        found = read_records(home.warehouse, since=min(days), until=max(days))
-        records = list(found.values())
+    found = read_records(home.warehouse, since=min(days), until=max(days)) if days else {}
+    records = list(found.values())
     for record in records:
         if record["batch_id"] in known:
             continue

@@ -46,8 +46,8 @@ _CHALLENGE: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,256}")
 log = logging.getLogger(__name__)
 
 
-class Refused(Exception):
-    """A request that is answered with an error; `reason` is a word for people."""
+class RequestRefused(Exception):
+    """A request that is answered with an error; `reason` is a short code that people can read."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -110,7 +110,7 @@ class Receiver:
                 Route(path, self._answer, methods=["GET", "POST"]),
                 Route(path.rstrip("/") + "/", self._answer, methods=["GET", "POST"]),
             ],
-            exception_handlers={Refused: self._refuse},
+            exception_handlers={RequestRefused: self._refuse},
         )
         self.app.router.redirect_slashes = False
 
@@ -126,26 +126,26 @@ class Receiver:
             verifier.verify(request.headers.raw, body, now=now)
             await asyncio.to_thread(self._inbox.store, body, now)
         except SignatureRejected as rejection:
-            raise Refused(401, rejection.reason) from None
+            raise RequestRefused(401, rejection.reason) from None
         except ClientDisconnect:
-            raise Refused(400, "incomplete") from None
+            raise RequestRefused(400, "incomplete") from None
         except BodyTooLarge:
-            raise Refused(413, "too large") from None
+            raise RequestRefused(413, "too large") from None
         except BodyTooSlow:
-            raise Refused(408, "too slow") from None
+            raise RequestRefused(408, "too slow") from None
         # Whatever it is, the sender sends the delivery again.
         except Exception as error:
             is_unforeseen = not isinstance(error, OSError | SettingsError)
             message = "A delivery could not be stored, and is refused: %s"
             log.error(message, error, exc_info=is_unforeseen)
             self._is_failing = isinstance(error, OSError)
-            raise Refused(503, "not stored") from None
+            raise RequestRefused(503, "not stored") from None
         self._is_failing = False
         self._on_stored()
         return Response(status_code=204)
 
     async def _refuse(self, request: Request, refusal: Exception) -> Response:
-        assert isinstance(refusal, Refused)
+        assert isinstance(refusal, RequestRefused)
         self._refusals[refusal.reason] += 1
         if monotonic() - self._logged_at >= _REFUSALS_LOGGED_EVERY_S:
             counts = ", ".join(f"{count} {reason}" for reason, count in self._refusals.items())
@@ -156,7 +156,7 @@ class Receiver:
         return JSONResponse({"error": refusal.reason}, refusal.status, headers)
 
     async def _register(self, request: Request) -> Response:
-        """Return the challenge of a registration if it can do no harm in an answer."""
+        """Return the challenge of a registration if it is safe to send back."""
         query = request.query_params
         challenge = query.get("challenge") or query.get("hub.challenge") or ""
         if _CHALLENGE.fullmatch(challenge):
@@ -194,7 +194,7 @@ class MergeThread:
         self._woken.set()
 
     def stop(self) -> None:
-        """Return when the merge in progress has ended; the rest waits in the inbox."""
+        """Wait until the merge in progress has ended; other deliveries stay in the inbox."""
         self._stopping.set()
         self._woken.set()
         self._thread.join()

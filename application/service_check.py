@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final, get_args
 from urllib.parse import quote
 
 import msgspec
@@ -31,12 +31,10 @@ from catalog.contract.records import (
     Usage,
     instant_text,
 )
+from resources.http.client import CatalogClient, InspectedResponse
 from warehouse.codecs import UnreadableBody, decode_json
 from warehouse.queries import connected
 from warehouse.sql import Statements
-
-if TYPE_CHECKING:
-    from resources.http.client import CatalogClient, InspectedAnswer
 
 _RATE_HEADERS: Final = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 _SIGNATURE: Final = re.compile(r"\b([A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*-Signature)\b")
@@ -72,7 +70,7 @@ class EndpointCheck:
         return "; ".join([*found[:_SHOWN], *more, *needed]) or "as expected"
 
 
-def check_endpoints(client: "CatalogClient", plan: Plan) -> Iterator[EndpointCheck]:
+def check_endpoints(client: CatalogClient, plan: Plan) -> Iterator[EndpointCheck]:
     """Yield a check for each endpoint. Sends at most 11 requests.
 
     Raises:
@@ -116,8 +114,8 @@ def check_endpoints(client: "CatalogClient", plan: Plan) -> Iterator[EndpointChe
 
 
 def _ask(
-    client: "CatalogClient", path: str, params: Mapping[str, str] | None = None
-) -> "tuple[EndpointCheck, InspectedAnswer]":
+    client: CatalogClient, path: str, params: Mapping[str, str] | None = None
+) -> tuple[EndpointCheck, InspectedResponse]:
     given = params or {}
     answer = client.inspect(path, given, most_bytes=_MOST_BYTES, for_export="from" in given)
     check = EndpointCheck(f"GET {path}", answer.status == 200 and not answer.fault)
@@ -126,7 +124,7 @@ def _ask(
     return check, answer
 
 
-def _json(answer: "InspectedAnswer") -> Any:
+def _json(answer: InspectedResponse) -> Any:
     """Return the value of a body, or its text if it is not JSON."""
     try:
         return decode_json(answer.body)[0]
@@ -135,9 +133,10 @@ def _json(answer: "InspectedAnswer") -> Any:
 
 
 def _check_list(
-    client: "CatalogClient", plan: Plan, path: str, record: type[Record], limit: int | None
+    client: CatalogClient, plan: Plan, path: str, record: type[Record], limit: int | None
 ) -> tuple[EndpointCheck, list[dict[str, Any]]]:
-    """Return the check of a list, and its rows. If its page size is refused, it is left out."""
+    """Return the check of a list, and its rows. If the page size is refused, the request is
+    repeated without it."""
     check, answer = _ask(client, path, {} if limit is None else {"limit": str(limit)})
     is_refused = answer.status in (400, 422) and path == constants.EVENTS_PATH
     if is_refused:
@@ -194,7 +193,7 @@ def _compare(
 
 
 def _check_export(
-    client: "CatalogClient", plan: Plan, params: Mapping[str, str], document: Any
+    client: CatalogClient, plan: Plan, params: Mapping[str, str], document: Any
 ) -> EndpointCheck:
     """Check one day of the export, also at the path that the OpenAPI document names."""
     check, answer = _ask(client, client.export_path, params)
@@ -235,7 +234,7 @@ def _check_export(
 
 
 def look_up_coins(
-    slugs: Sequence[str], client: "CatalogClient", warehouse: Path
+    slugs: Sequence[str], client: CatalogClient, warehouse: Path
 ) -> dict[str, list[str]]:
     """Return the watched coins by status: a key of `_MEANINGS`, or of `KNOWN`.
 

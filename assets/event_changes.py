@@ -15,7 +15,7 @@ import dagster as dg
 
 from assets.landed import LANDED
 from assets.landed_calendar import NAME as LANDED_CALENDAR
-from assets.layout import FRESHNESS, WAREHOUSE_POOL, Layout, day_asset, days_of, step_failure
+from assets.layout import FRESHNESS, WAREHOUSE_POOL, Layout, day_asset, list_run_days, step_failure
 from assets.metadata import SQL, Metadata, day_metadata, log_problems, merge_metadata
 from assets.polled import POLLED
 from assets.table_columns import CHANGES_COLUMNS, changes_lineage, column_schema
@@ -88,7 +88,7 @@ def record_changes(
     Raises:
         dg.Failure: as `fold`.
     """
-    days = days_of(context)
+    days = list_run_days(context)
     try:
         report = fold(home, days, today=catalog.today())
     except WarehouseError as error:
@@ -103,7 +103,7 @@ def record_changes(
 
 
 def check_days(home: Home, days: Collection[date]) -> dg.AssetCheckResult:
-    """Check the files of some days, as the blocking check says."""
+    """Check the files of some days for the blocking asset check."""
     wrong = list[str]()
     versions = 0
     with home.connect() as connection:
@@ -151,7 +151,8 @@ def record_other_days(
     *,
     recorded: Collection[date] = (),
 ) -> None:
-    """Record the days that this merge or one outside Dagster changed, except those in `recorded`.
+    """Record the days changed by this merge, or by a merge outside Dagster, except days in
+    `recorded`.
 
     `changes` is the key of the asset of the changes. Call this after a merge.
     """

@@ -10,7 +10,14 @@ from typing import Final
 
 from catalog.contract.plans import PLANS
 from resources.errors import Defer
-from resources.session import OPTIONAL, FeedPull, LazySession, deferred_by, plan_lacks, pull
+from resources.session import (
+    OPTIONAL,
+    FeedPull,
+    LazySession,
+    make_deferred_result,
+    plan_lacks,
+    pull,
+)
 from warehouse.landing.batches import Feed, Manifest, parse_feed
 from warehouse.landing.landing import Landing
 
@@ -54,7 +61,7 @@ class FeedDay:
 def pull_or_reuse(
     feed: Feed, day: date, session: LazySession, landing: Landing, *, alone: bool = True
 ) -> FeedDay:
-    """Pull a feed if the day is the service's, else reuse what was landed on it.
+    """Pull a feed if the day is the service's current day; otherwise reuse its stored batches.
 
     A past day on which only other feeds were landed is an error if it is requested alone; in a
     range it has no rows, and its outcome gives the reason.
@@ -67,9 +74,9 @@ def pull_or_reuse(
         return _reused(feed, day, landing)
     try:
         if session.is_today(day):
-            return feed_day_of(pull(feed, session.service()), day)
+            return read_feed_day(pull(feed, session.service()), day)
     except Defer as error:
-        return feed_day_of(deferred_by(error, feed), day)
+        return read_feed_day(make_deferred_result(error, feed), day)
     if day > (today := session.today()):
         raise DayNotLanded(
             f"{day} has not begun for the service, whose day is {today}. No request was sent and "
@@ -78,8 +85,8 @@ def pull_or_reuse(
     return _reused(feed, day, landing, alone=alone)
 
 
-def feed_day_of(pulled: FeedPull, day: date) -> FeedDay:
-    """Return the result of a pull as a feed day."""
+def read_feed_day(pulled: FeedPull, day: date) -> FeedDay:
+    """Return the result of a pull as a `FeedDay`."""
     outcome = pulled.why_nothing or "pulled"
     if pulled.landed and all(landed.unchanged for landed in pulled.landed):
         outcome = UNCHANGED
@@ -106,7 +113,7 @@ def _reused(feed: Feed, day: date, landing: Landing, *, alone: bool = True) -> F
 def landed_feed_day(
     feed: Feed, day: date, of_day: Sequence[Manifest], landing: Landing, *, alone: bool = False
 ) -> FeedDay:
-    """Return a feed on a day from the batches that were landed on it.
+    """Return a `FeedDay` from the batches that were landed on the day.
 
     Raises:
         DayNotLanded: it has no batch of the feed and no other, or the feed is asked for alone.
@@ -132,7 +139,7 @@ def landed_feed_day(
 
 
 def _why_none_arrived(landing: Landing) -> str:
-    """Return why no delivery arrived on a day; most homes have no receiver."""
+    """Return the reason why no delivery arrived on a day; most homes have no receiver."""
     if any(parse_feed(batch_id) in NEVER_PULLED for batch_id in landing.batch_ids()):
         return "No webhook delivery arrived on that day."
     return (

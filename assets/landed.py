@@ -1,7 +1,7 @@
 """The landed batches of each feed by observed day, as received: one asset for each feed.
 
-Today's partition pulls. A past one is reused from landing without a request: the service gives
-today's data only.
+Today's partition pulls. A past day is read from the stored batches without a request, since the
+service sends only today's data.
 """
 
 import logging
@@ -22,7 +22,7 @@ from assets.layout import (
     INBOX_POOL,
     Layout,
     day_asset,
-    days_of,
+    list_run_days,
     record_days,
     step_failure,
     unexpected_errors_fail,
@@ -31,7 +31,7 @@ from assets.metadata import Metadata, log_problems, pull_metadata
 from assets.table_columns import LANDED_COLUMNS, column_schema
 from resources.errors import CatalogError
 from resources.inbox import Inbox
-from resources.request_log import DeferredPulls, RefusedFeed, RefusedFeeds, deferred_pull
+from resources.request_log import DeferredPulls, RefusedFeed, RefusedFeeds, make_deferral_note
 from resources.session import LazySession
 from resources.waits import listening
 from warehouse.batch_problems import list_landed_problems
@@ -54,7 +54,7 @@ def land(
     """
     metadata_of_days: dict[date, Metadata] = {}
     not_landed: list[DayNotLanded] = []
-    days = days_of(context)
+    days = list_run_days(context)
     arrived = _land_inbox(context, catalog, home, days) if feed in NEVER_PULLED else {}
     for day in days:
         try:
@@ -98,7 +98,7 @@ def _land_inbox(
 ) -> Mapping[date, int]:
     """Land the deliveries that wait, if today is among the days; return their number by day.
 
-    A delivery belongs to its day of receipt. Days that the run does not have are recorded too.
+    A delivery belongs to its day of receipt. Days outside the run are recorded too.
     """
     if catalog.today() not in days:
         return {}
@@ -114,8 +114,7 @@ def _land_inbox(
     except (WarehouseError, OSError) as error:
         raise step_failure(error) from error
     record_days(
-        context,
-        {day: _metadata_of(found, catalog, home, arrived) for day, found in others.items()},
+        context, {day: _metadata_of(found, catalog, home, arrived) for day, found in others.items()}
     )
     return arrived
 
@@ -135,7 +134,7 @@ def _record_deferral(feed_day: FeedDay, catalog: LazySession, home: Home) -> Non
     """Record a deferred pull; remove the record once the same pull succeeds."""
     deferrals = DeferredPulls(home.state_storage)
     if feed_day.deferred is not None:
-        deferrals.note(deferred_pull("daily", feed_day.feed, feed_day.deferred, catalog.now()))
+        deferrals.note(make_deferral_note("daily", feed_day.feed, feed_day.deferred, catalog.now()))
     elif feed_day.requests or not feed_day.manifests:
         # Pulled, or no longer in the plan: nothing is left to resume.
         deferrals.done("daily", feed_day.feed)
@@ -174,10 +173,7 @@ _FEEDS: Final[dict[Feed, tuple[str, str]]] = {
         "The cancellations of the last 90 days. Lists and exports omit cancelled events, "
         "so only this feed tells cancelled events from removed ones.",
     ),
-    "coins": (
-        "json",
-        "All coins with their rank and counters.",
-    ),
+    "coins": ("json", "All coins with their rank and counters."),
     "categories": (
         "json",
         "The editorial categories. If the service refuses them (403), the other feeds go "
@@ -194,7 +190,7 @@ _FEEDS: Final[dict[Feed, tuple[str, str]]] = {
 LANDED: Final = tuple(f"landed_{feed}" for feed in _FEEDS)
 
 
-def asset_of(feed: Feed) -> str:
+def name_asset(feed: Feed) -> str:
     """Return the name of the asset of a landed feed, without prefix."""
     return f"landed_{feed}"
 
@@ -211,7 +207,7 @@ def _landed(layout: Layout, feed: Feed, kind: str, description: str) -> dg.Asset
 
     @day_asset(
         layout,
-        asset_of(feed),
+        name_asset(feed),
         group=GROUP,
         kinds={kind},
         pool=CATALOG_POOL if is_pulled else INBOX_POOL,

@@ -1,7 +1,7 @@
 """The calendar: all events by the month in which they take place.
 
 It is for backfills: on a plan without the export, or to pull events again. The months of a run are
-one backfill. Each is recorded as soon as it is complete, so a run that dies loses none.
+one backfill. Each month is recorded as soon as it is complete, so a killed run loses none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from assets.table_columns import LANDED_COLUMNS, column_schema
 from catalog.contract.plans import next_month
 from resources.calendar_backfill import Backfill, Source
 from resources.errors import CatalogError, Defer
-from resources.scopes import first_instant, month_key
+from resources.scopes import find_day_start, month_key
 from resources.session import LazySession
 from warehouse.batch_problems import list_landed_problems
 from warehouse.errors import WarehouseError
@@ -44,7 +44,7 @@ class CalendarConfig(dg.Config):
     max_requests: int = Field(
         default=MAX_REQUESTS,
         ge=1,
-        description="Fail with the price if it would take more requests.",
+        description="Fail if it would take more requests than this; the error states the number.",
     )
     source: str = Field(
         default="list",
@@ -60,7 +60,7 @@ class CalendarConfig(dg.Config):
 
     def span(self, months: Sequence[date]) -> tuple[date, date]:
         """Return the first and last event date of the backfill of some months."""
-        last = next_month(first_instant(months[-1])).date() - timedelta(days=1)
+        last = next_month(find_day_start(months[-1])).date() - timedelta(days=1)
         return (
             date.fromisoformat(self.begin) if self.begin else months[0],
             date.fromisoformat(self.end) if self.end else last,
@@ -74,7 +74,7 @@ def landed_calendar(layout: Layout) -> dg.AssetsDefinition:
         layout.key(NAME),
         skippable=True,
         description="All events by the month in which they take place. Use it to pull them again, "
-        "or if the plan has no export. Fails with the price if it would take more than "
+        "or if the plan has no export. Fails with the number of requests if it exceeds "
         "`max_requests`.",
         code_version=str(FORMAT),
         metadata={"dagster/column_schema": column_schema(LANDED_COLUMNS["events"])},
@@ -153,7 +153,7 @@ def backfill_months(
 
 
 def choose_source(prices: Mapping[Source, int], wanted: str) -> Source | None:
-    """Return the list or the export, for `auto` the cheaper; None if the plan lacks it."""
+    """Return the source, list or export (`auto` takes the cheaper); None if the plan lacks it."""
     return next((by for by in prices if wanted in ("auto", by)), None)
 
 

@@ -17,7 +17,7 @@ import dagster as dg
 from resources.errors import RetryLater
 
 FIRST_DAY: Final = date(2017, 1, 1)
-"""The first observed day if no home gives one: the catalog is not older."""
+"""The first observed day if the home has no batch: the start of the catalog."""
 FRESH_WITHIN: Final = timedelta(hours=36)
 """The largest accepted age of the newest pull of events, and of the published file."""
 FRESHNESS: Final = dg.FreshnessPolicy.time_window(
@@ -52,7 +52,7 @@ class Layout:
     first_day: date = FIRST_DAY
     days_ahead: int = 3
     executor: dg.ExecutorDefinition | None = dg.in_process_executor
-    """How the steps of a run are executed; None as the deployment says."""
+    """How the steps of a run are executed; None uses the executor of the deployment."""
     retry_policy: dg.RetryPolicy | None = RETRIES
     """When a step that pulls is retried."""
     owners: tuple[str, ...] = ("team:almanac",)
@@ -103,7 +103,7 @@ class Layout:
         return statuses.RUNNING if self.is_on(name) else statuses.STOPPED
 
     def resource(self, context: Any, name: str) -> Any:
-        """Return a resource of a run by its own name."""
+        """Return a resource of a run, by its name without the prefix of the deployment."""
         return getattr(context.resources, self.name(name))
 
     @cached_property
@@ -145,7 +145,7 @@ def day_asset(
     return decorate
 
 
-def days_of(context: dg.AssetExecutionContext) -> list[date]:
+def list_run_days(context: dg.AssetExecutionContext) -> list[date]:
     """Return the observed days of a run, in order."""
     return [date.fromisoformat(key) for key in sorted(context.partition_keys)]
 
@@ -161,7 +161,7 @@ def record_days(
 
 
 def step_failure(error: Exception) -> dg.Failure:
-    """Return the failure of a step, which is retried only if a wait may end the error."""
+    """Return the failure of a step. It is retried only if the error may end by waiting."""
     return dg.Failure(str(error), allow_retries=isinstance(error, RetryLater))
 
 
@@ -175,7 +175,7 @@ def without_beta_warnings() -> Iterator[None]:
 
 @contextmanager
 def unexpected_errors_fail() -> Iterator[None]:
-    """Fail a step with a retry policy immediately on an error that no wait ends."""
+    """Fail a step immediately, despite its retry policy, if waiting can't end the error."""
     try:
         yield
     except dg.Failure:

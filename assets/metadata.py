@@ -19,8 +19,8 @@ import duckdb
 
 from almanac.events import KINDS
 from almanac.safe_text import plain_line
-from assets.feed_day import FeedDay, feed_day_of
-from catalog.contract.bodies import delivery_body, list_body, single_body
+from assets.feed_day import FeedDay, read_feed_day
+from catalog.contract.bodies import read_delivery_body, read_list_body, read_single_body
 from resources.calendar_backfill import Backfill
 from resources.session import FeedPull
 from warehouse import size_limits
@@ -63,13 +63,14 @@ def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join(lines)
 
 
-def bullets(texts: Iterable[str]) -> str:
+def list_bullets(texts: Iterable[str]) -> str:
     """Return a Markdown list of texts, each on a line of its own."""
-    return "\n".join(f"- {harmless(text)}" for text in texts)
+    return "\n".join(f"- {escape_markdown(text)}" for text in texts)
 
 
-def harmless(text: str) -> str:
-    """Return Markdown that only shows a text: as code, unless all its characters are harmless."""
+def escape_markdown(text: str) -> str:
+    """Return a text as Markdown without effects: as code, unless all its characters are
+    harmless."""
     text = plain_line(text)
     if _HARMLESS.fullmatch(text) and not _LINKED.search(text):
         return text
@@ -112,8 +113,8 @@ def _first_csv_rows(head: bytes) -> list[dict[str, Any]]:
 
 def _first_json_rows(page: bytes) -> list[dict[str, Any]]:
     value = decode_json(page)[0]
-    found = list_body(value)
-    rows = [single_body(value)] if found is None else found.rows
+    found = read_list_body(value)
+    rows = [read_single_body(value)] if found is None else found.rows
     return [row for row in rows[:ROWS] if isinstance(row, dict)]
 
 
@@ -122,7 +123,7 @@ def _deliveries(found: Iterable[tuple[LandedPage, bytes]]) -> list[dict[str, Any
     rows = []
     for _, body in found:
         with suppress(UnreadableBody):
-            delivery = delivery_body(decode_json(body)[0])
+            delivery = read_delivery_body(decode_json(body)[0])
             if delivery is not None and isinstance(delivery.event, dict):
                 rows.append({**delivery.event, "type": delivery.type})
     return rows
@@ -135,7 +136,7 @@ def _cell(value: Any) -> str:
         value = ", ".join(_text(_name(text)) for text in value[:_LIST_ITEMS_MAX])
     text = plain_line(_text(value)[:_CELL_CHARS_MAX])
     text = text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
-    return harmless(text).replace("|", "\\|")
+    return escape_markdown(text).replace("|", "\\|")
 
 
 def _text(value: Any) -> str:
@@ -173,7 +174,7 @@ def pull_metadata(feed_day: FeedDay, landing: Landing, *, quota_left: int | None
         if preview:
             metadata["preview"] = dg.MetadataValue.md(preview)
     if feed_day.warnings:
-        metadata["warnings"] = dg.MetadataValue.md(bullets(feed_day.warnings))
+        metadata["warnings"] = dg.MetadataValue.md(list_bullets(feed_day.warnings))
     metadata |= _problem_metadata(list_landed_problems(feed_day.manifests))
     if feed_day.deferred is not None:
         metadata["resumes at"] = dg.MetadataValue.timestamp(feed_day.deferred.resume_at)
@@ -184,7 +185,7 @@ def poll_metadata(
     pulled: FeedPull, landing: Landing, *, day: date, quota_left: int | None
 ) -> Metadata:
     """Return the metadata of a poll for one feed, whose asset has no partitions."""
-    metadata = pull_metadata(feed_day_of(pulled, day), landing, quota_left=quota_left)
+    metadata = pull_metadata(read_feed_day(pulled, day), landing, quota_left=quota_left)
     metadata.pop("dagster/partition_row_count", None)
     return metadata
 
@@ -192,7 +193,8 @@ def poll_metadata(
 def backfill_metadata(backfill: Backfill) -> Metadata:
     """Return the metadata of a month that a backfill has completed.
 
-    Without numbers: they would be totals of the run, which Dagster plots as a series of the months.
+    It has no numbers: Dagster would plot the totals of the run as if they were values of each
+    month.
     """
     if not backfill.landed:
         return {"batch": "landed before"}
@@ -202,7 +204,7 @@ def backfill_metadata(backfill: Backfill) -> Metadata:
         "observed at": dg.MetadataValue.timestamp(newest.observed_at),
     }
     if backfill.notes:
-        metadata["notes"] = dg.MetadataValue.md(bullets(backfill.notes))
+        metadata["notes"] = dg.MetadataValue.md(list_bullets(backfill.notes))
     return metadata
 
 
@@ -232,9 +234,9 @@ def day_metadata(records: Sequence[Mapping[str, Any]]) -> Metadata:
 
 
 def merge_metadata(report: MergeReport, day: date | None = None) -> Metadata:
-    """Return the metadata of a merge as a whole; with a day, of the refolded days that one alone.
+    """Return the metadata of a whole merge; with a day, only this one of the recomputed days.
 
-    A refold of a year is recorded for each of its days, and a list of all in each would be long.
+    A recomputed year is recorded for each of its days, and a complete list in each would be long.
     """
     metadata: Metadata = {"seconds": round(report.seconds, 3), "waited for the lock": report.waited}
     shown = [each for each in sorted(report.refolded) if day in (None, each)]

@@ -1,7 +1,8 @@
 """The polls between the daily pulls: an asset for each polled feed.
 
 A run of the job `poll` pulls the due windows; a merge follows. The assets have no partitions, so
-their plots show poll after poll. When polls are due is decided in pipeline/automation/pulls.py.
+their plots show poll after poll. pipeline/polls.py decides which pulls
+are due; pipeline/automation/pulls.py decides whether a run starts.
 """
 
 import hashlib
@@ -16,15 +17,9 @@ from assets.layout import CATALOG_POOL, Layout, step_failure
 from assets.metadata import log_problems, poll_metadata
 from assets.table_columns import LANDED_COLUMNS, column_schema
 from resources.errors import CatalogError, Defer
-from resources.request_log import DeferredPulls, deferred_pull
+from resources.request_log import DeferredPulls, make_deferral_note
 from resources.scopes import PollWindow, near_window
-from resources.session import (
-    CatalogSession,
-    FeedPull,
-    LazySession,
-    Poll,
-    poll,
-)
+from resources.session import CatalogSession, FeedPull, LazySession, Poll, poll
 from warehouse.batch_problems import list_landed_problems
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
@@ -33,18 +28,12 @@ from warehouse.landing.batches import FORMAT, Feed
 GROUP: Final = "landing"
 NAME: Final = "polled_feeds"
 _FEEDS: Final[Mapping[Feed, tuple[str, str]]] = {
-    "events": (
-        "polled_events",
-        "The events lists that polls pulled between the daily pulls.",
-    ),
+    "events": ("polled_events", "The events lists that polls pulled between the daily pulls."),
     "cancellations": (
         "polled_cancellations",
         "The cancellations that polls pulled between the daily pulls.",
     ),
-    "event": (
-        "polled_look_ups",
-        "The single look-ups of missing events by polls.",
-    ),
+    "event": ("polled_look_ups", "The single look-ups of missing events by polls."),
 }
 """The name and the description of the asset of each polled feed."""
 POLLED: Final[Mapping[Feed, str]] = {feed: name for feed, (name, _) in _FEEDS.items()}
@@ -126,14 +115,14 @@ def poll_feeds(
             log_problems(context.log, list_landed_problems(part.manifest for part in pulled.landed))
             yield pulled
     except Defer as error:
-        deferrals.note(deferred_pull("polls", "events", error, catalog.now()))
+        deferrals.note(make_deferral_note("polls", "events", error, catalog.now()))
         context.log.warning("Deferred before it started: %s", error)
     except (CatalogError, WarehouseError) as error:
         raise step_failure(error) from error
 
 
 def _poll_of(config: PollConfig, feeds: Collection[Feed], service: CatalogSession) -> Poll:
-    windows = tuple(PollWindow.of_texts(*texts) for texts in config.windows)
+    windows = tuple(PollWindow.from_texts(*texts) for texts in config.windows)
     near = near_window(service.plan, service.now())
     since = datetime.fromisoformat(config.since) if config.since else None
     return Poll(

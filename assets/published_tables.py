@@ -59,7 +59,7 @@ def table_content(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
     """
     left_out = () if table in _STAMPED else _STAMPS
     columns = [name for name in table.names if name not in left_out]
-    ((rows, total),) = connection.execute(ddl.content(table, columns)).fetchall()
+    ((rows, total),) = connection.execute(ddl.count_and_hash(table, columns)).fetchall()
     return f"{rows}-{total}"
 
 
@@ -137,10 +137,7 @@ def _publish(
             yield dg.MaterializeResult(
                 asset_key=key,
                 data_version=dg.DataVersion(content),
-                metadata={
-                    **table_metadata(connection, table, home),
-                    **merge_metadata(report),
-                },
+                metadata={**table_metadata(connection, table, home), **merge_metadata(report)},
             )
         record_months(context, layout, home, connection, backfilled)
     if unchanged:
@@ -187,7 +184,7 @@ CheckResult = tuple[bool, Metadata]
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """The file that readers open now, with what a check compares it with."""
+    """The currently published file, with the expected values for its checks."""
 
     connection: duckdb.DuckDBPyConnection
     catalog: LazySession

@@ -1,4 +1,4 @@
 """The event catalog: its interface, a server that conforms to it, and a sandbox that changes.
 
-It imports nothing of the warehouse, of Dagster or of the command line.
+It does not import the warehouse, Dagster or the command line.
 """

@@ -1,12 +1,15 @@
-"""The programs that a person or a scheduler starts: command line and Dagster definitions.
+"""Dagster definitions of a home, and what they share with the command line.
 
-    runs/        Dagster's records of runs, and which have a process
-    ui/          the programs of `almanac ui` and `almanac daemon`
-    health/      freshness, gaps, deferred work, quota; alerts
     automation/  Dagster's jobs, schedule and sensors
-    cli/         a module for each command, or for commands of one subject
+    health/      freshness, gaps, deferred work, quota; alerts
 
-Beside them: settings.py, the only module that reads the environment; session.py opens the service
-that the settings name; polls.py decides which polls are due; build.py builds all definitions;
-daily_run.py runs the daily job in this process.
+    settings.py         the only module that reads the environment
+    home_location.py    the home that the settings name
+    service_session.py  opens the service that the settings name
+    polls.py            which pulls are due, and when the next is due
+    build.py            builds all definitions; definitions.py is what Dagster loads
+    instance.py         the Dagster instance in use
+    secrecy.py          risks to the secrecy of key and data
+
+The command line is in application/cli, the Dagster assets are in assets.
 """

@@ -24,14 +24,14 @@ from pipeline.automation.daily_report import daily_report, report_job, report_se
 from pipeline.automation.dead_runs import dead_runs_sensor, process_tags
 from pipeline.automation.health import health_checks, health_sensor
 from pipeline.automation.jobs import DAILY, asset_jobs, daily_schedule
-from pipeline.automation.merges import deliveries, unmerged_batches
+from pipeline.automation.merges import deliveries_sensor, merge_sensor
 from pipeline.automation.prune import prune_schedule
-from pipeline.automation.pulls import first_pull, polls, quota, was_day_pulled
+from pipeline.automation.pulls import first_pull_sensor, polls_sensor, quota_sensor, was_day_pulled
 from pipeline.home_location import locate_home
 from pipeline.service_session import open_service
 from pipeline.settings import EVERYTHING_ON, NOTHING_ON, Settings, SettingsError
 from resources.limits.ledger import Work
-from resources.service_address import checked_base_url
+from resources.service_address import check_base_url
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock, read_saved_clock, service_time
 from resources.session import NEAR_DAYS, LazySession
 from warehouse.clock import utc_now
@@ -54,22 +54,22 @@ def build_definitions(
 ) -> dg.Definitions:
     """Return all definitions. `overrides` replace resources by their own name.
 
-    Without a `layout`, it is the one of the settings and of what is landed so far.
+    Without a `layout`, it is computed from the settings and the stored batches.
     """
     home = locate_home(settings)
     service_now = service_time(home.state, clock)
-    layout = layout or layout_of(settings, home, service_now())
+    layout = layout or make_layout(settings, home, service_now())
     jobs = asset_jobs(layout)
     schedules = [
         daily_schedule(layout, clock, service_now, partial(was_day_pulled, home)),
         prune_schedule(layout, settings, clock),
     ]
     sensors = [
-        first_pull(layout, home, clock, service_now),
-        unmerged_batches(layout, home, clock),
-        deliveries(layout, home, clock, service_now),
-        polls(layout, settings, home, clock),
-        quota(layout, jobs, home, clock, service_now),
+        first_pull_sensor(layout, home, clock, service_now),
+        merge_sensor(layout, home, clock),
+        deliveries_sensor(layout, home, clock, service_now),
+        polls_sensor(layout, settings, home, clock),
+        quota_sensor(layout, jobs, home, clock, service_now),
         dead_runs_sensor(layout),
     ]
     reports, report_jobs = [], []
@@ -79,7 +79,6 @@ def build_definitions(
         sensors.append(report_sensor(layout, jobs[DAILY], report_jobs[0]))
     exports = []
     if settings.iceberg is not None:
-        # Imported here, since most homes have no such tables.
         from assets.iceberg_tables import iceberg_sensor, iceberg_tables
 
         exports.append(iceberg_tables(layout, settings.iceberg))
@@ -120,12 +119,13 @@ def _check_automation(settings: Settings, names: Iterable[str]) -> None:
         )
 
 
-def layout_of(
+def make_layout(
     settings: Settings, home: Home, service_now: datetime, *, first_day: date | None = None
 ) -> Layout:
     """Return the layout of a home, whose days begin with the first landed one.
 
-    Days from `first_day` on are still to be pulled. Dagster counts partitions by this machine's
+    The days from `first_day` on have not been pulled yet. Dagster counts partitions by this
+    machine's
     clock, so days to come are counted from that.
     """
     now, landed = utc_now(), home.landing.days()
@@ -205,18 +205,13 @@ def _catalog(
             with LazySession(opening, clock=service_clock.now, near_days=near_days) as session:
                 yield session
 
+    address = settings.base_url or "the embedded sandbox"
+    try:
+        address = address if settings.base_url is None else check_base_url(address)
+    except ValueError:  # It may contain a password.
+        address = "ALMANAC_BASE_URL can't be used: see `almanac doctor`"
     return CatalogResource(
-        base_address=_base_address(settings),
+        base_address=address,
         plan=settings.plan or "as the service reports it",
         work=work,
     )
-
-
-def _base_address(settings: Settings) -> str:
-    """Return the address to show; an unusable address may contain a password."""
-    if settings.base_url is None:
-        return "the embedded sandbox"
-    try:
-        return checked_base_url(settings.base_url)
-    except ValueError:
-        return "ALMANAC_BASE_URL can't be used: see `almanac doctor`"

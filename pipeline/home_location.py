@@ -32,7 +32,6 @@ def restore_home(home: Home) -> None:
         WarehouseError: the next call continues.
     """
     if home.fetch_landing():
-        # Imported here: most homes have no bucket.
         from warehouse.history.merge import merge
 
         assert home.bucket is not None

@@ -1,6 +1,6 @@
 """The Dagster instance in use: the home's own, in `dagster/`, or that of `DAGSTER_HOME`.
 
-Nothing but records is written into another instance.
+In an instance of another owner, only run records are written.
 """
 
 import sqlite3
@@ -43,7 +43,7 @@ def write_config(home: Home) -> None:
 
 
 @contextmanager
-def instance_of(home: Home) -> Iterator[dg.DagsterInstance]:
+def open_instance(home: Home) -> Iterator[dg.DagsterInstance]:
     """Open the instance in use.
 
     Raises:

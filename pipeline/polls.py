@@ -17,12 +17,12 @@ from typing import Final
 
 from catalog.contract.constants import COINS_LIMIT_MAX, EVENTS_LIMIT_MAX
 from catalog.contract.plans import PLANS, Plan, day_end
-from pipeline.service_session import ledger_of, reserve_of
+from pipeline.service_session import count_reserve, open_ledger
 from pipeline.settings import Settings
-from resources.inbox import PUSH_SILENCE, Inbox, receipt_of
+from resources.inbox import PUSH_SILENCE, Inbox, read_receipt_time
 from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset
 from resources.request_log import last_usage
-from resources.scopes import PollWindow, first_instant, near_window
+from resources.scopes import PollWindow, find_day_start, near_window
 from resources.service_clock import ServiceClock
 from resources.session import Poll
 from warehouse.files.storage import Storage
@@ -44,7 +44,7 @@ _ROW_OF_FEED: Final = {"cancellations": CANCELLATIONS, "event": MISSING}
 _LOOK_UPS: Final = 5
 """The most look-ups of missing events in one poll."""
 _DAILY_DONE_BY: Final = time(1, 0)
-"""By this time the daily pull of a day has sent its requests."""
+"""The time by which the daily pull of a day has sent its requests."""
 _SINCE_MARGIN: Final = timedelta(minutes=5)
 """The overlap of two pulls of cancellations, beside the service's own delay."""
 _DAY: Final = timedelta(days=1)
@@ -78,7 +78,8 @@ class PollInputs:
     """The inputs of a plan.
 
     `spans` counts the known events by first and last date, `last_pulls` has the last complete pull
-    of each row. A complete pull lacks the `missing` events, and no look-up confirmed it. Until
+    of each row. The `missing` events were absent from a complete pull, and no look-up has confirmed
+    this yet. Until
     `push_until` push brings the changes, and polls only look for the rest.
     """
 
@@ -114,7 +115,8 @@ class PollRow:
 
 @dataclass(frozen=True, slots=True)
 class PollPlan:
-    """The table and what is due: `due`, in `requests`. `next_at` is the next time after it.
+    """The poll table, the rows that are due (`due`), and their number of requests (`requests`).
+    `next_at` is the next time after it.
 
     `factor` stretches all intervals; it is None if the budget allows no poll until the reset.
     """
@@ -196,7 +198,7 @@ def _count_pages(spans: Iterable[tuple[date, date | None, int]], window: PollWin
 def find_last_pulls(batches: Iterable[Manifest], plan: Plan) -> dict[str, datetime]:
     """Return when each row was last pulled completely; an export is as old as its snapshot.
 
-    A band is counted from the batch's own day, so that a new day makes no band due.
+    Bands are relative to the day of the batch, so that a new day does not make a band due.
     """
     found: dict[str, datetime] = {}
     for batch in batches:
@@ -206,7 +208,7 @@ def find_last_pulls(batches: Iterable[Manifest], plan: Plan) -> dict[str, dateti
         if batch.feed in ("events", "export"):
             for name, window in band_windows(plan, batch.observed_at.date()).items():
                 last = day_end(window.last or date.max)
-                names += [name] * (lower <= first_instant(window.first) and last <= upper)
+                names += [name] * (lower <= find_day_start(window.first) and last <= upper)
         at = batch.content_at if batch.feed == "export" else batch.observed_at
         if batch.complete:
             found |= {name: max(at, found.get(name, at)) for name in names}
@@ -230,7 +232,7 @@ def read_poll_inputs(settings: Settings, home: Home, now: datetime) -> PollInput
     batches, _ = home.landing.readable(ids)
     looked_up = {batch.scope.event_id for batch in batches}
     pushed = [batch.observed_at for batch in batches if batch.feed == "deliveries"]
-    pushed += map(receipt_of, Inbox(home).names()[-1:])
+    pushed += map(read_receipt_time, Inbox(home).names()[-1:])
     return PollInputs(
         plan=plan,
         now=now,
@@ -249,7 +251,7 @@ def _read_month(
 ) -> Month:
     """Return the month by the ledger, else as the service last reported it."""
     allowed, used, resets_at = UNKNOWN, 0, next_reset(now)
-    usage, ledger = last_usage(home.state), ledger_of(settings)
+    usage, ledger = last_usage(home.state), open_ledger(settings)
     state = Allowance() if ledger is None else ledger.peek()
     if not state.is_unknown(now.timestamp()):
         # A share of this machine is counted by its own requests.
@@ -264,7 +266,7 @@ def _read_month(
         quota=settings.monthly_quota or stated,
         used=used,
         resets_at=resets_at,
-        reserve=reserve_of(settings, plan, allowed),
+        reserve=count_reserve(settings, plan, allowed),
         # And one request of the usage and the categories, and an export with its count.
         daily_requests=pages + _count_pages(activity.spans, near) + (4 if plan.export else 2),
     )

@@ -1,14 +1,14 @@
-"""Risks to the secrecy of key and data: warnings, and restricting files.
+"""Finds files and settings that could leak the key or data, and restricts the files.
 
 The settings are in settings.py, the meaning of modes in warehouse/files/storage.py.
 """
 
 import os
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -16,21 +16,18 @@ from pydantic import SecretStr
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.redaction import LEAST_CHARS, Redactor
 from warehouse.files.storage import (
-    close_to_others,
+    find_open_files,
+    is_readable_by_others,
     keep_private,
-    open_to_others,
-    readable_by_others,
+    make_private,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _SHOWN: Final = 3
 _FOLDERS: Final = re.compile(r"(?<![\w:/.])/(?:[^\s/'\":,;()]+/)+")
 _LOGIN: Final = re.compile(r"//[^/\s:@]*:[^/\s@]*@")
 
 
-def begin_private() -> None:
+def restrict_new_files() -> None:
     """Set the modes of files that this process creates; private if the settings can't be used."""
     try:
         keep_private(group_reads=read_settings().group_reads)
@@ -38,12 +35,12 @@ def begin_private() -> None:
         keep_private()
 
 
-def cautions_of(settings: Settings) -> list[str]:
+def find_cautions(settings: Settings) -> list[str]:
     """Return the ways in which a secret could leak, a line each, without secrets and folders."""
     found = []
     for path in settings.files_of_secrets:
         with suppress(OSError):  # An unreadable file is reported where it is needed.
-            if readable_by_others(path, group_reads=settings.group_reads):
+            if is_readable_by_others(path, group_reads=settings.group_reads):
                 found.append(
                     f"{path.name}: others can read this file; restrict it to your user (chmod 600)"
                 )
@@ -56,7 +53,7 @@ def cautions_of(settings: Settings) -> list[str]:
     return found
 
 
-def short_key(settings: Settings) -> str:
+def warn_short_key(settings: Settings) -> str:
     """Return a warning for a key too short to be removed from data, else an empty text."""
     found = settings.service_address()
     if found is None or len(found[1].get_secret_value()) >= LEAST_CHARS:
@@ -67,12 +64,12 @@ def short_key(settings: Settings) -> str:
     )
 
 
-def open_home(settings: Settings) -> str:
+def warn_open_home(settings: Settings) -> str:
     """Return a warning for a home whose folder others can enter, else an empty text.
 
     It checks one folder, for frequent calls; `files_open_to_others` reads everything below it.
     """
-    if not readable_by_others(settings.home, group_reads=settings.group_reads):
+    if not is_readable_by_others(settings.home, group_reads=settings.group_reads):
         return ""
     return "other users can read this home: `almanac doctor --fix` closes it"
 
@@ -90,31 +87,25 @@ def close_files(settings: Settings) -> int:
     Files of other users are left as they are.
     """
     mine = [path for path in _open_files(settings) if path.lstat().st_uid == os.getuid()]
-    return close_to_others(mine, group_reads=settings.group_reads)
+    return make_private(mine, group_reads=settings.group_reads)
 
 
-def shareable(settings: Settings, text: str) -> str:
+def remove_secrets(settings: Settings, text: str) -> str:
     """Return an error text without the settings' secrets and this machine's folders.
 
-    Errors of Almanac have no secret in them. Those of libraries, which repeat what they were
-    given, might.
+    Errors of Almanac have no secret in them. Messages of libraries might, since they repeat their
+    arguments.
     """
-    for secret in _secrets(settings):
-        text = Redactor(secret)(text)
+    values = [getattr(settings, name) for name in type(settings).model_fields]
+    with suppress(SettingsError):  # Such a setting was never given to a library.
+        values += settings.signing_secrets()
+    for secret in values:
+        text = Redactor(secret)(text) if isinstance(secret, SecretStr) else text
     return _FOLDERS.sub("…/", _LOGIN.sub("//…@", text))
 
 
-def _secrets(settings: Settings) -> Iterator[SecretStr]:
-    values = (getattr(settings, name) for name in type(settings).model_fields)
-    yield from (value for value in values if isinstance(value, SecretStr))
-    # Of a setting that can't be used, nothing was ever given to a library.
-    with suppress(SettingsError):
-        yield from settings.signing_secrets()
-
-
-def _open_files(settings: Settings) -> "list[Path]":
+def _open_files(settings: Settings) -> list[Path]:
     """Return the paths that others can read, of the state and of a home with a stamp."""
-    # Imported here, since every command imports this module.
     from warehouse.errors import WarehouseError
     from warehouse.home import Home
 
@@ -122,7 +113,7 @@ def _open_files(settings: Settings) -> "list[Path]":
     with suppress(WarehouseError):  # The folder is then no home of ours.
         if home.stamp() is not None:
             roots.append(home.root)
-    return open_to_others(roots, group_reads=settings.group_reads)
+    return find_open_files(roots, group_reads=settings.group_reads)
 
 
 def _is_this_machine(host: str) -> bool:

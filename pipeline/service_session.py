@@ -1,10 +1,5 @@
-"""Opens a session with the service of the settings or the embedded sandbox: limiter and home.
+"""Opens a session with the service of the settings or the embedded sandbox: limiter and home."""
 
-Client and sandbox are imported where a session is opened: commands that send no request start in a
-fraction of the time without them.
-"""
-
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -47,28 +42,25 @@ if TYPE_CHECKING:
     from resources.http.client import CatalogClient
 
 
-log = logging.getLogger(__name__)
-
-
-def ledger_of(settings: Settings) -> Ledger | None:
+def open_ledger(settings: Settings) -> Ledger | None:
     """Return the machine's ledger of the key; None for the embedded sandbox."""
     found = settings.service_address()
     return None if found is None else Ledger(settings.state / "limits" / ledger_name(*found))
 
 
-def pace_of(settings: Settings, plan: Plan, state: Allowance) -> Pace:
-    """Return the pace of this machine: a setting goes before what the service states for the key,
-    and that before the plan's."""
+def find_pace(settings: Settings, plan: Plan, state: Allowance) -> Pace:
+    """Return the pace of this machine: a setting overrides the rate that the service states for the
+    key, which overrides the plan's rate."""
     rate_per_s = settings.rate_per_s or state.rate_per_s or plan.rate_per_s
     burst = settings.burst or state.burst or plan.burst
     return Pace(rate_per_s, usable_burst(rate_per_s, burst))
 
 
-def reserve_of(settings: Settings, plan: Plan, allowed: int = UNKNOWN) -> int:
+def count_reserve(settings: Settings, plan: Plan, allowed: int = UNKNOWN) -> int:
     """Return the requests a month that are reserved for daily pulls; 0 without a quota.
 
     They are a share of this machine's quota: of the setting, or of the stated quota if it is less.
-    `allowed` is the stated quota, as in an Allowance; UNKNOWN is the plan's.
+    `allowed` is the stated quota, as in an Allowance; UNKNOWN means the plan's quota.
     """
     stated = {UNKNOWN: plan.monthly_quota, UNLIMITED: None}.get(allowed, allowed)
     bounds = [quota for quota in (settings.monthly_quota, stated) if quota is not None]
@@ -81,8 +73,6 @@ _PLAN_KNOWN_FOR: Final = timedelta(hours=26)
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """The address and key of the service, the key's ledger, and the machine's clock."""
-
     base_url: str
     key: SecretStr
     source: str
@@ -117,6 +107,9 @@ def open_service(
         WarehouseError: the home holds data of another source.
         CatalogError: a request to the service failed.
     """
+    from resources.http.client import CatalogClient
+    from resources.http.network import DIRECT
+
     home = locate_home(settings)
     with ExitStack() as stack:
         address = _address(settings, stack, now)
@@ -126,22 +119,38 @@ def open_service(
             if home.bucket is not None:
                 home.bucket.hold()  # Before a request: another home may be the writer.
         log = RequestLog(probe_state or home.state, address.clock, key=address.key)
-        service_clock = _clock_of(settings, address, probe_state or home.state)
+        # The embedded sandbox may have any time, and is in this process: no proxy is in between.
+        is_sandbox = address.sandbox is not None
+        service_clock = ServiceClock(
+            address.clock,
+            state=None if is_sandbox else Storage(probe_state or home.state),
+            max_skew=None if is_sandbox else timedelta(days=settings.max_clock_skew_days),
+        )
         # The usage request is sent before the plan is known, so at the pace of the lowest plan.
         plan = PLANS["free"]
         limiter = Limiter(
             address.ledger,
-            lambda state: pace_of(settings, plan, state),
+            lambda state: find_pace(settings, plan, state),
             reserve=lambda state: (
-                0 if work == "daily" else reserve_of(settings, plan, state.allowed)
+                0 if work == "daily" else count_reserve(settings, plan, state.allowed)
             ),
             machine_quota=settings.monthly_quota,
             clock=service_clock.now,
             sleep=partial(_sleep, address.sandbox),
             # The embedded sandbox has no interval between exports.
-            export_interval_s=settings.export_interval_s if address.sandbox is None else 0.0,
+            export_interval_s=0.0 if is_sandbox else settings.export_interval_s,
         )
-        client = stack.enter_context(_client(settings, address, log, limiter, service_clock))
+        client = CatalogClient(
+            address.base_url,
+            address.key,
+            limiter=limiter,
+            observer=log,
+            export_path=settings.export_path,
+            page_size=settings.page_size,
+            service_clock=service_clock,
+            network=DIRECT if is_sandbox else settings.network(),
+        )
+        stack.enter_context(client)
         usage, known_plan = None, None
         if work == "polls":
             known_plan = _known_plan(settings, home, address, service_clock)
@@ -158,7 +167,7 @@ def open_service(
         if known_plan is not None:
             last = last_usage(home.state)
             # A poll of the embedded sandbox needs no account: its key is new.
-            counted_here = address.sandbox is not None or last is None or not last.has_account
+            counted_here = is_sandbox or last is None or not last.has_account
         count_here = partial(limiter.count_here, settings.monthly_quota or plan.monthly_quota)
         if counted_here:
             count_here()
@@ -188,18 +197,14 @@ def _sleep(sandbox: "Sandbox | None", seconds: float) -> None:
 
 
 def _address(settings: Settings, stack: ExitStack, now: datetime | None) -> _Address:
-    found, ledger = settings.service_address(), ledger_of(settings)
+    found, ledger = settings.service_address(), open_ledger(settings)
     if found is not None and ledger is not None:
         return _Address(*found, source=found[0], ledger=ledger)
     from catalog.sandbox.sandbox import Sandbox
     from catalog.sandbox.sandbox_clock import SandboxClock
 
     folder = stack.enter_context(TemporaryDirectory(prefix="sandbox-", dir=own_folder()))
-    sandbox = Sandbox(
-        seed=settings.sandbox_seed,
-        clock=SandboxClock(now),
-        state_dir=Path(folder),
-    )
+    sandbox = Sandbox(seed=settings.sandbox_seed, clock=SandboxClock(now), state_dir=Path(folder))
     stack.enter_context(sandbox)
     plan = PLANS[settings.plan or SANDBOX_PLAN.name]
     ledger = Ledger(
@@ -219,37 +224,6 @@ def _address(settings: Settings, stack: ExitStack, now: datetime | None) -> _Add
     )
 
 
-def _client(
-    settings: Settings,
-    address: _Address,
-    log: RequestLog,
-    limiter: Limiter,
-    service_clock: ServiceClock,
-) -> "CatalogClient":
-    from resources.http.client import CatalogClient
-    from resources.http.network import DIRECT
-
-    return CatalogClient(
-        address.base_url,
-        address.key,
-        limiter=limiter,
-        observer=log,
-        export_path=settings.export_path,
-        page_size=settings.page_size,
-        service_clock=service_clock,
-        # The embedded sandbox is in this process: no proxy is in between.
-        network=settings.network() if address.sandbox is None else DIRECT,
-    )
-
-
-def _clock_of(settings: Settings, address: _Address, state: Path) -> ServiceClock:
-    """Return the service clock; the embedded sandbox may have any time."""
-    if address.sandbox is not None:
-        return ServiceClock(address.clock, max_skew=None)
-    max_skew = timedelta(days=settings.max_clock_skew_days)
-    return ServiceClock(address.clock, state=Storage(state), max_skew=max_skew)
-
-
 def _usage(settings: Settings, client: "CatalogClient") -> ReportedUsage | None:
     """Request the usage; None if the service does not report it and the plan is set."""
     try:
@@ -263,7 +237,8 @@ def _usage(settings: Settings, client: "CatalogClient") -> ReportedUsage | None:
 def _known_plan(
     settings: Settings, home: Home, address: _Address, service_clock: ServiceClock
 ) -> str | None:
-    """Return the plan if polls need no request of the usage: it costs as much as another.
+    """Return the plan if it is known without a request for the usage, which would count against the
+    quota.
 
     The plan is from the settings or the embedded sandbox, or the service reported it within
     the last 26 hours. Without a Date of the service so far, a request is needed to know its day.

@@ -32,11 +32,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, sources
 from almanac.errors import AlmanacError
 from almanac.user_files import local_path
 from catalog.contract import constants
-from resources.service_address import checked_base_url, checked_key
+from resources.service_address import check_base_url, check_key
 from resources.service_clock import MAX_SKEW
 from warehouse.duckdb_limits import USUAL_LIMITS, DuckDBLimits, cores, memory_bytes
 from warehouse.files.locks import WAIT_S
-from warehouse.files.storage import others_may_write
+from warehouse.files.storage import is_writable_by_others
 
 if TYPE_CHECKING:
     from resources.http.network import Network
@@ -125,7 +125,7 @@ Name = Annotated[str, Field(pattern=rf"^({_NAME})?$")]
 KeyPart = Annotated[str, Field(pattern=rf"^{_NAME}$")]
 Owner = Annotated[str, Field(pattern=r"^(team:[A-Za-z0-9_-]+|[\w.+-]+@[\w-]+(\.[\w-]+)+)$")]
 CommaList = Annotated[tuple[str, ...], BeforeValidator(_split)]
-Place = Annotated[Path, AfterValidator(_expanded)]
+LocalPath = Annotated[Path, AfterValidator(_expanded)]
 Hook = Annotated[SecretStr, AfterValidator(_hook)]
 
 
@@ -143,106 +143,103 @@ class Settings(BaseSettings):
         use_attribute_docstrings=True,
     )
 
-    home: Place = Path("data")
+    home: LocalPath = Path("data")
     """The home: the folder of landing and warehouse."""
-    state: Place = Path("~/.local/state/almanac")
-    """The folder that all homes of the machine share: rate and quota of each key. Local disk."""
+    state: LocalPath = Path("~/.local/state/almanac")
+    """The folder of each key's rate and quota, shared by all homes of the machine. Local disk."""
     base_url: str | None = None
-    """Base address of the service, with or without `/v2`. Default: the embedded sandbox."""
+    """Base address of the service. Default: the embedded sandbox."""
     api_key: SecretStr | None = None
-    """The API key, to be set together with the address."""
-    secrets_dir: Place | None = None
-    """A folder with a file for each secret, such as `/run/secrets`: `almanac_api_key`,
-    `almanac_alert_url`, `almanac_digest_url`, `almanac_proxy`, `almanac_webhook_secrets`. Taken
-    from the environment alone."""
+    """The API key; set it together with the address."""
+    secrets_dir: LocalPath | None = None
+    """A folder with a file for each secret: `almanac_api_key`, `almanac_alert_url`,
+    `almanac_digest_url`, `almanac_proxy`, `almanac_webhook_secrets`. Read from the environment
+    only."""
     plan: Literal["free", "standard", "pro", "elite", "enterprise"] | None = None
     """The plan of the key: free, standard, pro, elite, enterprise. Default: as the service says."""
     rate_per_s: PositiveFloat | None = None
     """Requests per second of this machine. Default: as the service states, else the plan's.
-    Machines that use one key each need a share of its rate, burst and quota."""
+    Machines that share a key each need a share of rate, burst and quota."""
     burst: PositiveInt | None = None
     """Requests that this machine may send together. Default: as for the rate."""
     monthly_quota: PositiveInt | None = None
     """Requests per month of this machine. Default: what the service reports."""
     reserve: Annotated[float, Field(ge=0, lt=1)] = 0.2
-    """The part of the monthly quota that polls and backfills leave to daily pulls."""
+    """The share of the quota that polls and backfills leave to daily pulls."""
     poll_interval_s: NonNegativeInt = 900
-    """The shortest time between two polls, in seconds."""
+    """Least seconds between two polls."""
     push_poll_interval_s: NonNegativeInt = 21_600
-    """The shortest time between two polls of the same dates while push brings the changes, in
-    seconds: push does not report withdrawals."""
+    """Least seconds between two polls of the same dates while push works; push does not report
+    withdrawals."""
     export_path: str = constants.EXPORT_PATH
     """Path of the bulk export on the service."""
     export_interval_s: Annotated[float, Field(ge=0, le=900)] = 60.0
-    """Seconds between two bulk exports of the key. The embedded sandbox has no such limit."""
+    """Seconds between two bulk exports of a key."""
     page_size: Annotated[int, Field(ge=1, le=100)] = constants.EVENTS_LIMIT_MAX
-    """The most events or cancellations in one page, for a service that refuses pages of 100."""
+    """The most events or cancellations in a page."""
     list_separator: Literal[";", "|", ","] | None = None
-    """The separator of the lists in an export (categories, coins): semicolon, bar or comma.
-    Default: learnt from the first export. `almanac replay` applies another value to the past."""
+    """The separator of lists in an export: semicolon, bar or comma. Default: learnt from the first
+    export. `almanac replay` applies another value to the past."""
     coins: CommaList = ()
     """Coins to pull (slugs, separated by commas). Default: all."""
     categories: CommaList = ()
     """Categories to pull (ids, separated by commas). Default: all."""
     max_clock_skew_days: Annotated[float, Field(gt=0, le=36_500)] = MAX_SKEW.days
-    """A `Date` of the service further than this from the machine's clock is ignored. Raise it for a
-    service with a set time, such as `almanac sandbox --now`."""
+    """A `Date` of the service further from the machine's clock is ignored. Raise it for
+    `almanac sandbox --now`."""
     sandbox_seed: int = 1
-    """The seed of the embedded sandbox; the same seed gives the same catalog."""
+    """The seed of the embedded sandbox's catalog."""
     proxy: Annotated[SecretStr, AfterValidator(_proxy)] | None = None
-    """The proxy of all requests to other machines: `http://[USER:PASSWORD@]HOST[:PORT]`, or
-    `https`, `socks5` or `socks5h` in place of `http`; `none` for no proxy. Default: `HTTPS_PROXY`,
-    `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` of the environment."""
-    ca_file: Place | None = None
-    """A PEM file with certificates that are trusted in addition to the public ones, for a private
-    authority. `SSL_CERT_FILE` and `SSL_CERT_DIR` of the environment replace the public ones."""
+    """The proxy: `http://[USER:PASSWORD@]HOST[:PORT]`, also with `https`, `socks5` or `socks5h`;
+    `none` for no proxy. Default: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`."""
+    ca_file: LocalPath | None = None
+    """A PEM file with certificates to trust beside the public ones. `SSL_CERT_FILE` and
+    `SSL_CERT_DIR` replace the public ones."""
     webhook_secrets: SecretStr | None = None
-    """The signing secrets of the webhook endpoint, separated by commas or line ends. The file
-    `almanac_webhook_secrets` is read again for each delivery, so that a secret can rotate."""
+    """The signing secrets of the webhook endpoint, separated by commas or line ends. A file is read
+    again for each delivery, so that a secret can rotate."""
     signature_header: Annotated[str, Field(pattern="^[A-Za-z0-9-]+$")] = constants.SIGNATURE_HEADER
-    """The header of a webhook that has the signature."""
+    """The webhook header with the signature."""
     alert_url: Hook | None = None
-    """The address to which warnings are posted as JSON. Default: not posted."""
+    """The address to which warnings are posted as JSON."""
     digest_url: Hook | None = None
-    """The address to which the digest of each day is posted: a message for Slack's webhooks, JSON
-    for others. Default: not posted."""
-    report_dir: Place | None = None
-    """The folder for the daily reports (HTML) of the asset `daily_report`. Default: none."""
+    """The address to which a daily digest is posted: a message for Slack, JSON for others."""
+    report_dir: LocalPath | None = None
+    """The folder of the asset `daily_report` (HTML)."""
     keep_days: PositiveInt = 60
-    """Days that request logs, files that were set aside and ended runs of Dagster are kept.
-    `almanac run` deletes older files, the nightly job `prune` also runs. Landing is kept."""
+    """Days that request logs, files set aside and ended Dagster runs are kept. `almanac run`
+    deletes older files, the nightly job `prune` also runs. Landing is kept."""
     iceberg: Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)?$")] | None = None
-    """The Iceberg catalog to which the asset `iceberg_tables` writes: its name in `.pyiceberg.yaml`
-    or the environment, as `CATALOG` or `CATALOG.NAMESPACE`. Needs `crypto-almanac[lake]`."""
+    """The catalog of the asset `iceberg_tables`, as `CATALOG` or `CATALOG.NAMESPACE` of
+    `.pyiceberg.yaml` or the environment. Needs `crypto-almanac[lake]`."""
     bucket: Annotated[str, Field(pattern=r"^\w+://[^@]+$")] | None = None
-    """The folder of a bucket to which each batch is copied before it counts, as
-    `s3://BUCKET/FOLDER` or another address of `pyarrow.fs`; an empty home is rebuilt from it. The
-    environment has its credentials. Default: the home is the only copy."""
+    """The bucket folder to which each batch is copied before it counts: `s3://BUCKET/FOLDER` or
+    another address of `pyarrow.fs`. An empty home is rebuilt from it. Credentials are in the
+    environment."""
     shared: Literal["group"] | None = None
-    """`group`: the group can read the files of home and state (0640, folders 0750). Default: only
-    their owner can (0600 and 0700)."""
+    """`group`: the group can read home and state (0640, folders 0750). Default: only the owner can
+    (0600, 0700)."""
     wait_s: NonNegativeFloat = WAIT_S
-    """Seconds that a command waits for another command that uses the home."""
+    """Seconds that a command waits for another on the home."""
     sql_timeout_s: PositiveFloat = 300.0
-    """Seconds after which a query of `almanac sql` is stopped."""
+    """Seconds after which `almanac sql` stops a query."""
     duckdb_memory: Annotated[ByteSize, Field(ge=100_000_000)] | None = None
-    """Memory of DuckDB in a merge; beyond it, it spills to disk. Default: 40 % of the memory of the
-    machine or container, at most 1.3 GB."""
+    """Memory of DuckDB in a merge; beyond it, it spills to disk. Default: 40 % of the machine's or
+    container's memory, at most 1.3 GB."""
     key_prefix: Annotated[tuple[KeyPart, ...], BeforeValidator(_key_parts)] = ()
-    """A prefix of all asset keys, its parts separated by `/`. Default: none."""
+    """A prefix of asset keys, its parts separated by `/`."""
     group_prefix: Name = ""
-    """A prefix of the names of asset groups. Default: none."""
+    """A prefix of asset groups."""
     name_prefix: Name = ""
-    """A prefix of the names of jobs, schedules, sensors, ops, pools and resources, such as
-    `almanac_`. Default: none."""
+    """A prefix of jobs, schedules, sensors, ops, pools and resources, such as `almanac_`."""
     executor: Literal["in_process", "multiprocess", "deployment"] = "in_process"
-    """How steps of a run are executed: `in_process`; `multiprocess`, each step in its own process;
-    or `deployment`, as the definitions say with which these are merged."""
+    """How steps run: `in_process`; `multiprocess`; or `deployment`, as the definitions say with
+    which these are merged."""
     owners: Annotated[tuple[Owner, ...], BeforeValidator(_split)] = ("team:almanac",)
-    """The owners of all assets, separated by commas: e-mail addresses, or teams (`team:data`)."""
+    """The owners of all assets, separated by commas: e-mail addresses or teams."""
     automation: CommaList = (EVERYTHING_ON,)
-    """The schedules and sensors that are on at first, by their names without prefix, separated by
-    commas; `all` or `none`. The Dagster UI switches each on and off."""
+    """The schedules and sensors that are on at first, by name without prefix, separated by commas;
+    `all` or `none`. The Dagster UI switches each."""
 
     _webhook_file: Path | None = PrivateAttr(default=None)
     _in_env_file: frozenset[str] = PrivateAttr(default=frozenset())
@@ -330,8 +327,8 @@ class Settings(BaseSettings):
         self._check_place_of_key()
         name = "ALMANAC_BASE_URL"
         try:
-            base_url, name = checked_base_url(self.base_url), "ALMANAC_API_KEY"
-            return base_url, checked_key(self.api_key)
+            base_url, name = check_base_url(self.base_url), "ALMANAC_API_KEY"
+            return base_url, check_key(self.api_key)
         except ValueError as error:
             raise SettingsError(f"{name}: {error}") from None
 
@@ -341,7 +338,6 @@ class Settings(BaseSettings):
         Raises:
             SettingsError: one of them can't be used; the text shows no password.
         """
-        # Imported here, since it imports the HTTP library.
         from httpx import InvalidURL
 
         from resources.http.network import Network
@@ -367,7 +363,8 @@ class Settings(BaseSettings):
         return self.webhook_secrets is not None
 
     def model_post_init(self, context: Any) -> None:
-        """Remember whether the signing secrets are in a file, which may be removed later."""
+        """Record whether the signing secrets come from a file, since the file may be removed
+        later."""
         name = f"{PREFIX}webhook_secrets".lower()
         self._webhook_file = next(
             (file for file in self.files_of_secrets if file.name == name), None
@@ -404,7 +401,7 @@ class Settings(BaseSettings):
         return own + [path for path in paths if path.is_file()]
 
     def _check_place_of_key(self) -> None:
-        """Check that the key and where it is sent come from one place: `.env`, or outside it.
+        """Check that the key and the base address come from the same source: `.env`, or outside it.
 
         Raises:
             SettingsError: they do not; the author of a `.env` could read the key.
@@ -440,7 +437,7 @@ def read_settings() -> Settings:
         text = ", ".join(texts).replace(f" (now {PREFIX})", "")
         raise SettingsError(f"{text}: removed in this version, see CHANGELOG.md; unset it.")
     in_file = {name: text for name, text in file().items() if name in Settings.model_fields}
-    if in_file and others_may_write(ENV_FILE.stat()):
+    if in_file and is_writable_by_others(ENV_FILE.stat()):
         raise SettingsError(
             f"{ENV_FILE.absolute()} contains settings, and other users may write to it. Nothing "
             "was read from it; take ownership of it (chown, chmod 600)."
@@ -464,7 +461,7 @@ def read_settings() -> Settings:
     return settings
 
 
-def described() -> list[tuple[str, str, str]]:
+def describe_settings() -> list[tuple[str, str, str]]:
     """Return name, default and meaning of every setting, for docs/settings.md."""
     rows: list[tuple[str, str, str]] = []
     for name, field in Settings.model_fields.items():
@@ -479,26 +476,28 @@ _HEAD = """# Settings
 Generated by `python -m pipeline.settings > docs/settings.md`.
 
 Set each as an environment variable, or in the file `.env` of the folder where you start `almanac`. A secret can also be a file of the
-folder `ALMANAC_SECRETS_DIR`. The environment goes before `.env`, and `.env` before such a file.
+folder `ALMANAC_SECRETS_DIR`. The environment overrides `.env`, and `.env` overrides such a file.
 
 Base address and key must come from the same place: both from the environment and the files of secrets, or both from `.env`. Otherwise
 a `.env` that you received could send your key elsewhere. A proxy or certificates in `.env` are refused with a key from elsewhere.
 Almanac refuses a `.env` that others may write to, and stops if a removed setting is still set.
 
 `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, `SSL_CERT_DIR` and `DAGSTER_HOME`
-([composing.md](composing.md)) are read from the environment alone. `almanac doctor` shows the proxy, without its password, and files that
-other users can read; `almanac doctor --fix` restricts those. A file that you name (`--output`) gets the permissions of your umask.
+([dagster.md](dagster.md)) are read from the environment alone. `almanac doctor` shows the proxy, without its password, and files that
+other users can read; `almanac doctor --fix` restricts those.
 
 | Setting | Default | Meaning |
 |---|---|---|
 """  # noqa: E501
 
 
-def markdown() -> str:
+def make_settings_page() -> str:
     """Return docs/settings.md."""
-    rows = [f"| `{name}` | {default} | {meaning} |" for name, default, meaning in described()]
+    rows = [
+        f"| `{name}` | {default} | {meaning} |" for name, default, meaning in describe_settings()
+    ]
     return _HEAD + "\n".join(rows) + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(markdown())
+    sys.stdout.write(make_settings_page())

@@ -3,7 +3,8 @@
     state/backfill.json   the open backfill of a home, until all of it is landed
 
 By the list, each month is one pull and one batch; the export has all months in one request. If the
-quota ends it, `deferred` is set. Run again, it pulls the months that no batch since its start has.
+quota is used up, `deferred` is set. A repeated run pulls the months that have no batch since the
+backfill started.
 Times are aware UTC.
 """
 
@@ -16,7 +17,7 @@ import msgspec
 from catalog.contract.constants import EVENTS_LIMIT_MAX
 from catalog.contract.plans import INSTANT_STEP, Plan, Window, day_end, month_start, next_month
 from resources.errors import ContractBroken, Defer, PlanLacksAccess
-from resources.scopes import covers, first_instant, single_requests
+from resources.scopes import covers, find_day_start, split_filters
 from resources.session import CatalogSession
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.locks import hold_lock
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
 Source = Literal["list", "export"]
 ABANDONED_AFTER: Final = timedelta(days=31)
-"""A backfill that was not continued for so long starts over: what it has is out of date."""
+"""A backfill that was not continued for this long starts again, because its data is out of date."""
 AHEAD: Final = timedelta(days=2 * 366)
-"""How far ahead a range without an end reaches: little is announced for later."""
+"""The length of a range without an end: few events are announced for later dates."""
 _SAME: Final = ("first", "last", "coins", "categories", "plan", "source")
 _NOTE: Final = "backfill.json"
 _LOCK: Final = "backfill.lock"
@@ -64,7 +65,8 @@ def read_open_backfill(state: Storage, now: datetime) -> OpenBackfill | None:
 
 
 class Backfill:
-    """The events of a range, both days inclusive; `last` None is two years ahead.
+    """The events from a first to a last day, both included. If `last` is None, the range ends in
+    two years.
 
     `resumed` is whether it continues an open backfill, `missing` are its months that are not
     landed, by their beginning. `notes` name the part that the plan does not show.
@@ -113,12 +115,13 @@ class Backfill:
         self.deferred: Defer | None = None
 
     def prices(self) -> dict[Source, int]:
-        """Return the most requests of each way of the plan for what is missing, the cheapest first.
+        """Return, for each way to pull the missing months, the most requests it takes, cheapest
+        first.
 
         Counting the events takes one request for each list of the filter. If the service does not
         report their number, the price is the least.
         """
-        lists = single_requests(_join(self.missing)) if self.missing else []
+        lists = split_filters(_join(self.missing)) if self.missing else []
         # The last page of each list of a month is not full.
         pages = len(lists) * len(self.missing)
         for scope in lists:
@@ -129,7 +132,7 @@ class Backfill:
         return dict(sorted(prices.items(), key=lambda price: price[1]))
 
     def run(self, by: Source) -> Iterator[list[datetime]]:
-        """Land what is missing; yield the months that are landed, by their beginning.
+        """Pull and store the missing months; yield each stored month, by its start.
 
         The months that an earlier process landed are yielded first.
 
@@ -231,4 +234,4 @@ def _clip(
     if horizon is not None and upper > horizon:
         notes.append(f"the plan {plan.name} shows nothing after {horizon}")
     last = min(upper, horizon or date.max)
-    return first_instant(max(lower, first_shown)), day_end(last), notes
+    return find_day_start(max(lower, first_shown)), day_end(last), notes

@@ -1,4 +1,4 @@
-"""The errors of the client, sorted by what the caller does next.
+"""The errors of the client, grouped by the caller's next step.
 
     CatalogError
     ├── RetryLater             no response, or 408, 425, 500, 502 to 504: repeat the call later
@@ -14,8 +14,8 @@
         └── NotData            HTML, a JSON error, nothing or a header without rows instead of data
 
 A ContractBroken itself is over our limits of size or ratio, or lacks a needed field. After
-AccessDenied and the two below it, the same call would fail again until somebody changes
-something; so it would after a plain CatalogError, which is of this machine: proxy, certificate or
+AccessDenied, RequestRejected, ContractBroken or a plain CatalogError, the same call fails until a
+person fixes the cause. A plain CatalogError is a problem of this machine: proxy, certificate or
 ledger. 404 and 410 of a look-up are answers, not errors. No error shows the key, in its text or in
 the objects that it refers to.
 """
@@ -149,7 +149,8 @@ class NotData(ContractBroken):
 
 
 FAILED_EXPORT_AGAIN_AFTER: Final = timedelta(hours=3)
-"""The whole daily pull is repeated then, which costs requests."""
+"""The wait after a failed export. Then the whole daily pull is repeated, which costs requests
+again."""
 
 
 def defer_failed_export(error: CatalogError, now: datetime) -> Defer:

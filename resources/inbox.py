@@ -27,14 +27,14 @@ from warehouse.files.locks import hold_lock
 from warehouse.files.storage import Storage, sync
 from warehouse.home import Home
 from warehouse.landing.batches import Manifest, Pull, Scope, parse_feed
-from warehouse.normalise.json_feeds import DeliveryHead, delivery_head
+from warehouse.normalise.json_feeds import DeliveryHead, read_delivery_head
 
 PUSH_PLAN: Final = "elite"
 """The lowest plan with push; what it shows is what a delivery contains."""
 SENT_AGAIN_WITHIN: Final = timedelta(days=4)
 """The last retry of a delivery is sent after a little more than three days."""
 PUSH_SILENCE: Final = timedelta(days=1)
-"""Push that brought nothing for so long is taken to be off or broken: the service changes many
+"""Push is taken to be off or broken if no delivery arrives for this long: the service changes many
 events a day."""
 AT_ONCE: Final = 500
 """Deliveries in one batch."""
@@ -57,7 +57,7 @@ class ReceivedDelivery:
 
     @cached_property
     def head(self) -> DeliveryHead:
-        return delivery_head(self.body)
+        return read_delivery_head(self.body)
 
     @cached_property
     def digest(self) -> str:
@@ -77,7 +77,7 @@ class Inbox:
         self.files = Storage(home.inbox)
 
     def store(self, body: bytes, received_at: datetime) -> None:
-        """Write a delivery; at the return it is on the disk.
+        """Write a delivery durably: when this returns, it is on disk.
 
         Raises:
             OSError: it is not stored, by a full disk for example.
@@ -103,7 +103,7 @@ class Inbox:
         return self.files.root / ("" if state == "waiting" else state) / name
 
     def read(self, name: str, state: State) -> ReceivedDelivery:
-        return ReceivedDelivery(receipt_of(name), self.path(name, state).read_bytes())
+        return ReceivedDelivery(read_receipt_time(name), self.path(name, state).read_bytes())
 
     def reason(self, name: str, state: State) -> str | None:
         """Return why a delivery was rejected, None if that is not known."""
@@ -128,7 +128,7 @@ class Inbox:
             return self._land("waiting", self.names(), clock)
 
     def retry(self, names: Iterable[str], clock: Callable[[], datetime]) -> list[Manifest]:
-        """Land rejected deliveries that this version can read, also under a known id.
+        """Land the rejected deliveries that this version can read, even if their id is known.
 
         The others stay. Raises as `land`.
         """
@@ -159,14 +159,14 @@ class Inbox:
     def _land(
         self, state: State, names: Sequence[str], clock: Callable[[], datetime]
     ) -> list[Manifest]:
-        """Land deliveries by their day of receipt: each day must be foldable alone."""
+        """Store one batch of deliveries per day of receipt, since each day is merged separately."""
         manifests: list[Manifest] = []
         if not names:
             return manifests
         landed: dict[str, set[str]] = {}
-        for delivery in read_landed(self._home, receipt_of(names[0]) - SENT_AGAIN_WITHIN):
+        for delivery in read_landed(self._home, read_receipt_time(names[0]) - SENT_AGAIN_WITHIN):
             landed.setdefault(delivery.identity, set()).add(delivery.digest)
-        for _, group in groupby(names, key=lambda name: receipt_of(name).date()):
+        for _, group in groupby(names, key=lambda name: read_receipt_time(name).date()):
             of_day = list(group)
             for start in range(0, len(of_day), AT_ONCE):
                 part = of_day[start : start + AT_ONCE]
@@ -183,7 +183,8 @@ class Inbox:
     def _new_deliveries(
         self, names: Iterable[str], state: State, landed: dict[str, set[str]]
     ) -> list[ReceivedDelivery]:
-        """Return those that are not landed, after which they count as landed. Rejects others."""
+        """Return the deliveries that are not stored in a batch yet, and record them as stored.
+        Rejects others."""
         new: list[ReceivedDelivery] = []
         for name in names:
             delivery = self.read(name, state)
@@ -233,7 +234,7 @@ class Inbox:
         return home.landing.land(pull, bodies)
 
 
-def receipt_of(name: str) -> datetime:
+def read_receipt_time(name: str) -> datetime:
     """Return when a delivery was received, from the name of its file."""
     return datetime.strptime(name.partition("-")[0], _RECEIPT).replace(tzinfo=UTC)
 
@@ -247,11 +248,11 @@ def read_landed(home: Home, since: datetime) -> Iterator[ReceivedDelivery]:
 
 
 def list_receipts(home: Home, since: datetime) -> list[datetime]:
-    """Return the times of receipts from the day of `since` on, sorted; of a batch its last one.
+    """Return the sorted times of receipt since the day of `since`, the last of each batch.
 
     Reads names alone.
     """
-    found = [receipt_of(name) for state in STATES for name in Inbox(home).names(state)]
+    found = [read_receipt_time(name) for state in STATES for name in Inbox(home).names(state)]
     found += [
         datetime.strptime(batch_id.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
         for batch_id in _batches_since(home, since)

@@ -18,7 +18,7 @@ _LIBRARIES: Final = (
 
 
 class Redactor:
-    """Replaces one secret by a mark, as it is and URL-encoded. No repr shows the secret."""
+    """Replaces a secret, plain or URL-encoded, by a placeholder. No repr shows the secret."""
 
     def __init__(self, secret: SecretStr) -> None:
         text = secret.get_secret_value()
@@ -27,13 +27,12 @@ class Redactor:
         self._held_bytes = max(map(len, self._forms)) - 1
 
     def __call__(self, text: str) -> str:
-        """Return a text without the secret."""
         for form in self._forms:
             text = text.replace(form, KEY_MARK)
         return text
 
     def body(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield a body without the secret, which may span two pieces."""
+        """Yield a body without the secret, even where the secret spans two chunks."""
         if self._is_short:
             yield from pieces
             return

@@ -9,7 +9,7 @@
 
 A line is one write, so several processes may log to one file. The key is never logged:
 `key_fingerprint` is the beginning of its SHA-256. A note is removed when the same pull succeeds;
-a backfill has a note of its own (backfill.py).
+a backfill has a note of its own (calendar_backfill.py).
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from resources.limits.ledger import (
     Work,
     next_reset,
 )
-from resources.service_address import checked_key
+from resources.service_address import check_key
 from warehouse.files.documents import put_note, read_notes
 from warehouse.files.storage import Storage
 from warehouse.landing.batches import Feed
@@ -43,7 +43,7 @@ _PERIOD_MAX: Final = timedelta(days=366)
 
 def fingerprint_key(key: SecretStr | str) -> str:
     """Return a text that differs for each key and does not reveal it."""
-    secret = checked_key(key).get_secret_value()
+    secret = check_key(key).get_secret_value()
     return hashlib.sha256(secret.encode()).hexdigest()[:_DIGITS]
 
 
@@ -51,9 +51,9 @@ def fingerprint_key(key: SecretStr | str) -> str:
 class SentRequest:
     """One attempt. `status` is None if no response was received.
 
-    `seconds` run from sending to the last byte read. `bytes` is the size of the body as sent,
-    `attempt` its number in the call, `quota` the month by the headers, `request_id` the service's
-    name of a failed request.
+    `seconds` run from sending to the last byte read. `bytes` is the size of the body as sent.
+    `attempt` counts the attempts of one call. `quota` is the monthly quota in the headers.
+    `request_id` is the service's id of a failed request.
     """
 
     path: str
@@ -85,20 +85,13 @@ class RequestLog:
     def __call__(self, sent: SentRequest) -> None:
         now, quota = self._clock(), sent.quota
         line = {
-            "at": now,
-            "path": sent.path,
-            "status": sent.status,
-            "seconds": round(sent.seconds, 6),
-            "bytes": sent.bytes,
-            "attempt": sent.attempt,
+            **{"at": now, "path": sent.path, "status": sent.status},
+            **{"seconds": round(sent.seconds, 6), "bytes": sent.bytes, "attempt": sent.attempt},
             "key_fingerprint": self._fingerprint,
         }
         if quota is not None:
-            line |= {
-                "quota": quota.allowed,
-                "remaining": quota.remaining,
-                "reset_at": quota.reset_at,
-            }
+            line |= {"quota": quota.allowed, "remaining": quota.remaining}
+            line["reset_at"] = quota.reset_at
         if sent.request_id is not None:
             line["request_id"] = sent.request_id
         with self._lock:
@@ -115,7 +108,7 @@ _Aware = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """The usage of the month that the service reports; None is not reported.
+    """The monthly usage that the service reports; None means not reported.
 
     `at` is by the service's clock, `received_at` by the machine's. `is_unlimited`: the service
     reports that there is no quota (Enterprise), and does not just leave it out. `deprecation` and
@@ -216,7 +209,7 @@ class DeferredPulls:
         self._state = state
 
     def note(self, deferred: DeferredPull) -> None:
-        """Write the note of a deferred pull; it replaces an earlier one of the same pull."""
+        """Write the note of a deferred pull; it replaces an earlier note of the same pull."""
         put_note(self._state, deferred.name, deferred)
 
     def done(self, work: Work, feed: Feed) -> None:
@@ -224,7 +217,7 @@ class DeferredPulls:
         self._state.remove(f"deferred/{work}-{feed}.json")
 
     def settle(self, work: Work, now: datetime) -> None:
-        """Remove the notes of a kind of work that are due: it resumes by its own plan."""
+        """Remove the due notes of a kind of work that resumes by its own plan."""
         for deferred in self.all():
             if deferred.work == work and deferred.resume_at <= now:
                 self.done(work, deferred.feed)
@@ -260,7 +253,7 @@ def _wrong(name: str, note: DeferredPull | RefusedFeed) -> str:
     return "" if name == note.name else "it belongs to another pull"
 
 
-def deferred_pull(work: Work, feed: Feed, error: Defer, now: datetime) -> DeferredPull:
+def make_deferral_note(work: Work, feed: Feed, error: Defer, now: datetime) -> DeferredPull:
     """Return the note of a pull that an error deferred."""
     return DeferredPull(
         work=work, feed=feed, noted_at=now, resume_at=error.resume_at, why=error.happened

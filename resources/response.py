@@ -20,7 +20,8 @@ class ResponseHead:
     attempts: int
 
     def fields(self) -> tuple[int, dict[str, str], datetime, str, datetime, int]:
-        """Return the values of a response's head, for a class that has more of it."""
+        """Return the values of a response without its body, to build a class with further
+        fields."""
         doubt, received_at = self.date_doubt, self.received_at
         return self.status, self.headers, self.date, doubt, received_at, self.attempts
 

@@ -14,7 +14,7 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from catalog.contract import constants
-from catalog.contract.plans import END_OF_DAY, INSTANT_STEP, Plan, Window, day_end, plan_window
+from catalog.contract.plans import END_OF_DAY, INSTANT_STEP, Plan, Window, day_end, find_plan_window
 from warehouse.landing.batches import Scope
 
 NEAR_AFTER_DAYS: Final = 90
@@ -24,7 +24,8 @@ _MIDNIGHT: Final = time(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class PollWindow:
-    """Event dates that are pulled as one list, both inclusive; `last` None is the plan's end."""
+    """A range of event dates that is pulled as one list, both inclusive. If `last` is None, the
+    range ends with the plan."""
 
     first: date
     last: date | None
@@ -33,25 +34,26 @@ class PollWindow:
         return f"from {self.first}" if self.last is None else f"{self.first} to {self.last}"
 
     def texts(self) -> list[str]:
-        """Return its bounds as in the config of a run; without `last` there is one."""
+        """Return the bounds in the form of a run's config: first and last day, or only the
+        first."""
         return [day.isoformat() for day in (self.first, self.last) if day is not None]
 
     @classmethod
-    def of_texts(cls, first: str, last: str = "") -> Self:
+    def from_texts(cls, first: str, last: str = "") -> Self:
         """Return the window with the given `texts`. Raises ValueError if one is not a date."""
         return cls(date.fromisoformat(first), date.fromisoformat(last) if last else None)
 
 
 def near_window(plan: Plan, now: datetime) -> PollWindow:
     """Return yesterday to 90 days ahead, as far as the plan shows them."""
-    today, shown = now.date(), plan_window(plan, now)
+    today, shown = now.date(), find_plan_window(plan, now)
     last = today + timedelta(days=NEAR_AFTER_DAYS)
     is_end = shown.upper is not None and shown.upper.date() <= last
     first = max(today - timedelta(days=1), shown.lower.date())
     return PollWindow(first, None if is_end else last)
 
 
-def scope_of(
+def make_scope(
     lower: date | None,
     upper: date | None,
     *,
@@ -59,13 +61,13 @@ def scope_of(
     coins: Sequence[str] | None = None,
     categories: Sequence[str] | None = None,
 ) -> Scope:
-    """Return the scope of some days; an absent bound is that of `usual`, None if it has none.
+    """Return the scope of some days. An absent bound is taken from `usual`.
 
     Raises:
         ValueError: it ends before it begins.
     """
     scope = Scope(
-        lower=usual.lower if lower is None else first_instant(lower),
+        lower=usual.lower if lower is None else find_day_start(lower),
         upper=usual.upper if upper is None else day_end(upper),
         coins=None if coins is None else tuple(sorted(set(coins))),
         categories=None if categories is None else tuple(sorted(set(categories))),
@@ -76,7 +78,7 @@ def scope_of(
 
 
 def covers(scope: Scope, wanted: Scope) -> bool:
-    """Whether a scope has all of another one, of the same coins, categories and event."""
+    """Whether a scope contains another scope with the same coins, categories and event."""
     return (
         all(getattr(scope, name) == getattr(wanted, name) for name in _FILTERS)
         and _is_from(scope.lower, wanted.lower)
@@ -89,11 +91,11 @@ def _is_from(lower: datetime | None, wanted: datetime | None) -> bool:
     return lower is None or (wanted is not None and lower <= wanted)
 
 
-def first_instant(day: date) -> datetime:
+def find_day_start(day: date) -> datetime:
     return datetime.combine(day, _MIDNIGHT)
 
 
-def query_of(scope: Scope) -> dict[str, str]:
+def make_query(scope: Scope) -> dict[str, str]:
     """Return the parameters that request a scope: days, or times to the second."""
     query = {}
     if scope.coins is not None:
@@ -115,7 +117,7 @@ def _text(instant: datetime, end_of_day: time | None = None) -> str:
     return instant.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def single_requests(scope: Scope) -> list[Scope]:
+def split_filters(scope: Scope) -> list[Scope]:
     """Return a scope as several, each with no more coins and categories than a request takes."""
     coins = _split(scope.coins, constants.COIN_SLUGS_MAX)
     categories = _split(scope.categories, constants.CATEGORY_IDS_MAX)
@@ -131,7 +133,7 @@ def _split(names: tuple[str, ...] | None, size: int) -> list[tuple[str, ...] | N
     return [names[at : at + size] for at in range(0, len(names), size)]
 
 
-def halves(scope: Scope) -> tuple[Scope, Scope] | None:
+def halve_dates(scope: Scope) -> tuple[Scope, Scope] | None:
     """Return the two halves of a scope's dates, whole days if it has several.
 
     None if it has an open end, or can't be split further: a request is exact to the second.

@@ -1,7 +1,4 @@
-"""The address and the key of a service, checked before anything is sent.
-
-Settings check them in every command, so this module imports no HTTP library unless it must.
-"""
+"""The address and the key of a service, checked before anything is sent."""
 
 import re
 from typing import Final
@@ -11,10 +8,10 @@ from pydantic import SecretStr
 from catalog.contract import constants
 
 _USUAL: Final = re.compile(r"https?://[a-z][a-z0-9.-]*(:[1-9][0-9]{3})?(/[A-Za-z0-9_-]+)*/?")
-"""Addresses that have one spelling: a parser would return the same text."""
+"""Addresses in normal form: parsing does not change their text."""
 
 
-def checked_base_url(text: str) -> str:
+def check_base_url(text: str) -> str:
     """Return the base address without `/v2` and without a slash at its end.
 
     Raises:
@@ -26,7 +23,6 @@ def checked_base_url(text: str) -> str:
 
 
 def _normalised(text: str) -> str:
-    # Imported here, since it takes longer than all else that a quick command does.
     import httpx
 
     try:
@@ -40,7 +36,7 @@ def _normalised(text: str) -> str:
     return str(url)
 
 
-def checked_key(key: SecretStr | str) -> SecretStr:
+def check_key(key: SecretStr | str) -> SecretStr:
     """Return the key, wrapped and without spaces around it.
 
     Raises:

@@ -2,9 +2,9 @@
 
     state/service_clock.json   how far the service is ahead of the machine
 
-The `Date` of every response is recorded here, also of errors, retries and broken bodies. One within
-`max_skew` of the machine's clock is believed. Another is noted, and the time of the response is the
-machine's with the last offset. The offset is stored in the home, so it survives a restart.
+The `Date` of every response is recorded here, also of errors, retries and broken bodies. A `Date`
+within `max_skew` of the machine's clock is accepted. Any other `Date` is noted, and the machine's
+time plus the last offset is used. The offset is stored in the home, so it survives a restart.
 """
 
 import re
@@ -31,13 +31,13 @@ USEFUL: Final = frozenset(
 RETRY_AFTER_CEILING_S: Final = 366 * 86_400.0
 """A longer wait is read as this, so that no arithmetic with times overflows."""
 _EPOCH: Final = range(10**9, 10**10)
-"""Seconds since 1970, from the year 2001 on."""
+"""Numbers that are read as seconds since 1970: the years 2001 to 2286."""
 _ISO_DATE: Final = re.compile(r"[0-9]{4}(-[0-9]{2}-[0-9]{2}|[0-9]{4}T)", re.ASCII)
 _SECONDS: Final = re.compile(r"[0-9]{1,300}(\.[0-9]{0,300})?([eE]\+?[0-9]{1,3})?", re.ASCII)
 _SINCE: Final = re.compile(r"\s*@([0-9]{1,11})\s*", re.ASCII)
 
 
-def useful_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def keep_useful_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers to keep with a body, names in lower case."""
     return {name.lower(): value for name, value in headers.items() if name.lower() in USEFUL}
 
@@ -86,19 +86,19 @@ def _read(parse: Callable[[str], datetime], text: str) -> datetime | None:
 FILE: Final = "service_clock.json"
 MAX_SKEW: Final = timedelta(days=3)
 NOTABLE: Final = timedelta(minutes=2)
-"""The offset from which on it is reported to the user."""
+"""An offset of at least this size is reported to the user."""
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerDate:
-    """The time of a response; `doubt` is why it is not its Date, empty if it is."""
+class ResponseDate:
+    """The time of a response. `doubt` is the reason if it is not the Date header; else empty."""
 
     instant: datetime
     doubt: str = ""
 
 
 class SavedClock(msgspec.Struct, frozen=True):
-    """The service's time less the machine's, and when it was heard by the machine's clock."""
+    """The service's time minus the machine's time, and the machine's time when it was measured."""
 
     ahead_s: Annotated[float, msgspec.Meta(ge=-1e10, le=1e10)]
     heard_at: Annotated[datetime, msgspec.Meta(tz=True)]
@@ -108,7 +108,7 @@ class ServiceClock:
     """The time of a service; `clock` is the machine's, aware UTC.
 
     `state` is the home's state folder with the offset; None stores nothing. Nothing is written
-    before `keep` is called. With `max_skew` None any Date is believed.
+    before `keep` is called. If `max_skew` is None, any Date is accepted.
     """
 
     def __init__(
@@ -126,31 +126,31 @@ class ServiceClock:
 
     @property
     def ahead(self) -> timedelta:
-        """How far the service is ahead of the machine; 0 until a Date is believed."""
+        """How far the service's clock is ahead of the machine's; 0 until a Date is accepted."""
         return timedelta(seconds=0.0 if self.heard is None else self.heard.ahead_s)
 
     def now(self) -> datetime:
-        """Return the service's time; the machine's until a Date is believed."""
+        """Return the service's time; before the first accepted Date, the machine's time."""
         return (self._clock() + self.ahead).astimezone(UTC)
 
     def keep(self) -> None:
-        """Store the offset in the home, now and from now on."""
+        """Store the offset in the home now, and after each later change."""
         self._may_store = True
         self._store()
 
-    def record_response_date(self, dates: Sequence[str]) -> AnswerDate:
+    def record_response_date(self, dates: Sequence[str]) -> ResponseDate:
         """Record the `Date` headers of one response, and return the time of the response."""
         machine = self._clock().astimezone(UTC)
         read = {read_http_date(text) for text in dates}
         date = read.pop() if len(read) == 1 else None
         if date is None:
-            return AnswerDate(self.now(), "the service sent no Date: times are by our clock")
+            return ResponseDate(self.now(), "the service sent no Date: times are by our clock")
         if abs(date - machine) > self._max_skew:
             doubt = f"the service's Date {date:%Y-%m-%d %H:%M:%S} is ignored: it is too far from "
-            return AnswerDate(self.now(), f"{doubt}our clock, {machine:%Y-%m-%d %H:%M:%S}")
+            return ResponseDate(self.now(), f"{doubt}our clock, {machine:%Y-%m-%d %H:%M:%S}")
         self.heard = SavedClock((date - machine).total_seconds(), machine)
         self._store()
-        return AnswerDate(date)
+        return ResponseDate(date)
 
     def _store(self) -> None:
         """Store an offset that moved by seconds, or that was stored an hour ago."""

@@ -9,13 +9,13 @@ a poll's requests (pipeline/polls.py), Dagster.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import date, datetime
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
-from catalog.contract.plans import Plan, Window, plan_window
+from catalog.contract.plans import Plan, Window, find_plan_window
 from resources.errors import (
     AccessDenied,
     Defer,
@@ -26,7 +26,7 @@ from resources.errors import (
     defer_failed_export,
 )
 from resources.limits.limiter import Limiter
-from resources.request_log import DeferredPulls, ReportedUsage, RequestLog, deferred_pull
+from resources.request_log import DeferredPulls, ReportedUsage, RequestLog, make_deferral_note
 from resources.scopes import PollWindow, near_window
 from warehouse.landing.batches import Feed
 from warehouse.landing.landing import Landing
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from resources.ingest.puller import Puller
 
 NEAR_DAYS: Final = 1
-"""How far from the day of a session's clock the service's day may be."""
+"""The greatest difference between the day of the session's clock and the service's day."""
 
 
 @dataclass(slots=True)
 class CatalogSession:
-    """An open session. `coins` and `categories` are the watchlist, None is all.
+    """An open session. `coins` and `categories` are the watchlist; None means all.
 
     `usage` is the last usage of the month that the service reported, None if it reports none.
     """
@@ -71,10 +71,9 @@ class CatalogSession:
 
     def window(self) -> Window:
         """Return all that the plan shows now."""
-        return plan_window(self.plan, self.now())
+        return find_plan_window(self.plan, self.now())
 
     def puller(self) -> "Puller":
-        # Imported here, since commands that send no request have no need of it.
         from resources.ingest.puller import Puller
 
         return Puller(
@@ -108,10 +107,12 @@ class CatalogSession:
 
     @property
     def available(self) -> int | None:
-        """The requests that this work may still send this month, None as for `quota_left`."""
-        return None if self.limiter is None else self.limiter.available()
+        """The number of requests that this kind of work may still send this month; None if there is
+        no quota, as in `quota_left`."""
+        return None if self.limiter is None else self.limiter.left(reserve=True)
 
 
+@dataclass(eq=False, repr=False)
 class LazySession:
     """Opens a session when it is first needed, and closes it when it is closed. Thread-safe.
 
@@ -119,16 +120,12 @@ class LazySession:
     from it is not today.
     """
 
-    def __init__(
-        self,
-        opening: Callable[[], AbstractContextManager[CatalogSession]],
-        *,
-        clock: Callable[[], datetime],
-        near_days: int = NEAR_DAYS,
-    ) -> None:
-        self._near_days = near_days
-        self._opening = opening
-        self._clock = clock
+    opening: Callable[[], AbstractContextManager[CatalogSession]]
+    _: KW_ONLY
+    clock: Callable[[], datetime]
+    near_days: int = NEAR_DAYS
+
+    def __post_init__(self) -> None:
         self._lock = RLock()
         self._stack = ExitStack()
         self._service: CatalogSession | None = None
@@ -141,18 +138,18 @@ class LazySession:
         """
         with self._lock:
             if self._service is None:
-                self._service = self._stack.enter_context(self._opening())
+                self._service = self._stack.enter_context(self.opening())
             return self._service
 
     def is_today(self, day: date) -> bool:
         """Whether a day is the service's day. Opens a session only if the clock can't decide."""
-        if self._service is None and abs((self._clock().date() - day).days) > self._near_days:
+        if self._service is None and abs((self.clock().date() - day).days) > self.near_days:
             return False
         return self.service().today() == day
 
     def now(self) -> datetime:
         """Return the service's time, as last recorded if no session is open; sends no request."""
-        return self._clock() if self._service is None else self._service.now()
+        return self.clock() if self._service is None else self._service.now()
 
     def today(self) -> date:
         return self.now().date()
@@ -203,7 +200,9 @@ def _received(feed: Feed, landed: "Sequence[LandedBatch]") -> FeedPull:
     return FeedPull(feed, tuple(landed), deferred=deferred)
 
 
-def deferred_by(error: Defer, feed: Feed, landed: "Sequence[LandedBatch]" = ()) -> FeedPull:
+def make_deferred_result(
+    error: Defer, feed: Feed, landed: "Sequence[LandedBatch]" = ()
+) -> FeedPull:
     """Return the result of a feed that is deferred before its end."""
     return FeedPull(feed, tuple(landed), why_nothing=f"deferred: {error}", deferred=error)
 
@@ -226,12 +225,12 @@ def pull(feed: Feed, service: CatalogSession) -> FeedPull:
             raise
         return FeedPull(feed, why_nothing=f"not in the plan {service.plan.name}: {error}")
     except Defer as error:
-        return deferred_by(error, feed)
+        return make_deferred_result(error, feed)
     except (RetryLater, TruncatedBody) as error:
         if feed != "export" or isinstance(error, QuotaUnknown):
             raise
         # The other feeds go on without it; the deferral resumes it.
-        return deferred_by(defer_failed_export(error, service.now()), feed)
+        return make_deferred_result(defer_failed_export(error, service.now()), feed)
 
 
 def plan_lacks(plan: Plan, feed: Feed) -> bool:
@@ -277,7 +276,7 @@ class Poll:
 
 
 def poll(service: CatalogSession, what: Poll, deferrals: DeferredPulls) -> Iterator[FeedPull]:
-    """Land what is requested, and yield the result of each feed; stop if the quota is used up.
+    """Pull and store each requested feed, and yield its result; stop if the quota is used up.
 
     A deferral is noted; the note is removed once the same feed is received.
 
@@ -292,10 +291,10 @@ def poll(service: CatalogSession, what: Poll, deferrals: DeferredPulls) -> Itera
             landed += (pull() for pull in pulls)
             pulled = _received(feed, landed)
         except Defer as error:
-            pulled = deferred_by(error, feed, landed)
+            pulled = make_deferred_result(error, feed, landed)
         yield pulled
         if pulled.deferred is not None:
-            deferrals.note(deferred_pull("polls", feed, pulled.deferred, service.now()))
+            deferrals.note(make_deferral_note("polls", feed, pulled.deferred, service.now()))
             return
         deferrals.done("polls", feed)
 

@@ -1,6 +1,6 @@
 """How often a call is attempted, how long the client waits, and the report of each wait.
 
-Which failures are retried is an attribute of the error (`CatalogError.transient`). A command prints
+An attribute of the error (`CatalogError.transient`) states whether it is retried. A command prints
 the reported waits on standard error; a run of Dagster logs them as events (`assets/landed.py`).
 """
 
@@ -23,8 +23,9 @@ NOTICED_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ambient:
-    """Time and chance: `clock` gives aware UTC times, `monotonic` seconds, `random` 0 to 1."""
+class Timing:
+    """Sources of time and randomness: `clock` gives aware UTC times, `monotonic` seconds, `random`
+    a number from 0 to 1."""
 
     clock: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic
@@ -38,14 +39,16 @@ class RetryPolicy:
 
     attempts: int = 6
     export_attempts: int = 2
-    """An export is large, and its attempts are a minute apart: the rest of the day goes on."""
+    """An export is large and its attempts are a minute apart, so the other pulls of the day do not
+    wait for it."""
     total_s: float = 180.0
     base_s: float = 0.5
     cap_s: float = 30.0
     retry_after_max_s: float = 120.0
     """A longer Retry-After is not waited for: it becomes a Defer."""
     defer_max_s: float = 86_400.0
-    """The longest Defer for another wait than the quota's: after it a request is worth it."""
+    """The longest Defer for a wait that is not the quota's. After this time another request is
+    made."""
     slow_after_s: float = 20.0
     """A 500 that took this long is TooSlow (the service's own limit is 30 s)."""
 
@@ -55,7 +58,7 @@ class RetryPolicy:
 
 
 def with_retries(
-    attempt: Callable[[int], T], *, policy: RetryPolicy, ambient: Ambient, for_export: bool = False
+    attempt: Callable[[int], T], *, policy: RetryPolicy, timing: Timing, for_export: bool = False
 ) -> T:
     """Call `attempt(number)` until it returns, and return that. A noticeable wait is reported.
 
@@ -63,7 +66,7 @@ def with_retries(
         CatalogError: the first failure that is not transient, or the last transient one, with
             `attempts` set to the requests sent.
     """
-    began = ambient.monotonic()
+    began = timing.monotonic()
     attempts = min(policy.attempts, policy.export_attempts) if for_export else policy.attempts
     for number in count(1):
         try:
@@ -72,16 +75,16 @@ def with_retries(
             # `attempts` is 0 in an error of the limiter: nothing was sent this time.
             error.attempts += number - 1
             asked_s = error.wait_s if isinstance(error, RetryLater) else 0.0
-            wait_s = asked_s + policy.backoff_s(number, ambient.random())
-            waited_s = ambient.monotonic() - began + wait_s
+            wait_s = asked_s + policy.backoff_s(number, timing.random())
+            waited_s = timing.monotonic() - began + wait_s
             is_last = number >= attempts or waited_s > policy.total_s
             if not error.transient or is_last:
                 raise
             # The next export also waits for the interval, which the limiter reports.
             if for_export or waited_s > NOTICED_S:
                 again = f"{error.happened}; then attempt {number + 1} of {attempts}"
-                report_wait(wait_s, again, now=ambient.clock())
-            ambient.sleep(wait_s)
+                report_wait(wait_s, again, now=timing.clock())
+            timing.sleep(wait_s)
     raise AssertionError("unreachable")
 
 
@@ -96,7 +99,7 @@ def listen(on_wait: Callable[[str], None]) -> None:
 
 @contextmanager
 def listening(on_wait: Callable[[str], None]) -> Iterator[None]:
-    """Report the waits of this process to a function inside this context."""
+    """Within this context, report the waits of this process to a function."""
     _listeners.append(on_wait)
     try:
         yield

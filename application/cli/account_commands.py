@@ -1,4 +1,5 @@
-"""`almanac accounts keys` and `endpoints`: the keys of our server, and its webhook endpoints.
+"""`almanac accounts keys` and `endpoints`: the API keys and webhook endpoints of `almanac serve`
+and `almanac sandbox`.
 
 The commands work on the files of a server, running or not. They print tables, or JSON with
 `--json`; times are UTC. A secret is printed once, when it is created.
@@ -13,12 +14,13 @@ import msgspec
 import typer
 
 from almanac.console import Column, JsonOption, Table, fail, people
-from application.console import errors_as_messages, folded, print_json
+from application.cli.options import DirOption
+from application.console import fold_cell, print_json, report_errors
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import PLANS, Plan
+from catalog.errors import ServerError
 from catalog.server.accounts import KeyBook, StoredKey
-from catalog.server.errors import ServerError
-from catalog.server.state_dir import ServiceDir
+from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks import endpoints
 from catalog.server.webhooks.endpoints import Endpoint
 from catalog.server.webhooks.outbox import OutboxDelivery
@@ -39,10 +41,6 @@ accounts_app.add_typer(
     help="Manage webhook endpoints, and list or retry their deliveries.",
 )
 
-DirOption = Annotated[
-    Path | None, typer.Option("--dir", help="The server's folder; by default under ALMANAC_HOME.")
-]
-
 
 def _service_dir(folder: Path | None) -> ServiceDir:
     return ServiceDir(folder or read_settings().service_dir)
@@ -53,7 +51,7 @@ def _key_book(folder: Path | None) -> KeyBook:
 
 
 def _is_there(folder: Path | None) -> bool:
-    """Whether the folder exists: a list makes none."""
+    """Whether the folder exists, since listing must not create it."""
     return (folder or read_settings().service_dir).exists()
 
 
@@ -70,7 +68,7 @@ def create(
     """Create a key and show it once."""
     if plan not in PLANS:
         fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}")
-    with errors_as_messages(ServerError):
+    with report_errors(ServerError):
         key, stored = _key_book(folder).create(
             account, PLANS[plan], rate_per_s=rate, burst=burst, monthly_quota=quota
         )
@@ -80,7 +78,7 @@ def create(
 @keys_app.command(name="list")
 def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
     """List accounts and keys. Only the SHA-256 of a key is stored, so keys are not shown again."""
-    with errors_as_messages(ServerError):
+    with report_errors(ServerError):
         accounts = _key_book(folder).read().accounts if _is_there(folder) else ()
     now = utc_now()
     rows: list[dict[str, Any]] = [
@@ -90,7 +88,7 @@ def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
             "plan": account.plan,
             "created_at": key.created_at,
             "expires_at": key.expires_at,
-            "usable": key.usable(now),
+            "usable": key.is_usable(now),
         }
         for account in accounts
         for key in account.keys
@@ -98,27 +96,19 @@ def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(rows)
         return
-    table = Table(
-        Column("Key", no_wrap=True), "Account", "Plan", "Created (UTC)", "Ends (UTC)", "Usable"
-    )
+    id_column = Column("Key", no_wrap=True)
+    table = Table(id_column, "Account", "Plan", "Created (UTC)", "Ends (UTC)", "Usable")
     for row in rows:
         ends = "-" if row["expires_at"] is None else f"{row['expires_at']:%Y-%m-%d %H:%M}"
-        usable = "yes" if row["usable"] else "no"
-        table.add_row(
-            row["id"],
-            row["account"],
-            row["plan"],
-            f"{row['created_at']:%Y-%m-%d %H:%M}",
-            ends,
-            usable,
-        )
+        names = (row["id"], row["account"], row["plan"], f"{row['created_at']:%Y-%m-%d %H:%M}")
+        table.add_row(*names, ends, "yes" if row["usable"] else "no")
     people.print(table if rows else "No keys yet: almanac accounts keys create NAME --plan elite")
 
 
 @keys_app.command()
 def revoke(key_id: Annotated[str, typer.Argument()], folder: DirOption = None) -> None:
     """Make a key unusable immediately."""
-    with errors_as_messages(ServerError):
+    with report_errors(ServerError):
         _key_book(folder).revoke(key_id)
     people.print(f"{key_id} revoked")
 
@@ -133,7 +123,7 @@ def rotate(
     as_json: JsonOption = False,
 ) -> None:
     """Replace a key by a new one; the old key stays valid for the overlap."""
-    with errors_as_messages(ServerError):
+    with report_errors(ServerError):
         key, stored = _key_book(folder).rotate(key_id, overlap=timedelta(hours=overlap_hours))
     _show_new(key, stored, as_json=as_json)
 
@@ -167,7 +157,7 @@ def add_endpoint(
     as_json: JsonOption = False,
 ) -> None:
     """Add an endpoint and print its signing secret once."""
-    with errors_as_messages(ServerError):
+    with report_errors(ServerError):
         book = _service_dir(directory).endpoint_book()
         endpoint, secret = book.add(
             url, account=account, allow_private=allow_private, signature=signature
@@ -178,7 +168,7 @@ def add_endpoint(
 @endpoints_app.command("list")
 def list_endpoints(directory: DirOption = None, as_json: JsonOption = False) -> None:
     """List the endpoints."""
-    with errors_as_messages(ServerError):
+    with report_errors(ServerError):
         folder = _service_dir(directory) if _is_there(directory) else None
         book = folder and folder.endpoint_book()
         plans = {} if folder is None else folder.key_book().plans()
@@ -195,14 +185,14 @@ def list_endpoints(directory: DirOption = None, as_json: JsonOption = False) -> 
         if endpoint.allow_private:
             state += ", private allowed"
         cells = (endpoint.id, endpoint.account, endpoint.url, endpoint.signature, state)
-        table.add_row(*map(folded, cells))
+        table.add_row(*map(fold_cell, cells))
     people.print(table)
 
 
 @endpoints_app.command("remove")
 def remove_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
     """Remove an endpoint; its pending deliveries become dead."""
-    with errors_as_messages(ServerError):
+    with report_errors(ServerError):
         _service_dir(directory).endpoint_book().remove(endpoint_id)
     people.print(f"{endpoint_id} removed", soft_wrap=True)
 
@@ -217,7 +207,7 @@ def rotate_secret(
     as_json: JsonOption = False,
 ) -> None:
     """Give an endpoint a new signing secret and print it once."""
-    with errors_as_messages(ServerError):
+    with report_errors(ServerError):
         book = _service_dir(directory).endpoint_book()
         secret = book.rotate(endpoint_id, overlap_hours=overlap_hours)
     _show_secret(endpoint_id, secret, as_json=as_json)
@@ -232,7 +222,7 @@ def enable_endpoint(
     directory: DirOption = None,
 ) -> None:
     """Send later deliveries to an endpoint again, or with --off none."""
-    with errors_as_messages(ServerError):
+    with report_errors(ServerError):
         book = _service_dir(directory).endpoint_book()
         if off:
             book.disable(endpoint_id, reason="by the operator")
@@ -254,7 +244,7 @@ def list_deliveries(
     as_json: JsonOption = False,
 ) -> None:
     """List pending and dead deliveries, or retry dead ones with the full retry schedule."""
-    with errors_as_messages(ServerError), _service_dir(directory).outbox() as box:
+    with report_errors(ServerError), _service_dir(directory).outbox() as box:
         for delivery_id in retry or ():
             box.requeue(delivery_id, now=utc_now())
             people.print(f"{delivery_id} requeued", soft_wrap=True)
@@ -280,7 +270,7 @@ def list_deliveries(
             (delivery.kind, _time(delivery.created_at)),
             (", ".join(state),),
         )
-        table.add_row(*(folded(*lines) for lines in cells))
+        table.add_row(*(fold_cell(*lines) for lines in cells))
     people.print(table)
 
 
@@ -309,7 +299,6 @@ def _endpoint_fields(
 
 
 def _delivery_fields(delivery: OutboxDelivery) -> dict[str, Any]:
-    """Return the fields of a delivery without its body."""
     names = ("id", "endpoint_id", "kind", "created_at", "state", "attempts", "next_attempt_at")
     return {name: getattr(delivery, name) for name in (*names, "last_status", "last_error")}
 

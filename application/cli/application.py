@@ -10,24 +10,26 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from almanac.command_line import QUESTIONS, CommandPlace, Extension, signals_held
+from almanac.command_line import PACKAGE_COMMANDS, Extension, LazyCommand, hold_signals
 from almanac.console import EXIT_ERROR, EXIT_USAGE, warnings
 
 if TYPE_CHECKING:
     from almanac.reading.query_limits import QueryLimits
 
 _COLLECTED_AFTER: Final = (50_000, 20, 50)
-"""Objects, then collections of the younger generation, before the garbage collector runs. By
-default it walks the modules of Dagster again and again while they are imported."""
+"""Thresholds of the garbage collector: objects, then collections. With the defaults it scans
+Dagster's modules many times while they are imported."""
 
 
-def _place(module: str, name: str, summary: str) -> CommandPlace:
-    return CommandPlace(f"application.cli.{module}", name, summary)
+def _place(module: str, name: str, summary: str) -> LazyCommand:
+    return LazyCommand(f"application.cli.{module}", name, summary)
 
 
 COMMANDS: Final = {
     "run": _place(
-        "run", "run", "Pull today's catalog, merge it into history, publish, and print a summary."
+        "run_command",
+        "run",
+        "Pull today's catalog, merge it into history, publish, and print a summary.",
     ),
     "budget": _place(
         "budget",
@@ -113,17 +115,17 @@ COMMANDS: Final = {
 def _begin(command: str) -> None:
     """Prepare the process for a command, and warn once if a secret could leak."""
     gc.set_threshold(*_COLLECTED_AFTER)
-    with signals_held():
+    with hold_signals():
         # Imported here, since the list of commands needs no settings.
         from application.console import show_waits
-        from pipeline.secrecy import begin_private, cautions_of
+        from pipeline.secrecy import find_cautions, restrict_new_files
         from pipeline.settings import SettingsError, read_settings
 
-    if command not in QUESTIONS:  # They write only files that a person names.
-        begin_private()
+    if command not in PACKAGE_COMMANDS:  # They write only files that a person names.
+        restrict_new_files()
     show_waits()
     try:
-        cautions = cautions_of(read_settings())
+        cautions = find_cautions(read_settings())
     except SettingsError:
         return  # A command that needs the settings reports this itself.
     for caution in cautions:

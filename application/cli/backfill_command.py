@@ -1,4 +1,4 @@
-"""`almanac backfill`: the price of a backfill, and the backfill.
+"""`almanac backfill`: shows the number of requests of a backfill, and runs it.
 
 It exits with 0 also when the quota runs out before the end: complete months are landed, and the
 rest resumes automatically, or with the same command.
@@ -6,7 +6,7 @@ rest resumes automatically, or with the same command.
 
 import sys
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -21,15 +21,13 @@ from almanac.console import (
 )
 from almanac.errors import AlmanacError
 from application.cli.options import dates_option
-from application.console import print_json, progress, show_phases, show_problems
+from application.console import make_progress_bar, print_json, show_merge_progress, show_problems
 from pipeline.home_location import locate_home
 from pipeline.service_session import open_service
 from pipeline.settings import read_settings
+from resources.calendar_backfill import Backfill, Source
 from resources.errors import Defer
 from warehouse.history.merge import merge
-
-if TYPE_CHECKING:
-    from resources.calendar_backfill import Backfill, Source
 
 
 def backfill(
@@ -42,7 +40,8 @@ def backfill(
         typer.Option(help="Pull from the list or the export; auto takes fewer requests."),
     ] = "auto",
     max_requests: Annotated[
-        int | None, typer.Option(min=1, help="Do not start if it takes more requests.")
+        int | None,
+        typer.Option(min=1, help="Do not start if the backfill takes more requests than this."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Start without asking.")] = False,
     as_json: JsonOption = False,
@@ -54,9 +53,6 @@ def backfill(
     first, last = dates_option(begin, end)
     settings = read_settings()
     home = locate_home(settings)
-    # Imported here, so that a wrong option is reported before the HTTP library is imported.
-    from resources.calendar_backfill import Backfill
-
     try:
         with open_service(settings, work="backfill") as service:
             work = Backfill(service, home.state_storage, first, last)
@@ -74,7 +70,7 @@ def backfill(
                 print_json(record)
             _allow(prices[by], max_requests, yes=yes, can_ask=not as_json and sys.stdin.isatty())
             months = _run(work, by, quiet=as_json)
-        with show_phases("Merging"):
+        with show_merge_progress("Merging"):
             report = merge(home)
     except Defer as error:
         fail(f"Not started: {error}", code=0)
@@ -105,7 +101,9 @@ def backfill(
 
 def _show_price(record: dict[str, Any]) -> None:
     if record["resumed"]:
-        people.print("Resuming an interrupted backfill; the price is for the rest.")
+        people.print(
+            "Resuming an interrupted backfill; the number of requests is for the remaining months."
+        )
     for by, requests in record["prices"].items():
         chosen = " (chosen)" if by == record["by"] else ""
         people.print(f"By the {by}: up to {requests:,} requests{chosen}.")
@@ -115,7 +113,7 @@ def _show_price(record: dict[str, Any]) -> None:
     if available is not None:
         people.print(f"This month, backfills may send {available:,} requests (ALMANAC_RESERVE).")
         if record["prices"][record["by"]] > available:
-            people.print("They are not enough: the rest resumes after the reset.")
+            people.print("This is not enough. The backfill resumes after the quota resets.")
 
 
 def _allow(requests: int, most: int | None, *, yes: bool, can_ask: bool) -> None:
@@ -130,9 +128,9 @@ def _allow(requests: int, most: int | None, *, yes: bool, can_ask: bool) -> None
         fail("Not started", code=EXIT_ERROR)
 
 
-def _run(work: "Backfill", by: "Source", *, quiet: bool) -> list[datetime]:
+def _run(work: Backfill, by: Source, *, quiet: bool) -> list[datetime]:
     found: list[datetime] = []
-    with progress("{task.completed:,} of {task.total:,} months", quiet=quiet) as bar:
+    with make_progress_bar("{task.completed:,} of {task.total:,} months", quiet=quiet) as bar:
         task = bar.add_task("", total=len(work.missing))
         for months in work.run(by):
             found += months

@@ -17,10 +17,10 @@ from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people, show_st
 from almanac.errors import AlmanacError
 from almanac.reading.attached_file import set_aside_foreign_wal
 from almanac.reading.temporary_files import own_folder
-from application.console import print_json, quota_left
+from application.console import describe_quota, print_json
 from pipeline.health.warnings import LEAST_FREE_BYTES
 from pipeline.home_location import locate_existing_home, locate_home
-from pipeline.secrecy import cautions_of, close_files, files_open_to_others, short_key
+from pipeline.secrecy import close_files, files_open_to_others, find_cautions, warn_short_key
 from pipeline.service_session import OpenedSession, open_service
 from pipeline.settings import Settings, SettingsError, read_settings
 from resources.service_clock import MAX_SKEW, NOTABLE, ServiceClock
@@ -35,14 +35,14 @@ PACKAGES = ("dagster", "duckdb", "httpx", "granian")
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class DoctorCheck:
     """The result of one check."""
 
     what: str
     holds: bool
     found: str
     is_caution: bool = False
-    """The check holds, but a person should look into it."""
+    """The check passes, but a person should look into the finding."""
 
 
 def doctor(
@@ -66,7 +66,7 @@ def doctor(
 ) -> None:
     """Check settings, home, disk, versions, connection, key and plan. Sends one or two requests.
 
-    Each watched coin that the published list does not have takes one more, up to 20.
+    It sends one more request for each watched coin missing from the published list, up to 20.
     """
     found = []
     with show_steps("Checking settings ...") as step:
@@ -84,24 +84,24 @@ def doctor(
         raise typer.Exit(EXIT_ERROR)
 
 
-def _mark(check: Checked) -> str:
+def _mark(check: DoctorCheck) -> str:
     return ("!" if check.is_caution else "ok") if check.holds else "NO"
 
 
-def _checks(*, fix: bool, endpoints: bool) -> Iterator[Checked]:
-    yield Checked("Python", True, platform.python_version())
+def _checks(*, fix: bool, endpoints: bool) -> Iterator[DoctorCheck]:
+    yield DoctorCheck("Python", True, platform.python_version())
     for package in PACKAGES:
-        yield Checked(package, True, version(package))
+        yield DoctorCheck(package, True, version(package))
     try:
         settings = read_settings()
         source = settings.source
         home = locate_home(settings)
     except SettingsError as error:
-        yield Checked("settings", False, str(error))
+        yield DoctorCheck("settings", False, str(error))
         return
-    yield Checked("source", True, source)
+    yield DoctorCheck("source", True, source)
     if settings.service_address() or settings.alert_url or settings.digest_url:
-        yield _checked("network", lambda: _network(settings))
+        yield _checked("network", lambda: str(settings.network()))
     yield from _secrecy(settings, fix=fix)
     if settings.push:
         yield _checked("webhooks", lambda: _webhooks(settings))
@@ -119,34 +119,28 @@ def _checks(*, fix: bool, endpoints: bool) -> Iterator[Checked]:
         yield from _service(settings, Path(apart), endpoints=endpoints)
 
 
-def _network(settings: Settings) -> str:
-    """Return which proxy the requests take, and which certificates are trusted."""
-    return str(settings.network())
-
-
-def _secrecy(settings: Settings, *, fix: bool) -> Iterator[Checked]:
-    for caution in (*cautions_of(settings), short_key(settings)):
+def _secrecy(settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
+    for caution in (*find_cautions(settings), warn_short_key(settings)):
         if caution:
-            yield Checked("secrets", True, caution, is_caution=True)
+            yield DoctorCheck("secrets", True, caution, is_caution=True)
     if fix:
         closed = close_files(settings)
         if closed:
-            yield Checked("files", True, f"{closed:,} are no longer readable by others")
+            yield DoctorCheck("files", True, f"{closed:,} are no longer readable by others")
     exposed = files_open_to_others(settings)
     if exposed:
         found = f"others can read {exposed}: almanac doctor --fix"
-        yield Checked("files", True, found, is_caution=True)
+        yield DoctorCheck("files", True, found, is_caution=True)
 
 
-def _stamp(home: Home) -> Iterator[Checked]:
-    """Rebuild a damaged stamp, and report it."""
+def _stamp(home: Home) -> Iterator[DoctorCheck]:
     try:
         source = home.rebuild_stamp()
     except WarehouseError as error:
-        yield Checked("home.json", False, str(error))
+        yield DoctorCheck("home.json", False, str(error))
         return
     if source is not None:
-        yield Checked("home.json", True, f"rebuilt, for {source}")
+        yield DoctorCheck("home.json", True, f"rebuilt, for {source}")
 
 
 def _home(home: Home, source: str) -> str:
@@ -157,20 +151,19 @@ def _home(home: Home, source: str) -> str:
     return f"{home.root}, format {stamp.format}"
 
 
-def _bucket(bucket: Bucket, *, fix: bool) -> Checked:
-    """Check that the bucket has what the home has."""
+def _bucket(bucket: Bucket, *, fix: bool) -> DoctorCheck:
     try:
         if fix:
             bucket.synchronise()
         lacking = bucket.list_lacking()
     except WarehouseError as error:
-        return Checked("bucket", False, str(error))
+        return DoctorCheck("bucket", False, str(error))
     found = f"lacks {len(lacking):,} files of landing: almanac doctor --fix"
-    return Checked("bucket", not lacking, f"{bucket.address} {found if lacking else 'has all'}")
+    return DoctorCheck("bucket", not lacking, f"{bucket.address} {found if lacking else 'has all'}")
 
 
 def _webhooks(settings: Settings) -> str:
-    """Check that deliveries could be verified by the settings of `almanac receive`."""
+    """Check that `almanac receive` could verify deliveries with the current settings."""
     from application.receiver import make_verifier
 
     make_verifier(settings)
@@ -184,96 +177,87 @@ def _warehouse(home: Home) -> str:
     aside = set_aside_foreign_wal(home.warehouse)
     with connected(home.warehouse):
         pass
-    if aside is None:
-        return str(home.warehouse)
-    return (
-        f"another program wrote to a log beside {home.warehouse}; it was set aside as {aside.name}"
-    )
+    foreign = f"another program wrote to a log beside {home.warehouse}; it was set aside as "
+    return str(home.warehouse) if aside is None else foreign + aside.name
 
 
-def _writable(root: Path) -> Checked:
-    """Check that the home can be written, or created if it does not exist."""
+def _writable(root: Path) -> DoctorCheck:
     existing = _nearest_existing(root)
     what = "home writable"
     if not existing.is_dir():
-        return Checked(what, False, f"{existing} is a file; set ALMANAC_HOME to a folder")
+        return DoctorCheck(what, False, f"{existing} is a file; set ALMANAC_HOME to a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
-        return Checked(what, False, f"this user can't write to {existing}")
-    return Checked(what, True, str(existing))
+        return DoctorCheck(what, False, f"this user can't write to {existing}")
+    return DoctorCheck(what, True, str(existing))
 
 
-def _disk(root: Path) -> Checked:
+def _disk(root: Path) -> DoctorCheck:
     free = shutil.disk_usage(_nearest_existing(root)).free
-    return Checked("disk", free >= LEAST_FREE_BYTES, f"{free / 1e9:.1f} GB free")
+    return DoctorCheck("disk", free >= LEAST_FREE_BYTES, f"{free / 1e9:.1f} GB free")
 
 
 def _nearest_existing(root: Path) -> Path:
-    """Return the path, or its nearest existing parent."""
     return next(path for path in (root.resolve(), *root.resolve().parents) if path.exists())
 
 
-def _service(settings: Settings, log_folder: Path, *, endpoints: bool) -> Iterator[Checked]:
+def _service(settings: Settings, log_folder: Path, *, endpoints: bool) -> Iterator[DoctorCheck]:
     """Check address, key and plan by a usage request to the service, and its endpoints."""
     try:
         with open_service(settings, probe_state=log_folder) as service:
-            yield Checked("reach", True, "the service responds")
-            yield Checked("key and plan", True, service.plan.name)
+            yield DoctorCheck("reach", True, "the service responds")
+            yield DoctorCheck("key and plan", True, service.plan.name)
             usage = service.usage
             if usage is not None:
-                yield Checked(
-                    "quota",
-                    usage.remaining is None or usage.remaining > 0,
-                    quota_left(usage.remaining, usage.quota, is_unlimited=usage.is_unlimited),
-                )
+                left, is_unlimited = usage.remaining, usage.is_unlimited
+                text = describe_quota(left, usage.quota, is_unlimited=is_unlimited)
+                yield DoctorCheck("quota", left is None or left > 0, text)
             permitted = timedelta(days=settings.max_clock_skew_days)
             yield _clock(service.client.service_clock, permitted)
             if settings.coins:
                 yield _watchlist(settings, service)
             if endpoints:
-                # Imported here: few checks need it.
                 from application.service_check import check_endpoints
 
                 for check in check_endpoints(service.client, service.plan):
                     holds = check.is_usable and not check.settings
-                    yield Checked(check.call, holds, str(check), bool(check.differences))
+                    yield DoctorCheck(check.call, holds, str(check), bool(check.differences))
     except AlmanacError as error:
-        yield Checked("reach, key and plan", False, str(error))
+        yield DoctorCheck("reach, key and plan", False, str(error))
 
 
-def _watchlist(settings: Settings, service: OpenedSession) -> Checked:
+def _watchlist(settings: Settings, service: OpenedSession) -> DoctorCheck:
     """Check that the service has the watched coins, and that the plan covers them."""
-    # The client is imported where a command sends requests.
     from application.service_check import KNOWN, describe_coins, look_up_coins
 
     watched = look_up_coins(settings.coins, service.client, Home(settings.home).warehouse)
     holds = "unknown" not in watched
     found = describe_coins(watched, service.plan.name)
-    return Checked("watchlist", holds, found, is_caution=holds and not watched.keys() <= KNOWN)
+    return DoctorCheck("watchlist", holds, found, is_caution=holds and not watched.keys() <= KNOWN)
 
 
-def _clock(service_clock: ServiceClock, permitted: timedelta) -> Checked:
+def _clock(service_clock: ServiceClock, permitted: timedelta) -> DoctorCheck:
     """Check how far the service's clock is from the machine's: data is dated by the service's.
 
-    A service with a set time, such as a replay, is far from it. Then `permitted` is raised.
+    A service whose clock was set, such as a replay, differs a lot. Then `permitted` is raised.
     """
     if service_clock.heard is None:
-        return Checked("clock", False, "the service sent no plausible Date")
+        return DoctorCheck("clock", False, "the service sent no plausible Date")
     size = f"{abs(service_clock.ahead.total_seconds()):,.0f} s"
     way = "ahead of" if service_clock.ahead > timedelta(0) else "behind"
     found = f"the service's clock is {size} {way} this machine's"
     if abs(service_clock.ahead) <= NOTABLE:
-        return Checked("clock", True, found)
+        return DoctorCheck("clock", True, found)
     if permitted > MAX_SKEW:
         allowed = f"{found}, as ALMANAC_MAX_CLOCK_SKEW_DAYS permits for a service with a set time"
-        return Checked("clock", True, allowed, is_caution=True)
-    return Checked("clock", False, f"{found}: correct the machine's clock")
+        return DoctorCheck("clock", True, allowed, is_caution=True)
+    return DoctorCheck("clock", False, f"{found}: correct the machine's clock")
 
 
-def _checked(what: str, check: Callable[[], str]) -> Checked:
+def _checked(what: str, check: Callable[[], str]) -> DoctorCheck:
     try:
-        return Checked(what, True, check())
+        return DoctorCheck(what, True, check())
     except AlmanacError as error:
-        return Checked(what, False, str(error))
+        return DoctorCheck(what, False, str(error))
 
 
 def verify(
@@ -297,17 +281,7 @@ def verify(
         except WarehouseError as error:
             unfinished = error
     if as_json:
-        print_json(
-            [
-                {
-                    "check": finding.check,
-                    "looked_at": finding.looked_at,
-                    "wrong": list(finding.wrong),
-                    "notes": list(finding.notes),
-                }
-                for finding in findings
-            ]
-        )
+        print_json([asdict(finding) for finding in findings])
     else:
         _show(findings)
     if unfinished is not None:

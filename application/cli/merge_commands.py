@@ -20,7 +20,7 @@ from almanac.console import (
 from almanac.errors import InvalidArgument
 from almanac.user_files import refuse_hidden_records
 from application.cli.options import date_option, instant_option
-from application.console import print_json, show_phases, show_problems
+from application.console import print_json, show_merge_progress, show_problems
 from catalog.contract.plans import PLANS
 from pipeline.home_location import locate_existing_home, locate_home, restore_home
 from pipeline.settings import read_settings
@@ -45,7 +45,7 @@ def merge(as_json: JsonOption = False) -> None:
     code 0, and `status --exit-code` exits with 1. A batch that is damaged in landing is left out,
     and the exit code is 1. It is also 1 if a batch that was merged before is quarantined now."""
     home = locate_existing_home()
-    with show_phases("Merging"):
+    with show_merge_progress("Merging"):
         landed = Inbox(home).land(utc_now)
         report = merging.merge(home)
     if landed and not as_json:
@@ -62,7 +62,7 @@ def replay(as_json: JsonOption = False) -> None:
     out, and the exit code is 1. It is also 1 if a batch that was merged before is quarantined now.
     """
     home = locate_existing_home()
-    with show_phases("Replaying"):
+    with show_merge_progress("Replaying"):
         report = merging.replay(home)
     show_report(home, report, as_json=as_json)
 
@@ -76,8 +76,7 @@ def import_file(
     ],
     content_at: Annotated[str, typer.Option(help="When its content was true (UTC).")],
     observed_at: Annotated[
-        str | None,
-        typer.Option(help="When you obtained the file (UTC). Defaults to --content-at."),
+        str | None, typer.Option(help="When you obtained the file (UTC). Defaults to --content-at.")
     ] = None,
     plan: Annotated[str, typer.Option(help="The plan under which it was exported.")] = "elite",
     covers_from: Annotated[
@@ -130,11 +129,7 @@ def import_file(
     was_landed = manifest.landed_at != now
     if as_json:
         print_json(
-            {
-                "batch_id": manifest.batch_id,
-                "bytes": manifest.bytes,
-                "already_landed": was_landed,
-            }
+            {"batch_id": manifest.batch_id, "bytes": manifest.bytes, "already_landed": was_landed}
         )
         return
     if was_landed:
@@ -183,7 +178,6 @@ def _show_report(home: Home, report: MergeReport) -> None:
 
 
 def _show_refolded(report: MergeReport) -> None:
-    """Print the refolded days, and what changed."""
     changed = {day: both for day, both in report.refolded.items() if any(both)}
     if report.refolded:
         people.print(
@@ -330,7 +324,6 @@ def _lines(record: dict[str, Any], under: str = "") -> Iterator[tuple[str, str]]
 
 
 def _find_outcome(home: Home, batch_id: str) -> dict[str, Any]:
-    """Return the account of a merged batch; nothing if it is not merged."""
     day = home.landing.manifest(batch_id).observed_at.date()
     return read_records(home.warehouse, since=day, until=day).get(batch_id, {})
 
@@ -369,7 +362,6 @@ def _rows(home: Home, days: int) -> list[dict[str, Any]]:
 
 
 def _damaged_row(batch_id: str, why: str) -> dict[str, Any]:
-    """Return a row for a damaged batch: it can't be read, or was set aside."""
     names = ("observed_at", "content_at", "plan", "bytes", "requests", "why_incomplete")
     counts = ("arrived", "rejected", "versions", "flagged")
     return {

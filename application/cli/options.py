@@ -1,12 +1,26 @@
-"""Dates and times of a command line."""
+"""The options that several commands have, and dates and times of a command line."""
 
 from datetime import date, datetime
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
 
 from almanac.console import EXIT_USAGE, fail
 from almanac.errors import InvalidArgument
-from almanac.timestamps import instant
+from almanac.timestamps import read_timestamp
 
+FirstLineOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
+]
+PortOption = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
+HostOption = Annotated[str, typer.Option(help="The address to listen on.")]
+CorsOption = Annotated[
+    list[str] | None, typer.Option(help="An origin whose pages may send requests; repeatable.")
+]
+DirOption = Annotated[
+    Path | None, typer.Option("--dir", help="The server's folder; by default under ALMANAC_HOME.")
+]
 YEARS: Final = range(1970, 2201)
 """A year outside is a typing error, and arithmetic on it may overflow."""
 
@@ -14,7 +28,7 @@ YEARS: Final = range(1970, 2201)
 def instant_option(name: str, text: str) -> datetime:
     """Parse a time; without a zone it is UTC. An abbreviated zone is refused."""
     try:
-        parsed = instant(text, name)
+        parsed = read_timestamp(text, name)
     except InvalidArgument as error:
         fail(
             f"{name} {text!r}: expected a form such as 2026-03-01 or 2026-03-01T06:00:00Z, and a "

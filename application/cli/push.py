@@ -10,18 +10,18 @@ import typer
 
 from almanac.command_line import stop_by_signals, wait_until
 from almanac.console import EXIT_INTERRUPTED, EXIT_USAGE, Column, JsonOption, Table, fail, people
-from application.console import folded, print_json
-from catalog.server.errors import ServerError
+from application.cli.options import FirstLineOption, HostOption, PortOption
+from application.console import fold_cell, print_json
 from pipeline.home_location import locate_existing_home, locate_home
 from pipeline.settings import Settings, read_settings
-from resources.inbox import ABANDONED_S, STATES, Inbox, State, receipt_of
+from resources.inbox import ABANDONED_S, STATES, Inbox, State, read_receipt_time
 from resources.service_clock import service_time
 from warehouse.clock import utc_now
 from warehouse.files.locks import hold_lock
 
 DEFAULT_PORT = 8030
 _LOCK_WAIT_S = 2.0
-"""For merges in the receiver: a stop waits as long, and what is locked is tried again."""
+"""For merges in the receiver: a stop waits at most this long, and a locked merge is tried again."""
 
 inbox_app = typer.Typer(
     help="List webhooks that are not landed; retry or dismiss rejected ones.",
@@ -42,7 +42,7 @@ def list_deliveries(
     With --json, each has its body."""
     inbox = Inbox(locate_existing_home())
     named = ((name, state) for state in STATES for name in inbox.names(state))
-    newest = sorted(named, key=lambda found: receipt_of(found[0]), reverse=True)[:limit]
+    newest = sorted(named, key=lambda found: read_receipt_time(found[0]), reverse=True)[:limit]
     records = [_record(inbox, name, state) for name, state in newest]
     if as_json:
         print_json(records)
@@ -55,7 +55,7 @@ def list_deliveries(
         state = ": ".join(filter(None, (record["state"], record["reason"])))
         received_at: datetime = record["received_at"]
         cells = (record["type"] or "-", record["event_id"] or "-", state, record["name"])
-        table.add_row(f"{received_at:%Y-%m-%d %H:%M:%S}", *map(folded, cells))
+        table.add_row(f"{received_at:%Y-%m-%d %H:%M:%S}", *map(fold_cell, cells))
     people.print(table)
     if waiting := len(inbox.names()):
         people.print(f"{waiting:,} wait to be landed. Next: almanac merge")
@@ -78,9 +78,9 @@ def _record(inbox: Inbox, name: str, state: State) -> dict[str, Any]:
 
 @inbox_app.command()
 def retry(names: _Names = None, every: _All = False, as_json: JsonOption = False) -> None:
-    """Land rejected deliveries that this version can read, with their time of receipt.
+    """Land the rejected deliveries that this version can read, with their time of receipt.
 
-    Their days are folded again, as if they had been read on receipt. The others stay."""
+    Their days are fold_cell again, as if they had been read on receipt. The others stay."""
     inbox = Inbox(locate_existing_home())
     chosen = _chosen(inbox, names, every=every)
     inbox.retry(chosen, utc_now)
@@ -117,10 +117,8 @@ def _chosen(inbox: Inbox, names: list[str] | None, *, every: bool) -> list[str]:
 
 
 def receive(
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
-    ] = DEFAULT_PORT,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = DEFAULT_PORT,
     path: Annotated[str, typer.Option(help="The path to which webhooks are sent.")] = "/webhooks",
     merge: Annotated[
         bool,
@@ -128,9 +126,7 @@ def receive(
             "--merge", help="Also merge what arrives, within seconds. Without it, Dagster does."
         ),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
-    ] = False,
+    as_json: FirstLineOption = False,
 ) -> None:
     """Receive webhooks: verify, store durably, then acknowledge.
 
@@ -138,8 +134,8 @@ def receive(
     inbox until Dagster, `almanac merge` or --merge puts them into the warehouse. TLS is for a
     reverse proxy in front.
     """
-    # Imported here, so that the help and wrong options need no server.
     from application.receiver import MergeThread, Receiver, make_verifier
+    from catalog.errors import ServerError
     from catalog.server.hosting import HostedApp
 
     if not path.startswith("/") or set(path) & set("{}?# "):

@@ -9,11 +9,19 @@ from typing import Annotated
 
 import typer
 
+from almanac.coins import resolve_slugs
+from almanac.commands import split_names
 from almanac.console import EXIT_USAGE, fail, local_file, people, print_text, show_steps
+from almanac.database import open_database
+from almanac.digest import format_digest, read_last_known
+from almanac.reading.row_files import refuse_part_of_home
 from application.cli.options import instant_option
+from application.web import html_report
+from pipeline.health.notices import NotPosted
 from pipeline.home_location import locate_existing_home
 from pipeline.settings import read_settings
 from warehouse.clock import utc_now
+from warehouse.files.storage import Storage
 
 
 class ReportForm(StrEnum):
@@ -37,8 +45,7 @@ def report(
         ),
     ] = None,
     form: Annotated[
-        ReportForm,
-        typer.Option("--format", "-F", help="The report as html, or its changes alone."),
+        ReportForm, typer.Option("--format", "-F", help="The report as html, or its changes alone.")
     ] = ReportForm.HTML,
     since_last: Annotated[
         bool, typer.Option("--since-last", help="Begin the changes where the last report ended.")
@@ -73,16 +80,6 @@ def report(
     begin = None if since is None else instant_option("--since", since)
     at = None if as_of is None else instant_option("--as-of", as_of)
     settings, home, now = read_settings(), locate_existing_home(), utc_now()
-    # Imported here, since no other command needs templates.
-    from almanac.coins import slugs_of
-    from almanac.commands import split_names
-    from almanac.database import open_database
-    from almanac.digest import in_form, last_known
-    from almanac.reading.row_files import refuse_part_of_home
-    from application.web import html_report
-    from pipeline.health.notices import NotPosted
-    from warehouse.files.storage import Storage
-
     if post:
         try:
             posted = html_report.post_digest(settings, home, now)
@@ -98,13 +95,13 @@ def report(
         refuse_part_of_home(path, home.warehouse)
     with show_steps("Writing the report ..."), open_database(home.warehouse) as database:
         reader = database.reader
-        slugs = slugs_of(reader, split_names("--coins", coins)) or ()
+        slugs = resolve_slugs(reader, split_names("--coins", coins)) or ()
         name = f"{html_report.REPORT} {','.join(sorted(slugs))};{category or ''};{min_impact or ''}"
         next_one: AbstractContextManager[html_report.ReportRequest]
         if since_last:
             next_one = html_report.next_report(home, reader, name, now)
         else:
-            until = at or last_known(reader).at
+            until = at or read_last_known(reader).at
             start = begin or until - html_report.FIRST_PERIOD
             next_one = nullcontext(html_report.ReportRequest(start, until, as_of=at))
         with next_one as request:
@@ -118,7 +115,7 @@ def report(
             if form is ReportForm.HTML:
                 text = html_report.make_html(settings, home, database, request)
             else:
-                text = in_form(html_report.make_digest(reader, request), form.value)
+                text = format_digest(html_report.make_digest(reader, request), form.value)
             if path is None:
                 print_text(text)
             else:

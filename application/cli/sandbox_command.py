@@ -10,11 +10,18 @@ import typer
 
 from almanac.command_line import stop_by_signals, wait_until
 from almanac.console import EXIT_INTERRUPTED, Table, fail, people
-from application.cli.options import instant_option
-from application.console import errors_as_messages, print_json
+from application.cli.options import (
+    CorsOption,
+    DirOption,
+    FirstLineOption,
+    HostOption,
+    PortOption,
+    instant_option,
+)
+from application.console import print_json, report_errors
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
+from catalog.errors import ServerError
 from catalog.sandbox.faults import FAULTS
-from catalog.server.errors import ServerError
 from pipeline.settings import read_settings
 
 if TYPE_CHECKING:
@@ -24,9 +31,7 @@ DEFAULT_PORT = 8650
 
 
 def sandbox(
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
-    ] = DEFAULT_PORT,
+    port: PortOption = DEFAULT_PORT,
     now: Annotated[
         str | None,
         typer.Option(help="Stop the clock at this time (UTC); by default it runs in real time."),
@@ -53,10 +58,8 @@ def sandbox(
             "sandbox's own keys, 60 for keys from `almanac accounts keys`.",
         ),
     ] = None,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    cors: Annotated[
-        list[str] | None, typer.Option(help="An origin whose pages may send requests; repeatable.")
-    ] = None,
+    host: HostOption = "127.0.0.1",
+    cors: CorsOption = None,
     deprecation: Annotated[
         str | None, typer.Option(help="The value of the header Deprecation in every response.")
     ] = None,
@@ -81,22 +84,16 @@ def sandbox(
     webhook_signature: Annotated[
         SignatureForm, typer.Option(help="The form of the signature.")
     ] = SIGNATURE_FORMS[0],
-    folder: Annotated[
-        Path | None,
-        typer.Option("--dir", help="The server's folder; by default under ALMANAC_HOME."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
-    ] = False,
+    folder: DirOption = None,
+    as_json: FirstLineOption = False,
 ) -> None:
     """Serve the service's interface locally, over a synthetic catalog that keeps changing."""
-    # Imported here, so that the help and wrong options need no server.
     from catalog.sandbox.sandbox import DEFAULT_SEED, Sandbox
     from catalog.sandbox.sandbox_clock import SandboxClock
     from catalog.server.app import ServerOptions
 
     if webhook is None and webhook_secret_file is not None:
-        fail("--webhook-secret-file is for --webhook URL, which is missing", code=2)
+        fail("--webhook-secret-file needs --webhook URL, which is missing", code=2)
     secret = None if webhook_secret_file is None else _secret_in(webhook_secret_file)
     try:
         clock = SandboxClock(None if now is None else instant_option("--now", now))
@@ -127,7 +124,7 @@ def sandbox(
     try:
         made = None
         if webhook is not None:
-            with errors_as_messages(ServerError, TimeoutError):
+            with report_errors(ServerError, TimeoutError):
                 made = box.subscribe(webhook, secret=secret, signature=webhook_signature)
         _announce(box, webhook, None if secret else made, as_json=as_json)
         wait_until(stop)
@@ -156,18 +153,16 @@ def _for_its_owner(path: str, flags: int) -> int:
 
 
 def _announce(box: "Sandbox", webhook: str | None, secret: str | None, *, as_json: bool) -> None:
-    """Print where it is; with a webhook also its secret, unless that is in a file (None)."""
+    """Print the server's address; with a webhook also its secret, unless the secret is in a file
+    (None)."""
     if as_json:
         shown: dict[str, object] = {"base_url": box.base_url, "keys": dict(box.keys)}
         if webhook is not None:
             shown["webhook"] = {"url": webhook} | ({} if secret is None else {"secret": secret})
         print_json(shown)
         return
-    how = (
-        "runs in real time"
-        if box.clock.running
-        else "is stopped; advance it with PUT /sandbox/clock"
-    )
+    stopped = "is stopped; advance it with PUT /sandbox/clock"
+    how = "runs in real time" if box.clock.running else stopped
     people.print(f"Sandbox on {box.base_url}   (seed {box.seed}, pace {box.pace:g})")
     people.print(
         f"Its clock shows {box.clock.now():%Y-%m-%d %H:%M:%S} UTC and {how}.", soft_wrap=True

@@ -4,34 +4,35 @@ import threading
 from errno import EADDRINUSE
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import msgspec
 import typer
 
 from almanac.command_line import stop_by_signals, wait_until
 from almanac.console import EXIT_INTERRUPTED, fail, people
 from almanac.errors import WarehouseError
-from application.cli.options import instant_option
+from application.cli.options import CorsOption, FirstLineOption, PortOption, instant_option
 from application.console import print_json
-from catalog.server.errors import ServerError
+from application.web.mirror.mirror import CONTROL_PATH, Mirror
+from application.web.mirror.replay import SPEED_MAX, Replay, ReplayState
+from application.web.site import WebSite
+from catalog.contract.plans import PLANS
+from catalog.errors import ServerError
+from catalog.server.app import ServerOptions
+from catalog.server.request_guard import is_loopback
+from pipeline.health.warnings import read_health
 from pipeline.home_location import locate_existing_home
 from pipeline.settings import read_settings
 from warehouse.clock import utc_now
-
-if TYPE_CHECKING:
-    from application.web.mirror.mirror import Mirror
-    from application.web.mirror.replay import Replay, ReplayState
 
 DEFAULT_PORT = 8651
 
 
 def serve(
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
-    ] = DEFAULT_PORT,
+    port: PortOption = DEFAULT_PORT,
     host: Annotated[
-        str,
-        typer.Option(help="The address to listen on. All but loopback need a key."),
+        str, typer.Option(help="The address to listen on. All but loopback need a key.")
     ] = "127.0.0.1",
     plan: Annotated[
         str, typer.Option(help="The plan of requests without a key, on loopback.")
@@ -48,31 +49,19 @@ def serve(
     ] = None,
     speed: Annotated[
         float | None,
-        typer.Option(help="Seconds of the replay in a second; by default 1, real time."),
+        typer.Option(help="Speed of the replay: its seconds per real second; by default 1."),
     ] = None,
     paused: Annotated[
-        bool, typer.Option("--paused", help="Start the replay with a clock that stands.")
+        bool, typer.Option("--paused", help="Start the replay with a stopped clock.")
     ] = False,
     folder: Annotated[
         Path | None,
         typer.Option("--dir", help="The mirror's folder; by default under ALMANAC_HOME."),
     ] = None,
-    cors: Annotated[
-        list[str] | None, typer.Option(help="An origin whose pages may send requests; repeatable.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON as the first line of standard output.")
-    ] = False,
+    cors: CorsOption = None,
+    as_json: FirstLineOption = False,
 ) -> None:
     """Serve pages, calendar and the service's interface: now, as of a time, or in a replay."""
-    # Imported here, so that the help and wrong options need no server.
-    from application.web.mirror.mirror import Mirror
-    from application.web.mirror.replay import SPEED_MAX, Replay
-    from application.web.site import WebSite
-    from catalog.contract.plans import PLANS
-    from catalog.server.app import ServerOptions
-    from pipeline.health.warnings import read_health
-
     if plan not in PLANS:
         fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}", code=2)
     if replay is None and (until is not None or speed is not None or paused):
@@ -131,10 +120,7 @@ def serve(
     raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def _announce(server: "Mirror", replay: "Replay | None", warehouse: Path, host: str) -> None:
-    from application.web.mirror.mirror import CONTROL_PATH
-    from catalog.server.request_guard import is_loopback
-
+def _announce(server: Mirror, replay: Replay | None, warehouse: Path, host: str) -> None:
     if replay is not None:
         clock = replay.clock
         what = f"Replay of {warehouse} from {clock.start:%FT%TZ} to {clock.until:%FT%TZ}"
@@ -155,10 +141,8 @@ def _announce(server: "Mirror", replay: "Replay | None", warehouse: Path, host: 
     people.print("Press Ctrl-C to stop.")
 
 
-def _report_end(state: "ReplayState", *, as_json: bool) -> None:
+def _report_end(state: ReplayState, *, as_json: bool) -> None:
     """Print the end of a replay; called on a thread of the server."""
-    import msgspec
-
     if as_json:
         print_json(msgspec.to_builtins(state))
         return

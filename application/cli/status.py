@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from almanac.console import EXIT_ERROR, JsonOption, Table, fail, people
-from application.console import print_json, quota_left
+from application.console import describe_quota, print_json
 from pipeline.health.facts import FeedHealth, Gap, Health
 from pipeline.health.warnings import WARNINGS, find_warnings, read_health
 from pipeline.home_location import locate_home
@@ -83,7 +83,7 @@ def _facts(health: Health) -> Iterator[tuple[str, str]]:
     quota = health.quota
     if quota is not None:
         # With who counted it and when: others may have used more since.
-        left = quota_left(quota.remaining, quota.quota, is_unlimited=quota.is_unlimited)
+        left = describe_quota(quota.remaining, quota.quota, is_unlimited=quota.is_unlimited)
         basis = "as of" if quota.counted_by == "service" else "counted by this machine,"
         yield "Quota left", f"{left}, {basis} {_when(quota.at)} UTC; resets {_when(quota.reset_at)}"
         if quota.projected is not None:
@@ -148,7 +148,6 @@ def status(
     home = locate_home(settings)
     not_posted, posted = "", tuple[str, ...]()
     if alert:
-        # Imported here, since only a post needs the HTTP library.
         from pipeline.health.notices import NotPosted, post_warnings
 
         try:

@@ -30,7 +30,7 @@ from warehouse.home import Home
 APPLICATION: Final = Path(__file__).parents[2]
 DEFAULT_PORT: Final = 3000
 OLD_AFTER_S: Final = 120.0
-"""Dagster's daemons report every 30 s, a busy one later."""
+"""Dagster's daemons report every 30 s, or later when busy."""
 _STOP_S: Final = 10.0
 
 
@@ -151,11 +151,10 @@ def _prepare(home: Home) -> list[Path]:
     A `workspace.yaml` in the folder of the Dagster instance adds code locations. Of two locations
     with one name Dagster takes the last one.
     """
-    # Imported here, since importing Dagster takes longer than `--help`.
-    from pipeline.instance import instance_of
+    from pipeline.instance import open_instance
 
     # Programs that make a database at the same time would leave it unusable.
-    with instance_of(home) as instance:
+    with open_instance(home) as instance:
         instance.all_instigator_state()
         instance.get_asset_keys()
     place = {
@@ -173,10 +172,9 @@ def _prepare(home: Home) -> list[Path]:
 def _check(*, as_json: bool) -> None:
     home, now, last = locate_home(read_settings()), utc_now(), None
     if home.instance_folder.exists():
-        # Imported here, since importing Dagster takes longer than `--help`.
-        from pipeline.instance import instance_of
+        from pipeline.instance import open_instance
 
-        with instance_of(home) as instance:
+        with open_instance(home) as instance:
             beats = [beat.timestamp for beat in instance.get_daemon_heartbeats().values()]
             last = datetime.fromtimestamp(max(beats), UTC) if beats else None
     fault = ""

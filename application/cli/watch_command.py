@@ -6,7 +6,7 @@ import sys
 import threading
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 from pydantic import SecretStr
@@ -16,11 +16,16 @@ from almanac.console import EXIT_INTERRUPTED, fail, warnings
 from almanac.events import KINDS
 from application.cli.options import instant_option
 from application.console import print_json
+from application.web.mirror.watch import (
+    ChangeFilter,
+    HomeSource,
+    MirrorSource,
+    WatchStart,
+    watch_changes,
+)
 from pipeline.home_location import locate_existing_home
 from pipeline.settings import Settings, read_settings
-
-if TYPE_CHECKING:
-    from application.web.mirror.watch import HomeSource, MirrorSource, WatchStart
+from resources.service_address import check_base_url, check_key
 
 _CURSOR: Final = re.compile(r"[A-Za-z0-9_-]{19,4096}")
 
@@ -50,7 +55,7 @@ def watch(
         typer.Option(help="A file with the mirror's key; by default ALMANAC_API_KEY is sent."),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="End after the changes that are known now.")
+        bool, typer.Option("--once", help="Exit after the changes that are known now.")
     ] = False,
 ) -> None:
     """Print each change as a JSON line as it becomes known, from the home or from a mirror.
@@ -58,23 +63,20 @@ def watch(
     A line has the fields of `/v2/events/changes`. Its `cursor` is for `--since`: the next watch
     continues after that line, without a gap or a repetition.
     """
-    # Imported here, so that the help and wrong options need no server.
-    from application.web.mirror.watch import ChangeFilter, watch_changes
-
     chosen = ChangeFilter(_names("--kinds", kinds), _names("--coins", coins))
     if chosen.kinds is not None and (unknown := sorted(chosen.kinds.difference(KINDS))):
         fail(f"there is no kind {unknown[0]!r}; the kinds are {', '.join(KINDS)}", code=2)
     start = _start(since)
     if key_file is not None and mirror is None:
-        fail("--key-file is for --from URL, which is missing", code=2)
-    source = _open_home() if mirror is None else _open_mirror(mirror, key_file)
+        fail("--key-file needs --from URL, which is missing", code=2)
+    source = _open_source(mirror, key_file)
     stop = threading.Event()
     stop_by_signals(stop.set)
     with closing(source):
         found = watch_changes(
             source,
             start,
-            pause=lambda seconds: _pause(stop, seconds),
+            pause=lambda seconds: stop.wait(seconds) or _is_reader_gone(),
             note=lambda text: warnings.print(f"almanac: {text}", soft_wrap=True),
             once=once,
         )
@@ -96,9 +98,7 @@ def _names(option: str, given: str | None) -> frozenset[str] | None:
     return found
 
 
-def _start(since: str | None) -> "WatchStart":
-    from application.web.mirror.watch import WatchStart
-
+def _start(since: str | None) -> WatchStart:
     if since is None:
         return WatchStart()
     if _CURSOR.fullmatch(since):
@@ -106,24 +106,17 @@ def _start(since: str | None) -> "WatchStart":
     return WatchStart(since=instant_option("--since", since))
 
 
-def _open_home() -> "HomeSource":
-    from application.web.mirror.watch import HomeSource
-
-    return HomeSource(locate_existing_home().warehouse)
-
-
-def _open_mirror(address: str, key_file: Path | None) -> "MirrorSource":
-    from application.web.mirror.watch import MirrorSource
-    from resources.service_address import checked_base_url, checked_key
-
+def _open_source(address: str | None, key_file: Path | None) -> HomeSource | MirrorSource:
+    if address is None:
+        return HomeSource(locate_existing_home().warehouse)
     settings = read_settings()
     try:
-        base_url = checked_base_url(address)
+        base_url = check_base_url(address)
     except ValueError as error:
         fail(f"--from: {error}", code=2)
     key = _key(settings, key_file)
     try:
-        key = None if key is None else checked_key(key)
+        key = None if key is None else check_key(key)
     except ValueError as error:
         fail(f"{'ALMANAC_API_KEY' if key_file is None else '--key-file'}: {error}", code=2)
     return MirrorSource(base_url, key=key, trust=settings.network().trust())
@@ -139,12 +132,8 @@ def _key(settings: Settings, file: Path | None) -> SecretStr | None:
         fail(f"--key-file: {file} can't be read: {why}", code=2)
 
 
-def _pause(stop: threading.Event, seconds: float) -> bool:
-    """Wait; return whether the watch ends, by a signal or because the reader closed the pipe."""
-    return stop.wait(seconds) or _is_reader_gone()
-
-
 def _is_reader_gone() -> bool:
+    """Whether the reader closed the pipe, which ends the watch."""
     try:
         output = sys.stdout.fileno()
     except (OSError, ValueError):

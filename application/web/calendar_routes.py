@@ -1,8 +1,8 @@
 """The calendar feed `/calendar.ics`, and the page `/calendar` that builds its address.
 
 Google Calendar and Outlook.com can't send a key. For them a feed has a secret address: its token
-is made from the key's hash and the secret of the server's folder. It reads the calendar alone, and
-ends with the key. Nothing logs it.
+is made from the key's hash and the secret of the server's folder. The token can read only the
+calendar, and becomes invalid with the key. Nothing logs it.
 """
 
 import hmac
@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from email.utils import format_datetime, parsedate_to_datetime
+from email.utils import format_datetime
 from hashlib import blake2b
 from threading import BoundedSemaphore, Lock
 from typing import Any, Final
@@ -30,9 +30,9 @@ from almanac.calendar.feed import (
     LIMIT,
     Feed,
     FeedQuery,
+    default_start,
     find_categories,
     find_knowledge,
-    starts_by_default,
     write_feed,
 )
 from almanac.database import Database
@@ -44,11 +44,12 @@ from almanac.errors import (
     UnknownName,
     WarehouseError,
 )
-from almanac.events import known_at
-from application.web.mirror.mirror import SitePlace
+from almanac.events import read_known_at
+from application.web.mirror.mirror import SiteContext
 from application.web.pages import Pages, SiteRequest, render
 from catalog.server.accounts import Grant
 from catalog.server.request_guard import is_loopback
+from catalog.server.responses import is_not_modified
 
 log = logging.getLogger(__name__)
 FEED_PATH: Final = "/calendar.ics"
@@ -75,7 +76,7 @@ class CalendarRoutes:
     """The routes of the calendar. `key_grant` returns the grant of a request's key."""
 
     def __init__(
-        self, database: Database, place: SitePlace, key_grant: Callable[[Scope], Grant | None]
+        self, database: Database, place: SiteContext, key_grant: Callable[[Scope], Grant | None]
     ) -> None:
         self._database = database
         self._pages = Pages(database)
@@ -123,20 +124,20 @@ class CalendarRoutes:
         }
         if found.feed.is_truncated:
             headers["x-truncated"] = f"{found.feed.events} of {found.feed.total} events"
-        if _is_unchanged(request, found):
+        if is_not_modified(request, found.etag, found.modified):
             return Response(status_code=304, headers=headers)
         headers["content-type"] = "text/calendar; charset=utf-8"
         headers["content-disposition"] = 'inline; filename="almanac.ics"'
         return Response(found.feed.content, headers=headers)
 
     def _find_feed(self, query: FeedQuery) -> TaggedFeed:
-        """Return the feed of a query; made once for a publication, its knowledge and a day."""
+        """Return the feed of a query. It is cached per publication, time of knowledge and day."""
         reader = self._database.reader
         with reader.pinned():
-            at = known_at(reader, query.as_of, "as_of")
+            at = read_known_at(reader, query.as_of, "as_of")
             publication = reader.publication()
             known = find_knowledge(reader, at)
-        key = (publication.id, known, starts_by_default(at), repr(query))
+        key = (publication.id, known, default_start(at), repr(query))
         with self._lock:
             kept = self._kept.get(key)
         # Outside of the lock, so that other requests do not wait for a large feed.
@@ -165,11 +166,10 @@ class CalendarRoutes:
     def _keep(self, key: tuple[Any, ...], made: tuple[Feed, str]) -> None:
         self._kept[key] = made
         self._kept.move_to_end(key)
-        while len(self._kept) > 1 and self._kept_bytes() > _KEPT_BYTES:
-            self._kept.popitem(last=False)
-
-    def _kept_bytes(self) -> int:
-        return sum(len(feed.content) for feed, _ in self._kept.values())
+        size = sum(len(feed.content) for feed, _ in self._kept.values())
+        while len(self._kept) > 1 and size > _KEPT_BYTES:
+            _, (oldest, _) = self._kept.popitem(last=False)
+            size -= len(oldest.content)
 
     def get_page(self, request: Request) -> Response:
         """Return the page that builds the address of a feed."""
@@ -280,18 +280,3 @@ def _explain(error: AlmanacError) -> str:
     listed = ", ".join(f"slug:{coin.slug} ({coin.name})" for coin in error.coins)
     first = f"slug:{error.coins[0].slug}"
     return f"Several coins have the same ticker or name: {listed}. Choose one, such as {first}."
-
-
-def _is_unchanged(request: Request, found: TaggedFeed) -> bool:
-    """Return whether the caller has this feed already; its tag goes before its time."""
-    tags = request.headers.get("if-none-match")
-    if tags is not None:
-        given = {tag.strip().removeprefix("W/") for tag in tags.split(",")}
-        return found.etag in given or "*" in given
-    since = request.headers.get("if-modified-since")
-    if since is None:
-        return False
-    try:
-        return found.modified <= parsedate_to_datetime(since)
-    except (ValueError, TypeError):
-        return False

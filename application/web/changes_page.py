@@ -5,13 +5,13 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final
 
-from almanac.charts import BarChart, BarSeries
 from almanac.digest import IN_ORDER, TITLES, place_values, show_days
 from almanac.errors import InvalidArgument
-from almanac.events import BANDS, impact_values, known_at
+from almanac.events import BANDS, make_impact_values, read_known_at
 from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import cut_line, rounded
-from almanac.timestamps import earlier
+from almanac.safe_text import cut_line, format_number
+from almanac.timestamps import subtract_time
+from application.web.charts import BarChart, BarSeries
 from application.web.pages import SiteRequest, read_coin_filter, render
 from application.web.upcoming_page import (
     find_coin_labels,
@@ -72,7 +72,7 @@ class ChangesSection:
 
     @property
     def has_values(self) -> bool:
-        """Whether a change has an old and a new value, and not only the names of fields."""
+        """Whether a change has an old and a new value, not only field names."""
         return self.is_dated or self.kind in ("rescored", "restored")
 
 
@@ -91,7 +91,7 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
         **{"since": since, "until": until, **place_values(places)},
         "coins": read_coin_filter(request),
         "categories": None if category is None else [category.lower()],
-        **impact_values(read_impact(request)),
+        **make_impact_values(read_impact(request)),
     }
     counts = {row["kind"]: row for row in request.reader.rows(_SQL["count_changes"], filters)}
     found = [name for name in IN_ORDER if name in counts]
@@ -138,7 +138,7 @@ def show_changes(request: SiteRequest, places: tuple[int, int] | None = None) ->
 
 def _read_period(request: SiteRequest) -> tuple[str | None, datetime, datetime]:
     """Return the name of the period, None if the request has times, its start and its end."""
-    until = known_at(request.reader, request.text("until") or request.moment, "until")
+    until = read_known_at(request.reader, request.text("until") or request.moment, "until")
     if until > request.moment:
         raise InvalidArgument(
             f"until={request.text('until')!r} is after the time of knowledge, "
@@ -146,7 +146,7 @@ def _read_period(request: SiteRequest) -> tuple[str | None, datetime, datetime]:
         )
     given = request.text("since")
     if given is not None:
-        since = known_at(request.reader, given, "since")
+        since = read_known_at(request.reader, given, "since")
         if since > until:
             raise InvalidArgument(f"since={cut_line(given, 40)!r} is after the end of the period")
         return None, since, until
@@ -155,7 +155,7 @@ def _read_period(request: SiteRequest) -> tuple[str | None, datetime, datetime]:
         (row,) = request.reader.rows(_SQL["previous_pull"], {"at": until})
         since = row["observed_at"] or request.pulls.first or until
         return last, since, until
-    return last, earlier(until, timedelta(days=int(last.removesuffix("d")))), until
+    return last, subtract_time(until, timedelta(days=int(last.removesuffix("d")))), until
 
 
 def _is_flood(kind: str, counted: dict[str, Any]) -> bool:
@@ -177,7 +177,7 @@ def _list_changes(
 
 
 def describe_shift(row: dict[str, Any]) -> str:
-    """Return how a date moved: the kind of move, and the days as far as they are known."""
+    """Return how a date moved: the kind of move, and the number of days if it is known."""
     if row["move"] is None:
         return ""
     kind = _MOVES[row["move"]]
@@ -188,9 +188,9 @@ def describe_shift(row: dict[str, Any]) -> str:
         return f"{kind}, by {show_days(abs(days))}"
     if days is None and least is not None and most is not None:
         if least > 0:
-            return f"{kind}, by {rounded(least)} to {show_days(most)}"
+            return f"{kind}, by {format_number(least)} to {show_days(most)}"
         if most < 0:
-            return f"{kind}, by {rounded(-most)} to {show_days(-least)}"
+            return f"{kind}, by {format_number(-most)} to {show_days(-least)}"
     return kind
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import cell, cut_line, web_address
+from almanac.safe_text import cut_line, format_cell, make_web_address
 from application.web.pages import PageProblem, SiteRequest, format_moment, render
 from application.web.upcoming_page import midnight
 
@@ -92,8 +92,8 @@ def show_event(request: SiteRequest) -> str:
         names={coin: row["name"] for coin, row in names.items() if row["name"]},
         neighbours=_find_neighbours(request, event),
         timeline=_list_history(versions, moves, absences),
-        source=web_address(event["source_url"]),
-        snapshot=web_address(event["snapshot_url"]),
+        source=make_web_address(event["source_url"]),
+        snapshot=make_web_address(event["snapshot_url"]),
         HIDDEN=HIDDEN,
         text_max=_TEXT_MAX,
     )
@@ -102,7 +102,7 @@ def show_event(request: SiteRequest) -> str:
 def _describe_state(
     event: Mapping[str, Any], absences: Sequence[Mapping[str, Any]], moment: datetime
 ) -> tuple[str, str]:
-    """Return the state of an event in a word, and in a sentence."""
+    """Return the state of an event as one word and as a sentence."""
     if event["status"] == "cancelled":
         since = event["cancelled_at"] or event["known_from"]
         return "cancelled", f"The service cancelled it: {_moment_text(since)}."
@@ -214,7 +214,7 @@ def _value_text(version: Mapping[str, Any], name: str) -> str:
     value = version.get(name)
     if value is None or value == [] or value == "":
         return NONE
-    return _moment_text(value) if isinstance(value, datetime) else cut_line(cell(value), 400)
+    return _moment_text(value) if isinstance(value, datetime) else cut_line(format_cell(value), 400)
 
 
 def _moment_text(moment: datetime) -> str:

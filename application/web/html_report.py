@@ -3,8 +3,8 @@ alone as Markdown, JSON or a Slack message, which can be posted.
 
     state/reports.json    {name: ReportMark}, the period of the last report of each name
 
-A mark moves after the report is in its place or posted, under a lock: a report that fails moves
-nothing. It is a place in the feed of changes, so a change that an import or a late delivery dates
+Under a lock, a mark is moved after the report was written or posted. A failed report does not move
+it. It is a place in the feed of changes, so a change that an import or a late delivery dates
 before the last report is in the next one.
 """
 
@@ -21,8 +21,17 @@ import msgspec
 from markupsafe import Markup
 
 from almanac.database import Database, open_database
-from almanac.digest import LISTED, Digest, as_json, as_slack, digest_of, last_known, period, summary
-from almanac.events import category_names, check_observed, impact_values, known_at
+from almanac.digest import (
+    LISTED,
+    Digest,
+    as_json,
+    as_slack,
+    compute_digest,
+    period,
+    read_last_known,
+    summary,
+)
+from almanac.events import check_observed, make_impact_values, read_known_at, resolve_categories
 from almanac.reader import Reader
 from application.web.changes_page import show_changes
 from application.web.pages import Pages, instant_text, render
@@ -30,7 +39,7 @@ from application.web.quality_page import HomeState, show_quality
 from application.web.upcoming_page import show_upcoming
 from pipeline.health.notices import is_slack, post_json
 from pipeline.health.warnings import read_health
-from pipeline.secrecy import shareable
+from pipeline.secrecy import remove_secrets
 from pipeline.settings import Settings, SettingsError
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.locks import hold_lock
@@ -38,11 +47,11 @@ from warehouse.files.storage import Storage
 from warehouse.home import Home
 
 FIRST_PERIOD: Final = timedelta(days=7)
-"""The changes of a report that has no report before it."""
+"""The period of the first report."""
 REPORT: Final = "report"
 DAILY: Final = "daily"
 DIGEST: Final = "digest"
-"""The names of reports that follow each other: of the command, of the asset, and of posts."""
+"""Report series, by name. Each report continues where the last one of its series ended."""
 KEPT: Final = 30
 """The reports that the asset `daily_report` keeps."""
 _NOTE: Final = "reports.json"
@@ -61,7 +70,7 @@ class ReportMark(msgspec.Struct, frozen=True, kw_only=True):
     at: _Time
     feed_id: str = ""
     after: int | None = None
-    """None if the report was of all changes of the period."""
+    """None if the report had all changes of the period."""
     through: int = 0
 
     @property
@@ -74,7 +83,7 @@ class ReportRequest:
     """The contents of a report: its time of knowledge, None for now, its period, days and filters.
 
     `places` of the feed of changes are used in place of the period. The filters select coming
-    events and changes; the quality is of all data.
+    events and changes; the data quality section covers all data.
     """
 
     since: datetime
@@ -96,15 +105,15 @@ def read_marks(home: Home) -> dict[str, ReportMark]:
 def next_report(home: Home, reader: Reader, name: str, now: datetime) -> Iterator[ReportRequest]:
     """Yield the request of the report after the last one of a name, and record it at the end.
 
-    If nothing was published since, it has the period of the last report, so that a failed step can
-    be repeated.
+    If nothing was published since the last report, its period is used again, so that a failed step
+    can be repeated.
 
     Raises:
         WarehouseError: another report of this home takes too long.
         QueryRefused: nothing was pulled yet.
     """
     with hold_lock(home.state / "report.lock", "to write a report", wait_s=_LOCK_WAIT_S):
-        marks, known = read_marks(home), last_known(reader)
+        marks, known = read_marks(home), read_last_known(reader)
         last = marks.get(name)
         since, until, after = known.at - FIRST_PERIOD, known.at, None
         if last is not None:
@@ -128,7 +137,7 @@ def next_report(home: Home, reader: Reader, name: str, now: datetime) -> Iterato
 
 def make_digest(reader: Reader, request: ReportRequest, *, limit: int = LISTED) -> Digest:
     """Return the changes of a report."""
-    return digest_of(
+    return compute_digest(
         reader,
         since=request.since,
         until=request.until,
@@ -149,10 +158,10 @@ def make_html(settings: Settings, home: Home, database: Database, request: Repor
     """
     reader = database.reader
     with reader.pinned():
-        pages, at = Pages(database), known_at(reader, request.as_of, "as_of")
+        pages, at = Pages(database), read_known_at(reader, request.as_of, "as_of")
         check_observed(reader, at, "as_of", request.as_of)
-        impact_values(request.min_impact)
-        category_names(reader, request.category)
+        make_impact_values(request.min_impact)
+        resolve_categories(reader, request.category)
         filters = {"coin": ",".join(request.coins), "category": request.category or ""}
         filters["impact"] = "" if request.min_impact is None else f"{request.min_impact:g}"
         ahead = {"from": f"{at:%Y-%m-%d}", "to": f"{at + timedelta(days=request.days):%Y-%m-%d}"}
@@ -161,7 +170,9 @@ def make_html(settings: Settings, home: Home, database: Database, request: Repor
         if request.as_of is None:
             found = read_health(settings, home, at)
             # The file leaves this machine; a text may repeat the error of a library.
-            texts = [replace(each, text=shareable(settings, each.text)) for each in found.warnings]
+            texts = [
+                replace(each, text=remove_secrets(settings, each.text)) for each in found.warnings
+            ]
             health = HomeState(replace(found, warnings=texts))
         page = replace(pages.read_request("/", {**filters, **ahead}), is_report=True)
         page = page if request.as_of is None else pages.move(page, request.as_of)
@@ -203,7 +214,8 @@ def write_daily_report(settings: Settings, home: Home, now: datetime) -> tuple[P
 def post_digest(settings: Settings, home: Home, now: datetime) -> str | None:
     """Post the changes since the last post; return its period and summary.
 
-    It ends with the last publication, so that a day without a post is in the next one. Return None
+    The period ends with the last publication, so the next post includes a day without a post.
+    Return None
     if nothing was published since the last post.
 
     Raises:

@@ -14,14 +14,14 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from almanac.errors import AlmanacError
-from application.web.mirror.mirror import SitePlace
+from application.web.mirror.mirror import SiteContext
 from catalog.server.app import Background
 
 log = logging.getLogger(__name__)
 MCP_PATH: Final = "/mcp"
 _NO_STREAM: Final = (
     "This address answers POST requests of the Model Context Protocol. It has no stream and no "
-    "session. docs/assistants.md has the configuration of a client.\n"
+    "session. docs/serve.md has the configuration of a client.\n"
 )
 _NO_SDK: Final = (
     "The MCP SDK is not installed on this server: pip install 'crypto-almanac[mcp]', and start it "
@@ -36,7 +36,7 @@ _FAILED: Final = "MCP failed to start. The log of the server has the reason.\n"
 class McpRoute:
     """The route of MCP. Its background task holds the SDK's session manager."""
 
-    def __init__(self, place: SitePlace) -> None:
+    def __init__(self, place: SiteContext) -> None:
         self._place = place
         self._wanted = asyncio.Event()
         self._begun = asyncio.Event()

@@ -20,7 +20,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from almanac.coins import Coin, slugs_of
+from almanac.coins import Coin, resolve_slugs
 from almanac.database import Database
 from almanac.errors import (
     AlmanacError,
@@ -30,10 +30,10 @@ from almanac.errors import (
     UnknownName,
     WarehouseError,
 )
-from almanac.events import check_observed, known_at
+from almanac.events import check_observed, read_known_at
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
-from almanac.safe_text import cut_line, plain, plain_line, web_address
+from almanac.safe_text import cut_line, make_web_address, plain, plain_line
 
 log = logging.getLogger(__name__)
 _SQL = NamedStatements("application.web")
@@ -202,12 +202,7 @@ class Pages:
         return answer
 
     def _answer(
-        self,
-        request: Request,
-        show: PageFunction,
-        parameters: Collection[str],
-        *,
-        needs_pull: bool,
+        self, request: Request, show: PageFunction, parameters: Collection[str], *, needs_pull: bool
     ) -> Response:
         reader = self._database.reader
         query = dict(request.query_params)
@@ -218,7 +213,7 @@ class Pages:
         except AlmanacError as error:
             return _tagged(request, render_problem(page, error), _status(error))
         try:
-            moment = known_at(reader, given, "as_of")
+            moment = read_known_at(reader, given, "as_of")
             if needs_pull:
                 check_observed(reader, moment, "as_of", given)
         except AlmanacError as error:
@@ -316,7 +311,7 @@ def read_coin_filter(request: SiteRequest) -> list[str] | None:
     given = (request.text("coin") or "").split(",")
     names = [name.strip() for name in given if name.strip()]
     with coin_problems(lambda coin: request.again(coin=f"slug:{coin.slug}")):
-        return slugs_of(request.reader, names or None)
+        return resolve_slugs(request.reader, names or None)
 
 
 @contextmanager
@@ -349,7 +344,7 @@ def _describe_coin(coin: Coin) -> str:
 
 
 def render_problem(request: SiteRequest | None, error: AlmanacError) -> str:
-    """Return the page of a request that can't be answered: the reason, and links to go on."""
+    """Return the error page of a request: the reason, and links to other pages."""
     found = (heading for kind, heading in _HEADINGS if isinstance(error, kind))
     is_of_time = isinstance(error, PageProblem) and error.is_of_time
     return render(
@@ -360,12 +355,6 @@ def render_problem(request: SiteRequest | None, error: AlmanacError) -> str:
         choices=error.choices if isinstance(error, PageProblem) else (),
         is_of_time=is_of_time,
     )
-
-
-def render_unknown_path(path: str) -> str:
-    """Return the page for a path that no page has."""
-    reason = f"No page has the address {cut_line(path, 200)}."
-    return render_problem(None, PageProblem("Page not found", reason, 404))
 
 
 @cache
@@ -385,7 +374,7 @@ def _templates() -> Environment:
         "moment": format_moment,
         "prose": lambda text: plain(text[:_PROSE_MAX]),
         "picked": _picked_text,
-        "web_address": web_address,
+        "web_address": make_web_address,
         "quoted": lambda text: quote(text, safe=""),
         "number": "{:,}".format,
     }

@@ -1,7 +1,7 @@
 """The page of data quality: freshness, coverage, quota, rejected rows and warnings.
 
 All but quota and warnings comes from the published file, as it was known at a time. Quota and
-warnings are of now, and need the home of the file.
+warnings are current, and need the home of the file.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,10 +10,10 @@ from datetime import date, datetime, timedelta
 from threading import Lock
 from typing import Any, Final
 
-from almanac.charts import BarChart, BarSeries
 from almanac.errors import AlmanacError, QueryRefused
 from almanac.events import check_observed
 from almanac.reading.named_sql import NamedStatements
+from application.web.charts import BarChart, BarSeries
 from application.web.pages import PageFunction, SiteRequest, render
 from pipeline.health.facts import DAILY_FEEDS, STALE_AFTER, FeedHealth, Gap, Health
 
@@ -41,7 +41,7 @@ class HomeWatch:
         self._read = read
         self._lock = Lock()
         self._state = HomeState(
-            why_unknown="This server has the published file alone, without its home."
+            why_unknown="This server has only the published file, not its home."
         )
         self._read_at: datetime | None = None
 
@@ -51,23 +51,21 @@ class HomeWatch:
             return self._state
         with self._lock:
             if self._read_at is None or abs(now - self._read_at) > _KEPT_FOR:
-                self._state = self._read_state(self._read)
+                self._state = _read_state(self._read)
                 self._read_at = now
             return self._state
 
-    @staticmethod
-    def _read_state(read: Callable[[], Health]) -> HomeState:
-        try:
-            health = read()
-        except (AlmanacError, OSError) as error:
-            # Not its text: it may name folders of this machine.
-            why = (
-                f"The home can't be read ({type(error).__name__}): almanac status shows the reason."
-            )
-            return HomeState(why_unknown=why)
-        if health.source is None:
-            return HomeState(why_unknown="No pull was made in this home yet.")
-        return HomeState(health)
+
+def _read_state(read: Callable[[], Health]) -> HomeState:
+    try:
+        health = read()
+    except (AlmanacError, OSError) as error:
+        kind = type(error).__name__  # Not its text: it may name folders of this machine.
+        why = f"The home can't be read ({kind}): almanac status shows the reason."
+        return HomeState(why_unknown=why)
+    if health.source is None:
+        return HomeState(why_unknown="No pull was made in this home yet.")
+    return HomeState(health)
 
 
 def quality_page(watch: HomeWatch) -> PageFunction:
@@ -81,7 +79,7 @@ def quality_page(watch: HomeWatch) -> PageFunction:
 
 
 def show_quality(request: SiteRequest, state: HomeState) -> str:
-    """Return the page of data quality at the time of knowledge; `state` is of now."""
+    """Return the page of data quality at the time of knowledge; `state` is current."""
     at = {"at": request.moment}
     listed = {**at, "limit": _LISTED}
     reader = request.reader
@@ -160,7 +158,6 @@ def _list_missing(request: SiteRequest, values: dict[str, Any]) -> list[dict[str
 
 
 def _file_bytes(request: SiteRequest) -> int | None:
-    """Return the size of the published file of now."""
     if request.as_of is not None:
         return None
     try:

@@ -3,6 +3,7 @@
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
@@ -13,20 +14,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from almanac.database import Database, open_database
 from almanac.reading.query_limits import QueryLimits
+from almanac.safe_text import cut_line
 from application.web import changes_page, upcoming_page
 from application.web.calendar_routes import FEED_PATH, CalendarRoutes
 from application.web.changes_page import show_changes
 from application.web.coin_page import show_coin, show_coins
 from application.web.event_page import show_event
 from application.web.mcp_route import MCP_PATH, McpRoute
-from application.web.mirror.mirror import SitePlace
-from application.web.pages import NAVIGATION, Pages, render_unknown_path
+from application.web.mirror.mirror import SiteContext
+from application.web.pages import NAVIGATION, PageProblem, Pages, render_problem
 from application.web.quality_page import HomeWatch, quality_page
 from application.web.upcoming_page import show_upcoming
 from catalog.contract.constants import PATH_LENGTH_MAX, QUERY_LENGTH_MAX
 from catalog.server.accounts import Grant
 from catalog.server.app import Background
-from catalog.server.middleware import presented_keys
+from catalog.server.middleware import read_presented_keys
 from pipeline.health.facts import Health
 
 _LIMITS: Final = QueryLimits(memory_bytes=1_000_000_000, timeout_s=10.0)
@@ -51,7 +53,7 @@ class WebSite:
     """
 
     def __init__(
-        self, place: SitePlace, *, read_health: Callable[[], Health] | None = None
+        self, place: SiteContext, *, read_health: Callable[[], Health] | None = None
     ) -> None:
         self._place = place
         self._watch = HomeWatch(read_health)
@@ -87,7 +89,7 @@ class WebSite:
         return route
 
     def _key_grant(self, scope: Scope) -> Grant | None:
-        return find_grant(scope, self._place.keys.grant_of)
+        return find_grant(scope, self._place.keys.resolve_grant)
 
     def _find_grant(self, scope: Scope) -> Grant | None:
         return self._key_grant(scope) or self._calendar.find_grant(scope)
@@ -108,7 +110,7 @@ def page_routes(database: Database, watch: HomeWatch | None = None) -> list[Base
 
 
 def get_static(request: Request) -> Response:
-    """Return a file of the package: a style sheet or a script."""
+    """Serve a static file of the package: a style sheet or a script."""
     name = request.path_params["name"]
     if name not in _STATIC:
         return PlainTextResponse("No such file\n", status_code=404)
@@ -116,19 +118,20 @@ def get_static(request: Request) -> Response:
     return Response(body, media_type=_STATIC[name])
 
 
+@dataclass(eq=False, repr=False)
 class _BrowserLayer:
-    """Answers a browser with a page where the interface has none: 404, or a page without the slash.
+    """Answers a browser with a page where the interface answers 404: an error page, or a redirect
+    without the slash.
 
     Only a request that accepts HTML is from a browser. Below `/v1` and `/v2`, and where the
     interface answers with another status than 404, its answer stays.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not _is_for_a_page(scope):
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         path = scope["path"].rstrip("/")
         if path != scope["path"] and path in _PAGE_PATHS:
@@ -145,10 +148,12 @@ class _BrowserLayer:
             if not is_missing:
                 await send(message)
 
-        await self._app(scope, receive, send_unless_missing)
+        await self.app(scope, receive, send_unless_missing)
         if is_missing:
             headers = {name.decode(): value.decode() for name, value in _HEADERS}
-            page = HTMLResponse(render_unknown_path(scope["path"]), 404, headers)
+            reason = f"No page has the address {cut_line(scope['path'], 200)}."
+            problem = render_problem(None, PageProblem("Page not found", reason, 404))
+            page = HTMLResponse(problem, 404, headers)
             await page(scope, receive, send)
 
 
@@ -162,18 +167,16 @@ def _is_for_a_page(scope: Scope) -> bool:
     return b"text/html" in accepted.lower()
 
 
+@dataclass(eq=False, repr=False)
 class _KeyLayer:
     """Adds the headers of the pages; off loopback it asks for a key that shows every field.
 
     A browser or a calendar program sends the key as the password of HTTP Basic authentication.
     """
 
-    def __init__(
-        self, app: ASGIApp, needs_key: bool, grant_of_request: Callable[[Scope], Grant | None]
-    ) -> None:
-        self._app = app
-        self._needs_key = needs_key
-        self._find_grant = grant_of_request
+    app: ASGIApp
+    needs_key: bool
+    find_grant: Callable[[Scope], Grant | None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
@@ -184,12 +187,12 @@ class _KeyLayer:
             await send(message)
 
         refusal = _refusal_of_size(scope)
-        if refusal is None and self._needs_key:
+        if refusal is None and self.needs_key:
             refusal = self._refusal(scope)
-        await (refusal or self._app)(scope, receive, send_with_headers)
+        await (refusal or self.app)(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        grant = self._find_grant(scope)
+        grant = self.find_grant(scope)
         if grant is None:
             return PlainTextResponse(
                 _explain_missing_key(scope),
@@ -229,9 +232,9 @@ def _explain_missing_key(scope: Scope) -> str:
     return "This page needs a key of this server, as the password; the name does not count.\n"
 
 
-def find_grant(scope: Scope, grant_of: Callable[[set[str]], Grant | None]) -> Grant | None:
+def find_grant(scope: Scope, resolve_grant: Callable[[set[str]], Grant | None]) -> Grant | None:
     """Return the grant of the key in `x-api-key`, `Authorization: Bearer`, or a Basic password."""
-    keys = presented_keys(scope)
+    keys = read_presented_keys(scope)
     for name, value in scope["headers"]:
         scheme, _, text = value.decode("latin-1").strip().partition(" ")
         if name == b"authorization" and scheme.lower() == "basic":
@@ -239,4 +242,4 @@ def find_grant(scope: Scope, grant_of: Callable[[set[str]], Grant | None]) -> Gr
                 keys.add(b64decode(text, validate=True).decode("utf-8").partition(":")[2])
             except (NotBase64, ValueError):
                 return None
-    return grant_of(keys)
+    return resolve_grant(keys)

@@ -12,11 +12,11 @@ from itertools import groupby
 from math import ceil
 from typing import Any, Final
 
-from almanac.charts import BarChart, BarSeries
 from almanac.errors import InvalidArgument
-from almanac.events import BANDS, impact_values
+from almanac.events import BANDS, make_impact_values
 from almanac.reading.named_sql import NamedStatements
 from almanac.safe_text import cut_line
+from application.web.charts import BarChart, BarSeries
 from application.web.pages import PageProblem, SiteRequest, read_coin_filter, render
 
 _SQL = NamedStatements("application.web")
@@ -27,7 +27,7 @@ _OPEN_SHOWN: Final = 10
 """Events without an exact date that are shown below the days, before a link to all."""
 _CHIPS_MAX: Final = 10
 _RECENT: Final = timedelta(days=7)
-"""An event is marked as moved or new for so long."""
+"""How long an event is marked as moved or new."""
 _WHEN: Final = {
     "today": "Today",
     "this-week": "This week",
@@ -53,7 +53,7 @@ _LEFT: Final = {
     "missing": "missing from complete pulls",
     "moved": "moved away",
 }
-"""The reasons why an event left the shown days, in words."""
+"""Texts for the reasons why an event left the shown days."""
 _LEFT_SHOWN: Final = 50
 """Events of each kind that left the shown days, before a link to the changes."""
 _FAR: Final = datetime(9999, 1, 1, tzinfo=UTC)
@@ -96,7 +96,7 @@ def show_upcoming(request: SiteRequest) -> str:
         "ends": days.ends,
         "coins": read_coin_filter(request),
         "words": None if (words := request.text("q")) is None else words.lower(),
-        **impact_values(read_impact(request)),
+        **make_impact_values(read_impact(request)),
     }
     exact = none if dates == "estimated" else places
     shortened = (1, _OPEN_SHOWN) if page == 1 else none
@@ -122,6 +122,7 @@ def show_upcoming(request: SiteRequest) -> str:
     opened = [event for event in events if not event["is_exact"]]
     weeks = rows[0]["weeks"] or []
     left = _find_left(request, filters, category, dates) if page == 1 else []
+    totals = {row["what"]: row["total"] for row in left}
     return render(
         "upcoming.html",
         request,
@@ -143,12 +144,7 @@ def show_upcoming(request: SiteRequest) -> str:
         bands=BANDS,
         least_impact=read_impact(request),
         left=left,
-        left_counts=[
-            (each["total"], _LEFT[what])
-            for what in _LEFT
-            for each in [next((row for row in left if row["what"] == what), None)]
-            if each is not None
-        ],
+        left_counts=[(totals[what], text) for what, text in _LEFT.items() if what in totals],
         chart=_draw_weeks(weeks) if page == 1 and dates != "estimated" else None,
         has_more=any(request.text(n) for n in ("impact", "from", "to", "dates", "q")),
         has_filter=any(request.text(n) for n in ("coin", "category", "impact", "q", "dates")),
@@ -170,7 +166,7 @@ def _find_left(
 
 
 def midnight(moment: datetime) -> datetime:
-    """Return the first moment of a UTC day."""
+    """Return the start of a UTC day."""
     return datetime.combine(moment.astimezone(UTC).date(), time(), tzinfo=UTC)
 
 
@@ -210,12 +206,11 @@ def prepare_events(request: SiteRequest, rows: Iterable[dict[str, Any]]) -> list
 def find_coin_labels(request: SiteRequest, slugs: Iterable[str]) -> dict[str, str]:
     """Return the ticker of each coin that has one, in capitals; with the name if it is shared."""
     rows = request.reader.rows(_SQL["coin_labels"], {"coins": sorted(slugs)})
-    return {row["coin"]: _label_coin(row) for row in rows if row["symbol"]}
-
-
-def _label_coin(row: Mapping[str, Any]) -> str:
-    ticker: str = row["symbol"].upper()
-    return f"{ticker} ({row['name'] or row['coin']})" if row["is_shared"] else ticker
+    tickers = ((row, row["symbol"].upper()) for row in rows if row["symbol"])
+    return {
+        row["coin"]: f"{ticker} ({row['name'] or row['coin']})" if row["is_shared"] else ticker
+        for row, ticker in tickers
+    }
 
 
 def _days_ago(age: timedelta) -> str:
@@ -240,7 +235,7 @@ def _has_days(request: SiteRequest) -> bool:
 
 
 def _read_days(request: SiteRequest) -> DayRange:
-    """Return the days that the request asks for; `from` and `to` go before `when`."""
+    """Return the requested days; `from` and `to` take precedence over `when`."""
     today = midnight(request.moment)
     if _has_days(request):
         first, last = _read_day(request, "from"), _read_day(request, "to")
@@ -271,10 +266,8 @@ def _read_day(request: SiteRequest, name: str) -> datetime | None:
     try:
         found = date.fromisoformat(given)
     except ValueError:
-        shown = cut_line(given, 40)
-        raise InvalidArgument(
-            f"{name}={shown!r} is not a day; expected such as 2026-03-02"
-        ) from None
+        text = f"{name}={cut_line(given, 40)!r} is not a day; expected such as 2026-03-02"
+        raise InvalidArgument(text) from None
     if not date(1970, 1, 1) <= found <= date(9990, 1, 1):
         raise InvalidArgument(f"{name}={given!r} is not within the years 1970 to 9990")
     return datetime.combine(found, time(), tzinfo=UTC)
@@ -297,15 +290,12 @@ def read_impact(request: SiteRequest) -> float | None:
     try:
         return of_band[given.lower()] if given.lower() in of_band else float(given)
     except ValueError:
-        bands = ", ".join(name for _, name in BANDS)
-        shown = cut_line(given, 40)
-        raise InvalidArgument(
-            f"impact={shown!r}; expected a score from 0 to 10, or {bands}"
-        ) from None
+        expected = f"a score from 0 to 10, or {', '.join(name for _, name in BANDS)}"
+        raise InvalidArgument(f"impact={cut_line(given, 40)!r}; expected {expected}") from None
 
 
 def read_category(request: SiteRequest, shown: list[str]) -> str | None:
-    """Return the category of the request as it is written; `shown` are tried first."""
+    """Return the requested category in its stored spelling; `shown` are tried first."""
     given = request.text("category")
     if given is None:
         return None
@@ -329,7 +319,7 @@ def list_categories(request: SiteRequest) -> list[str]:
 def _categories(
     request: SiteRequest, facets: list[dict[str, Any]], chosen: str | None
 ) -> list[tuple[str, int]]:
-    """Return the categories of the select by name, with the number of their events."""
+    """Return the categories of the drop-down list by name, with the number of their events."""
     found = {row["category"]: row["events"] for row in facets}
     if chosen is not None:
         found.setdefault(chosen, 0)

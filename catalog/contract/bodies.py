@@ -1,7 +1,7 @@
-"""The forms of a JSON body that a client accepts (decisions, what the client also accepts).
+"""The forms of a JSON body that a client accepts, also forms beside the interface's own.
 
-The only reader of the `data` wrapper, for lists, single records and deliveries, for pages as they
-arrive and for pages in landing.
+Only this module reads the `data` wrapper: of lists, single records and deliveries, when pages
+arrive and when stored pages are read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,7 +45,7 @@ class ListBody:
         return first_named(self.meta or {}, _TOTALS)
 
 
-def list_body(value: Any) -> ListBody | None:
+def read_list_body(value: Any) -> ListBody | None:
     """Return the list of a body, a bare array or one in a wrapper; None for anything else.
 
     Without `meta`, its fields may be in `pagination`, or beside the rows.
@@ -71,7 +71,7 @@ def fold(name: str) -> str:
 
 
 def fold_names(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields by their folded names; of two the first stays."""
+    """Return fields by their normalised names. If two names are equal, the first field is kept."""
     found: dict[str, Any] = {}
     for name, value in fields.items():
         found.setdefault(fold(name), value)
@@ -79,7 +79,7 @@ def fold_names(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def first_named(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
-    """Return the first field with one of these folded names that is not null, else None."""
+    """Return the first field that has one of these normalised names and is not null, else None."""
     named = fold_names(fields)
     return next((named[name] for name in names if named.get(name) is not None), None)
 
@@ -102,10 +102,10 @@ _USAGE: Final[Mapping[str, tuple[str, ...]]] = {
     "burst": ("burst", "burstlimit", "burstcapacity"),
     "period": ("period", "billingperiod", "window"),
 }
-"""The fields of the usage, and the folded names that are accepted for each."""
+"""The fields of the usage, and the normalised names that are accepted for each."""
 
 
-def usage_fields(content: Mapping[str, Any]) -> dict[str, Any]:
+def read_usage_fields(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the usage by the contract's names. An absent field has no key.
 
     The counts may be in an object of their own, and the plan may be an object with its name.
@@ -127,7 +127,7 @@ def usage_fields(content: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def single_body(value: Any, *, key: str | None = None) -> Any:
+def read_single_body(value: Any, *, key: str | None = None) -> Any:
     """Return the record of a body, bare or in `data`.
 
     A body that has `key` is the record itself, and its `data` is a field.
@@ -151,7 +151,7 @@ class DeliveryBody:
     delivered_at: Any
 
 
-def delivery_body(value: Any) -> DeliveryBody | None:
+def read_delivery_body(value: Any) -> DeliveryBody | None:
     """Return the parts of a delivery, None if it is not an object.
 
     The event is in `data`, or is the body itself. In the second case `id` and `createdAt` are

@@ -1,6 +1,6 @@
-"""Every choice the interface leaves open, in one place.
+"""Every choice that the interface leaves open.
 
-If a service chose otherwise, change the line here. Values only: the code that uses them
+If a service differs, change the value here. Values only: the code that uses them
 is in the other modules of this folder and in the server. Durations are seconds unless the
 name says otherwise.
 """
@@ -48,7 +48,7 @@ IMPACT_BANDS: Final[tuple[tuple[float, str], ...]] = (
 
 REQUEST_TIMEOUT_S: Final = 30.0
 EXPORT_INTERVAL_S: Final = 60.0
-"""A key may ask for one export in this time; the limiter is beside that of rate and burst."""
+"""A key may request one export in this time, in addition to the limits of rate and burst."""
 EXPORT_SNAPSHOT_MINUTE: Final = 5
 """The export is the snapshot taken this many minutes after midnight, UTC."""
 

@@ -39,7 +39,7 @@ class ApiError(Exception):
     code: ClassVar[str]
     default_message: ClassVar[str]
     when: ClassVar[str]
-    """When a server answers with it: a text of the document."""
+    """Explains when a server sends this error; a text of the OpenAPI document."""
     form: ClassVar[type[ErrorBody]] = ErrorBody
 
     def __init__(
@@ -76,7 +76,7 @@ class InvalidParameter(ApiError):
 
 class InvalidCursor(InvalidParameter):
     default_message = "Invalid cursor"
-    when = "The cursor is not one of this list and these filters."
+    when = "The cursor belongs to another list or to other filters."
 
 
 class Forbidden(ApiError):

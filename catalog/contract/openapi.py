@@ -200,7 +200,6 @@ def _read_texts() -> dict[str, str]:
 def _describe(
     operation: Operation, known: Sequence[int], headers: HeaderTexts, texts: Mapping[str, str]
 ) -> Node:
-    """Return an operation with the parameters, headers and errors that follow from its kind."""
     is_open, is_tagged = operation.tag == "Service", "ETag" in operation.headers
     asked = (*operation.parameters, *([IF_NONE_MATCH] if is_tagged else []))
     shared = ("Date", *_VERSION) if is_open else ("Date", *_VERSION, *_QUOTA)
@@ -235,7 +234,6 @@ def _describe(
 
 
 def _content(answer: Any) -> Node:
-    """Return the content of a body: a record, an object, or a media type of text."""
     if answer is dict:
         return {"application/json": {"schema": {"type": "object", "required": _OPENAPI}}}
     if not isinstance(answer, str):
@@ -274,7 +272,6 @@ def _describe_parameter(parameter: Parameter) -> Node:
 
 
 def _error(meant: Sequence[type[ApiError]], headers: HeaderTexts) -> Node:
-    """Return the response of a status, with an example of each code."""
     status, content = meant[0].status, _content(meant[0].form)
     shown = () if status in (414, 422, 431, 503) else (*_QUOTA, "X-As-Of")
     waited = ("Retry-After",) if status == 429 else ()

@@ -182,7 +182,7 @@ IF_MODIFIED_SINCE: Final = Parameter(
 
 
 def read_query(query: str, parameters: Iterable[Parameter]) -> dict[str, Any]:
-    """Return the values of a query string by the fields of a request.
+    """Return the values of a query string, by request field.
 
     Raises:
         InvalidParameter: a parameter has a wrong form or was given twice.
@@ -234,17 +234,14 @@ class EventsRequest(PageRequest):
 
 
 def read_coins_request(query: str) -> CoinsRequest:
-    """Read GET /v2/coins (interface 4.1)."""
     return CoinsRequest(**read_query(query, COINS_PARAMETERS))
 
 
 def read_cancellations_request(query: str) -> CancellationsRequest:
-    """Read GET /v2/events/cancellations (interface 4.5)."""
     return CancellationsRequest(**read_query(query, CANCELLATIONS_PARAMETERS))
 
 
 def read_events_request(query: str) -> EventsRequest:
-    """Read GET /v2/events (interface 4.3)."""
     return _read_events(query, EVENTS_PARAMETERS)
 
 

@@ -22,9 +22,10 @@ class ImpactView(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """One row of the tables 8.1 and 8.3. Days and seconds as named; None means no bound.
+    """One row of the tables 8.1 and 8.3. Names state the unit, days or seconds; None means no
+    bound.
 
-    There is one object of each plan, compared by identity.
+    Each plan is one object, compared by identity.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Plan:
     seats: int | None
     horizon_days: int | None
     past_days: int | None
-    """Days of the past that the plan shows; 0 is none, None is all, since 2017."""
+    """Past days that the plan shows; 0 means none, None means all since 2017."""
     coverage_top: int | None
     """Only events with a coin among the top N by rank; None is all coins."""
     freshness_s: int
@@ -64,7 +65,7 @@ _FREE_FIELDS = frozenset(
 )
 _STANDARD_FIELDS = _FREE_FIELDS | {"categories", "description"}
 _PRO_FIELDS = _STANDARD_FIELDS | {
-    *("impact", "impactSummary", "sourceUrl", "snapshotUrl", "lastVerifiedAt"),
+    *("impact", "impactSummary", "sourceUrl", "snapshotUrl", "lastVerifiedAt")
 }
 
 # fmt: off
@@ -113,7 +114,7 @@ def impact_band(score: float) -> str:
 
 END_OF_DAY = time(23, 59, 59, 999_999, tzinfo=UTC)
 INSTANT_STEP: Final = timedelta(microseconds=1)
-"""The least between two times: what starts after an inclusive bound starts this much later."""
+"""The resolution of time: a range that starts after an inclusive bound starts this much later."""
 _CATALOG_STARTS_AT = datetime.combine(date.fromisoformat(CATALOG_STARTS), time(tzinfo=UTC))
 
 
@@ -149,23 +150,23 @@ def day_end(day: date) -> datetime:
     return datetime.combine(day, END_OF_DAY)
 
 
-def plan_window(plan: Plan, now: datetime) -> Window:
-    """Return all that the plan shows: its past, today, its horizon."""
+def find_plan_window(plan: Plan, now: datetime) -> Window:
+    """Return the window of dates that the plan shows: past, today and horizon."""
     today = day_start(now)
     lower = _CATALOG_STARTS_AT if plan.past_days is None else today - timedelta(days=plan.past_days)
     return Window(lower, _horizon(plan, today))
 
 
-def upcoming_window(plan: Plan, now: datetime) -> Window:
+def find_upcoming_window(plan: Plan, now: datetime) -> Window:
     """Return the default range of the events list, which the counters of a coin also use."""
     return Window(day_start(now), _horizon(plan, now))
 
 
-def requested_window(
+def clamp_window(
     plan: Plan, now: datetime, *, lower: datetime | None, upper: datetime | None
 ) -> Window:
     """Return the requested range with defaults, clamped to the plan and never rejected."""
-    whole, usual = plan_window(plan, now), upcoming_window(plan, now)
+    whole, usual = find_plan_window(plan, now), find_upcoming_window(plan, now)
     requested_lower = usual.lower if lower is None else lower
     requested_upper = usual.upper if upper is None else upper
     uppers = [bound for bound in (requested_upper, whole.upper) if bound is not None]

@@ -61,7 +61,9 @@ class Event(Record, frozen=True, kw_only=True):
     is_estimated: Annotated[bool, "True when the date is estimated."]
     categories: Annotated[tuple[str, ...] | UnsetType | None, "Names of categories."] = UNSET
     coins: tuple[EventCoin, ...] = ()
-    impact: Annotated[Score | Band | None, "On Pro the band: under 2.5, 5, 7.5 or above."] = None
+    impact: Annotated[
+        Score | Band | None, "Pro shows only the band. Its limits are 2.5, 5 and 7.5."
+    ] = None
     impact_summary: Annotated[str | None, "Why it may matter."] = None
     source_url: Annotated[Address | None, "Address of the source."] = None
     snapshot_url: Annotated[Address | None, "Address of a snapshot of the source."] = None

@@ -5,13 +5,15 @@
     t,v1       `t=<unix seconds>,v1=<hex>`, over `<t>.<raw body>`
     standard   Standard Webhooks: headers of its own, `v1,<base64>` over `<id>.<t>.<raw body>`
 
-The service signs as `hex` or `t,v1`. A receiver tells the form from the shape of the header: no
+The service signs in the form `hex` or `t,v1`. A receiver tells the form from the shape of the
+header: no
 value has two shapes. While a secret rotates, several values are joined by a comma, in `standard` by
 a space.
 
 A signature can't be moved to another form. `hex` and `base64` are one signature in two spellings;
-the others sign another message. One case remains: a body signed as `t,v1`, together with the `<t>.`
-in front of it, is a body signed as `hex`, without a time. So every form refuses a body that begins
+the others sign another message. There is one exception: the signed message of `t,v1`, which is
+`<t>.` and the body, would also be valid as a body signed as `hex`. So every form refuses a body
+that begins
 like the signed message of another form. A JSON object never does.
 
 Times are UTC, durations seconds.
@@ -102,7 +104,7 @@ class SignatureRejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class VerifiedSignature:
-    """A genuine signature. A form without a time says nothing of when it was made."""
+    """A genuine signature. A signature form without a time does not show when it was made."""
 
     form: AcceptedForm
     timestamp: datetime | None = None
@@ -168,7 +170,7 @@ class Verifier:
     def verify(self, headers: Headers, body: bytes, *, now: datetime) -> VerifiedSignature:
         """Return the form and the time of a genuine signature; `headers` are the raw bytes.
 
-        A time `tolerance_s` away is accepted, to either side.
+        A time up to `tolerance_s` in the past or future is accepted.
 
         Raises:
             SignatureRejected: it is not genuine, or not of now; its `reason` says which.
@@ -203,7 +205,8 @@ class Verifier:
         return claim
 
     def _matches(self, claim: _Claim, body: bytes) -> bool:
-        """Compare every value with every key, also after a match: time must not say which."""
+        """Compare every value with every key, even after a match, so that timing does not reveal
+        the key."""
         keys = self._standard_keys if claim.form == "standard" else self._keys
         message = claim.prefix + body
         matched = False
@@ -298,7 +301,8 @@ def _hex(value: bytes) -> bytes:
 
 
 def _seconds(stamp: bytes) -> int:
-    """Return unix seconds. Milliseconds are read as seconds of a far future, which are stale."""
+    """Return unix seconds. A time in milliseconds is read as seconds far in the future, so it is
+    stale."""
     if _SECONDS.fullmatch(stamp) is None:
         raise SignatureRejected("malformed")
     return int(stamp)

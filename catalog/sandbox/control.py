@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from catalog.contract import errors
 from catalog.sandbox.faults import FAULTS, Fault, FaultBoard, parse_faults
-from catalog.sandbox.sandbox_clock import SandboxClock, checked
+from catalog.sandbox.sandbox_clock import SandboxClock, check_time
 from catalog.server.control_path import decode_order, read_instant
 from catalog.server.responses import error_response
 
@@ -24,7 +24,7 @@ CONTROL_PATH = "/sandbox/"
 _FAULTLESS_PREFIXES = ("/v2/openapi", "/docs", "/healthz", "/metrics")
 
 
-class SeenRequest(NamedTuple):
+class LoggedRequest(NamedTuple):
     """One request and its response. The key is not kept, only its plan."""
 
     at: datetime
@@ -36,13 +36,13 @@ class SeenRequest(NamedTuple):
     faults: tuple[str, ...] = ()
 
 
+@dataclass(eq=False, repr=False)
 class SandboxLayer:
     """Middleware that reads the sandbox's two headers, draws the faults, and logs the request."""
 
-    def __init__(self, app: ASGIApp, *, faults: FaultBoard, seen: deque[SeenRequest]) -> None:
-        self._app = app
-        self._faults = faults
-        self._seen = seen
+    app: ASGIApp
+    faults: FaultBoard
+    seen: deque[LoggedRequest]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_logged = False
@@ -61,7 +61,7 @@ class SandboxLayer:
             await error_response(error, scope)(scope, receive, send)
             return
         try:
-            await self._app(scope, receive, send_logged)
+            await self.app(scope, receive, send_logged)
         finally:
             if not is_logged:
                 self._log(scope, 0)
@@ -71,28 +71,20 @@ class SandboxLayer:
         path, headers, state = scope["path"], Headers(scope=scope), scope["state"]
         if "sandbox-now" in headers:
             with _refusal("Sandbox-Now: "):
-                state["now"] = checked(read_instant(headers["sandbox-now"]))
+                state["now"] = check_time(read_instant(headers["sandbox-now"]))
         drawn: tuple[Fault, ...] = ()
         if not path.startswith(_FAULTLESS_PREFIXES):
-            drawn = self._faults.draw(path)
+            drawn = self.faults.draw(path)
             with _refusal("Sandbox-Faults: "):
                 own = parse_faults(headers.get("sandbox-faults", ""))
-            drawn += tuple(fault for fault in own if self._faults.strikes(fault, path))
+            drawn += tuple(fault for fault in own if self.faults.applies(fault, path))
         state["faults"] = {fault.name: fault for fault in drawn}
 
     def _log(self, scope: Scope, status: int) -> None:
-        state = scope["state"]
-        self._seen.append(
-            SeenRequest(
-                at=state["now"],
-                method=scope["method"],
-                path=scope["path"],
-                query=scope["query_string"].decode("latin-1"),
-                plan=None if state["grant"] is None else state["grant"].plan.name,
-                status=status,
-                faults=tuple(state["faults"]),
-            )
-        )
+        state, grant = scope["state"], scope["state"]["grant"]
+        query, plan = scope["query_string"].decode("latin-1"), grant and grant.plan.name
+        request = (state["now"], scope["method"], scope["path"], query, plan)
+        self.seen.append(LoggedRequest(*request, status, tuple(state["faults"])))
 
 
 class ClockOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,12 +100,10 @@ class FaultsOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class SandboxOrders:
-    """The orders of the control path: clock, faults and requests."""
-
+class ControlOrders:
     clock: SandboxClock
     faults: FaultBoard
-    seen: deque[SeenRequest]
+    seen: deque[LoggedRequest]
     on_clock_moved: Callable[[], None]
 
     def run(self, method: str, path: str, body: bytes) -> dict[str, Any]:
@@ -138,13 +128,11 @@ class SandboxOrders:
 
     def _move_clock(self, order: ClockOrder) -> None:
         with _refusal("the clock was not changed: "):
-            moved = self.clock.now() if order.now is None else checked(read_instant(order.now))
-            moved = checked(moved + timedelta(seconds=order.advance_s))
-        runs = order.running
-        if runs is None:
-            runs = self.clock.running and order.now is None
+            moved = self.clock.now() if order.now is None else check_time(read_instant(order.now))
+            moved = check_time(moved + timedelta(seconds=order.advance_s))
+        continues = self.clock.running and order.now is None
         self.clock.set(moved)
-        if runs:
+        if continues if order.running is None else order.running:
             self.clock.run()
         self.on_clock_moved()
 

@@ -53,7 +53,7 @@ FAULTS: Final[dict[str, str]] = {
     "push_shuffled": "deliveries of one advance of the clock are sent in random order",
 }
 REQUEST_FAULTS: Final = frozenset(name for name in FAULTS if not name.startswith("push_"))
-"""The faults of the responses to requests; the others are of deliveries to webhook endpoints."""
+"""The faults in responses to requests. All other faults affect deliveries to webhook endpoints."""
 
 _VALUES: Final[dict[str, tuple[str, float, tuple[str, ...]]]] = {
     "storm": ("1", 1e9, ("none",)),
@@ -64,7 +64,7 @@ _VALUES: Final[dict[str, tuple[str, float, tuple[str, ...]]]] = {
     "truncate": ("0.5", 1.0, ()),
     "drift": ("extra", 0.0, ("extra", "missing", "rename", "retype")),
 }
-"""The default of a value, the bound of its numbers, which are from 0 to below it, and its names."""
+"""The value of a fault: its default, the exclusive upper bound of its numbers, and its names."""
 _NO_VALUE: Final = ("", 0.0, ("",))
 _FORM = re.compile(
     r"(?P<name>[a-z_]+)(=(?P<value>[a-z0-9.]+))?(\*(?P<times>[0-9]{1,9}))?"
@@ -119,7 +119,8 @@ def _parse(text: str) -> Fault:
 
 
 class FaultBoard:
-    """The faults that are on for every request. Thread-safe; `random` decides by probability."""
+    """The faults that are on for every request. Thread-safe; `random` draws the faults that have a
+    probability."""
 
     def __init__(self, text: str = "", *, random: Callable[[], float] | None = None) -> None:
         self._lock = Lock()
@@ -141,7 +142,7 @@ class FaultBoard:
     def draw(self, path: str, among: Container[str] = REQUEST_FAULTS) -> tuple[Fault, ...]:
         """Return the faults that apply to a path, or an endpoint's URL, and count them down."""
         with self._lock:
-            drawn = [fault for fault in self._on if self.strikes(fault, path, among)]
+            drawn = [fault for fault in self._on if self.applies(fault, path, among)]
             ended = [fault for fault in drawn if fault.left == 1]
             self._on = tuple(
                 replace(fault, left=fault.left - 1) if fault.left and fault in drawn else fault
@@ -150,17 +151,17 @@ class FaultBoard:
             )
         return tuple(drawn)
 
-    def strikes(self, fault: Fault, path: str, among: Container[str] = REQUEST_FAULTS) -> bool:
+    def applies(self, fault: Fault, path: str, among: Container[str] = REQUEST_FAULTS) -> bool:
         if fault.name not in among or fault.path_part not in path:
             return False
         return fault.probability >= 1 or self._random() < fault.probability
 
 
+@dataclass(eq=False, repr=False)
 class DelayLayer:
     """Middleware of the faults `slow` and `error`, inside the server's limits."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         faults: dict[str, Fault] = scope["state"]["faults"]
@@ -170,23 +171,23 @@ class DelayLayer:
             delay_s = faults["error"].number
             await asyncio.sleep(delay_s)
             raise errors.RequestTimeout() if delay_s else errors.InternalError()
-        await self._app(scope, receive, send)
+        await self.app(scope, receive, send)
 
 
 _HTML = "<!doctype html><html><body><h1>We will be right back</h1></body></html>"
-
-
 _CHANGED_BODIES: Final = frozenset(
     {"repeat_cursor", "cycle_cursor", "duplicate_rows", "shift_rows", "drift"}
 )
 
 
+@dataclass(eq=False, repr=False)
 class FaultLayer:
     """Middleware of the other faults: responses in place of the server's, and changed bodies."""
 
-    def __init__(self, app: ASGIApp, *, time_limit_s: float) -> None:
-        self._app = app
-        self._time_limit_s = time_limit_s
+    app: ASGIApp
+    time_limit_s: float
+
+    def __post_init__(self) -> None:
         self._cursor_before: dict[str, str] = {}
         self._last_row: dict[str, Any] = {}
 
@@ -194,15 +195,15 @@ class FaultLayer:
         faults: dict[str, Fault] = scope["state"]["faults"]
         if faults.keys() & {"storm", "quota", "unavailable", "html", "empty"}:
             delay_s = faults["slow"].number if "slow" in faults else 0.0
-            await asyncio.sleep(min(delay_s, self._time_limit_s))
-            response = _instead(scope, faults)
-            if delay_s > self._time_limit_s:
+            await asyncio.sleep(min(delay_s, self.time_limit_s))
+            response = _replace_response(scope, faults)
+            if delay_s > self.time_limit_s:
                 response = error_response(errors.RequestTimeout(), scope)
             await response(scope, receive, send)
         elif faults.keys() & {*_CHANGED_BODIES, "drop", "truncate"}:
             await self._change(scope, receive, send, faults)
         else:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
 
     async def _change(
         self, scope: Scope, receive: Receive, send: Send, faults: dict[str, Fault]
@@ -213,7 +214,7 @@ class FaultLayer:
         async def hold(message: Message) -> None:
             messages.append(message)
 
-        await self._app(scope, receive, hold)
+        await self.app(scope, receive, hold)
         start, body = messages[0], b"".join(each.get("body", b"") for each in messages[1:])
         if start["status"] == 200:
             cursor = Request(scope).query_params.get("cursor", "")
@@ -263,8 +264,7 @@ class FaultLayer:
             del rows[:1]
 
 
-def _instead(scope: Scope, faults: dict[str, Fault]) -> Response:
-    """Return the response in place of the server's."""
+def _replace_response(scope: Scope, faults: dict[str, Fault]) -> Response:
     if "storm" in faults:
         value = faults["storm"].value
         headers = {} if value == "none" else {"Retry-After": value}

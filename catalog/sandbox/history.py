@@ -1,8 +1,8 @@
 """The history of a synthetic world in the tables of a published warehouse, in memory.
 
 A month is written when it is requested, after the months before it: versions are in the order in
-which they became known, which is the order of the feed. A later version of a life waits for the
-month in which it becomes known. Ranks are written for the days that a request can show.
+which they became known, which is the order of the feed. A later version of an event is written with
+the month in which it becomes known. Ranks are written for the days that a request can show.
 """
 
 from collections import defaultdict
@@ -16,8 +16,8 @@ import duckdb
 import pyarrow as pa
 
 from catalog.sandbox.world.announcements import Content
-from catalog.sandbox.world.dates import DAY_S, month_of, seconds_of
-from catalog.sandbox.world.lifecycle import CANCELLED, Life, collector_paused, generate_lives
+from catalog.sandbox.world.dates import DAY_S, find_month, to_seconds
+from catalog.sandbox.world.lifecycle import CANCELLED, Life, generate_lives, pause_garbage_collector
 from catalog.sandbox.world.roster import Roster
 from catalog.sandbox.world.truth import CATEGORIES
 from catalog.server.sql_store import SqlStore
@@ -66,7 +66,6 @@ Row = Sequence[Any]
 
 
 def open_tables() -> duckdb.DuckDBPyConnection:
-    """Return a connection with the empty tables."""
     # A query of a page takes milliseconds, and many run at a time.
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
@@ -78,7 +77,6 @@ def open_tables() -> duckdb.DuckDBPyConnection:
 def insert(
     connection: duckdb.DuckDBPyConnection, statement: str, rows: Sequence[Row], **values: Any
 ) -> None:
-    """Insert rows with the columns of a statement."""
     form = _COLUMNS[statement]
     columns = zip(*rows, strict=True) if rows else [()] * len(form)
     arrays = [pa.array(column, type_) for column, type_ in zip(columns, form.values(), strict=True)]
@@ -107,8 +105,8 @@ class SandboxHistory:
 
     def at(self, now: datetime) -> SqlStore:
         """Return the store, which knows all until a time and a day before it."""
-        seconds = seconds_of(now)
-        month, day = month_of(seconds), seconds // DAY_S
+        seconds = to_seconds(now)
+        month, day = find_month(seconds), seconds // DAY_S
         with self._lock:
             while self._next_month <= month:
                 self._write_months(min(self._next_month + _MONTHS_AT_ONCE, month + 1))
@@ -119,13 +117,13 @@ class SandboxHistory:
                 self._days.add(each)
         return self._store
 
-    @collector_paused()
+    @pause_garbage_collector()
     def _write_months(self, end: int) -> None:
         rows: list[Row] = []
         for month in range(self._next_month, end):
             for life in generate_lives(month, self._roster, self._pace):
-                for row in versions_of(life):
-                    self._waiting[month_of(row[2])].append(row)
+                for row in list_life_versions(life):
+                    self._waiting[find_month(row[2])].append(row)
             rows += sorted(self._waiting.pop(month, ()), key=_in_order)
         numbered = [(self._versions + place, *row) for place, row in enumerate(rows, start=1)]
         insert(self._connection, "insert_versions", numbered)
@@ -134,7 +132,7 @@ class SandboxHistory:
         pa.default_memory_pool().release_unused()
 
 
-def versions_of(life: Life) -> Iterator[Row]:
+def list_life_versions(life: Life) -> Iterator[Row]:
     """Yield the versions of a life, with the columns of VERSION but the first."""
     content: Content = life[0].delta.copy()
     ends = [*(moment.at for moment in life[1:]), None]

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import PLANS
-from catalog.sandbox.control import CONTROL_PATH, SandboxLayer, SandboxOrders, SeenRequest
+from catalog.sandbox.control import CONTROL_PATH, ControlOrders, LoggedRequest, SandboxLayer
 from catalog.sandbox.faults import DelayLayer, FaultBoard, FaultLayer, FaultyPush
 from catalog.sandbox.history import SandboxHistory
 from catalog.sandbox.sandbox_clock import EARLIEST, SandboxClock
@@ -40,9 +40,9 @@ from catalog.server.app import ServerOptions, ServerParts, build_app
 from catalog.server.catalog_store import ChangeQuery
 from catalog.server.control_path import ControlPath
 from catalog.server.hosting import HostedApp, free_port
-from catalog.server.state_dir import ServiceDir
+from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks.outbox import Outbox
-from catalog.server.webhooks.sender import SenderOptions, WebhookSender, reported_kinds
+from catalog.server.webhooks.sender import SenderOptions, WebhookSender, list_reported_kinds
 
 ACCOUNT: Final = "sandbox"
 """The account on Elite that owns the endpoints registered here."""
@@ -60,7 +60,8 @@ PartT = TypeVar("PartT")
 class Sandbox:
     """A running, conforming server over a synthetic catalog. Each seed is one world.
 
-    `now` None runs with the wall clock; a time stands still until advanced. `state_dir` keeps
+    If `now` is None, the sandbox runs with the wall clock; a set time stands still until it is
+    advanced. `state_dir` keeps
     keys, endpoints, deliveries and usage over restarts; None is a folder that is removed at the
     end. `push` is how webhooks are sent and retried. `export_interval_s` is the least time between
     two exports of any key; None is a minute for keys that were made, and no limit for the fixed
@@ -88,7 +89,7 @@ class Sandbox:
         self.clock = clock or SandboxClock(now)
         self.faults = FaultBoard(faults)
         self.keys: Mapping[str, str] = FIXED_KEYS
-        self._seen = deque[SeenRequest](maxlen=_REQUESTS_MAX)
+        self._seen = deque[LoggedRequest](maxlen=_REQUESTS_MAX)
         self._host = host
         self._port = port
         self._state_dir = state_dir
@@ -114,7 +115,7 @@ class Sandbox:
         return _started(self._hosted).port
 
     @property
-    def requests(self) -> list[SeenRequest]:
+    def requests(self) -> list[LoggedRequest]:
         """The requests that the server received, oldest first."""
         return list(self._seen)
 
@@ -122,7 +123,8 @@ class Sandbox:
         self._seen.clear()
 
     def truth(self) -> World:
-        """Return the world of this seed and pace, which gives what is true at any time."""
+        """Return the synthetic world of this seed and pace, which gives the true catalog at any
+        time."""
         return _shared_world(self.seed, pace=self.pace)
 
     def set_clock(self, instant: datetime) -> None:
@@ -136,8 +138,8 @@ class Sandbox:
         return moved
 
     def advance_by_deliveries(self, count: int) -> datetime:
-        """Move the clock forward to where `count` more deliveries are due to an endpoint, or a few
-        more that are due at that time; return the new time."""
+        """Move the clock forward until `count` more deliveries are due to an endpoint; return the
+        new time. Others that are due at the same time are included."""
         now = until = self.clock.now()
         history = _started(self._history)
         due: list[datetime] = []
@@ -145,7 +147,9 @@ class Sandbox:
             seq, until = history.at(until).head(until), until + _MONTH
             query = ChangeQuery(until=until, after=seq)
             changes = history.at(until).changes(query, limit=_EVERY)
-            due += [change.known_from for change in changes.rows for _ in reported_kinds(change)]
+            due += [
+                change.known_from for change in changes.rows for _ in list_reported_kinds(change)
+            ]
         return self.advance(due[count - 1] - now if count else timedelta())
 
     def subscribe(
@@ -163,11 +167,11 @@ class Sandbox:
         """
         book = self.service_dir.endpoint_book()
         endpoint, secret = book.subscribe(url, account=account, secret=secret, signature=signature)
-        self._wait(lambda box: endpoint.id in box.places(), within_s=30)
+        self._wait(lambda box: endpoint.id in box.positions(), within_s=30)
         return secret
 
     def wait_until_pushed(self, within_s: float) -> None:
-        """Wait until all that changed until now is delivered, or is a dead letter.
+        """Wait until each change so far is delivered or is a dead letter.
 
         Raises:
             TimeoutError: something still waits.
@@ -212,7 +216,7 @@ class Sandbox:
                 folder = Path(undo.enter_context(made))
             self._dir = ServiceDir(folder)
             undo.enter_context(self._dir.serving())
-            self._dir.belongs_to(f"sandbox seed={self.seed} pace={self.pace:g}")
+            self._dir.claim_for(f"sandbox seed={self.seed} pace={self.pace:g}")
             self._outbox = undo.enter_context(self._dir.outbox())
             app = self._app(self._dir, self._outbox)
             hosted = HostedApp(app, host=self._host, port=self._port)
@@ -245,7 +249,7 @@ class Sandbox:
             poster=faulty,
             due=faulty.due,
         )
-        orders = SandboxOrders(self.clock, self.faults, self._seen, self._clock_moved)
+        orders = ControlOrders(self.clock, self.faults, self._seen, self._clock_moved)
         return build_app(
             ServerParts(
                 store=self._history.at,

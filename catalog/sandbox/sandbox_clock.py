@@ -10,7 +10,7 @@ LATEST = datetime(2040, 1, 1, tzinfo=UTC)
 """The range of times that the synthetic catalog covers."""
 
 
-def checked(instant: datetime) -> datetime:
+def check_time(instant: datetime) -> datetime:
     """Return the time in UTC.
 
     Raises:
@@ -32,7 +32,7 @@ class SandboxClock:
         self._wall = wall or partial(datetime.now, UTC)
         self._lock = Lock()
         self._shift = timedelta(0)
-        self._fixed_at = None if start is None else checked(start)
+        self._fixed_at = None if start is None else check_time(start)
 
     @property
     def running(self) -> bool:
@@ -45,12 +45,12 @@ class SandboxClock:
     def set(self, instant: datetime) -> None:
         """Stand at a time until advanced or run."""
         with self._lock:
-            self._fixed_at = checked(instant)
+            self._fixed_at = check_time(instant)
 
     def advance(self, by: timedelta) -> datetime:
         """Move forward (or back) and return the new time; a running clock continues to run."""
         with self._lock:
-            moved = checked(self._now() + by)
+            moved = check_time(self._now() + by)
             self._shift += by
             self._fixed_at = None if self._fixed_at is None else moved
             return moved

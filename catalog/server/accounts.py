@@ -1,7 +1,7 @@
-"""Accounts: API keys and what they may do, monthly usage, and the JSON files of both.
+"""AccountFile: API keys and what they may do, monthly usage, and the JSON files of both.
 
 A key is random and shown once; the file holds its SHA-256. An account has a plan and at most that
-plan's number of usable keys; team seats change nothing (interface 5; decisions on keys). Requests
+plan's number of usable keys; team seats change nothing (interface 5). Requests
 are counted in memory for each key and month, by the catalog's clock, and written to a file, so that
 a restart does not start a new month.
 """
@@ -13,8 +13,9 @@ import os
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -25,17 +26,26 @@ from msgspec.structs import replace
 
 from catalog.contract.plans import ENTERPRISE, PLANS, Plan, month_start, next_month
 from catalog.contract.records import Period, Usage
-from catalog.server.errors import ServerError
+from catalog.errors import ServerError
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
 @dataclass
-class Edit(Generic[T]):
+class FileEdit(Generic[T]):
     """Holds the value while the file is locked; assign `value` to change it."""
 
     value: T
+
+
+def read_file_version(path: Path) -> tuple[int, int, int] | None:
+    """Return a value that changes with every change of a file; None when there is no file."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 class JsonFile(Generic[T]):
@@ -44,14 +54,6 @@ class JsonFile(Generic[T]):
     def __init__(self, path: Path, kind: type[T]) -> None:
         self.path = path
         self._kind = kind
-
-    def version(self) -> tuple[int, int, int] | None:
-        """Return a value that changes with every change of the file; None when there is no file."""
-        try:
-            stat = self.path.stat()
-        except FileNotFoundError:
-            return None
-        return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def read(self) -> T:
         """Return the value. Raises ServerError when the file is not of the expected form."""
@@ -66,12 +68,12 @@ class JsonFile(Generic[T]):
             ) from error
 
     @contextmanager
-    def editing(self) -> Iterator[Edit[T]]:
+    def edit(self) -> Iterator[FileEdit[T]]:
         """Lock, read, let the caller change the value, and write it if there was no error."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.with_suffix(".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            edit = Edit(self.read())
+            edit = FileEdit(self.read())
             yield edit
             self._write(edit.value)
 
@@ -97,20 +99,18 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     created_at: datetime
     expires_at: datetime | None = None
-    """The end of a rotation's overlap, or the moment of revocation."""
+    """The time at which the key ends: when it was revoked, or after the overlap of a rotation."""
     metered_as: str | None = None
     """The key that this one replaces, whose bucket and quota it continues to use."""
     rate_per_s: float | None = None
     burst: int | None = None
     monthly_quota: int | None = None
 
-    def usable(self, now: datetime) -> bool:
+    def is_usable(self, now: datetime) -> bool:
         return self.expires_at is None or now < self.expires_at
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the key file."""
-
     name: str
     plan: str
     keys: tuple[StoredKey, ...] = ()
@@ -120,15 +120,13 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"there is no plan {self.plan!r}; the plans are {', '.join(PLANS)}")
 
 
-class Accounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file."""
-
+class AccountFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: int = 1
     accounts: tuple[Account, ...] = ()
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """The rights and limits of a presented key."""
+    """The rights and limits of the key in a request."""
 
     meter_id: str
     """The key whose bucket and quota it uses: its own id, or the id of the key it replaces."""
@@ -166,18 +164,17 @@ LIMITS: Final = {"rate_per_s": (0.001, 10**6), "burst": (1, 10**6), "monthly_quo
 """The least and the most of each limit that an Enterprise key may set."""
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
+_utc_now: Final = partial(datetime.now, UTC)
 
 
 class KeyBook:
     """Creates, lists, revokes and rotates keys in the file."""
 
     def __init__(self, path: Path, *, wall: Callable[[], datetime] = _utc_now) -> None:
-        self.file = JsonFile(path, Accounts)
+        self.file = JsonFile(path, AccountFile)
         self._wall = wall
 
-    def read(self) -> Accounts:
+    def read(self) -> AccountFile:
         return self.file.read()
 
     def plans(self) -> Mapping[str, Plan]:
@@ -207,7 +204,7 @@ class KeyBook:
                 raise ServerError(f"{name} must be from {least:g} to {most:,}, got {limit}")
         key, fresh = self._make_key()
         stored = replace(fresh, **own)
-        with self.file.editing() as edit:
+        with self.file.edit() as edit:
             known = {account.name: account for account in edit.value.accounts}
             account = known.get(account_name) or Account(name=account_name, plan=plan.name)
             if account.plan != plan.name:
@@ -221,7 +218,7 @@ class KeyBook:
                 allowed = f"the plan {plan.name} allows {plan.keys_max}; revoke one first"
                 raise ServerError(f"account {account_name} has {counted} keys, and {allowed}")
             known[account_name] = replace(account, keys=(*account.keys, stored))
-            edit.value = Accounts(accounts=tuple(known.values()))
+            edit.value = AccountFile(accounts=tuple(known.values()))
         return key, stored
 
     def revoke(self, key_id: str) -> None:
@@ -252,8 +249,8 @@ class KeyBook:
         return key, StoredKey(id="key_" + digest[:12], sha256=digest, created_at=self._wall())
 
     def _replace(self, key_id: str, change: Callable[[StoredKey], tuple[StoredKey, ...]]) -> None:
-        """Put the keys that `change` returns in the place of a key that is in use."""
-        with self.file.editing() as edit:
+        """Replace a key that is in use by the keys that `change` returns."""
+        with self.file.edit() as edit:
             known = edit.value.accounts
             owner = next((each for each in known if key_id in {key.id for key in each.keys}), None)
             if owner is None:
@@ -264,41 +261,36 @@ class KeyBook:
                 )
             keys: dict[str, tuple[StoredKey, ...]] = {key.id: (key,) for key in owner.keys}
             key = keys[key_id][0]
-            if not key.usable(self._wall()):
+            if not key.is_usable(self._wall()):
                 raise ServerError(f"key {key.id} expired at {key.expires_at}")
             keys[key_id] = change(key)
             changed = replace(owner, keys=tuple(chain(*keys.values())))
             accounts = tuple(changed if each is owner else each for each in known)
-            edit.value = Accounts(accounts=accounts)
+            edit.value = AccountFile(accounts=accounts)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KeyRing:
     """Finds a presented key among fixed keys and the keys of a file, read again when it changes.
 
     `others` is the grant of all other requests, None to refuse them.
     """
 
-    def __init__(
-        self,
-        *,
-        book: KeyBook | None = None,
-        fixed: Iterable[Grant] = (),
-        others: Grant | None = None,
-        adjusted: Callable[[Grant], Grant] = lambda grant: grant,
-        wall: Callable[[], datetime] = _utc_now,
-    ) -> None:
-        self._book = book
-        self._others = others
-        self._adjusted = adjusted
-        self._wall = wall
+    book: KeyBook | None = None
+    fixed: InitVar[Iterable[Grant]] = ()
+    others: Grant | None = None
+    adjusted: Callable[[Grant], Grant] = lambda grant: grant
+    wall: Callable[[], datetime] = _utc_now
+
+    def __post_init__(self, fixed: Iterable[Grant]) -> None:
         self._fixed = {grant.sha256: grant for grant in fixed}
         self._known: Mapping[str, Grant] = self._fixed
         self._read_version: object = None
 
-    def grant_of(self, keys: Collection[str]) -> Grant | None:
-        """Return the grant of a request that presents these keys; two keys are none."""
+    def resolve_grant(self, keys: Collection[str]) -> Grant | None:
+        """Return the grant of a request with these keys; two different keys count as no key."""
         found = self.find(*keys) if len(keys) == 1 else None
-        return found or self._others
+        return found or self.others
 
     def find(self, key: str) -> Grant | None:
         """Return what the key may do; None when unknown, revoked or expired."""
@@ -311,20 +303,23 @@ class KeyRing:
         return [grant for grant in self._grants().values() if self._is_usable(grant)]
 
     def _is_usable(self, grant: Grant) -> bool:
-        return grant.expires_at is None or self._wall() < grant.expires_at
+        return grant.expires_at is None or self.wall() < grant.expires_at
 
     def _grants(self) -> Mapping[str, Grant]:
-        if self._book is None or (version := self._book.file.version()) == self._read_version:
+        if (
+            self.book is None
+            or (version := read_file_version(self.book.file.path)) == self._read_version
+        ):
             return self._known
         self._read_version = version
         try:
-            accounts = self._book.read().accounts
+            accounts = self.book.read().accounts
         except ServerError:
             # A running server continues with the keys it knew, and reads the next change.
             log.exception("the key file can't be read; the previous keys stay valid")
             return self._known
         made = [make_grant(account, key) for account in accounts for key in account.keys]
-        self._known = {grant.sha256: self._adjusted(grant) for grant in made} | self._fixed
+        self._known = {grant.sha256: self.adjusted(grant) for grant in made} | self._fixed
         return self._known
 
 
@@ -352,7 +347,7 @@ class UsageBook:
     def used(self, grant: Grant, now: datetime) -> int:
         return self._used.get(grant.meter_id, {}).get(f"{now:%Y-%m}", 0)
 
-    def exhausted(self, grant: Grant, now: datetime) -> bool:
+    def is_exhausted(self, grant: Grant, now: datetime) -> bool:
         return grant.monthly_quota is not None and self.used(grant, now) >= grant.monthly_quota
 
     def charge(self, grant: Grant, now: datetime, count: int = 1) -> None:
@@ -361,7 +356,7 @@ class UsageBook:
             months[f"{now:%Y-%m}"] = months.get(f"{now:%Y-%m}", 0) + count
             self._is_written = False
 
-    def read_out(self, grant: Grant, now: datetime) -> Usage:
+    def make_record(self, grant: Grant, now: datetime) -> Usage:
         """Return the record of GET /v2/usage."""
         period, used, limit = quota_period(now), self.used(grant, now), grant.monthly_quota
         return Usage(
@@ -383,7 +378,7 @@ class UsageBook:
             self._is_written = True
             counts = UsageCounts({key: dict(months) for key, months in self._used.items()})
         try:
-            with self._file.editing() as edit:
+            with self._file.edit() as edit:
                 edit.value = counts
         except (OSError, ServerError):
             log.exception("the usage counts can't be written; they are kept in memory")

@@ -35,7 +35,8 @@ Layer = Callable[[ASGIApp], ASGIApp]
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """The options of a user; `deprecation` and `sunset` are headers of a version that ends.
+    """The options of a server; `deprecation` and `sunset` are headers that announce the end of a
+    version.
 
     Raises:
         ValueError: an origin can never match.
@@ -58,7 +59,7 @@ class ServerOptions:
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:
-    """The parts of a server; a test swaps a part and not a module."""
+    """The parts of a server; a test can replace each of them."""
 
     store: Callable[[datetime], SqlStore]
     """Returns the store that answers at a time of the service's clock."""
@@ -116,7 +117,8 @@ def build_app(parts: ServerParts) -> Starlette:
 
 
 def _of_requests(layer: Layer) -> Layer:
-    """Return a layer that is asked for requests alone: a router would answer the lifespan."""
+    """Return a layer that gets HTTP requests only, since a router would also answer lifespan
+    messages."""
 
     def make(app: ASGIApp) -> ASGIApp:
         layered = layer(app)

@@ -1,6 +1,7 @@
-"""One limit of size and time for the body of every request, whatever answers it."""
+"""Limits size and time of every request body, for all routes."""
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Final
 
 from starlette.requests import Request
@@ -15,19 +16,15 @@ BODIES_MAX: Final = 256
 """Bodies that are received at the same time; a new one ends the oldest, which is the slowest."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BodyReader:
     """Reads whole bodies, each within a size and a time."""
 
-    def __init__(
-        self,
-        *,
-        body_max: int = BODY_MAX,
-        within_s: float = BODY_WITHIN_S,
-        bodies_max: int = BODIES_MAX,
-    ) -> None:
-        self._body_max = body_max
-        self._within_s = within_s
-        self._bodies_max = bodies_max
+    body_max: int = BODY_MAX
+    within_s: float = BODY_WITHIN_S
+    bodies_max: int = BODIES_MAX
+
+    def __post_init__(self) -> None:
         self._reading: dict[asyncio.Timeout, None] = {}
         """The time limits of the bodies that are being received, the oldest first."""
 
@@ -40,12 +37,12 @@ class BodyReader:
         """
         request = Request(scope, receive)
         announced = request.headers.get("content-length", "")
-        if announced.isdecimal() and int(announced) > self._body_max:
+        if announced.isdecimal() and int(announced) > self.body_max:
             raise self._too_large()
         body = bytearray()
         try:
-            async with asyncio.timeout(self._within_s) as limit:
-                if len(self._reading) >= self._bodies_max:
+            async with asyncio.timeout(self.within_s) as limit:
+                if len(self._reading) >= self.bodies_max:
                     oldest = next(iter(self._reading))
                     del self._reading[oldest]
                     if not oldest.expired():
@@ -54,39 +51,39 @@ class BodyReader:
                 try:
                     async for chunk in request.stream():
                         body += chunk
-                        if len(body) > self._body_max:
+                        if len(body) > self.body_max:
                             raise self._too_large()
                 finally:
                     self._reading.pop(limit, None)
         except TimeoutError:
             raise errors.BodyTooSlow(
-                f"The body was not complete within {self._within_s:g} s",
+                f"The body was not complete within {self.within_s:g} s",
                 headers={"Connection": "close"},
             ) from None
         return bytes(body)
 
     def _too_large(self) -> errors.BodyTooLarge:
         return errors.BodyTooLarge(
-            f"The body is larger than {self._body_max:,} bytes", headers={"Connection": "close"}
+            f"The body is larger than {self.body_max:,} bytes", headers={"Connection": "close"}
         )
 
 
+@dataclass(eq=False, repr=False)
 class BodyLimit:
     """Middleware that reads the body before the application is called, and refuses it over a limit.
 
-    GET and HEAD have no body that anything reads.
+    The bodies of GET and HEAD requests are ignored.
     """
 
-    def __init__(self, app: ASGIApp, reader: BodyReader | None = None) -> None:
-        self._app = app
-        self._reader = reader or BodyReader()
+    app: ASGIApp
+    reader: BodyReader = field(default_factory=BodyReader)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in METHODS:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         try:
-            body = await self._reader.read(scope, receive)
+            body = await self.reader.read(scope, receive)
         except (errors.BodyTooLarge, errors.BodyTooSlow) as error:
             await error_response(error, scope)(scope, receive, send)
             return
@@ -99,4 +96,4 @@ class BodyLimit:
             is_sent = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self._app(scope, receive_read, send)
+        await self.app(scope, receive_read, send)

@@ -1,7 +1,8 @@
 """The queries of a store and the rows of its answers, as values.
 
 A store is one state of the history of a catalog: versions of events with the times at which they
-became known, ranks of coins, categories and cancellations. *Now* is a time like any other. The
+became known, ranks of coins, categories and cancellations. The present is queried in the same way
+as a past time. The
 sandbox and the mirror use the same store over different files.
 """
 
@@ -143,7 +144,7 @@ class ChangeQuery:
     head: int = 0
 
 
-class Slice(msgspec.Struct, Generic[RowT], frozen=True):
+class StorePage(msgspec.Struct, Generic[RowT], frozen=True):
     """At most `limit` rows after a key, whether more follow, and the total of all pages."""
 
     rows: Sequence[RowT]

@@ -4,6 +4,7 @@ It answers loopback under a loopback name, so that a web page can't use it.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ _FORWARDED: Final = {"forwarded", "via", "x-forwarded-for", "x-forwarded-host", 
 _DAY_LENGTH: Final = len("2026-01-01")
 
 
+@dataclass(eq=False, repr=False)
 class ControlPath:
     """Middleware that answers the paths below `prefix`.
 
@@ -29,14 +31,13 @@ class ControlPath:
     ApiError.
     """
 
-    def __init__(self, app: ASGIApp, *, prefix: str, run: Callable[[str, str, bytes], Any]) -> None:
-        self._app = app
-        self._prefix = prefix
-        self._run = run
+    app: ASGIApp
+    prefix: str
+    run: Callable[[str, str, bytes], Any]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not scope["path"].startswith(self._prefix):
-            await self._app(scope, receive, send)
+        if not scope["path"].startswith(self.prefix):
+            await self.app(scope, receive, send)
             return
         try:
             response = await self._answer(Request(scope, receive))
@@ -50,8 +51,8 @@ class ControlPath:
         if client is None or not is_loopback(client.host) or refusal is not None or forwarded:
             raise errors.Forbidden("The control path accepts requests from this machine only")
         body = b"" if request.method == "GET" else await request.body()
-        path = request.scope["path"].removeprefix(self._prefix)
-        answer = await run_in_threadpool(self._run, request.method, path, body)
+        path = request.scope["path"].removeprefix(self.prefix)
+        answer = await run_in_threadpool(self.run, request.method, path, body)
         headers = {"Cache-Control": "no-store"}
         return Response(msgspec.json.encode(answer), media_type="application/json", headers=headers)
 
@@ -74,6 +75,5 @@ def read_instant(text: str) -> datetime:
     try:
         read = datetime.fromisoformat(text)
     except ValueError:
-        shown = text[:40]
-        raise ValueError(f"{shown!r} is not a time such as 2026-03-01T12:00:00Z") from None
+        raise ValueError(f"{text[:40]!r} is not a time such as 2026-03-01T12:00:00Z") from None
     return read.replace(tzinfo=UTC) if len(text) == _DAY_LENGTH else read

@@ -19,7 +19,6 @@ _DIGEST_BYTES = 8
 
 
 def write_cursor(list_name: str, filters: Hashable, key: tuple[float | int | str, ...]) -> str:
-    """Return the text of a cursor."""
     payload = msgspec.msgpack.encode((_digest(list_name, filters), *key))
     return base64.urlsafe_b64encode(payload).decode().rstrip("=")
 

@@ -29,8 +29,6 @@ def docs_html() -> bytes:
 
 
 def render_docs(document: Node) -> str:
-    """Return the page of one document."""
-
     def resolve(node: Node) -> Node:
         found: Any = document if "$ref" in node else node
         for step in node.get("$ref", "#").split("/")[1:]:
@@ -55,7 +53,7 @@ def render_docs(document: Node) -> str:
         style=Markup(folder.joinpath("docs_page.css").read_text(encoding="utf-8")),
         headings=re.findall(r"^## (.+)$", document["info"]["description"], re.MULTILINE),
         rules=list_rules,
-        curl=curl_command,
+        curl=make_curl_command,
     )
 
 
@@ -96,7 +94,7 @@ def list_rules(schema: Node) -> list[str]:
     return values + bounds
 
 
-def curl_command(path: str, operation: Node) -> str:
+def make_curl_command(path: str, operation: Node) -> str:
     """Return a request that any plan may make."""
     shown: list[str] = []
     for each in operation["parameters"]:

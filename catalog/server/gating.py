@@ -1,13 +1,12 @@
-"""The gating of plans, in one place: bounds of queries, and fields of records (interface 8).
+"""The limits of each plan: bounds of queries, and visible fields of records (interface 8)."""
 
-`ts` is the time as of which the catalog is shown. `moment` is the time of the request, from which
-the windows of dates are counted.
-"""
-
-from datetime import datetime
+from collections.abc import Hashable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from msgspec import UNSET, structs
+from starlette.requests import Request
 
 from catalog.contract.errors import PlanRequired
 from catalog.contract.parameters import CoinsRequest, EventsRequest
@@ -16,10 +15,10 @@ from catalog.contract.plans import (
     PLANS,
     ImpactView,
     Plan,
+    clamp_window,
+    find_plan_window,
+    find_upcoming_window,
     impact_band,
-    plan_window,
-    requested_window,
-    upcoming_window,
 )
 from catalog.contract.records import CancelledEvent, Coin, Event
 from catalog.server.catalog_store import CoinQuery, EventQuery, StoredCoin, StoredEvent
@@ -29,16 +28,41 @@ _FIELDS: Final = {field.name: field.encode_name for field in structs.fields(Even
 _HIDDEN: Final = {**dict.fromkeys(_FIELDS), "categories": UNSET}
 
 
-def event_query(
-    request: EventsRequest, plan: Plan, *, ts: datetime, moment: datetime
-) -> EventQuery:
+@dataclass(frozen=True, slots=True)
+class CatalogView:
+    """The catalog that a request reads: the store, as of `ts`.
+
+    `moment` is the time that the request names, or now. `ts` is that time less the plan's lag.
+    """
+
+    store: SqlStore
+    plan: Plan
+    ts: datetime
+    moment: datetime
+    as_of: datetime | None
+
+    @classmethod
+    def from_request(cls, request: Request) -> "CatalogView":
+        state, app = request.state, request.app.state
+        plan: Plan = state.grant.plan
+        moment = state.as_of or state.now
+        lag = timedelta(seconds=plan.freshness_s if app.lags else 0)
+        return cls(app.store(state.now), plan, moment - lag, moment, state.as_of)
+
+    def cursor_filters(self, *filters: Hashable) -> tuple[Hashable, ...]:
+        """Return what a cursor is bound to."""
+        return (*filters, self.plan.name, self.as_of)
+
+
+def make_event_query(request: EventsRequest, view: CatalogView) -> EventQuery:
     """Return the query for the store. Raises PlanRequired: a filter that the plan does not have."""
+    plan = view.plan
     _require("categories", plan, requested=request.categories is not None)
     _require("impactMin", plan, requested=request.impact_min is not None)
     _require("sortBy=impact_desc", plan, requested=request.sort_by == "impact_desc")
     return EventQuery(
-        ts=ts,
-        window=requested_window(plan, moment, lower=request.lower, upper=request.upper),
+        ts=view.ts,
+        window=clamp_window(plan, view.moment, lower=request.lower, upper=request.upper),
         coins=None if request.coins is None else frozenset(request.coins),
         categories=None if request.categories is None else frozenset(request.categories),
         keyword=None if request.keyword is None else request.keyword.casefold(),
@@ -49,25 +73,24 @@ def event_query(
     )
 
 
-def coin_query(request: CoinsRequest, plan: Plan, *, ts: datetime, moment: datetime) -> CoinQuery:
+def make_coin_query(request: CoinsRequest, view: CatalogView) -> CoinQuery:
     return CoinQuery(
-        ts=ts,
-        upcoming=upcoming_window(plan, moment),
+        ts=view.ts,
+        upcoming=find_upcoming_window(view.plan, view.moment),
         q=None if request.q is None else request.q.casefold(),
         tracked=request.tracked,
-        coverage_top=plan.coverage_top,
+        coverage_top=view.plan.coverage_top,
     )
 
 
-def event_visible(
-    event: StoredEvent, plan: Plan, store: SqlStore, *, ts: datetime, moment: datetime
-) -> bool:
+def is_event_visible(event: StoredEvent, view: CatalogView) -> bool:
     """Whether the single event is in the plan's whole window and coverage."""
-    if not plan_window(plan, moment).overlaps(event.date, event.date_end):
+    plan = view.plan
+    if not find_plan_window(plan, view.moment).overlaps(event.date, event.date_end):
         return False
     if plan.coverage_top is None:
         return True
-    ranks = store.ranks([coin.slug for coin in event.coins], ts)
+    ranks = view.store.ranks([coin.slug for coin in event.coins], view.ts)
     return any(_is_covered(rank, plan) for rank in ranks.values())
 
 
@@ -91,7 +114,7 @@ def _require(filter_name: str, plan: Plan, *, requested: bool) -> None:
         raise PlanRequired(f"{filter_name} needs the plan {least.name.title()} or above")
 
 
-def shown_event(event: StoredEvent, plan: Plan) -> Event:
+def project_event(event: StoredEvent, plan: Plan) -> Event:
     """Return the event as the plan shows it: hidden fields are null, Free has no `categories`."""
     fields: dict[str, Any] = {
         name: getattr(event, name) for name, field in _FIELDS.items() if plan.shows(field)
@@ -107,12 +130,12 @@ def _shown_impact(event: StoredEvent, plan: Plan) -> float | str | None:
     return impact_band(event.impact) if plan.impact is ImpactView.BANDED else event.impact
 
 
-def shown_cancellation(event: StoredEvent, cancelled_at: datetime, plan: Plan) -> CancelledEvent:
+def project_cancellation(event: StoredEvent, cancelled_at: datetime, plan: Plan) -> CancelledEvent:
     """Return the `data` of a delivery of a cancellation, which also has its time."""
-    return CancelledEvent(**structs.asdict(shown_event(event, plan)), cancelled_at=cancelled_at)
+    return CancelledEvent(**structs.asdict(project_event(event, plan)), cancelled_at=cancelled_at)
 
 
-def shown_coin(coin: StoredCoin, plan: Plan) -> Coin:
+def project_coin(coin: StoredCoin, plan: Plan) -> Coin:
     """Return the coin; its counters are of the window of the query."""
     return Coin(
         slug=coin.slug,

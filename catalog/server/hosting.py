@@ -1,7 +1,7 @@
 """Serves an application on loopback or another address, in its own thread.
 
-Granian, because it closes idle, half-header and half-body connections automatically within
-`HEADER_TIMEOUT_S` (measured). The calling thread stays free, so Ctrl-C and tests work as usual.
+It uses Granian, which closes idle and unfinished connections within `HEADER_TIMEOUT_S` (measured).
+The calling thread stays free, so Ctrl-C and tests work as usual.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 from starlette.types import ASGIApp
 
-from catalog.server.errors import ServerError
+from catalog.errors import ServerError
 
 HEADER_TIMEOUT_S = 5.0
 START_TIMEOUT_S = 30.0
@@ -57,7 +57,6 @@ class HostedApp:
         return self
 
     def stop(self) -> None:
-        """Stop listening and wait until the application has ended."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._server.stop)
             self._thread.join(timeout=START_TIMEOUT_S)

@@ -11,6 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from email.utils import format_datetime
 from fractions import Fraction
@@ -25,7 +26,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from catalog.contract import constants, errors
 from catalog.contract.errors import ApiError
 from catalog.contract.records import instant_text
-from catalog.contract.token_bucket import TokenBucket
 from catalog.server.accounts import Grant, KeyRing, UsageBook, quota_period
 from catalog.server.responses import answer_exception, error_response, log_failure
 
@@ -60,28 +60,21 @@ class Metrics:
         self._seconds.labels(name).observe(seconds)
 
 
+@dataclass(eq=False, repr=False)
 class AccessLog:
     """Gives a request its time and its id; counts it, and logs its failure."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        now: Callable[[], datetime],
-        metrics: Metrics,
-        headers: Mapping[str, str],
-    ) -> None:
-        self._app = app
-        self._now = now
-        self._metrics = metrics
-        self._headers = headers
+    app: ASGIApp
+    now: Callable[[], datetime]
+    metrics: Metrics
+    headers: Mapping[str, str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         began = time.monotonic()
-        state: dict[str, Any] = {"now": self._now(), "grant": None, "as_of": None}
+        state: dict[str, Any] = {"now": self.now(), "grant": None, "as_of": None}
         state["request_id"] = f"req_{secrets.token_hex(12)}"
         scope["state"] = state
         status = 0
@@ -92,11 +85,11 @@ class AccessLog:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["Date"] = format_datetime(state["now"], usegmt=True)
-                headers.update(self._headers)
+                headers.update(self.headers)
             await send(message)
 
         try:
-            await self._app(scope, receive, send_dated)
+            await self.app(scope, receive, send_dated)
         except ClientDisconnect:
             log.warning("The client left: request=%s", state["request_id"])
         except ConnectionError:
@@ -109,7 +102,7 @@ class AccessLog:
             response = await answer_exception(Request(scope), error)
             await response(scope, receive, send_dated)
         finally:
-            self._metrics.add(scope, status, time.monotonic() - began)
+            self.metrics.add(scope, status, time.monotonic() - began)
 
 
 OPEN_PATHS = frozenset({"/", constants.OPENAPI_PATH, "/docs", "/healthz", "/metrics"})
@@ -119,12 +112,13 @@ _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 _BEARER = "bearer "
 
 
+@dataclass(eq=False, repr=False)
 class Authentication:
-    """Refuses requests that are too large, retired paths, and requests without one valid key."""
+    """Refuses requests that are too large, requests to retired paths, and requests without exactly
+    one valid key."""
 
-    def __init__(self, app: ASGIApp, *, keys: KeyRing) -> None:
-        self._app = app
-        self._keys = keys
+    app: ASGIApp
+    keys: KeyRing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -135,13 +129,13 @@ class Authentication:
             except ApiError as error:
                 await error_response(error, scope)(scope, receive, send)
                 return
-        await self._app(scope, receive, send)
+        await self.app(scope, receive, send)
 
     def _find_grant(self, scope: Scope) -> Grant:
         path: str = scope["path"]
         if _RETIRED.fullmatch(path):
             raise errors.VersionRetired()
-        grant = self._keys.grant_of(presented_keys(scope))
+        grant = self.keys.resolve_grant(read_presented_keys(scope))
         if grant is None:
             raise errors.Forbidden()
         if _CONTROL_CHARACTER.search(path):
@@ -156,13 +150,11 @@ def _check_sizes(scope: Scope) -> None:
     if len(scope["query_string"]) > constants.QUERY_LENGTH_MAX:
         raise errors.UriTooLong(f"The query is longer than {constants.QUERY_LENGTH_MAX}")
     size = sum(len(name) + len(value) for name, value in scope["headers"])
-    if size > constants.HEADERS_BYTES_MAX:
-        raise errors.HeadersTooLarge(
-            f"The headers are larger than {constants.HEADERS_BYTES_MAX} bytes"
-        )
+    if size > (most := constants.HEADERS_BYTES_MAX):
+        raise errors.HeadersTooLarge(f"The headers are larger than {most} bytes")
 
 
-def presented_keys(scope: Scope) -> set[str]:
+def read_presented_keys(scope: Scope) -> set[str]:
     """Return the keys of the request, from either header (interface 5.2 and 5.3)."""
     headers = Headers(scope=scope)
     found = {value.strip() for value in headers.getlist(constants.KEY_HEADER)}
@@ -172,6 +164,24 @@ def presented_keys(scope: Scope) -> set[str]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class TokenBucket:
+    """Holds up to `burst` tokens, and gains one token every `interval`: whole numbers of one unit.
+
+    Nothing is rounded, so no long run of requests drifts. The caller keeps its only state,
+    `full_at`: the time at which the bucket is full again (the theoretical arrival time of GCRA).
+    """
+
+    interval: int
+    burst: int
+
+    def take(self, full_at: int, now: int) -> tuple[int, int]:
+        """Take the next token; return the new `full_at` and the time from which it is valid."""
+        full_at = max(full_at, now)
+        return full_at + self.interval, max(now, full_at - (self.burst - 1) * self.interval)
+
+
+@dataclass(eq=False, repr=False)
 class RateLimit:
     """Counts the request against quota, rate and export interval; states what is left of the month.
 
@@ -179,23 +189,17 @@ class RateLimit:
     so that the interval of a token is a whole number of ticks.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        usage: UsageBook,
-        monotonic_ns: Callable[[], int],
-        export_interval_s: float,
-    ) -> None:
-        self._app = app
-        self._usage = usage
-        self._monotonic_ns = monotonic_ns
-        self._export_interval_s = export_interval_s
+    app: ASGIApp
+    usage: UsageBook
+    monotonic_ns: Callable[[], int]
+    export_interval_s: float
+
+    def __post_init__(self) -> None:
         self._full_at: dict[tuple[str, str, TokenBucket], int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["state"]["grant"] is None:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         grant: Grant = scope["state"]["grant"]
         now: datetime = scope["state"]["now"]
@@ -204,7 +208,7 @@ class RateLimit:
             limit = grant.monthly_quota
             if message["type"] == "http.response.start" and limit is not None:
                 headers = MutableHeaders(scope=message)
-                remaining = max(0, limit - self._usage.used(grant, now))
+                remaining = max(0, limit - self.usage.used(grant, now))
                 headers["X-RateLimit-Limit"] = str(limit)
                 headers["X-RateLimit-Remaining"] = str(remaining)
                 headers["X-RateLimit-Reset"] = instant_text(quota_period(now).end)
@@ -217,13 +221,13 @@ class RateLimit:
         except ApiError as error:
             await error_response(error, scope)(scope, receive, send_quota)
             return
-        await self._app(scope, receive, send_quota)
+        await self.app(scope, receive, send_quota)
 
     def _charge(self, grant: Grant, now: datetime, *, is_export: bool) -> None:
-        if self._usage.exhausted(grant, now):
+        if self.usage.is_exhausted(grant, now):
             wait = quota_period(now).end - now
             raise errors.QuotaExceeded(headers={"Retry-After": str(ceil(wait.total_seconds()))})
-        now_ns = self._monotonic_ns()
+        now_ns = self.monotonic_ns()
         taken = {}
         for name, bucket, ticks_per_ns in self._limits(grant, is_export=is_export):
             key, now_ticks = (grant.meter_id, name, bucket), now_ns * ticks_per_ns
@@ -233,29 +237,28 @@ class RateLimit:
                 raise errors.RateLimited(headers={"Retry-After": str(wait_s)})
             taken[key] = full_at
         self._full_at.update(taken)
-        self._usage.charge(grant, now)
+        self.usage.charge(grant, now)
 
     def _limits(self, grant: Grant, *, is_export: bool) -> Iterator[tuple[str, TokenBucket, int]]:
         """Yield the name of each limit, its bucket, and the ticks in a nanosecond of its clock."""
-        interval_s = grant.export_interval_s
-        if interval_s is None:
-            interval_s = self._export_interval_s
+        own_s = grant.export_interval_s
+        interval_s = self.export_interval_s if own_s is None else own_s
         if is_export and interval_s > 0:
             yield "export", TokenBucket(ceil(interval_s * 1e9), 1), 1
         rate = Fraction(str(grant.rate_per_s))
         yield "rate", TokenBucket(rate.denominator * 10**9, grant.burst), rate.numerator
 
 
+@dataclass(eq=False, repr=False)
 class TimeLimit:
     """Ends a request that has no first byte of its response within the limit."""
 
-    def __init__(self, app: ASGIApp, *, limit_s: float) -> None:
-        self._app = app
-        self._limit_s = limit_s
+    app: ASGIApp
+    limit_s: float
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
 
         async def send_in_time(message: Message) -> None:
@@ -263,8 +266,8 @@ class TimeLimit:
             await send(message)
 
         try:
-            async with asyncio.timeout(self._limit_s) as limit:
-                await self._app(scope, receive, send_in_time)
+            async with asyncio.timeout(self.limit_s) as limit:
+                await self.app(scope, receive, send_in_time)
         except TimeoutError:
             if not limit.expired():
                 raise

@@ -8,6 +8,7 @@ from the server's own pages.
 import ipaddress
 import re
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.datastructures import Headers
@@ -25,7 +26,7 @@ _PORTS: Final = {"http": "80", "https": "443"}
 def find_refusal(scope: Scope, origins: Collection[str] = ()) -> Response | None:
     """Return the refusal of a request, by its head alone; None if it may pass.
 
-    The names of loopback are known, with any port. Pages of `origins`, such as
+    The loopback names are accepted, with any port. Pages of `origins`, such as
     `https://app.example`, may send requests, too.
     """
     headers = Headers(scope=scope)
@@ -50,22 +51,22 @@ def find_refusal(scope: Scope, origins: Collection[str] = ()) -> Response | None
     return None
 
 
+@dataclass(eq=False, repr=False)
 class HostGuard:
-    """Middleware that answers the requests that are refused, and passes on the others."""
+    """Middleware that responds to refused requests and passes on all others."""
 
-    def __init__(self, app: ASGIApp, *, origins: Collection[str] = ()) -> None:
-        self._app = app
-        self._origins = frozenset(origins)
+    app: ASGIApp
+    origins: Collection[str] = ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = find_refusal(scope, self._origins) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, receive, send)
+        refusal = find_refusal(scope, self.origins) if scope["type"] == "http" else None
+        await (refusal or self.app)(scope, receive, send)
 
 
 def check_origin(origin: str) -> None:
     """Raise ValueError unless a browser can send this origin.
 
-    It states scheme and host in lower case, and no port that is the scheme's own.
+    It has scheme and host in lower case, and a port only if it is not the default of the scheme.
     """
     found = _ORIGIN.fullmatch(origin)
     host = None if found is None else _split_host(found[2])

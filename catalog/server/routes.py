@@ -5,7 +5,7 @@ shift a page.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from email.utils import format_datetime
 from itertools import islice
@@ -25,59 +25,33 @@ from catalog.contract.parameters import (
     read_events_request,
     read_export_request,
 )
-from catalog.contract.plans import ELITE, Plan, day_start, plan_window, upcoming_window
+from catalog.contract.plans import ELITE, Plan, day_start, find_plan_window, find_upcoming_window
 from catalog.contract.records import Cancellation, Page, PaginationMeta, Record
 from catalog.server.catalog_store import StoredEvent, coin_key, date_key, impact_key
 from catalog.server.cursors import read_cursor, write_cursor
 from catalog.server.docs_page import docs_html
 from catalog.server.gating import (
-    coin_query,
-    event_query,
-    event_visible,
+    CatalogView,
+    is_event_visible,
+    make_coin_query,
+    make_event_query,
+    project_coin,
+    project_event,
     require_coverage,
-    shown_coin,
-    shown_event,
 )
 from catalog.server.responses import VARY, is_not_modified, json_response, make_etag
-from catalog.server.sql_store import SqlStore
 
 RowT = TypeVar("RowT", bound=Record)
 KeyT = TypeVar("KeyT")
 _ROWS_A_CHUNK: Final = 250
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The catalog that a request reads: the store, as of `ts`.
-
-    `moment` is the time that the request names, or now. `ts` is that time less the plan's lag.
-    """
-
-    store: SqlStore
-    plan: Plan
-    ts: datetime
-    moment: datetime
-    as_of: datetime | None
-
-    @classmethod
-    def of(cls, request: Request) -> "Reading":
-        state, app = request.state, request.app.state
-        plan: Plan = state.grant.plan
-        moment = state.as_of or state.now
-        lag = timedelta(seconds=plan.freshness_s if app.lags else 0)
-        return cls(app.store(state.now), plan, moment - lag, moment, state.as_of)
-
-    def cursor_filters(self, *filters: Hashable) -> tuple[Hashable, ...]:
-        """Return what a cursor is bound to."""
-        return (*filters, self.plan.name, self.as_of)
-
-
-def query_of(request: Request) -> str:
+def read_query_string(request: Request) -> str:
     query: bytes = request.scope["query_string"]
     return query.decode("utf-8", "replace")
 
 
-def page_of(
+def make_page(
     rows: Sequence[RowT], *, total: int, limit: int, cursor: str | None = None
 ) -> Page[RowT]:
     return Page(data=tuple(rows), meta=PaginationMeta(total=total, limit=limit, cursor=cursor))
@@ -88,31 +62,37 @@ def _read_after(cursor: str | None, name: str, filters: Hashable, form: type[Key
 
 
 def list_coins(request: Request) -> Response:
-    reading, requested = Reading.of(request), read_coins_request(query_of(request))
+    reading, requested = (
+        CatalogView.from_request(request),
+        read_coins_request(read_query_string(request)),
+    )
     filters = reading.cursor_filters(requested.q, requested.tracked)
     after = _read_after(requested.cursor, "coins", filters, tuple[int, str])
-    query = coin_query(requested, reading.plan, ts=reading.ts, moment=reading.moment)
+    query = make_coin_query(requested, reading)
     found = reading.store.coins(query, after=after, limit=requested.limit)
     cursor = write_cursor("coins", filters, coin_key(found.rows[-1])) if found.more else None
-    rows = [shown_coin(coin, reading.plan) for coin in found.rows]
-    page = page_of(rows, total=found.total, limit=requested.limit, cursor=cursor)
+    rows = [project_coin(coin, reading.plan) for coin in found.rows]
+    page = make_page(rows, total=found.total, limit=requested.limit, cursor=cursor)
     return json_response(request, page, max_age_s=constants.LIST_MAX_AGE_S)
 
 
 def get_coin(request: Request) -> Response:
-    reading = Reading.of(request)
-    upcoming = upcoming_window(reading.plan, reading.moment)
+    reading = CatalogView.from_request(request)
+    upcoming = find_upcoming_window(reading.plan, reading.moment)
     coin = reading.store.coin(request.path_params["slug"], reading.ts, upcoming)
     if coin is None:
         raise errors.NotFound("No coin has this slug")
     require_coverage(coin, reading.plan)
-    record = shown_coin(coin, reading.plan)
+    record = project_coin(coin, reading.plan)
     return json_response(request, record, max_age_s=constants.LIST_MAX_AGE_S)
 
 
 def list_events(request: Request) -> Response:
-    reading, requested = Reading.of(request), read_events_request(query_of(request))
-    query = event_query(requested, reading.plan, ts=reading.ts, moment=reading.moment)
+    reading, requested = (
+        CatalogView.from_request(request),
+        read_events_request(read_query_string(request)),
+    )
+    query = make_event_query(requested, reading)
     by_impact = requested.sort_by == "impact_desc"
     filters = reading.cursor_filters(replace(requested, limit=0, cursor=None))
     form: Any = tuple[float, float, str] if by_impact else tuple[float, str]
@@ -120,13 +100,13 @@ def list_events(request: Request) -> Response:
     found = reading.store.events(query, after=after, limit=requested.limit)
     key = impact_key if by_impact else date_key
     cursor = write_cursor("events", filters, key(found.rows[-1])) if found.more else None
-    rows = [shown_event(event, reading.plan) for event in found.rows]
-    page = page_of(rows, total=found.total, limit=requested.limit, cursor=cursor)
+    rows = [project_event(event, reading.plan) for event in found.rows]
+    page = make_page(rows, total=found.total, limit=requested.limit, cursor=cursor)
     return json_response(request, page, max_age_s=constants.LIST_MAX_AGE_S)
 
 
 def get_event(request: Request) -> Response:
-    reading, event_id = Reading.of(request), request.path_params["id"]
+    reading, event_id = CatalogView.from_request(request), request.path_params["id"]
     plan, ts = reading.plan, reading.ts
     found = reading.store.event(event_id, ts)
     if found is not None and found.status == "cancelled" and found.cancelled_at is not None:
@@ -136,15 +116,18 @@ def get_event(request: Request) -> Response:
         found is None
         or found.event is None
         or found.status != "scheduled"
-        or not event_visible(found.event, plan, reading.store, ts=ts, moment=reading.moment)
+        or not is_event_visible(found.event, reading)
     ):
         raise errors.NotFound("No event has this id")
-    record = shown_event(found.event, plan)
+    record = project_event(found.event, plan)
     return json_response(request, record, max_age_s=constants.LIST_MAX_AGE_S)
 
 
 def list_cancellations(request: Request) -> Response:
-    reading, requested = Reading.of(request), read_cancellations_request(query_of(request))
+    reading, requested = (
+        CatalogView.from_request(request),
+        read_cancellations_request(read_query_string(request)),
+    )
     usual = reading.moment - timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
     since = requested.since or usual
     filters = reading.cursor_filters(requested.since)
@@ -152,37 +135,37 @@ def list_cancellations(request: Request) -> Response:
     found = reading.store.cancellations(reading.ts, since, after=after, limit=requested.limit)
     keys = [(row.cancelled_at.timestamp(), row.id) for row in found.rows[-1:]]
     cursor = write_cursor("cancellations", filters, keys[0]) if found.more else None
-    page = page_of(found.rows, total=found.total, limit=requested.limit, cursor=cursor)
+    page = make_page(found.rows, total=found.total, limit=requested.limit, cursor=cursor)
     return json_response(request, page, max_age_s=constants.LIST_MAX_AGE_S)
 
 
 def list_categories(request: Request) -> Response:
-    reading = Reading.of(request)
+    reading = CatalogView.from_request(request)
     rows = reading.store.categories(reading.ts)
-    page = page_of(rows, total=len(rows), limit=max(1, len(rows)))
+    page = make_page(rows, total=len(rows), limit=max(1, len(rows)))
     return json_response(request, page, max_age_s=constants.CATEGORIES_MAX_AGE_S)
 
 
 def get_usage(request: Request) -> Response:
-    record = request.app.state.usage.read_out(request.state.grant, request.state.now)
+    record = request.app.state.usage.make_record(request.state.grant, request.state.now)
     headers = {"Cache-Control": "no-store"}
     return Response(msgspec.json.encode(record), media_type="application/json", headers=headers)
 
 
 def get_export(request: Request) -> Response:
     """Return the filters of the events list as CSV; without bounds, the plan's whole window."""
-    reading = Reading.of(request)
+    reading = CatalogView.from_request(request)
     plan, moment, store = reading.plan, reading.moment, reading.store
     if not plan.export:
         raise errors.PlanRequired(f"The export needs the plan {ELITE.name.title()} or above")
-    requested = read_export_request(query_of(request))
+    requested = read_export_request(read_query_string(request))
     if requested.lower is None:
-        requested = replace(requested, lower=plan_window(plan, moment).lower)
+        requested = replace(requested, lower=find_plan_window(plan, moment).lower)
     if request.app.state.lags:
-        taken_at = snapshot_at(moment, plan)
+        taken_at = find_snapshot_time(moment, plan)
     else:
         taken_at = store.last_pull(moment) or moment
-    query = event_query(requested, plan, ts=taken_at, moment=moment)
+    query = make_event_query(requested, replace(reading, ts=taken_at))
     content = (store.identity, taken_at, requested, query.window, plan.name)
     headers = {
         "ETag": make_etag(repr(content).encode()),
@@ -202,10 +185,10 @@ def get_export(request: Request) -> Response:
 def _csv_chunks(events: Iterator[StoredEvent], plan: Plan) -> Iterator[bytes]:
     yield records.HEADER
     while rows := list(islice(events, _ROWS_A_CHUNK)):
-        yield records.encode_rows(shown_event(event, plan) for event in rows)
+        yield records.encode_rows(project_event(event, plan) for event in rows)
 
 
-def snapshot_at(now: datetime, plan: Plan) -> datetime:
+def find_snapshot_time(now: datetime, plan: Plan) -> datetime:
     """Return the time of the newest snapshot that the plan's freshness allows."""
     after_midnight = timedelta(minutes=constants.EXPORT_SNAPSHOT_MINUTE)
     visible = now - timedelta(seconds=plan.freshness_s)
@@ -221,10 +204,10 @@ async def get_openapi(request: Request) -> Response:
 
 
 async def get_docs(request: Request) -> Response:
-    return docs_response(docs_html())
+    return make_docs_response(docs_html())
 
 
-def docs_response(page: bytes) -> Response:
+def make_docs_response(page: bytes) -> Response:
     """Return the page with a policy under which it loads nothing."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
     return Response(page, media_type="text/html", headers={"Content-Security-Policy": policy})

@@ -1,7 +1,7 @@
 """The store over the tables of a published warehouse, in DuckDB.
 
-Every method asks the tables as of its time. Only what holds for all times is kept: the names of
-coins and of categories. Each call has a cursor of its own, so any thread may call.
+Every method asks the tables as of its time. Only data that never changes is cached: the names of
+coins and of categories. Each call uses its own database cursor, so any thread may call.
 """
 
 import re
@@ -28,10 +28,10 @@ from catalog.server.catalog_store import (
     EventQuery,
     ImpactKey,
     KnownSpan,
-    Slice,
     StoredCoin,
     StoredEvent,
     StoredVersion,
+    StorePage,
 )
 from catalog.server.statements import read_statements
 
@@ -73,8 +73,10 @@ class CoinNames(NamedTuple):
 class SqlStore:
     """A catalog's history in an attached database `schema`; the connection is of this store alone.
 
-    Keys are exclusive: rows strictly after them. `identity` differs for any other catalog or state
-    of it. A place of one feed means nothing in a feed of another `feed_id`. `order` is a table with
+    Keys are exclusive: rows strictly after them. `identity` differs between catalogs and between
+    states of a catalog. A position in one feed is meaningless in a feed with another `feed_id`.
+    `order` is a
+    table with
     `seq`, `event_id` and `version` that gives the feed another order than that of publication.
     """
 
@@ -104,9 +106,9 @@ class SqlStore:
 
     def events(
         self, query: EventQuery, *, after: DateKey | ImpactKey | None, limit: int
-    ) -> Slice[StoredEvent]:
+    ) -> StorePage[StoredEvent]:
         if query.window.empty:
-            return Slice((), more=False, total=0)
+            return StorePage((), more=False, total=0)
         values, parts = self._filters(query)
         if after is not None:
             *score, values["date"], values["event_id"] = after
@@ -116,11 +118,11 @@ class SqlStore:
         values["limit"] = limit + 1
         ((total, places),) = self._rows("list_places", values, after=after_part, **parts)
         if not places:
-            return Slice((), more=False, total=total)
+            return StorePage((), more=False, total=total)
         rows = self._rows("list_rows", {"places": places[:limit]})
         events = {place: self._event(row) for place, *row in rows}
         page = [events[place] for place in places[:limit]]
-        return Slice(page, more=len(places) > limit, total=total)
+        return StorePage(page, more=len(places) > limit, total=total)
 
     def iter_events(self, query: EventQuery) -> Iterator[StoredEvent]:
         """Yield every event of the query in order, a few hundred at a time."""
@@ -144,7 +146,9 @@ class SqlStore:
         rows = self._rows("find_cancellation", {"event_id": event_id, "ts": ts})
         return self._version(rows[0], ts) if rows else None
 
-    def coins(self, query: CoinQuery, *, after: CoinKey | None, limit: int) -> Slice[StoredCoin]:
+    def coins(
+        self, query: CoinQuery, *, after: CoinKey | None, limit: int
+    ) -> StorePage[StoredCoin]:
         ranks = self._ranks(query.ts)
         found = sorted(
             (UNRANKED if rank is None else rank, slug)
@@ -156,7 +160,7 @@ class SqlStore:
         first = 0 if after is None else bisect_right(found, after)
         slugs = [slug for _, slug in found[first : first + limit]]
         page = self._counted(slugs, ranks, query.ts, query.upcoming)
-        return Slice(page, more=len(found) > first + limit, total=len(found))
+        return StorePage(page, more=len(found) > first + limit, total=len(found))
 
     def coin(self, slug: str, ts: datetime, upcoming: Window) -> StoredCoin | None:
         ranks = self._ranks(ts, [slug])
@@ -171,7 +175,7 @@ class SqlStore:
 
     def cancellations(
         self, ts: datetime, since: datetime, *, after: CancellationKey | None, limit: int
-    ) -> Slice[Cancellation]:
+    ) -> StorePage[Cancellation]:
         """Return the cancellations that happened or became known since a time."""
         at, event_id = (None, None) if after is None else after
         values = {"ts": ts, "since": since, "since_s": since.timestamp(), "limit": limit + 1}
@@ -180,7 +184,7 @@ class SqlStore:
         rows = [
             Cancellation(id=id_, cancelled_at=_of_micros(at * 10**6)) for at, id_ in found or ()
         ]
-        return Slice(rows[:limit], more=len(rows) > limit, total=total)
+        return StorePage(rows[:limit], more=len(rows) > limit, total=total)
 
     def history(self, event_id: str, ts: datetime) -> Sequence[StoredVersion]:
         """Return the versions of an event that were known at a time, oldest first."""
@@ -190,7 +194,7 @@ class SqlStore:
         major = next((v.version for v in versions if v.event and v.event.is_major), None)
         return [_marked(version, major) for version in versions]
 
-    def changes(self, query: ChangeQuery, *, limit: int) -> Slice[StoredVersion]:
+    def changes(self, query: ChangeQuery, *, limit: int) -> StorePage[StoredVersion]:
         values = {
             "after": min(max(query.after, 0), _SEQ_MAX),
             "head": min(max(query.head, 0), _SEQ_MAX),
@@ -200,14 +204,14 @@ class SqlStore:
         }
         found = self._rows("list_changes", values)
         if not found:
-            return Slice((), more=False, total=0)
+            return StorePage((), more=False, total=0)
         rows = self._rows("list_versions", {"seqs": [seq for seq, _ in found[:limit]]})
         versions = [self._version(row, query.until) for row in rows]
         event_ids = list({version.event_id for version in versions})
         rows = self._rows("list_first_major", {"event_ids": event_ids, **_MAJOR})
         major: dict[str, int] = {event_id: first for event_id, first in rows}
         page = [_marked(version, major.get(version.event_id)) for version in versions]
-        return Slice(page, more=len(found) > limit, total=found[0][1])
+        return StorePage(page, more=len(found) > limit, total=found[0][1])
 
     def head(self, until: datetime) -> int:
         """Return the last place of the feed with a version known at a time; 0 if there is none."""
@@ -221,7 +225,7 @@ class SqlStore:
         return found
 
     def never_known(self) -> frozenset[str]:
-        """Return the columns whose value no version knows."""
+        """Return the columns that have no value in any version."""
         return frozenset(name for (name,) in self._rows("list_never_known"))
 
     @cached_property
@@ -259,7 +263,6 @@ class SqlStore:
         ts: datetime,
         upcoming: Window,
     ) -> list[StoredCoin]:
-        """Return coins with the counters of their events in a window."""
         counters: dict[str, Row] = {}
         if slugs and not upcoming.empty:
             values = {**_window_values(ts, upcoming), **_MAJOR, "coins": slugs}
@@ -334,7 +337,8 @@ class SqlStore:
 
 @cache
 def _statement(name: str, **parts: str) -> str:
-    """Return a statement with each part in braces replaced: one given, or another entry."""
+    """Return a statement with each name in braces replaced by a given part or by another
+    statement."""
 
     def part(found: re.Match[str]) -> str:
         name = found[1]

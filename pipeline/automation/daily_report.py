@@ -28,7 +28,6 @@ Clock = Callable[[], datetime]
 
 def daily_report(layout: Layout, settings: Settings, clock: Clock) -> dg.AssetsDefinition:
     """Return the asset that writes a report, deletes the oldest ones, and posts the changes."""
-
     decorate: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.asset(
         key=layout.key(NAME),
         deps=layout.keys([EVENTS.name, EVENT_VERSIONS.name]),

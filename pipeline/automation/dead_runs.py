@@ -1,6 +1,6 @@
 """The sensor that fails runs whose process is gone.
 
-A code server notices when one of its runs is killed, but not when it is killed with them. So a run
+A code server notices when a run is killed, unless the server is killed with it. So a run
 has the tag `almanac/process`: its id, the host, the process id, and when that process started. Runs
 of other hosts and runs without the tag are left to Dagster's run monitoring.
 """

@@ -12,12 +12,7 @@ import dagster as dg
 
 from assets.layout import Layout
 from pipeline.automation.run_decisions import find_instance
-from pipeline.health.facts import (
-    FORGOTTEN_AFTER,
-    RUN_NOTE,
-    FailedWork,
-    RunNote,
-)
+from pipeline.health.facts import FORGOTTEN_AFTER, RUN_NOTE, FailedWork, RunNote
 from pipeline.health.notices import NotPosted, post_warnings
 from pipeline.health.warnings import WARNINGS, find_warnings
 from pipeline.instance import owner_tags

@@ -10,7 +10,7 @@ from typing import Any, Final
 import dagster as dg
 
 from assets.event_changes import CHANGES
-from assets.landed import LANDED, asset_of
+from assets.landed import LANDED, name_asset
 from assets.landed_calendar import NAME as LANDED_CALENDAR
 from assets.layout import Layout
 from assets.polled import POLLED
@@ -36,7 +36,7 @@ def asset_jobs(layout: Layout) -> dict[str, Any]:
     checks = dg.AssetSelection.checks_for_assets(*tables) - dg.AssetSelection.checks(*warnings)
     published = dg.AssetSelection.assets(*tables).without_checks() | checks
     # With the changes between them, the tables are recorded after what was landed.
-    pushed = dg.AssetSelection.assets(*layout.keys([asset_of("deliveries"), CHANGES]))
+    pushed = dg.AssetSelection.assets(*layout.keys([name_asset("deliveries"), CHANGES]))
     days = dg.AssetSelection.assets(*layout.keys([*LANDED, CHANGES]))
     selections = {
         DAILY: (days | published, "One day: land every feed, merge, publish and check the tables."),
@@ -54,7 +54,7 @@ def asset_jobs(layout: Layout) -> dict[str, Any]:
         ),
         POLL: (
             dg.AssetSelection.assets(*layout.keys(POLLED.values())),
-            "Pull what changes within a day: near events, cancellations, single events. "
+            "Pull data that changes within a day: near events, cancellations, single events. "
             "The sensor `polls` requests it; `almanac budget` shows when and why.",
         ),
     }
@@ -77,7 +77,8 @@ def daily_schedule(
     service_now: Callable[[], datetime],
     pulled: Callable[[date], bool],
 ) -> dg.ScheduleDefinition:
-    """Return the schedule that runs the job for the service's day, once a day of the machine.
+    """Return the schedule that runs the job once a day, by the machine's clock, for the service's
+    day.
 
     If the clocks agree, that is once the export is out. A day that was `pulled` since then, at the
     first start or by `almanac run`, is not pulled again.

@@ -35,9 +35,7 @@ class MergeState(SensorState, frozen=True, kw_only=True):
     at: datetime | None = None
 
 
-def unmerged_batches(
-    layout: Layout, home: Home, clock: Callable[[], datetime]
-) -> dg.SensorDefinition:
+def merge_sensor(layout: Layout, home: Home, clock: Callable[[], datetime]) -> dg.SensorDefinition:
     """Return the sensor that requests the merge and publication of landed batches.
 
     Landing leaves a marker of each batch.
@@ -53,7 +51,7 @@ def unmerged_batches(
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         return decide_merge(
             home.landing.pending(),
-            MergeState.of_cursor(context.cursor),
+            MergeState.from_cursor(context.cursor),
             now=clock(),
             running=find_run_in_progress(
                 find_instance(context), layout.names(MERGE, DAILY, DELIVERIES)
@@ -64,11 +62,7 @@ def unmerged_batches(
 
 
 def decide_merge(
-    pending: Sequence[str],
-    state: MergeState,
-    *,
-    now: datetime,
-    running: str | None,
+    pending: Sequence[str], state: MergeState, *, now: datetime, running: str | None
 ) -> Decision:
     """Decide whether to request a merge of the pending batches.
 
@@ -111,15 +105,12 @@ class DeliveryState(SensorState, frozen=True, kw_only=True):
     at: datetime | None = None
 
 
-def deliveries(
-    layout: Layout,
-    home: Home,
-    clock: Callable[[], datetime],
-    service_now: Callable[[], datetime],
+def deliveries_sensor(
+    layout: Layout, home: Home, clock: Callable[[], datetime], service_now: Callable[[], datetime]
 ) -> dg.SensorDefinition:
     """Return the sensor that requests a run while deliveries wait in the inbox.
 
-    Attempts are by `clock`, the day of a run is the service's.
+    Attempts are timed by `clock`; the day of a run is the service's day.
     """
 
     @dg.sensor(
@@ -136,7 +127,7 @@ def deliveries(
             running = find_run_in_progress(find_instance(context), names)
         return decide_deliveries(
             waiting,
-            DeliveryState.of_cursor(context.cursor),
+            DeliveryState.from_cursor(context.cursor),
             now=clock(),
             running=running,
             service_now=service_now(),
@@ -155,9 +146,10 @@ def decide_deliveries(
 ) -> Decision:
     """Decide whether to request a run for the deliveries that wait.
 
-    There is at most one run a minute; while none of them gets landed, the wait doubles.
+    There is at most one run a minute. The wait doubles while no delivery is stored.
     `running` is the id of a run that lands or merges. The partition of the run is the service's
-    day; just before that ends none is requested, since a run lands on its day alone.
+    day. No run is requested just before the day ends, since a run stores batches on its own day
+    only.
     """
     if not waiting:
         rested = DeliveryState(requests=state.requests, at=state.at)
@@ -174,7 +166,7 @@ def decide_deliveries(
         return Decision(f"{words};{failed} the next run starts at {state.at + wait:%H:%M:%S} UTC.")
     today = service_now.date()
     if (service_now + _BEFORE_MIDNIGHT).date() != today:
-        return Decision(f"{words}; the next run is one of the day that begins soon.")
+        return Decision(f"{words}; the next run belongs to the day that begins soon.")
     requests = state.requests + 1
     return Decision(
         f"{words}; requesting a run.",

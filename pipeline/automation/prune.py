@@ -14,8 +14,8 @@ from typing import Final
 
 import dagster as dg
 
-from almanac.reading.attached_file import abandoned_links
-from almanac.reading.temporary_files import leftovers
+from almanac.reading.attached_file import list_abandoned_links
+from almanac.reading.temporary_files import find_leftovers
 from assets.layout import Layout
 from pipeline.automation.run_decisions import ENDED_STATUSES
 from pipeline.instance import is_own, owner_tags
@@ -28,7 +28,7 @@ PRUNE: Final = "prune"
 PRUNE_SCHEDULE: Final = "prune_schedule"
 AT_NIGHT: Final = "40 3 * * *"
 RUNS_OF_A_JOB: Final = 100
-"""More are deleted, however young: a run takes about 0.4 MB."""
+"""The most runs that are kept, however new: a run takes about 0.4 MB."""
 _PAGE: Final = 1000
 
 
@@ -65,7 +65,6 @@ def _find_old_runs(
 
 
 def _find_latest_runs(instance: dg.DagsterInstance) -> set[str]:
-    """Return the runs with the latest materialisation of an asset or of a partition."""
     found: dict[tuple[dg.AssetKey, str | None], str] = {}
     for key in instance.get_asset_keys():
         cursor, has_more = None, True
@@ -95,7 +94,7 @@ def prune_files(home: Home, before: datetime) -> dict[str, int]:
             ),
             "unfinished files": (
                 *home.root.glob(".unfinished-*"),
-                *abandoned_links(home.root),
+                *list_abandoned_links(home.root),
                 *home.parquet.unfinished(),
                 *home.root.glob(".next-*"),
                 *home.landing.storage.unfinished(older_than_s=ABANDONED_S),
@@ -108,7 +107,7 @@ def prune_files(home: Home, before: datetime) -> dict[str, int]:
                 for path in home.root.glob(f"{home.warehouse.name}.wal.foreign-*")
                 if path.name.partition(".foreign-")[2] < f"{before:%Y%m%d}"
             ),
-            "temporary folders": leftovers(),
+            "temporary folders": find_leftovers(),
         }
         found = {what: list(paths) for what, paths in kinds.items()}
         for path in (path for paths in found.values() for path in paths):
@@ -120,6 +119,7 @@ def prune_schedule(
     layout: Layout, settings: Settings, clock: Callable[[], datetime]
 ) -> dg.ScheduleDefinition:
     """Return the schedule of the job, once a night."""
+    keep_for = timedelta(days=settings.keep_days)
 
     @dg.op(
         name=layout.name("delete_old_records"),
@@ -127,10 +127,7 @@ def prune_schedule(
         required_resource_keys=layout.names("home"),
     )
     def delete(context: dg.OpExecutionContext) -> None:
-        home, before = (
-            layout.resource(context, "home"),
-            clock() - timedelta(days=settings.keep_days),
-        )
+        home, before = layout.resource(context, "home"), clock() - keep_for
         try:
             counts = prune_files(home, before)
             counts["Dagster runs"] = prune_runs(home, settings, before, context.instance)

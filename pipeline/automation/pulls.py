@@ -40,14 +40,17 @@ from warehouse.home import Home
 Clock = Callable[[], datetime]
 
 ABANDONED_AFTER: Final = timedelta(days=7)
-"""Work that could resume for this long and did not is left to a person; `status` shows it."""
+"""Work that was not resumed for this long after it became possible is left to a person; `status`
+shows it."""
 _FIRST_POLL_WAIT: Final = timedelta(minutes=1)
 _FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=6)
 _LONGEST_DAILY_WAIT: Final = timedelta(hours=1)
 
 
-def polls(layout: Layout, settings: Settings, home: Home, clock: Clock) -> dg.SensorDefinition:
+def polls_sensor(
+    layout: Layout, settings: Settings, home: Home, clock: Clock
+) -> dg.SensorDefinition:
     """Return the sensor that requests a run of the job `poll` when pulls are due."""
 
     @dg.sensor(
@@ -86,12 +89,13 @@ def decide_poll(
     running: str | None,
     wait_until: datetime | None = None,
 ) -> Decision:
-    """Decide whether to request a poll, and of which pulls.
+    """Decide whether to request a poll, and which pulls it makes.
 
     There is at most one poll in the least interval; after a failure the wait doubles. None is
     requested while a run pulls (`running`), since landed windows are no longer due, nor before
     `wait_until`, if the service or the quota deferred a poll. `inputs` and `wait_until` are by the
-    service's clock. The due pulls follow from landing, so a killed run loses and doubles none.
+    service's clock. The due pulls are computed from the stored batches, so a killed run neither
+    loses nor repeats a pull.
     """
     if inputs is None:
         return Decision("Nothing was pulled yet, and the plan is not known. Run: almanac run.")
@@ -122,7 +126,8 @@ def decide_poll(
 
 
 def request_poll(layout: Layout, due: Poll, *, run_key: str) -> dg.RunRequest:
-    """Return the run of the due pulls. A killed one is not retried: the next plan has its pulls."""
+    """Return the run of the due pulls. A killed poll run is not retried, since the next plan
+    includes its pulls."""
     config = PollConfig(
         windows=[window.texts() for window in due.windows],
         since="" if due.since is None else due.since.isoformat(),
@@ -137,7 +142,7 @@ def request_poll(layout: Layout, due: Poll, *, run_key: str) -> dg.RunRequest:
     )
 
 
-def quota(
+def quota_sensor(
     layout: Layout, jobs: Mapping[str, Any], home: Home, clock: Clock, service_now: Clock
 ) -> dg.SensorDefinition:
     """Return the sensor that resumes pulls and backfills once their wait is over."""
@@ -176,7 +181,8 @@ def decide_resume(
 ) -> Decision:
     """Decide whether to resume a daily pull, or the rest of a backfill.
 
-    Deferred polls are not resumed here: the poll plan has them as due. `last` returns the history
+    Deferred polls are not resumed here, since the poll plan includes them. `last` returns the
+    history
     of a job.
     """
     oldest = at_service - ABANDONED_AFTER
@@ -207,18 +213,13 @@ def decide_resume(
 
 
 def _request_backfill(layout: Layout, backfill: OpenBackfill, run_key: str) -> dg.RunRequest:
-    """Return the run that continues a backfill."""
     months = EVENT_MONTHS.get_partition_keys()
     # `begin` and `end` may be beyond the partitions; a run needs some partition all the same.
     first, last = (
         min(max(month_key(day), months[0]), months[-1]) for day in (backfill.first, backfill.last)
     )
-    config: dict[str, Any] = {
-        "begin": backfill.first.isoformat(),
-        "end": backfill.last.isoformat(),
-        "source": backfill.by,
-        "max_requests": 1_000_000,
-    }
+    dates = {"begin": backfill.first.isoformat(), "end": backfill.last.isoformat()}
+    config: dict[str, Any] = {**dates, "source": backfill.by, "max_requests": 1_000_000}
     return dg.RunRequest(
         run_key=run_key,
         job_name=layout.name(CALENDAR),
@@ -237,7 +238,9 @@ class FirstPullState(SensorState, frozen=True, kw_only=True):
     attempts: int = 0
 
 
-def first_pull(layout: Layout, home: Home, clock: Clock, service_now: Clock) -> dg.SensorDefinition:
+def first_pull_sensor(
+    layout: Layout, home: Home, clock: Clock, service_now: Clock
+) -> dg.SensorDefinition:
     """Return the sensor of daily pulls that can't wait for the next 00:20.
 
     They are the first pull of a deployment, and the retry of a failed one on the same day.
@@ -252,7 +255,7 @@ def first_pull(layout: Layout, home: Home, clock: Clock, service_now: Clock) -> 
         default_status=layout.sensor_status("first_pull"),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        at_service, state = service_now(), FirstPullState.of_cursor(context.cursor)
+        at_service, state = service_now(), FirstPullState.from_cursor(context.cursor)
         instance, job, day = find_instance(context), layout.name(DAILY), at_service.date()
         failed = has_run(instance, job, day, dg.DagsterRunStatus.FAILURE)
         # A canceled run is not retried.

@@ -24,18 +24,18 @@ from almanac.reading.connections import open_memory
 from almanac.reading.named_sql import NamedStatements
 from catalog.contract.constants import CANCELLATIONS_SINCE_DAYS as LISTED_DAYS
 from catalog.contract.plans import PLANS
-from pipeline.secrecy import cautions_of, open_home
-from pipeline.service_session import ledger_of
+from pipeline.secrecy import find_cautions, warn_open_home
+from pipeline.service_session import open_ledger
 from pipeline.settings import Settings, SettingsError
 from resources.calendar_backfill import read_open_backfill
 from resources.errors import CatalogError
-from resources.inbox import PUSH_SILENCE, Inbox, list_receipts, receipt_of
+from resources.inbox import PUSH_SILENCE, Inbox, list_receipts, read_receipt_time
 from resources.limits.ledger import UNKNOWN, UNLIMITED, Allowance, next_reset
 from resources.request_log import DeferredPull, DeferredPulls, RefusedFeed, RefusedFeeds, last_usage
 from resources.service_clock import ServiceClock, read_deprecation, read_http_date
 from resources.session import plan_lacks
 from warehouse.files.documents import read_note
-from warehouse.files.locks import holder, is_held
+from warehouse.files.locks import is_held, read_holder
 from warehouse.history.partitions import CHANGES, partition_name, read_record
 from warehouse.history.warehouse_file import (
     SEPARATOR_FACT,
@@ -52,10 +52,10 @@ DAILY_FEEDS: Final = frozenset[Feed]({"export", "events", "cancellations", "coin
 """The feeds that are pulled every day. Deliveries and look-ups are not."""
 STALE_AFTER: Final = timedelta(days=2)
 FORGOTTEN_AFTER: Final = timedelta(days=7)
-"""Nobody expects a daemon, push, or a repetition of a failed run that is older than this."""
+"""A daemon, push or failed run older than this is taken to be abandoned and causes no warning."""
 RUN_NOTE: Final = "runs.json"
 _LOOKED_BACK: Final = timedelta(days=30)
-"""A delivery before that does not count as the last one."""
+"""A delivery older than this is not shown as the last one."""
 _DAY: Final = timedelta(days=1)
 _SQL: Final = NamedStatements(__package__)
 _PACE_OVER: Final = timedelta(days=7)
@@ -110,7 +110,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class SuspectBatch:
-    """A merged or quarantined batch with a problem; `rows` are those that it concerns."""
+    """A merged or quarantined batch with a problem; `rows` is the number of affected rows."""
 
     problem: Literal["quarantined", "rejected", "undated", "key_repeated", "incomplete"]
     batch_id: str
@@ -199,12 +199,7 @@ class QuotaHealth:
 
 
 def read_quota(
-    settings: Settings,
-    home: Home,
-    source: str,
-    plan: str | None,
-    now: datetime,
-    ahead: timedelta,
+    settings: Settings, home: Home, source: str, plan: str | None, now: datetime, ahead: timedelta
 ) -> QuotaHealth | None:
     """Return the month's quota, None if nothing is known. `source` is the home's.
 
@@ -247,7 +242,7 @@ def read_quota(
 def _read_ledger(settings: Settings, source: str, now: datetime) -> Allowance | None:
     """Return the ledger's state of this month; `now` is by the service's clock."""
     with suppress(SettingsError, CatalogError):
-        ledger = ledger_of(settings) if settings.source == source else None
+        ledger = open_ledger(settings) if settings.source == source else None
         state = None if ledger is None else ledger.peek()
         if state is not None and not state.is_unknown(now.timestamp()):
             return state
@@ -280,7 +275,7 @@ def read_sent_requests(state: Path, now: datetime) -> tuple[list[datetime], floa
 class PushHealth:
     """The receipt by push. `started_at` is when the receiver was last started.
 
-    `is_expected` says that secrets are set. `rejected` are the names of deliveries that
+    `is_expected` is true if signing secrets are set. `rejected` are the names of deliveries that
     can't be applied, the oldest first.
     """
 
@@ -299,7 +294,7 @@ def read_push(settings: Settings, home: Home, at: datetime) -> PushHealth | None
 
     `at` is by the service's clock, as receipts are.
     """
-    is_running, started = is_held(home.receiver_lock), holder(home.receiver_lock)
+    is_running, started = is_held(home.receiver_lock), read_holder(home.receiver_lock)
     if not (settings.push or is_running or home.inbox.exists()):
         return None
     push = PushHealth(settings.push, is_running, PUSH_SILENCE)
@@ -307,7 +302,7 @@ def read_push(settings: Settings, home: Home, at: datetime) -> PushHealth | None
     inbox, receipts = Inbox(home), list_receipts(home, at - _LOOKED_BACK)
     waiting, push.rejected = inbox.names(), inbox.names("rejected")
     push.last_at, push.waiting = max(receipts, default=None), len(waiting)
-    push.waiting_since = min(map(receipt_of, waiting), default=None)
+    push.waiting_since = min(map(read_receipt_time, waiting), default=None)
     return push
 
 
@@ -345,7 +340,8 @@ class Health:
 
     `at` is the machine's time, `service_at` the service's, `ahead_s` their difference if known.
     `pending` batches wait for a merge, the first since `waiting_since`. The files of `damaged`
-    batches have changed, `outdated` ones lack the last publication. `unreadable` is why the
+    batches were altered; the `outdated` Parquet files lack the last publication. `unreadable` is
+    why the
     published file can't be read. `mirror` is whether a mirror runs, None without its folder.
     """
 
@@ -378,7 +374,7 @@ class Health:
 
 
 def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
-    """Return the facts of a home, without warnings. `now` is by the machine's clock.
+    """Return the measured state of a home, without warnings. `now` is by the machine's clock.
 
     Raises:
         WarehouseError: the stamp can't be read.
@@ -411,15 +407,9 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
     health.deferred = DeferredPulls(state).all()
     backfill = read_open_backfill(state, health.service_at)
     if backfill is not None and backfill.resume_at is not None:
-        health.deferred.append(
-            DeferredPull(
-                work="backfill",
-                feed="events",
-                noted_at=backfill.started_at,
-                resume_at=backfill.resume_at,
-                why=backfill.why,
-            )
-        )
+        at = {"noted_at": backfill.started_at, "resume_at": backfill.resume_at}
+        pull = DeferredPull(work="backfill", feed="events", **at, why=backfill.why)
+        health.deferred.append(pull)
     health.quota = read_quota(settings, home, stamp.source, health.plan, now, clock.ahead)
     health.push = read_push(settings, home, health.service_at)
     if settings.mirror_dir.exists():
@@ -430,7 +420,9 @@ def read_facts(settings: Settings, home: Home, now: datetime) -> Health:
         health.is_deprecated = bool(usage.deprecation or usage.sunset)
         health.deprecated_since = read_deprecation(usage.deprecation)
         health.ends_at = read_http_date(usage.sunset)
-    health.cautions = [text for text in (*cautions_of(settings), open_home(settings)) if text]
+    health.cautions = [
+        text for text in (*find_cautions(settings), warn_open_home(settings)) if text
+    ]
     health.free_bytes = shutil.disk_usage(home.root).free
     return health
 

@@ -1,8 +1,10 @@
 """Posts each warning to ALMANAC_ALERT_URL once when it begins, and once when it ends.
 
-    state/alerts.json    {kind: time} of the warnings that are on, by when they were posted
+    state/alerts.json    {kind: time} of the posted warnings that have not ended, with the time of
+    the post
 
-It is written after the receiver accepted the post, so that the next call posts what was refused. An
+The file is written after the receiver accepted the post, so that the next call repeats a refused
+post. An
 address may contain a token, so no error and no log shows it.
 """
 
@@ -29,7 +31,7 @@ _Posted = dict[str, Annotated[datetime, msgspec.Meta(tz=True)]]
 
 
 class NotPosted(AlmanacError):
-    """The receiver did not accept a post. Nothing was recorded, so it will be retried."""
+    """The receiver did not accept a post. The post was not recorded, so it will be retried."""
 
 
 def post_warnings(
@@ -65,7 +67,7 @@ def post_warnings(
 
 
 def is_slack(address: SecretStr) -> bool:
-    """Whether an address is one of Slack's webhooks, which take messages of their form."""
+    """Whether an address is a Slack webhook, which needs messages in Slack's format."""
     return httpx.URL(address.get_secret_value()).host in _SLACK
 
 

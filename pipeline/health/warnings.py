@@ -2,7 +2,7 @@
 
 `almanac status`, the asset checks in Dagster's UI, the pages, the report and the alerts show them.
 The function's name is the kind, its docstring is true while the warning is off, and
-docs/warnings.md has a row for it. A warning ends when its cause is gone.
+docs/operate.md has a row for it. A warning ends when its cause is gone.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,20 +10,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from almanac.safe_text import plain_line
-from pipeline.health.facts import (
-    FORGOTTEN_AFTER,
-    Health,
-    HealthWarning,
-    SuspectBatch,
-    read_facts,
-)
+from pipeline.health.facts import FORGOTTEN_AFTER, Health, HealthWarning, SuspectBatch, read_facts
 from pipeline.settings import Settings
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
 
 LEAST_FREE_BYTES: Final = 2_000_000_000
 RECENT: Final = timedelta(days=2)
-"""Problems that can't be repaired are warned of for so long, and then only counted."""
+"""How long a problem that can't be repaired causes a warning; later it is only counted."""
 STUCK_AFTER: Final = timedelta(hours=1)
 SILENT_AFTER: Final = timedelta(minutes=15)
 _OVERDUE: Final = timedelta(days=1)
@@ -41,7 +35,7 @@ def _warning(find: Find) -> Find:
 
 
 def read_health(settings: Settings, home: Home, now: datetime) -> Health:
-    """Return the facts and warnings of a home. `now` is by the machine's clock.
+    """Return the measured state and the warnings of a home. `now` is by the machine's clock.
 
     Raises:
         WarehouseError: the stamp or the inbox can't be read.
@@ -55,7 +49,7 @@ def read_health(settings: Settings, home: Home, now: datetime) -> Health:
 def find_warnings(settings: Settings, home: Home, now: datetime) -> dict[str, str | None]:
     """Return the text of each kind of warning, None for those that are off.
 
-    Of a home that can't be read, only that is known.
+    If a home can't be read, the result states only this.
     """
     try:
         found = {each.kind: each.text for each in read_health(settings, home, now).warnings}
@@ -186,7 +180,8 @@ def push(health: Health) -> str | None:
     if found.waiting_since is not None and health.service_at - found.waiting_since > STUCK_AFTER:
         texts.append(
             f"{_count(found.waiting, 'delivery waits', 'deliveries wait')} in the inbox since "
-            f"{_at(found.waiting_since)}: almanac merge lands and merges, or shows the reason"
+            f"{_at(found.waiting_since)}: run almanac merge, which merges them or shows why it "
+            "can't"
         )
     if found.rejected:
         texts.append(

@@ -1,7 +1,7 @@
 """The client of the catalog: one method per endpoint (interface section 4).
 
     with CatalogClient("https://api.example.com", key, limiter=limiter) as client:
-        progress = ListProgress(single_requests(scope))
+        progress = ListProgress(split_filters(scope))
         for page in client.pages("events", progress):
             journal(page.body)
         assert not progress.why_incomplete()
@@ -22,21 +22,16 @@ from pydantic import SecretStr
 
 from almanac.reading.csv_file import CsvFault, RecordReader, read_chunks
 from catalog.contract import constants
-from catalog.contract.bodies import single_body, usage_fields
-from resources.errors import (
-    CatalogError,
-    PlanLacksAccess,
-    RequestRejected,
-    TruncatedBody,
-)
+from catalog.contract.bodies import read_single_body, read_usage_fields
+from resources.errors import CatalogError, PlanLacksAccess, RequestRejected, TruncatedBody
 from resources.http.network import DIRECT, Network
 from resources.http.paginator import PAGED, ListProgress, Paginator, Validators, read_page
 from resources.http.response_body import (
     Body,
     Bounds,
-    decoded_object,
+    decode_object_body,
     looks_like_html,
-    not_data,
+    make_not_data_error,
     read_count,
     read_instant,
 )
@@ -45,10 +40,10 @@ from resources.limits.limiter import Limiter
 from resources.redaction import Redactor, conceal_in_logs
 from resources.request_log import Observer, ReportedUsage
 from resources.response import Answer, ResponseHead
-from resources.scopes import query_of
-from resources.service_address import checked_base_url, checked_key
+from resources.scopes import make_query
+from resources.service_address import check_base_url, check_key
 from resources.service_clock import ServiceClock
-from resources.waits import Ambient, RetryPolicy
+from resources.waits import RetryPolicy, Timing
 from warehouse.codecs import detect_kind, storable_text
 from warehouse.landing.batches import Feed, Scope
 
@@ -60,7 +55,7 @@ CoinStatus = Literal["found", "untracked", "unknown", "not_covered"]
 
 
 @dataclass(frozen=True, slots=True)
-class InspectedAnswer(Answer):
+class InspectedResponse(Answer):
     """A response of any status. `fault` is why the body can't be read to its end, empty if it can.
 
     `is_cut` is whether the body was longer than what was read; the rest was not received.
@@ -98,7 +93,7 @@ class CatalogClient:
         key: SecretStr | str,
         *,
         limiter: Limiter,
-        ambient: Ambient | None = None,
+        timing: Timing | None = None,
         policy: RetryPolicy | None = None,
         timeouts: Timeouts | None = None,
         bounds: Bounds | None = None,
@@ -110,13 +105,13 @@ class CatalogClient:
         service_clock: ServiceClock | None = None,
         network: Network = DIRECT,
     ) -> None:
-        environment = ambient or Ambient()
+        environment = timing or Timing()
         self.service_clock = service_clock or ServiceClock(environment.clock, max_skew=None)
-        self.base_url = checked_base_url(base_url)
+        self.base_url = check_base_url(base_url)
         self.export_path = "/" + export_path.lstrip("/")
         self._page_size = page_size
         self._limiter = limiter
-        secret = checked_key(key)
+        secret = check_key(key)
         conceal_in_logs(secret)
         self._http = network.http_client(
             base_url=self.base_url,
@@ -131,7 +126,7 @@ class CatalogClient:
             self._http,
             limiter=limiter,
             policy=policy or RetryPolicy(),
-            ambient=environment,
+            timing=environment,
             timeouts=timeouts or Timeouts(),
             bounds=bounds or Bounds(),
             redact=Redactor(secret),
@@ -154,7 +149,7 @@ class CatalogClient:
     ) -> Paginator:
         """Return a paginator that continues a list (interface 4.1, 4.3, 4.5, 4.6).
 
-        With `validators` iterating raises NotModified if the response with them is still valid.
+        With `validators`, iterating raises NotModified if the earlier response is still valid.
         """
         limits = {"coins": constants.COINS_LIMIT_MAX, "categories": None}
         limit = limits.get(feed, self._page_size)
@@ -182,7 +177,7 @@ class CatalogClient:
             return "not_covered"
         if answer.status != 200:
             return "unknown"
-        content = single_body(decoded_object(answer, f"GET {constants.COINS_PATH}"))
+        content = read_single_body(decode_object_body(answer, f"GET {constants.COINS_PATH}"))
         return "untracked" if content.get("tracked") is False else "found"
 
     def _look_up(self, path: str, name: str) -> Answer:
@@ -192,7 +187,7 @@ class CatalogClient:
 
         def read(answer: Answer) -> Answer:
             if answer.status == 200:
-                decoded_object(answer, str(call))
+                decode_object_body(answer, str(call))
             elif is_version_retired(answer):
                 raise RequestRejected(f"{call} was answered {answer.status}: version retired")
             return answer
@@ -208,20 +203,15 @@ class CatalogClient:
         return usage
 
     def inspect(
-        self,
-        path: str,
-        params: Mapping[str, str],
-        *,
-        most_bytes: int,
-        for_export: bool = False,
-    ) -> InspectedAnswer:
+        self, path: str, params: Mapping[str, str], *, most_bytes: int, for_export: bool = False
+    ) -> InspectedResponse:
         """Return the response of any status but 429, with at most so many bytes of its body.
 
         Raises:
             CatalogError: 429, or no complete response.
         """
 
-        def read(head: ResponseHead, body: Body) -> InspectedAnswer:
+        def read(head: ResponseHead, body: Body) -> InspectedResponse:
             found, fault = b"", ""
             try:
                 for piece in body.pieces(self._caller.bounds.page_bytes):
@@ -230,7 +220,7 @@ class CatalogClient:
                         break
             except CatalogError as error:
                 fault = error.happened
-            return InspectedAnswer(
+            return InspectedResponse(
                 *head.fields(), found[:most_bytes], is_cut=len(found) > most_bytes, fault=fault
             )
 
@@ -239,7 +229,7 @@ class CatalogClient:
 
     def events_total(self, scope: Scope) -> int | None:
         """Return how many events a scope has, for one request; None if not reported."""
-        of, params = PAGED["events"], {**query_of(scope), "limit": "1"}
+        of, params = PAGED["events"], {**make_query(scope), "limit": "1"}
         return self._caller.get(
             Call(of.path, params), lambda answer: read_page(answer, of, params).total
         )
@@ -264,7 +254,7 @@ class CatalogClient:
         """
         call = Call(
             self.export_path,
-            query_of(scope),
+            make_query(scope),
             OK | {304} if validators else OK,
             validators,
             for_export=True,
@@ -287,11 +277,11 @@ def _read_export(head: ResponseHead, file: Path, call: str, *, may_be_empty: boo
         beginning = opened.read(_HEAD_BYTES)
     kind = detect_kind(beginning)
     if kind == "empty":
-        raise not_data(head, call, "empty", "an empty body")
+        raise make_not_data_error(head, call, "empty", "an empty body")
     if looks_like_html(beginning, head.headers):
-        raise not_data(head, call, "html", "an HTML page")
+        raise make_not_data_error(head, call, "html", "an HTML page")
     if kind == "json":
-        raise not_data(head, call, "json", "JSON")
+        raise make_not_data_error(head, call, "json", "JSON")
     reader = RecordReader(read_chunks(file))
     with suppress(CsvFault):  # It is longer than a record may be, which the merge reports.
         reader.count()
@@ -302,7 +292,7 @@ def _read_export(head: ResponseHead, file: Path, call: str, *, may_be_empty: boo
         where = "quotes" if reader.is_open else "a record"
         raise TruncatedBody(f"{call}: the CSV ends inside {where}, after {rows} rows")
     if rows == 0 and not may_be_empty:
-        raise not_data(head, call, "bare_header", "a header without rows")
+        raise make_not_data_error(head, call, "bare_header", "a header without rows")
     found: list[str] = []
     if not reader.ends_with_line_end:
         found.append("the last line has no line end")
@@ -312,8 +302,10 @@ def _read_export(head: ResponseHead, file: Path, call: str, *, may_be_empty: boo
 
 
 def _read_usage(answer: Answer) -> ReportedUsage:
-    """Read the usage, of which any field may be absent (interface 4.7, decisions)."""
-    content = usage_fields(single_body(decoded_object(answer, f"GET {constants.USAGE_PATH}")))
+    """Read the usage, of which any field may be absent (interface 4.7)."""
+    content = read_usage_fields(
+        read_single_body(decode_object_body(answer, f"GET {constants.USAGE_PATH}"))
+    )
     period, plan = content.get("period"), content.get("plan")
     span = period if isinstance(period, dict) else {}
     used, limit, rest = (read_count(content.get(name)) for name in ("used", "limit", "remaining"))

@@ -1,7 +1,7 @@
 """The way to other machines: proxies, certificates, and failed connections.
 
 httpx reads HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR from the
-environment. Two settings go before them: ALMANAC_PROXY and ALMANAC_CA_FILE.
+environment. The settings ALMANAC_PROXY and ALMANAC_CA_FILE take precedence.
 """
 
 import ssl
@@ -84,7 +84,7 @@ def _trust(ca_file: Path | None) -> ssl.SSLContext:
 def connection_error(error: Exception, call: str, text: str) -> CatalogError:
     """Return the error for a call without a response. `text` is that of `error`, without secrets.
 
-    It is not chained: the traceback would keep the request with its key alive.
+    The cause is not chained, since its traceback would keep the request and its key in memory.
     """
     if isinstance(error, httpx.ProxyError) and text.partition(": ")[2].startswith("4"):
         return proxy_refused(call, text)

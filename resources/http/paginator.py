@@ -1,7 +1,7 @@
 """A list: paging to its end, and how far it is paged.
 
-Iterate over a `Paginator` and journal each page. The pages alone show how far a list is paged, so
-the process that requests them and a process that reads them back from a journal agree: scopes are
+Iterate over a `Paginator` and journal each page. The progress follows from the pages alone. So the
+process that requests them and a process that reads them from a journal agree: scopes are
 requested in order, and if the service is too slow, two halves replace one scope.
 """
 
@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from catalog.contract import constants
-from catalog.contract.bodies import list_body
+from catalog.contract.bodies import read_list_body
 from resources.errors import CatalogError, ContractBroken, TooSlow
-from resources.http.response_body import decoded_json, not_data, read_count
+from resources.http.response_body import decode_json_body, make_not_data_error, read_count
 from resources.http.retry import Call, Caller
 from resources.response import Answer
-from resources.scopes import halves, query_of
+from resources.scopes import halve_dates, make_query
 from warehouse.codecs import raw_text, storable_text
 from warehouse.landing.batches import Feed, Scope
 
@@ -29,7 +29,7 @@ ROWS_LEAST: Final = 1_000
 """A page may have ROWS_FACTOR times the requested rows, and in any case ROWS_LEAST, since a service
 may not support small pages."""
 SLACK_PAGES: Final = 3
-"""Pages beyond the total, or without a new row, after which paging is an error."""
+"""The most pages beyond the total, or without a new row, before paging fails."""
 GROWTH: Final = 1.1
 """How much a catalog may grow beyond its first total while it is paged."""
 LEAST_LIMIT: Final = 5
@@ -94,12 +94,12 @@ def read_page(
         ContractBroken: it has far more rows than requested.
     """
     call, requested = f"GET {of.path}", int(params.get("limit", 0))
-    content = decoded_json(answer, call)
-    found = list_body(content)
+    content = decode_json_body(answer, call)
+    found = read_list_body(content)
     if found is None:
         is_error = isinstance(content, dict) and ("error" in content or "message" in content)
         what = "an error under status 200" if is_error else "JSON that has no list in `data`"
-        raise not_data(answer, call, "json", what)
+        raise make_not_data_error(answer, call, "json", what)
     rows = len(found.rows)
     if rows > max(ROWS_LEAST, ROWS_FACTOR * requested):
         raise ContractBroken(
@@ -166,14 +166,14 @@ class PartProgress:
         self.cursor = page.cursor_out
 
     def missing(self) -> int:
-        """Return how many rows that both totals promised did not arrive."""
+        """Return the number of missing rows, according to the smaller of the two totals."""
         if self.total_first is None or self.total_last is None:
             return 0
         return max(0, min(self.total_first, self.total_last) - len(self.ids))
 
     def is_next(self, page: RawPage) -> bool:
         """Whether a page is the next of this part."""
-        own = query_of(self.scope)
+        own = make_query(self.scope)
         same = all(page.params.get(name) == own.get(name) for name in _BOUNDS)
         return same and page.cursor_in == self.cursor
 
@@ -215,7 +215,7 @@ class ListProgress:
 
     def split(self) -> bool:
         """Replace the current part by two halves of its dates, from their beginning."""
-        parts = halves(self._open[0].scope)
+        parts = halve_dates(self._open[0].scope)
         if parts is None:
             return False
         self._open.popleft()
@@ -253,27 +253,24 @@ class ListProgress:
         return False
 
 
+@dataclass(eq=False, repr=False)
 class Paginator:
-    """An iterable of RawPage, in one thread; after an error that allows it, iterate again.
+    """Iterates over RawPage objects, in one thread. After a retryable error it can be iterated
+    again.
 
     It continues `progress`, which may have pages of an earlier process. `limit` None sends none.
     With `validators` a service may answer 304 to the first page. `requests` counts those so far.
     """
 
-    def __init__(
-        self,
-        caller: Caller,
-        of: PagedList,
-        progress: ListProgress,
-        limit: int | None,
-        validators: Validators | None = None,
-    ) -> None:
-        self.progress = progress
-        self.requests = 0
-        self._caller = caller
-        self._of = of
-        self._limit = self._requested_limit = limit
-        self._validators = validators
+    caller: Caller
+    of: PagedList
+    progress: ListProgress
+    limit: int | None
+    validators: Validators | None = None
+    requests: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._requested_limit = self.limit
         self._bytes = 0
 
     def __iter__(self) -> Iterator[RawPage]:
@@ -287,7 +284,7 @@ class Paginator:
         while (part := self.progress.current) is not None:
             try:
                 if fault := self._fault(part):
-                    where = f"Page {self.progress.pages} of {self._of.path}"
+                    where = f"Page {self.progress.pages} of {self.of.path}"
                     raise ContractBroken(f"{where} names a next page, but {fault}")
                 page = self._next_page(part)
             except CatalogError as error:
@@ -310,24 +307,24 @@ class Paginator:
                 self.requests += error.attempts
                 if not isinstance(error, TooSlow):
                     raise
-                if self._limit is not None and self._limit > LEAST_LIMIT:
-                    self._limit = max(LEAST_LIMIT, self._limit // 2)
+                if self.limit is not None and self.limit > LEAST_LIMIT:
+                    self.limit = max(LEAST_LIMIT, self.limit // 2)
                 elif self.progress.split():
                     return None
                 else:
                     raise
 
     def _fetch(self, part: PartProgress) -> RawPage:
-        params, cursor = query_of(part.scope), part.cursor
-        if self._limit is not None:
-            params["limit"] = str(self._limit)
+        params, cursor = make_query(part.scope), part.cursor
+        if self.limit is not None:
+            params["limit"] = str(self.limit)
         if cursor is not None:
             params["cursor"] = cursor
         # Validators are of the whole list: a later page would be compared with its first one.
         is_first = cursor is None and self.progress.pages == 0
-        return self._caller.get(
-            Call(self._of.path, params, headers=self._validators if is_first else None),
-            lambda answer: read_page(answer, self._of, params, cursor),
+        return self.caller.get(
+            Call(self.of.path, params, headers=self.validators if is_first else None),
+            lambda answer: read_page(answer, self.of, params, cursor),
         )
 
     def _fault(self, part: PartProgress) -> str:
@@ -342,7 +339,7 @@ class Paginator:
             limit = self._requested_limit or constants.EVENTS_LIMIT_MAX
             if part.rows > part.total_first * GROWTH + SLACK_PAGES * limit:
                 return f"{part.rows} rows arrived, and meta.total promised {part.total_first}"
-        rows, bounds = self.progress.rows, self._caller.bounds
+        rows, bounds = self.progress.rows, self.caller.bounds
         if self._bytes > bounds.pull_bytes or rows > bounds.pull_rows:
             return f"{rows} rows in {self._bytes} bytes arrived: no list has as many"
         return ""

@@ -19,7 +19,7 @@ from warehouse import size_limits
 from warehouse.codecs import (
     GZIP_MAGIC,
     DamagedGzip,
-    Gunzip,
+    GzipDecoder,
     OversizedBody,
     UnreadableBody,
     decode_json,
@@ -28,7 +28,7 @@ from warehouse.codecs import (
 from warehouse.size_limits import RATIO, RATIO_FROM_BYTES
 
 COUNT_MAX: Final = 10**12
-"""A larger count is impossible: no list and no month has as many."""
+"""Larger counts are rejected as impossible."""
 _YEARS: Final = range(1900, 2201)
 _EPOCH: Final = range(1_000_000_000, 7_000_000_000)
 
@@ -66,7 +66,8 @@ class Body:
             ContractBroken: over `max_bytes`, or RATIO times the bytes on the wire.
             ContractBroken: an encoding that was not requested and can't be undone.
         """
-        encoding = self.response.headers.get("content-encoding", "").strip().lower()
+        # Before it is in lower case, in which the key would not be recognised.
+        encoding = self.redact(self.response.headers.get("content-encoding", "")).strip().lower()
         is_packed = encoding in ("gzip", "x-gzip")
         if not is_packed and encoding not in ("", "identity"):
             raise ContractBroken(
@@ -107,7 +108,7 @@ def _peek(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
 
 
 def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    gunzip = Gunzip()
+    gunzip = GzipDecoder()
     for chunk in chunks:
         try:
             yield from gunzip.pieces(chunk)
@@ -122,7 +123,7 @@ def looks_like_html(body: bytes, headers: Mapping[str, str]) -> bool:
     return "html" in headers.get("content-type", "").lower() or detect_kind(body) == "html"
 
 
-def decoded_json(answer: Answer, call: str) -> Any:
+def decode_json_body(answer: Answer, call: str) -> Any:
     """Return the body as Python values.
 
     Raises:
@@ -138,11 +139,11 @@ def decoded_json(answer: Answer, call: str) -> Any:
         pass
     content_type = answer.headers.get("content-type", "")
     if not answer.body.strip():
-        raise not_data(answer, call, "empty", "an empty body")
+        raise make_not_data_error(answer, call, "empty", "an empty body")
     if looks_like_html(answer.body, answer.headers):
-        raise not_data(answer, call, "html", "an HTML page")
+        raise make_not_data_error(answer, call, "html", "an HTML page")
     if content_type and "json" not in content_type and answer.body.lstrip()[:1] not in b"{[":
-        raise not_data(answer, call, "text", f"{content_type[:60]!r}")
+        raise make_not_data_error(answer, call, "text", f"{content_type[:60]!r}")
     error = TruncatedBody(
         f"{call} was answered with {len(answer.body)} bytes that are not complete JSON"
     )
@@ -150,19 +151,19 @@ def decoded_json(answer: Answer, call: str) -> Any:
     raise error
 
 
-def decoded_object(answer: Answer, call: str) -> dict[str, Any]:
+def decode_object_body(answer: Answer, call: str) -> dict[str, Any]:
     """Return the body as a JSON object.
 
     Raises:
         TruncatedBody, NotData, ContractBroken: it is none.
     """
-    content = decoded_json(answer, call)
+    content = decode_json_body(answer, call)
     if not isinstance(content, dict):
-        raise not_data(answer, call, "json", "JSON that is not an object")
+        raise make_not_data_error(answer, call, "json", "JSON that is not an object")
     return content
 
 
-def not_data(answer: ResponseHead, call: str, kind: NotDataKind, what: str) -> NotData:
+def make_not_data_error(answer: ResponseHead, call: str, kind: NotDataKind, what: str) -> NotData:
     error = NotData(f"{call} was answered with {what} instead of data", kind=kind)
     error.evidence = answer
     return error
@@ -185,7 +186,7 @@ def read_instant(value: Any) -> datetime | None:
 
 
 def read_count(value: Any) -> int | None:
-    """Return a whole number, also of a decimal text; None if it is none, or impossible."""
+    """Return a value or decimal text as an integer; None if it is not a possible integer."""
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdecimal():
         value = int(value.strip()[:18])
     if isinstance(value, bool) or not isinstance(value, int):

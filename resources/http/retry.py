@@ -1,9 +1,8 @@
-"""One call: a request with its retries, what the limiter is told, and which error a response is.
+"""One call: sends a request with retries, updates the limiter, and maps the response to an error.
 
 The key is added when a request is sent, and to the configured origin only; redirects are not
-followed. Which errors are retried is an attribute of the error (`CatalogError.transient`), how
-often is the policy's (resources/waits.py). Rules: interface section 7, decisions on errors, keys,
-plans and quota.
+followed. An attribute of the error (`CatalogError.transient`) states whether it is retried;
+resources/waits.py states how often. Rules: interface section 7.
 """
 
 import json
@@ -40,8 +39,8 @@ from resources.limits.limiter import RATE_LIMITED_WAIT_S, Limiter, Permit
 from resources.redaction import Redactor
 from resources.request_log import Observer, SentRequest
 from resources.response import Answer, ResponseHead
-from resources.service_clock import ServiceClock, read_http_date, retry_after_s, useful_headers
-from resources.waits import Ambient, RetryPolicy, with_retries
+from resources.service_clock import ServiceClock, keep_useful_headers, read_http_date, retry_after_s
+from resources.waits import RetryPolicy, Timing, with_retries
 
 T = TypeVar("T")
 OK: Final = frozenset({200})
@@ -71,13 +70,13 @@ _LEAST_DAY_WAIT_S: Final = 60.0
 _LONGEST_DAY_S: Final = 25 * 3_600.0
 _LONGEST_PERIOD_S: Final = 366 * 86_400
 _EPOCH_FROM: Final = 1_000_000_000
-"""A larger number of seconds is since 1970."""
+"""A larger number is read as seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """In seconds. `read` allows the service its 30 s; the totals limit a whole attempt, so that a
-    body that is sent drop by drop ends."""
+    """In seconds. `read` allows the service its 30 s. The totals limit a whole attempt, so that a
+    very slow body ends."""
 
     connect: float = 10.0
     read: float = 45.0
@@ -87,7 +86,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A GET. Statuses but these are errors; `headers` are sent in addition to the usual ones."""
+    """A GET. All other statuses are errors; `headers` are sent in addition to the usual headers."""
 
     path: str
     params: Mapping[str, str]
@@ -125,7 +124,7 @@ class Caller:
     http: httpx.Client
     limiter: Limiter
     policy: RetryPolicy
-    ambient: Ambient
+    timing: Timing
     timeouts: Timeouts
     bounds: Bounds
     redact: Redactor
@@ -151,18 +150,18 @@ class Caller:
         return with_retries(
             lambda number: self._attempt(call, read, number),
             policy=self.policy,
-            ambient=self.ambient,
+            timing=self.timing,
             for_export=call.for_export,
         )
 
     def _attempt(self, call: Call, read: Callable[[ResponseHead, Body], T], number: int) -> T:
         charged = self.limiter.acquire(for_usage=call.for_usage, for_export=call.for_export)
         sent = SentRequest(path=call.path, attempt=number)
-        began = self.ambient.monotonic()
+        began = self.timing.monotonic()
         total_s = self.timeouts.export_total if call.for_export else self.timeouts.total
 
         def check_time(wire_bytes: int) -> None:
-            sent.bytes, sent.seconds = wire_bytes, self.ambient.monotonic() - began
+            sent.bytes, sent.seconds = wire_bytes, self.timing.monotonic() - began
             if sent.seconds > total_s:  # httpx limits only each read.
                 raise RetryLater(f"{call} was answered too slowly: after {total_s:g} s not whole")
 
@@ -175,7 +174,7 @@ class Caller:
                 if head.status in call.statuses:
                     return read(head, body)
                 answer = Answer(*head.fields(), _error_body(body))
-                failure = self._error(call, answer, sent, self.ambient.monotonic() - began)
+                failure = self._error(call, answer, sent, self.timing.monotonic() - began)
                 self._hold_back(failure, call, answer, charged)
                 failure.evidence = answer
         except _HTTP_ERRORS as error:
@@ -188,7 +187,7 @@ class Caller:
             error.evidence = error.evidence or head
             raise
         finally:
-            sent.seconds = self.ambient.monotonic() - began
+            sent.seconds = self.timing.monotonic() - began
             if self.observer is not None:
                 self.observer(sent)
         # Outside of the handler, so the error is not chained to an object with the key.
@@ -213,11 +212,11 @@ class Caller:
 
     def _open(self, response: httpx.Response, number: int) -> ResponseHead:
         headers = {name: self.redact(text) for name, text in response.headers.items()}
-        received_at = self.ambient.clock()
+        received_at = self.timing.clock()
         answer_date = self.service_clock.record_response_date(response.headers.get_list("date"))
         return ResponseHead(
             status=response.status_code,
-            headers=useful_headers(headers),
+            headers=keep_useful_headers(headers),
             date=answer_date.instant,
             date_doubt=answer_date.doubt,
             received_at=received_at,
@@ -225,7 +224,6 @@ class Caller:
         )
 
     def _error(self, call: Call, answer: Answer, sent: SentRequest, seconds: float) -> CatalogError:
-        """Return the error for a response that is not expected."""
         status, body = answer.status, read_error_body(answer)
         request_id = body.request_id or answer.headers.get("x-request-id", "")
         sent.request_id = plain_line(self.redact(request_id))[:_ID_CHARS] or None
@@ -297,7 +295,7 @@ class Caller:
 
 
 def _error_body(body: Body) -> bytes:
-    """Return an error body as far as it can be read: the status matters more."""
+    """Return an error body as far as it can be read, since the status is more important."""
     read = b""
     with suppress(CatalogError, *_HTTP_ERRORS):
         for piece in body.pieces(_ERROR_BODY_BYTES):
@@ -307,7 +305,8 @@ def _error_body(body: Body) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ErrorFields:
-    """An error body: our two forms, a gateway's, or text. HTML and nothing have no message."""
+    """An error body: either form of the interface, a gateway's form, or text. HTML and nothing have
+    no message."""
 
     code: str = ""
     message: str = ""
@@ -315,7 +314,7 @@ class ErrorFields:
 
 
 def read_error_body(answer: Answer) -> ErrorFields:
-    """Read an error body liberally; it never fails."""
+    """Read an error body of any form; never fails."""
     if not answer.body.strip() or looks_like_html(answer.body, answer.headers):
         return ErrorFields()
     try:
@@ -334,7 +333,7 @@ def read_error_body(answer: Answer) -> ErrorFields:
 
 
 def is_version_retired(answer: Answer) -> bool:
-    """Whether an error is about the version of the interface, and not about what was named."""
+    """Whether an error is about the version of the interface, not about the requested resource."""
     return read_error_body(answer).code == _RETIRED
 
 
@@ -352,10 +351,11 @@ def _quota_of(body: ErrorFields) -> Period | None:
 def _quota_gone(
     answer: Answer, wait_s: float | None, text: str, period: Period, *, month_left_s: float | None
 ) -> Defer:
-    """Return the Defer to the reset.
+    """Return a Defer that ends when the quota resets.
 
-    Of a month: by Retry-After, else by the headers, else as heard before, else the first of the
-    month, 00:00 UTC. Of a day: by Retry-After, else by the headers, else the next midnight UTC.
+    The reset of a month: from Retry-After, else from the headers, else as last known, else the
+    first of the next month, 00:00 UTC. The reset of a day: from Retry-After, else from the headers,
+    else the next midnight UTC.
     """
     now, heard = answer.date, read_quota_headers(answer.headers)
     heard_s = None if heard is None else heard.resets_in_s
@@ -382,7 +382,8 @@ def read_quota_headers(headers: Mapping[str, str]) -> QuotaHeaders | None:
     """Return what `X-RateLimit-*` say of the month (decisions, rate headers); None if nothing.
 
     The reset is a timestamp, seconds since 1970, or seconds from the response. A reset in the past,
-    or more than a year ahead, is doubted and left out. An unreadable reset counts as not stated.
+    or more than a year ahead, is not plausible and is ignored. An unreadable reset counts as not
+    stated.
     """
     limit, remaining = (read_count(headers.get(f"x-ratelimit-{n}")) for n in ("limit", "remaining"))
     date = read_http_date(headers.get("date"))
@@ -398,7 +399,7 @@ def read_quota_headers(headers: Mapping[str, str]) -> QuotaHeaders | None:
 
 
 def _reset(text: str, date: datetime | None) -> tuple[datetime | None, float | None]:
-    """Return the stated end of the month, and in how many seconds it is; None is not known."""
+    """Return the stated end of the month, as a time and in seconds from now; None means unknown."""
     seconds = read_count(text)
     try:
         if seconds is not None and seconds < _EPOCH_FROM:

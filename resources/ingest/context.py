@@ -1,4 +1,5 @@
-"""The context of all pulls of a puller: client, landing, plan, source, clock; and the last look.
+"""The shared context of a puller's pulls: client, landing, plan, source and clock; and the previous
+complete pull of a scope (the *look*).
 
 A process locks its pull, and the lock ends with the process: so no other process resumes a pull
 whose process is alive. Nothing else in resources/ uses files of the landing folder.
@@ -122,7 +123,7 @@ class PullContext:
         )
 
     @contextmanager
-    def begun(self, feed: Feed, scope: Scope) -> Iterator[OpenPull]:
+    def begin(self, feed: Feed, scope: Scope) -> Iterator[OpenPull]:
         """Begin a journaled pull and lock it while it is in progress."""
         started_at = self.clock()
         for tries in count():
@@ -146,8 +147,8 @@ class LandedBatch:
     """A landed pull, whole or in part (`manifest.complete`).
 
     `requests` counts the requests of this process, and the pages of an earlier one. `rows` includes
-    duplicates. `deferred` says when the service will respond again. `unchanged` is a look that the
-    service answered with 304.
+    duplicates. `deferred` says when the service will respond again. `unchanged` is true if the
+    service answered 304 (not modified).
     """
 
     manifest: Manifest
@@ -165,7 +166,8 @@ _FIRST_YEAR: Final = 2000
 
 
 def list_content_at(first_date: datetime, plan: Plan) -> datetime:
-    """Return the content time of a list or look-up: its first page's Date less the freshness."""
+    """Return the content time of a list or look-up: the Date of its first page minus the plan's
+    delay."""
     return first_date - timedelta(seconds=plan.freshness_s)
 
 
@@ -192,10 +194,11 @@ def resolve_plan(name: str, usual: Plan) -> Plan:
 _CHARS: Final = 200
 
 
-def last_look(context: PullContext, feed: Feed, scope: Scope) -> Manifest | None:
+def find_last_look(context: PullContext, feed: Feed, scope: Scope) -> Manifest | None:
     """Return the newest complete look of exactly this scope whose body can be used again.
 
-    It is of today or yesterday (an older export has changed), and of the same plan and source. None
+    It was made today or yesterday (an older export has changed), with the same plan and source.
+    None
     if there is none, or if the merge has quarantined or flagged it: then the service has to send
     the body again.
     """
@@ -220,7 +223,7 @@ def read_validators(manifest: Manifest) -> Validators | None:
     return None if manifest.last_modified is None else {"If-Modified-Since": manifest.last_modified}
 
 
-def kept_validator(text: str | None) -> str | None:
+def check_validator(text: str | None) -> str | None:
     """Return an `ETag` or `Last-Modified` value; None if it is not fit for a request header."""
     if text is None or not text.isascii() or not text.isprintable():
         return None
@@ -256,7 +259,7 @@ def land_unchanged(
 
 
 def _is_whole(landing: Landing, manifest: Manifest) -> bool:
-    """Whether the body is as it was landed: a 304 is useless without it."""
+    """Whether the stored body is intact, since a 304 is useless without it."""
     try:
         if manifest.stored_sha256 is not None:
             return hash_file(landing.body_path(manifest)) == manifest.stored_sha256

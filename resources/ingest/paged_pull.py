@@ -14,12 +14,12 @@ from resources.http.paginator import PAGED, ListProgress, RawPage, Validators, r
 from resources.ingest.context import (
     LandedBatch,
     PullContext,
-    kept_validator,
+    check_validator,
     list_content_at,
     resolve_plan,
 )
 from resources.response import Answer
-from resources.scopes import single_requests
+from resources.scopes import split_filters
 from warehouse.errors import LandingError
 from warehouse.landing.batches import Manifest
 from warehouse.landing.journal import OpenPull, PageNote
@@ -27,7 +27,8 @@ from warehouse.landing.journal import OpenPull, PageNote
 
 @dataclass(frozen=True, slots=True)
 class RefusedPage:
-    """A response that is not a list, and why. It ends a pull, and is the last in its journal."""
+    """A response that is not a list, with the reason. It ends a pull, and is the last in its
+    journal."""
 
     note: PageNote
     why: str
@@ -42,7 +43,7 @@ class PagedPull:
         self._context = context
         self._open_pull = open_pull
         self._intent = open_pull.intent
-        self._progress = ListProgress(single_requests(self._intent.scope))
+        self._progress = ListProgress(split_filters(self._intent.scope))
         self._first: PageNote | None = None
         self._last: PageNote | None = None
         self._refused: RefusedPage | None = None
@@ -62,7 +63,7 @@ class PagedPull:
 
     @property
     def can_resume(self) -> bool:
-        """Whether the rest is known and can be requested, apart from time and plan."""
+        """Whether the remaining pages are known and can be requested, apart from time and plan."""
         return not self._progress.lost and self._refused is None
 
     def run(self, *, is_resumed: bool = False) -> LandedBatch:
@@ -139,15 +140,14 @@ class PagedPull:
             lower=page.params.get("from"),
             upper=page.params.get("to"),
             date_doubt=page.date_doubt,
-            etag=kept_validator(page.headers.get("etag")),
-            last_modified=kept_validator(page.headers.get("last-modified")),
+            etag=check_validator(page.headers.get("etag")),
+            last_modified=check_validator(page.headers.get("last-modified")),
         )
         self._open_pull.add(note, page.body)
         self._first, self._last = self._first or note, note
         self._warnings.append(page.date_doubt)
 
     def _keep_refused(self, error: CatalogError, evidence: Answer) -> None:
-        """Write a response that is not a list to the journal."""
         note = PageNote(
             number=self._progress.pages + 1,
             cursor_in=error.cursor,

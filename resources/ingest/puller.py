@@ -6,8 +6,9 @@
     landed = puller.events(date(2026, 3, 1), date(2026, 3, 31))
 
 The bulk export is split by dates if the service is too slow. A response that is not a catalog is
-landed too, and marked: the merge quarantines it. Does not belong here: how pages are kept and
-resumed (paged_pull.py).
+landed too, and marked: the merge quarantines it. An export that is truncated on every attempt is
+landed as an incomplete batch, which proves no absence, and requested again later. Does not belong
+here: how pages are kept and resumed (paged_pull.py).
 """
 
 from collections import deque
@@ -20,7 +21,7 @@ from typing import Final
 from msgspec import structs
 
 from catalog.contract import constants
-from catalog.contract.plans import INSTANT_STEP, day_end, plan_window, upcoming_window
+from catalog.contract.plans import INSTANT_STEP, day_end, find_plan_window, find_upcoming_window
 from resources.errors import (
     AccessDenied,
     CatalogError,
@@ -38,17 +39,17 @@ from resources.http.response_body import looks_like_html
 from resources.ingest.context import (
     LandedBatch,
     PullContext,
+    check_validator,
     export_content_at,
-    kept_validator,
+    find_last_look,
     land_unchanged,
-    last_look,
     list_content_at,
     lock_pull,
     read_validators,
 )
 from resources.ingest.paged_pull import PagedPull
 from resources.response import Answer, ResponseHead
-from resources.scopes import covers, halves, scope_of, single_requests
+from resources.scopes import covers, halve_dates, make_scope, split_filters
 from resources.service_clock import read_http_date
 from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Feed, Manifest, Scope
 from warehouse.landing.journal import RESUMED_WITHIN, OpenPull
@@ -56,7 +57,8 @@ from warehouse.landing.journal import RESUMED_WITHIN, OpenPull
 
 @dataclass(slots=True)
 class _ExportRequest:
-    """One export to request. `requests` were sent for it before; `rows` None must be counted."""
+    """One export to request. `requests` is the number of requests sent for it so far. If `rows` is
+    None, the rows must be counted."""
 
     scope: Scope
     rows: int | None = None
@@ -67,13 +69,14 @@ _SINCE: Final = timedelta(days=constants.CANCELLATIONS_SINCE_DAYS)
 _TOO_LATE: Final = f"resumed after more than {RESUMED_WITHIN.seconds // 60} minutes"
 _YEAR: Final = timedelta(days=365)
 _OPEN_END_YEARS: Final = 10
-"""How far from today dates without an end are split before the export is too slow for good."""
+"""A range without an end is split up to this many years from today. After that, the service is too
+slow."""
 
 
 class Puller(PullContext):
-    """Lands what one client pulls under one plan.
+    """Pulls feeds with one client and plan, and stores the responses as batches.
 
-    The service's time is by the clock of the client, which records the Date of every response. A
+    The client's clock gives the service's time; it records the Date of every response. A
     pull of a list lands the pages before an error as a partial batch and raises it; a Defer after
     the first page is returned with the batch. Without any page nothing is landed. A response that
     is not a list (HTML, a JSON error, nothing) is landed, with a text in `warnings`.
@@ -91,7 +94,7 @@ class Puller(PullContext):
         Raises:
             AccessDenied: the service refuses them: continue without.
         """
-        before = last_look(self, "categories", Scope())
+        before = find_last_look(self, "categories", Scope())
         if before is None:
             return self._pull("categories", Scope())
         try:
@@ -124,8 +127,8 @@ class Puller(PullContext):
         Raises:
             ValueError: it ends before it begins.
         """
-        usual = upcoming_window(self.plan, self.now())
-        scope = scope_of(lower, upper, usual=usual, coins=coins, categories=categories)
+        usual = find_upcoming_window(self.plan, self.now())
+        scope = make_scope(lower, upper, usual=usual, coins=coins, categories=categories)
         return self._pull("events", scope)
 
     def export(
@@ -146,9 +149,9 @@ class Puller(PullContext):
             CatalogError: any of the tree; `left` names the parts that are landed. A Defer after
                 the first part is in the last LandedBatch.
         """
-        usual = plan_window(self.plan, self.now())
-        whole = scope_of(lower, upper, usual=usual, coins=coins, categories=categories)
-        parts = deque(_ExportRequest(part) for part in single_requests(whole))
+        usual = find_plan_window(self.plan, self.now())
+        whole = make_scope(lower, upper, usual=usual, coins=coins, categories=categories)
+        parts = deque(_ExportRequest(part) for part in split_filters(whole))
         landed: list[LandedBatch] = []
         while parts:
             try:
@@ -204,8 +207,8 @@ class Puller(PullContext):
         """Finish or close the pulls that an earlier process left in the journal, oldest first.
 
         A pull is resumed if its last page is at most 15 minutes old and it is of this source and
-        plan. Else, or if the service stops it again, it is landed as it is, and no error of the
-        tree is raised. Pulls of a process that is alive are not touched.
+        plan. Otherwise, or if the service stops it again, its pages are stored as a partial batch,
+        and no CatalogError is raised. Pulls of a process that is alive are not touched.
         """
         landed: list[LandedBatch] = []
         journal = self.landing.journal
@@ -229,7 +232,7 @@ class Puller(PullContext):
             if is_same and manifest.complete and manifest.observed_at.date() == today:
                 self.resumed.remove(resumed)
                 return resumed
-        with self.begun(feed, scope) as open_pull:
+        with self.begin(feed, scope) as open_pull:
             return PagedPull(self, open_pull, validators).run()
 
     def _resume(self, found: OpenPull) -> list[LandedBatch]:
@@ -241,11 +244,11 @@ class Puller(PullContext):
             return [pull.close("")]
         why = self._why_apart(found)
         if not why and not pull.can_resume:
-            why = "its pages do not show what is left of it"
+            why = "its pages do not show which part is missing"
         return [pull.close(why) if why else pull.run(is_resumed=True)]
 
     def _why_apart(self, found: OpenPull) -> str:
-        """Return why an open pull is none of now, empty if it is."""
+        """Return why an open pull can't be continued now; empty if it can."""
         intent = found.intent
         if intent.source != self.source:
             return f"started with {intent.source}, which is no longer the source"
@@ -261,7 +264,7 @@ class Puller(PullContext):
         Dates without an end are split after today, then after each year.
         """
         if scope.upper is not None:
-            return halves(scope)
+            return halve_dates(scope)
         today = self.now()
         lower = scope.lower or today
         if lower > today + _OPEN_END_YEARS * _YEAR:
@@ -271,7 +274,7 @@ class Puller(PullContext):
 
     def _land_export(self, part: _ExportRequest) -> LandedBatch:
         warnings: list[str] = []
-        before = last_look(self, "export", part.scope)
+        before = find_last_look(self, "export", part.scope)
         with self.landing.storage.staging() as file:
             try:
                 pull = None if before is None else self._look_again(part, file, before)
@@ -319,7 +322,7 @@ class Puller(PullContext):
     ) -> int | None:
         """Request how many rows to expect; None if the service doesn't report it.
 
-        `of` is the export if it was received already: no error of the count may lose it.
+        `of` is the export if it was already received; an error while counting must not lose it.
         """
         try:
             total = self.client.events_total(part.scope)
@@ -355,8 +358,8 @@ class Puller(PullContext):
             rows_claimed=expected,
             why_incomplete="; ".join(why),
             date_doubt=pull.date_doubt,
-            etag=kept_validator(pull.headers.get("etag")),
-            last_modified=kept_validator(pull.headers.get("last-modified")),
+            etag=check_validator(pull.headers.get("etag")),
+            last_modified=check_validator(pull.headers.get("last-modified")),
         )
         manifest = self.landing.land_file(export_pull, file)
         return LandedBatch(manifest, part.requests, pull.rows, warnings=tuple(warnings))
@@ -369,7 +372,6 @@ class Puller(PullContext):
         evidence: ResponseHead,
         warnings: list[str],
     ) -> LandedBatch:
-        """Land a response that is not an export, or the part of an export that was received."""
         requests = part.requests + error.attempts
         if evidence.date_doubt:
             warnings.append(evidence.date_doubt)

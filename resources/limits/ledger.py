@@ -4,7 +4,7 @@
 
 The row has the tokens of the rate and the count of the month. Each change is one transaction, so a
 killed process loses at most its own request. A missing or damaged file counts as unknown: no token
-and no quota. Tokens and waits belong to one boot of the machine: after another boot there is no
+and no quota. Tokens and waits are valid for one boot of the machine; after a restart there is no
 token. No wall clock changes them.
 """
 
@@ -29,13 +29,13 @@ UNKNOWN: Final = -2
 UNLIMITED: Final = -1
 SECOND_NS: Final = 1_000_000_000
 _UNEVEN_NS: Final = SECOND_NS
-"""How far the clocks of two processors may differ."""
+"""The largest difference between the clocks of two processor cores."""
 _SQL: Final = NamedStatements("resources.limits")
 _Row = tuple[Any, ...]
 _BUSY_S: Final = 30.0
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _DAMAGED: Final = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
-"""The last one is a file without the table."""
+"""The SQLite errors of a damaged file. The last one is raised if the table is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,14 @@ class Pace:
 
     @property
     def interval_ns(self) -> int:
-        """The time for one token, rounded up: the rate is never exceeded."""
+        """The time for one token, rounded up so that the rate is never exceeded."""
         return int(SECOND_NS // self.rate_per_s) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedLimits:
-    """The usage of the month by the service; `allowed` None means no quota, `resets_at` is UTC."""
+    """The monthly usage as reported by the service. `allowed` None means no quota; `resets_at` is
+    UTC."""
 
     allowed: int | None
     used: int
@@ -62,7 +63,7 @@ class ReportedLimits:
 
 @dataclass(frozen=True, slots=True)
 class QuotaHeaders:
-    """The quota of the month by the headers of a response; None is not stated.
+    """The monthly quota in the headers of a response; None means not stated.
 
     `reset_at` is by the service's clock, `resets_in_s` counts from the response.
     `is_reset_doubted`: the stated reset can't be the end of a month: it is past or too far ahead.
@@ -79,7 +80,8 @@ class QuotaHeaders:
 class Allowance:
     """The row of a key.
 
-    There were `tokens` at `at_ns`, when the last one was taken. No request is sent before
+    `tokens` is the number of tokens at `at_ns`, the time of the last request. No request is sent
+    before
     `held_until_ns`, and no export before `export_at_ns`. `used` is the service's count of the month
     and what was sent since, `own` is what this machine sent. `resets_at` is in seconds since 1970
     by the service's clock. `rate_per_s` and `burst` are what the service states, 0 if nothing.
@@ -97,7 +99,7 @@ class Allowance:
     burst: int = 0
 
     def is_unknown(self, wall_s: float) -> bool:
-        """Whether the usage of the present month is not known."""
+        """Whether the usage of the current month is unknown."""
         return self.allowed == UNKNOWN or wall_s >= self.resets_at
 
     def left(self, machine_quota: int | None = None) -> int | None:

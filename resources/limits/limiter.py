@@ -1,13 +1,14 @@
 """The limiter of a client: it waits or refuses before each attempt, so retries count too.
 
 A request takes a token from the ledger's row, or gets the time to wait. It sleeps without the lock
-and asks again, so a 429 of any process is seen by all. The month is charged when a request is sent.
+and then checks again, so all processes notice a 429 of any process. A long wait is reported with
+its reason (resources/waits.py). The month is charged when a request is sent.
 """
 
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from threading import Lock
@@ -32,23 +33,23 @@ RATE_LIMITED_WAIT_S: Final = 1.0
 JITTER_S: Final = 1.0
 """How long the network may delay a request before it arrives together with a later one."""
 LONGEST_HOLD_S: Final = 86_400.0
-"""After it a request is sent anyway: an unreadable wait must not end the work."""
+"""The longest wait for an unreadable limit; then the request is sent anyway."""
 LONGEST_WAIT_S: Final = 120.0
-"""A longer wait that the service asked for is not slept through: the work is deferred."""
+"""If the service requests a longer wait, the work is deferred."""
 _LONGEST_SLEEP_S: Final = 5.0
-"""After it a sleeper checks again before its time: the wait may be over."""
+"""The longest sleep. A waiting process then checks again, since the wait may be over."""
 _LEAST_SLEEP_S: Final = 0.000_5
 _LEAST_EXPORT_WAIT_S: Final = 10.0
 """A shorter wait of a refused export may belong to the rate of all requests."""
 _ALONE_AFTER_NS: Final = 120 * SECOND_NS
-"""No request is on its way for so long without being counted by the service."""
+"""The longest time between sending a request and the service counting it."""
 _LEAST_RESET_S: Final = 60.0
-"""A nearer end of the month is not believed of a 429: the wait may belong to a rate."""
+"""If a 429 states a month end nearer than this, it is ignored: it may be a rate limit."""
 _WINDOW_S: Final = 3_600
 """A limit with a nearer reset may be a rate limit: some services report it in these headers."""
 _SAME_RESET_S: Final = 60
 _SAME_MONTH_S: Final = 86_400
-_PACING: Final = "the rate of the key allows no request sooner"
+_PACING: Final = "the rate limit of the key allows no earlier request"
 _PACING_NOTICED_S: Final = 10.0
 """Shorter waits for the rate are usual: the progress of the work shows them."""
 
@@ -72,6 +73,7 @@ class Permit:
     alone: bool
 
 
+@dataclass(eq=False, repr=False)
 class Limiter:
     """Paces and counts the requests of one kind of work. Shared by threads.
 
@@ -80,26 +82,18 @@ class Limiter:
     `export_interval_s` is the time between two exports of the key.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        pace: Callable[[Allowance], Pace],
-        *,
-        reserve: Callable[[Allowance], int] = lambda state: 0,
-        machine_quota: int | None = None,
-        clock: Callable[[], datetime],
-        sleep: Callable[[float], None] = time.sleep,
-        export_interval_s: float = 0.0,
-    ) -> None:
-        self.ledger = ledger
-        self._pace = pace
-        self._reserve = reserve
-        self._machine_quota = machine_quota
-        self._clock = clock
-        self._sleep = sleep
-        self._export_interval_s = export_interval_s
-        self.request_account: Callable[[], object] | None = None
-        """Requests the usage of the month from the service, through a client of this limiter."""
+    ledger: Ledger
+    pace: Callable[[Allowance], Pace]
+    _: KW_ONLY
+    clock: Callable[[], datetime]
+    reserve: Callable[[Allowance], int] = lambda state: 0
+    machine_quota: int | None = None
+    sleep: Callable[[float], None] = time.sleep
+    export_interval_s: float = 0.0
+    request_account: Callable[[], object] | None = field(init=False, default=None)
+    """Requests the usage of the month from the service, through a client of this limiter."""
+
+    def __post_init__(self) -> None:
         self._usage_permit: Permit | None = None
         self._account_lock = Lock()
         self._queue = Lock()
@@ -126,18 +120,18 @@ class Limiter:
                     return permit
                 noticed_s = _PACING_NOTICED_S if why == _PACING else NOTICED_S
                 if not is_reported and waited_s + wait_s > noticed_s:
-                    report_wait(wait_s, why, now=self._clock())
+                    report_wait(wait_s, why, now=self.clock())
                     is_reported = True
                 nap_s = min(max(wait_s, _LEAST_SLEEP_S), _LONGEST_SLEEP_S)
-                self._sleep(nap_s)
+                self.sleep(nap_s)
                 waited_s += nap_s
 
     def on_answer(
         self, permit: Permit, heard: QuotaHeaders | None, *, counted: bool = True
     ) -> None:
-        """Adopt what a response states of the month; `counted` is false for a 429.
+        """Adopt the monthly usage that a response states; `counted` is false for a 429.
 
-        A limit that resets soon is one of a rate, and ignored.
+        A limit that resets soon is a rate limit, not the monthly quota, and is ignored.
         """
         if counted and heard is None:
             return
@@ -161,7 +155,7 @@ class Limiter:
             self._adopt(state, count, resets_at, permit)
 
     def on_usage(self, account: ReportedLimits) -> None:
-        """Adopt the usage of the month, which a request of this limiter has brought."""
+        """Adopt the monthly usage from the response to a request of this limiter."""
         allowed = UNLIMITED if account.allowed is None else account.allowed
         permit, self._usage_permit = self._usage_permit, None
         with self.ledger.locked() as state:
@@ -172,7 +166,7 @@ class Limiter:
             self._adopt(state, (allowed, account.used), resets_at, permit)
 
     def count_here(self, quota: int | None) -> None:
-        """Use a quota and our own count, for a service that reports no usage."""
+        """Use a given quota and this machine's own count, for a service that reports no usage."""
         with self.ledger.locked() as state:
             if state.is_unknown(self._now_s()):
                 state.used = state.own = 0 if state.resets_at else state.own
@@ -180,7 +174,7 @@ class Limiter:
             state.allowed = UNLIMITED if quota is None else quota
 
     def on_stated_pace(self, rate_per_s: float | None, burst: int | None) -> None:
-        """Adopt the stated rate and burst, in every process; what no key can have is ignored."""
+        """Adopt the stated rate and burst in every process; impossible values are ignored."""
         with self.ledger.locked() as state:
             if rate_per_s is not None and rate_per_s >= 0.01:
                 state.rate_per_s = min(rate_per_s, 1e6)
@@ -188,10 +182,10 @@ class Limiter:
                 state.burst = min(burst, 1_000_000)
 
     def on_rate_limited(self, retry_after_s: float | None, *, for_export: bool = False) -> None:
-        """Make every process wait, by a response that asks for it; None if it named no wait.
+        """Make every process wait, as a response requested; `None` if the response stated no wait.
 
-        The wait of a refused export is for exports, unless it is so short that it may be for the
-        rate of all requests.
+        The wait after a refused export applies to exports only, unless it is so short that it may
+        be the rate limit of all requests.
         """
         wait_s = RATE_LIMITED_WAIT_S if retry_after_s is None else retry_after_s
         with self.ledger.locked() as state:
@@ -206,7 +200,8 @@ class Limiter:
     def on_quota_exhausted(
         self, resets_in_s: float | None = None, permit: Permit | None = None
     ) -> None:
-        """Mark the month as used up, and learn its end; not by a late response of another month."""
+        """Mark the month as used up and record its end, unless the response belongs to another
+        month."""
         with self.ledger.locked() as state:
             if state.allowed < 0 or not _is_of_month(permit, state):
                 return
@@ -215,7 +210,7 @@ class Limiter:
                 state.resets_at = int(self._now_s() + resets_in_s)
 
     def resets_in_s(self) -> float | None:
-        """Return when the month ends, as last heard, in seconds; None if it isn't known."""
+        """Return the last reported end of the month, in seconds; None if it isn't known."""
         with self.ledger.locked() as state:
             left_s = state.resets_at - self._now_s()
         return left_s if left_s > 0 else None
@@ -223,17 +218,13 @@ class Limiter:
     def left(self, *, reserve: bool = False) -> int | None:
         """Return the requests left this month to this machine, None if it isn't known or limited.
 
-        With `reserve`, those that are left for other work are not among them.
+        With `reserve`, the requests reserved for other work are not included.
         """
         with self.ledger.locked() as state:
             if state.is_unknown(self._now_s()):
                 return None
-            left = state.left(self._machine_quota)
-            return max(0, left - self._reserve(state)) if left and reserve else left
-
-    def available(self) -> int | None:
-        """Return how many requests this work may still send this month, None as for `left`."""
-        return self.left(reserve=True)
+            left = state.left(self.machine_quota)
+            return max(0, left - self.reserve(state)) if left and reserve else left
 
     def _learn_month(self) -> None:
         """Request the usage of the month if it is not known; one thread does."""
@@ -246,7 +237,7 @@ class Limiter:
     def _take(self, *, for_usage: bool, for_export: bool) -> tuple[Permit | None, float, str]:
         """Take a token and return a permit, or how long to wait and for what."""
         with self.ledger.locked() as state:
-            now_ns, pace = self.ledger.now_ns(), self._pace(state)
+            now_ns, pace = self.ledger.now_ns(), self.pace(state)
             if not for_usage:
                 self._check_quota(state)
             tokens = state.tokens_at(now_ns, pace)
@@ -258,30 +249,30 @@ class Limiter:
                 alone = now_ns - state.at_ns > _ALONE_AFTER_NS
                 state.tokens, state.at_ns = tokens - 1, now_ns
                 state.used, state.own = state.used + 1, state.own + 1
-                if for_export and self._export_interval_s:
+                if for_export and self.export_interval_s:
                     # The service counts from its arrival, which the network may delay.
-                    interval_s = self._export_interval_s + JITTER_S
+                    interval_s = self.export_interval_s + JITTER_S
                     state.export_at_ns = now_ns + int(interval_s * SECOND_NS)
                 permit = Permit(state.own, state.resets_at, alone)
                 self._usage_permit = permit if for_usage else self._usage_permit
                 return permit, 0.0, ""
-        longest_export_s = max(LONGEST_WAIT_S, self._export_interval_s + 2 * JITTER_S)
+        longest_export_s = max(LONGEST_WAIT_S, self.export_interval_s + 2 * JITTER_S)
         if held_s > LONGEST_WAIT_S or export_s > longest_export_s:
-            resume_at = self._clock() + timedelta(seconds=wait_s)
-            why = "the service asked for a wait that is not over"
+            resume_at = self.clock() + timedelta(seconds=wait_s)
+            why = "the service requested a wait that has not ended yet"
             raise _deferral(why, resume_at, "asked_to_wait")
         if export_s >= wait_s:
             return None, wait_s, "the interval between two exports (ALMANAC_EXPORT_INTERVAL_S)"
         return None, wait_s, "the service asked for it" if held_s >= wait_s else _PACING
 
     def _check_quota(self, state: Allowance) -> None:
-        """Raise QuotaUnknown or Defer if the quota allows this work no request."""
+        """Raise QuotaUnknown or Defer if the quota allows no request for this work."""
         if state.is_unknown(self._now_s()):
             unknown = QuotaUnknown("the rest of the monthly quota is not known")
             unknown.attempts = 0
             raise unknown
-        left = state.left(self._machine_quota)
-        if left is None or left > self._reserve(state):
+        left = state.left(self.machine_quota)
+        if left is None or left > self.reserve(state):
             return
         why = "the rest of the monthly quota is reserved for other work"
         if left == 0:
@@ -299,8 +290,9 @@ class Limiter:
     ) -> None:
         """Adopt the quota and use of the month as the service counts them, and its end.
 
-        The count has the request of `permit`; what was sent since is added. It may have a part of
-        that already, and may lack earlier requests on their way. So a lower count than ours is
+        The count includes the request of `permit`; later requests are added. The service's count
+        may already include some later requests, and may lack earlier requests in transit. So a
+        lower count than ours is
         adopted only if the request was alone.
         """
         is_of_month, is_first = _is_of_month(permit, state), state.allowed == UNKNOWN
@@ -320,10 +312,10 @@ class Limiter:
             state.used = max(least, used + since)
 
     def _now_s(self) -> float:
-        return self._clock().timestamp()
+        return self.clock().timestamp()
 
     def _usual_reset(self) -> int:
-        return int(next_reset(self._clock().astimezone(UTC)).timestamp())
+        return int(next_reset(self.clock().astimezone(UTC)).timestamp())
 
 
 def _is_of_month(permit: Permit | None, state: Allowance) -> bool:

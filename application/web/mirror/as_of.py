@@ -1,6 +1,7 @@
 """The request's `as_of` or `X-As-Of`: the answer that a client could have had at a past time."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ClassVar, Final
 
@@ -14,7 +15,7 @@ from catalog.server.catalog_store import KnownSpan
 _HEADER: Final = AS_OF_HEADER.name
 
 
-class NotKnownThen(ApiError):
+class AsOfOutOfRange(ApiError):
     """The warehouse has no answer for this time."""
 
     status: ClassVar[int] = 422
@@ -23,29 +24,22 @@ class NotKnownThen(ApiError):
     when: ClassVar[str] = "Extension: `as_of` is before the first pull, or in the future."
 
 
-class AsOf:
-    """Middleware that reads the time of knowledge of a request, and names it in the answer.
+@dataclass(eq=False, repr=False)
+class AsOfLayer:
+    """Middleware that reads the time of knowledge from a request and states it in the response.
 
-    With `clock_moves`, the clock moves otherwise than real time, and clients may not reuse an
-    answer without asking.
+    With `clock_moves`, the clock may differ from real time, so clients must revalidate cached
+    responses.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        span: Callable[[], KnownSpan],
-        now: Callable[[], datetime],
-        *,
-        clock_moves: bool = False,
-    ) -> None:
-        self._app = app
-        self._span = span
-        self._now = now
-        self._clock_moves = clock_moves
+    app: ASGIApp
+    span: Callable[[], KnownSpan]
+    now: Callable[[], datetime]
+    clock_moves: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Other methods are answered with 405, whatever time they name.
-        as_of = requested_time(scope) if scope["method"] in ("GET", "HEAD") else None
+        as_of = read_requested_time(scope) if scope["method"] in ("GET", "HEAD") else None
         if as_of is not None:
             self._check(as_of)
         scope["state"]["as_of"] = as_of
@@ -57,25 +51,25 @@ class AsOf:
                 headers.append("vary", _HEADER)
                 if as_of is not None:
                     headers[_HEADER] = utc_text(as_of)
-                elif self._clock_moves and headers.get("cache-control", "no-store") != "no-store":
+                elif self.clock_moves and headers.get("cache-control", "no-store") != "no-store":
                     # A cache knows real time, and not the clock's: it must ask with the tag.
                     headers["cache-control"] = "private, no-cache"
             await send(message)
 
-        await self._app(scope, receive, send_with_time)
+        await self.app(scope, receive, send_with_time)
 
     def _check(self, ts: datetime) -> None:
-        first, now, shown = self._span().first, self._now(), utc_text(ts)
+        first, now, shown = self.span().first, self.now(), utc_text(ts)
         if first is None:
-            raise NotKnownThen("Nothing was pulled yet: this warehouse has no history")
+            raise AsOfOutOfRange("Nothing was pulled yet: this warehouse has no history")
         if ts < first:
             start = utc_text(first)
-            raise NotKnownThen(f"{shown} is before the first pull: history starts at {start}")
+            raise AsOfOutOfRange(f"{shown} is before the first pull: history starts at {start}")
         if ts > now:
-            raise NotKnownThen(f"{shown} is in the future: the newest time is {utc_text(now)}")
+            raise AsOfOutOfRange(f"{shown} is in the future: the newest time is {utc_text(now)}")
 
 
-def requested_time(scope: Scope) -> datetime | None:
+def read_requested_time(scope: Scope) -> datetime | None:
     """Return the time that a request names, in its query or its header.
 
     Raises:

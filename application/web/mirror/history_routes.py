@@ -20,9 +20,9 @@ from catalog.contract.plans import ImpactView
 from catalog.contract.records import EVENT_FIELDS, Event, Page, PaginationMeta, Record
 from catalog.server.catalog_store import ChangeQuery, StoredVersion
 from catalog.server.cursors import read_cursor, write_cursor
-from catalog.server.gating import event_visible, shown_event
+from catalog.server.gating import CatalogView, is_event_visible, project_event
 from catalog.server.responses import json_response
-from catalog.server.routes import Reading, page_of, query_of
+from catalog.server.routes import make_page, read_query_string
 
 HISTORY_PATH: Final = constants.EVENTS_PATH + "/{id}/history"
 CHANGES_PATH: Final = constants.EVENTS_PATH + "/changes"
@@ -60,7 +60,7 @@ class ChangeRecord(KnownVersion, frozen=True, kw_only=True):
 
 
 def read_changes(
-    reading: Reading, *, since: datetime | None = None, cursor: str | None = None, limit: int
+    reading: CatalogView, *, since: datetime | None = None, cursor: str | None = None, limit: int
 ) -> Page[ChangeRecord]:
     """Return the changes after a cursor, or those that became known after `since`.
 
@@ -95,9 +95,9 @@ def read_changes(
 
 
 def list_changes(request: Request) -> Response:
-    asked = read_query(query_of(request), CHANGES_PARAMETERS)
+    asked = read_query(read_query_string(request), CHANGES_PARAMETERS)
     try:
-        page = read_changes(Reading.of(request), **asked)
+        page = read_changes(CatalogView.from_request(request), **asked)
     except errors.InvalidCursor as error:
         raise errors.InvalidCursor(f"{error.message}. Begin again with since=") from error
     body = msgspec.json.encode(page)
@@ -106,12 +106,12 @@ def list_changes(request: Request) -> Response:
 
 def get_history(request: Request) -> Response:
     """Return the versions of an event that the plan shows, oldest first."""
-    reading = Reading.of(request)
+    reading = CatalogView.from_request(request)
     versions = reading.store.history(request.path_params["id"], reading.ts)
     shown = tuple(_shown(version, reading) for version in versions if _is_shown(version, reading))
     if not shown or shown[-1].version != versions[-1].version:
         raise errors.NotFound("No event has this id")
-    page = page_of(shown, total=len(shown), limit=len(shown))
+    page = make_page(shown, total=len(shown), limit=len(shown))
     return json_response(request, page, max_age_s=constants.LIST_MAX_AGE_S)
 
 
@@ -121,15 +121,16 @@ ROUTES: Final = (
 )
 
 
-def _is_shown(version: StoredVersion, reading: Reading) -> bool:
-    """Whether the plan shows a version. Without a date, only a plan for all dates does."""
+def _is_shown(version: StoredVersion, reading: CatalogView) -> bool:
+    """Whether the plan shows a version. A version without a date is shown only on plans that show
+    all dates."""
     plan = reading.plan
     if version.event is None:
         return plan.past_days is None and plan.horizon_days is None and plan.coverage_top is None
-    return event_visible(version.event, plan, reading.store, ts=reading.ts, moment=reading.moment)
+    return is_event_visible(version.event, reading)
 
 
-def _shown(version: StoredVersion, reading: Reading) -> KnownVersion:
+def _shown(version: StoredVersion, reading: CatalogView) -> KnownVersion:
     """Return a version as the plan shows it, without the names of fields that the plan hides."""
     plan = reading.plan
     changed = {FIELD_NAMES.get(column) for column in version.changed}
@@ -146,5 +147,5 @@ def _shown(version: StoredVersion, reading: Reading) -> KnownVersion:
             if kind != "rescored" or plan.impact is not ImpactView.NONE
         ),
         changed_fields=tuple(name for name in EVENT_FIELDS if name in changed and plan.shows(name)),
-        event=None if version.event is None else shown_event(version.event, plan),
+        event=None if version.event is None else project_event(version.event, plan),
     )

@@ -4,15 +4,14 @@ with Mirror(Path("data/warehouse.duckdb"), state_dir=Path("data/mirror")) as mir
     httpx.get(mirror.base_url + "/v2/events")
 
 A replay is a mirror with a virtual clock. It sends webhooks to the endpoints of the same folder, in
-the order of knowledge. Its outbox is new, so that another replay sends everything again, as the
-same bytes.
+the order of knowledge. Its outbox starts empty, so each replay sends the same bytes again.
 """
 
 import os
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -23,19 +22,19 @@ import msgspec
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from application.web.mirror.as_of import AsOf
+from application.web.mirror.as_of import AsOfLayer
 from application.web.mirror.history_routes import ROUTES
 from application.web.mirror.mirror_document import document_routes
 from application.web.mirror.publications import Publications
 from application.web.mirror.replay import Replay
 from catalog.contract.plans import ENTERPRISE, Plan
+from catalog.errors import ServerError
 from catalog.server.accounts import Grant, KeyRing, UsageBook
 from catalog.server.app import Background, Layer, ServerOptions, ServerParts, build_app
 from catalog.server.control_path import ControlPath
-from catalog.server.errors import ServerError
 from catalog.server.hosting import HostedApp
 from catalog.server.request_guard import is_loopback
-from catalog.server.state_dir import ServiceDir
+from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks.sender import SenderOptions, WebhookSender
 from warehouse.clock import utc_now
 
@@ -51,7 +50,7 @@ _NO_LIMITS: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class SitePlace:
+class SiteContext:
     """The parts from which pages in front of the interface are made.
 
     `now` is the clock of the answers; `keys` are the keys that a request needs if `needs_key`.
@@ -76,6 +75,7 @@ class Site(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(eq=False, repr=False)
 class Mirror:
     """A running mirror of a published file: each new publication is followed.
 
@@ -89,39 +89,25 @@ class Mirror:
         ServerError: the folder can't be used.
     """
 
-    base_url: str
-    sender: WebhookSender
-
-    def __init__(
-        self,
-        warehouse: Path,
-        *,
-        state_dir: Path,
-        replay: Replay | None = None,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        plan: Plan = ENTERPRISE,
-        options: ServerOptions | None = None,
-        site: Callable[[SitePlace], Site] | None = None,
-        push: SenderOptions | None = None,
-        wall: Callable[[], datetime] = utc_now,
-    ) -> None:
-        self._warehouse = warehouse
-        self._state_dir = state_dir
-        self._replay = replay
-        self._host = host
-        self._port = port
-        self._plan = plan
-        self._options = options or ServerOptions()
-        self._site = site
-        self._push = push or (REPLAY_PUSH if replay else SenderOptions())
-        self._wall = wall
-        self._undo = ExitStack()
+    warehouse: Path
+    _: KW_ONLY
+    state_dir: Path
+    replay: Replay | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    plan: Plan = ENTERPRISE
+    options: ServerOptions = field(default_factory=ServerOptions)
+    site: Callable[[SiteContext], Site] | None = None
+    push: SenderOptions | None = None
+    wall: Callable[[], datetime] = utc_now
+    base_url: str = field(init=False)
+    sender: WebhookSender = field(init=False)
+    _undo: ExitStack = field(init=False, default_factory=ExitStack)
 
     def start(self) -> Self:
         with ExitStack() as undo:
-            app = self._make_app(ServiceDir(self._state_dir), undo)
-            hosted = undo.enter_context(HostedApp(app, host=self._host, port=self._port))
+            app = self._make_app(ServiceDir(self.state_dir), undo)
+            hosted = undo.enter_context(HostedApp(app, host=self.host, port=self.port))
             self.base_url = hosted.base_url
             self._undo = undo.pop_all()
         return self
@@ -136,12 +122,12 @@ class Mirror:
         self.stop()
 
     def _make_app(self, folder: ServiceDir, undo: ExitStack) -> ASGIApp:
-        replay, own = self._replay, folder
-        is_replay, needs_key = replay is not None, not is_loopback(self._host)
+        replay, own = self.replay, folder
+        is_replay, needs_key = replay is not None, not is_loopback(self.host)
         source: Publications | Replay
         if replay is None:
             undo.enter_context(folder.serving())
-            source = publications = Publications(self._warehouse, self._wall)
+            source = publications = Publications(self.warehouse, self.wall)
             routes = [*ROUTES, Route("/healthz", publications.get_health, name="healthz")]
         else:
             source, routes = replay, [*ROUTES]
@@ -154,7 +140,7 @@ class Mirror:
             source,
             folder.endpoint_book(),
             undo.enter_context(own.outbox()),
-            options=self._push,
+            options=self.push or (REPLAY_PUSH if is_replay else SenderOptions()),
             states_created=True,
             since=None if replay is None else replay.clock.start,
         )
@@ -164,10 +150,10 @@ class Mirror:
             obey = partial(replay.obey, sender)
             around.append(lambda app: ControlPath(app, prefix=CONTROL_PATH, run=obey))
             background.append(partial(replay.watch_end, sender))
-        if self._site is not None:
+        if self.site is not None:
             secret = cursor_secret(folder.path)
-            site = self._site(
-                SitePlace(self._warehouse, source.now, keys, needs_key, secret, is_replay)
+            site = self.site(
+                SiteContext(self.warehouse, source.now, keys, needs_key, secret, is_replay)
             )
             undo.callback(site.close)
             around.append(site.around)
@@ -178,24 +164,26 @@ class Mirror:
             keys=keys,
             usage=UsageBook(own.usage_file()),
             now=source.now,
-            options=self._options,
+            options=self.options,
             routes=[*routes, *document],
             background=background,
             around=around,
-            inside=[lambda app: AsOf(app, lambda: source.span, source.now, clock_moves=is_replay)],
+            inside=[
+                lambda app: AsOfLayer(app, lambda: source.span, source.now, clock_moves=is_replay)
+            ],
             lags=False,
             guard=not needs_key,
         )
         return build_app(parts)
 
     def _keys(self, folder: ServiceDir) -> KeyRing:
-        book, plan = folder.key_book(), self._plan
-        if is_loopback(self._host):
+        book, plan = folder.key_book(), self.plan
+        if is_loopback(self.host):
             others = Grant(meter_id="anyone", account="anyone", plan=plan, sha256="", **_NO_LIMITS)
             return KeyRing(book=book, others=others, adjusted=_unlimited)
         if not any(account.keys for account in book.read().accounts):
             raise ServerError(
-                f"{self._host} can be reached from other machines, and there is no key yet. "
+                f"{self.host} can be reached from other machines, and there is no key yet. "
                 "Nothing listens. Create one: "
                 f"almanac accounts keys create NAME --plan {plan.name} --dir {folder.path}"
             )

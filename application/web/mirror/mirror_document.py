@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from application.web.mirror.as_of import NotKnownThen
+from application.web.mirror.as_of import AsOfOutOfRange
 from application.web.mirror.history_routes import CHANGES_PATH, FIELD_NAMES, HISTORY_PATH
 from application.web.mirror.history_routes import ChangeRecord as Change
 from application.web.mirror.history_routes import KnownVersion as Version
@@ -23,7 +23,7 @@ from catalog.contract.errors import ERRORS, NotFound, RateLimited
 from catalog.contract.openapi import HEADERS, OPERATIONS, Node, Operation, make_document
 from catalog.contract.records import EVENT_FIELDS, Page
 from catalog.server.docs_page import render_docs
-from catalog.server.routes import docs_response
+from catalog.server.routes import make_docs_response
 from catalog.server.sql_store import SqlStore
 
 NEVER_KNOWN: Final = "x-never-known"
@@ -53,7 +53,7 @@ _EXTENSIONS: Final = (
               Page[Change], parameters.CHANGES_PARAMETERS, ("Cache-Control",),
               description=_CHANGES),
 )  # fmt: skip
-_ERRORS: Final = (*(e for e in ERRORS if not issubclass(e, RateLimited)), NotKnownThen)
+_ERRORS: Final = (*(e for e in ERRORS if not issubclass(e, RateLimited)), AsOfOutOfRange)
 _NOT_SENT: Final = ("X-RateLimit-", "Retry-After", "Deprecation", "Sunset")
 _HEADERS: Final = {
     **{name: HEADERS[name] for name in HEADERS if not name.startswith(_NOT_SENT)},
@@ -63,7 +63,8 @@ _HEADERS: Final = {
 
 @lru_cache(maxsize=4)
 def mirror_document(never_known: frozenset[str], needs_key: bool, clock_moves: bool) -> Node:
-    """Return the document of a mirror that never knew some columns. It is shared: do not change it.
+    """Return the OpenAPI document of a mirror; it marks the columns that the warehouse never
+    received. It is shared: do not change it.
 
     The clock of a replay moves.
     """
@@ -93,12 +94,11 @@ def _with_as_of(operation: Operation) -> Operation:
     if operation.tag == "Service":
         return operation
     asked = (*operation.parameters, parameters.AS_OF, parameters.AS_OF_HEADER)
-    sent, errors = (*operation.headers, "X-As-Of"), (*operation.errors, NotKnownThen)
+    sent, errors = (*operation.headers, "X-As-Of"), (*operation.errors, AsOfOutOfRange)
     return replace(operation, parameters=asked, headers=sent, errors=errors)
 
 
 def _mark_extensions(node: Any) -> None:
-    """Mark each node whose description names it an extension."""
     if isinstance(node, dict) and str(node.get("description")).startswith("Extension: "):
         node["x-extension"] = True
     for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
@@ -117,7 +117,7 @@ def document_routes(
         return Response(msgspec.json.encode(make()), media_type="application/json")
 
     def get_page(request: Request) -> Response:
-        return docs_response(render_docs(make()).encode())
+        return make_docs_response(render_docs(make()).encode())
 
     return (
         Route(constants.OPENAPI_PATH, get_document, name="openapi"),

@@ -5,7 +5,6 @@ A store keeps its file open, so that a request ends with the file that it began 
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from almanac.errors import WarehouseError
 from almanac.reading.attached_file import attach_published
 from almanac.reading.connections import open_memory
+from catalog.server.accounts import read_file_version
 from catalog.server.catalog_store import KnownSpan
 from catalog.server.sql_store import SqlStore
 from warehouse.sql import Statements
@@ -43,7 +43,8 @@ class Publication:
         return self.connection.cursor().execute(_SQL[statement], values).fetchall()
 
     def has_batches_of(self, other: "Publication") -> bool:
-        """Whether it has one of the first batches of another file, or that has none."""
+        """Whether it shares one of the first batches of another file, or the other file has no
+        batch."""
         batches = [batch for (batch,) in other.ask("list_first_batches")]
         return not batches or self.ask("count_batches", batches=batches) != [(0,)]
 
@@ -88,7 +89,7 @@ class Publications:
         self._path = path
         self._wall = wall
         self._following = Lock()
-        self._seen = _signature(path)
+        self._seen = read_file_version(path)
         self._served = open_publication(path)
         self._served_since = wall()
         self.trouble: str | None = None
@@ -97,11 +98,11 @@ class Publications:
     def store(self) -> SqlStore:
         """Return the store of the newest publication.
 
-        While another thread opens a new one, it is the one before.
+        While another thread opens a new store, it returns the previous store.
         """
         if self._following.acquire(blocking=False):
             try:
-                if (signature := _signature(self._path)) != self._seen:
+                if (signature := read_file_version(self._path)) != self._seen:
                     self._seen = signature
                     self._follow()
             finally:
@@ -151,11 +152,3 @@ class Publications:
         else:
             # The replaced file is closed when the last request that reads it ends.
             self._served, self._served_since, self.trouble = found, self._wall(), None
-
-
-def _signature(path: Path) -> tuple[int, int, int] | None:
-    """Return what differs after each publication; None without a file."""
-    with suppress(OSError):
-        stat = path.stat()
-        return stat.st_ino, stat.st_mtime_ns, stat.st_size
-    return None

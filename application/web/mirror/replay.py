@@ -28,7 +28,7 @@ _END_NOTICED_S: Final = 0.1
 
 
 class ReplayClock:
-    """A thread-safe clock that stands at first. It stops at `until`, and never leaves the range."""
+    """A thread-safe clock, stopped at first. It stops at `until`, and never leaves the range."""
 
     def __init__(self, start: datetime, until: datetime, *, speed: float) -> None:
         self.start = start
@@ -47,11 +47,7 @@ class ReplayClock:
             return self._now()
 
     def change(
-        self,
-        *,
-        at: datetime | None = None,
-        speed: float | None = None,
-        running: bool | None = None,
+        self, *, at: datetime | None = None, speed: float | None = None, running: bool | None = None
     ) -> None:
         """Move to a time of the range, set the speed, and start or pause; None changes nothing."""
         with self._lock:
@@ -96,7 +92,7 @@ class ReplayOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     now: str | None = None
     advance_s: Annotated[float, Meta(ge=-1e10, le=1e10)] | None = None
     step: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
-    """To the time at which that many more changes are known."""
+    """Advances to the time at which this many more changes are known."""
     speed: Annotated[float, Meta(gt=0, le=SPEED_MAX)] | None = None
     running: bool | None = None
 
@@ -190,7 +186,7 @@ class Replay:
             reported = ended
 
     def _find_time(self, order: ReplayOrder) -> datetime | None:
-        """Return the time to which an order sets the clock, None if to none."""
+        """Return the time to which a request sets the clock; None if it does not set it."""
         if (order.now, order.advance_s, order.step) == (None, None, None):
             return None
         start, until, moved = self.clock.start, self.clock.until, self.clock.now()

@@ -23,7 +23,7 @@ from application.web.mirror.publications import Publications
 from catalog.contract import constants
 from catalog.contract.errors import InvalidCursor
 from catalog.contract.plans import ENTERPRISE
-from catalog.server.routes import Reading
+from catalog.server.gating import CatalogView
 from resources.errors import RetryLater
 from warehouse.clock import utc_now
 
@@ -84,7 +84,7 @@ class HomeSource:
         store, now = self._publications.store(), self._publications.now()
         if self._publications.trouble is not None:
             raise _unavailable(self._publications.trouble)
-        reading = Reading(store, ENTERPRISE, ts=now, moment=now, as_of=None)
+        reading = CatalogView(store, ENTERPRISE, ts=now, moment=now, as_of=None)
         since = start.since or _END
         try:
             page = read_changes(reading, since=since, cursor=start.cursor, limit=_HOME_PAGE)
@@ -94,7 +94,8 @@ class HomeSource:
 
 
 class MirrorSource:
-    """The changes of a mirror. `key` is sent as the service's keys are, and to no other address."""
+    """The changes of a mirror. `key` is sent in the same way as a key of the service, and only to
+    this address."""
 
     def __init__(
         self,
@@ -178,7 +179,7 @@ def watch_changes(
             if once or not has_begun:
                 raise
             if not failures:
-                note(f"{error.happened}. It is asked again until it responds.")
+                note(f"{error.happened}. The request is repeated until it responds.")
             waits_s = _RETRIED_AFTER_S[min(failures, len(_RETRIED_AFTER_S) - 1)]
             failures += 1
             if pause(waits_s):

@@ -1,1 +1,10 @@
-"""The synthetic world, a pure function of seed and time. It imports no other package of ours."""
+"""The synthetic world, a pure function of seed and time. It imports no other package of this
+project.
+
+announcements.py  which events are announced in a month, as first published
+lifecycle.py      their later changes, up to cancellation or withdrawal
+roster.py         the coins and their ranks
+dates.py          time units, and dates with their displayed words
+truth.py          the records
+world.py          queries of all this at any time
+"""

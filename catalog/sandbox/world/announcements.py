@@ -17,8 +17,8 @@ from catalog.sandbox.world.dates import (
     DAY_S,
     FIRST_EVENT_DAY,
     Dating,
-    estimated,
-    exact,
+    make_estimated_dating,
+    make_exact_dating,
     month_start_s,
 )
 from catalog.sandbox.world.roster import ListedCoin
@@ -143,7 +143,7 @@ class Content(TypedDict, total=False):
     updated_at: int
 
 
-def announced_in(month: int, seed: int, coins: list[ListedCoin]) -> Iterator[Content]:
+def generate_announcements(month: int, seed: int, coins: list[ListedCoin]) -> Iterator[Content]:
     """Yield the events announced in a numbered month, in the order of their announcement.
 
     `coins` are the coins tracked throughout the month, the higher ranked first.
@@ -157,7 +157,7 @@ def announced_in(month: int, seed: int, coins: list[ListedCoin]) -> Iterator[Con
         yield _event(r, month, int(start + (number + r()) * step), coins)
 
 
-def month_in_id(event_id: str) -> int:
+def decode_month(event_id: str) -> int:
     """Return the month that an id encodes; any number for an id from elsewhere.
 
     Raises:
@@ -174,7 +174,7 @@ def _event_id(r: Draw, month: int) -> str:
 def _event(r: Draw, month: int, created_at: int, coins: list[ListedCoin]) -> Content:
     event_id = _event_id(r, month)
     category = WEIGHTED[int(r() * len(WEIGHTED))]
-    coin = coin_pick(r, coins)
+    coin = pick_coin(r, coins)
     slots = Slots(r, coin)
     title = draw_title(r, slots, category.id)
     impact = None if r() < UNSCORED_SHARE else _impact(r, category)
@@ -196,20 +196,20 @@ def _event(r: Draw, month: int, created_at: int, coins: list[ListedCoin]) -> Con
     }
 
 
-def coin_pick(r: Draw, coins: list[ListedCoin]) -> ListedCoin:
+def pick_coin(r: Draw, coins: list[ListedCoin]) -> ListedCoin:
     """Return one of the coins, the first ones more often than the last."""
     place = r()
     return coins[int(place * place * place * len(coins))]
 
 
-def time_of_day_s(r: Draw) -> int:
+def draw_time_of_day_s(r: Draw) -> int:
     """Return a time of day in seconds: midnight for most, else a full or half hour."""
     if r() < 0.6:
         return 0
     return _HOURS[int(r() * len(_HOURS))] * 3600 + (1800 if r() < 0.2 else 0)
 
 
-def span_days(r: Draw) -> int:
+def draw_span_days(r: Draw) -> int:
     """Return how many days an event lasts beyond its first: 0 for most."""
     if r() >= MULTI_DAY_SHARE:
         return 0
@@ -224,8 +224,8 @@ def _dating(r: Draw, category: EditorialCategory, today: int) -> Dating:
     if day < FIRST_EVENT_DAY:
         day = FIRST_EVENT_DAY + int(ahead * 60)
     if r() < category.estimated:
-        return estimated(PERIODS[int(r() * len(PERIODS))], day, today + HORIZON_DAYS)
-    return exact(day * DAY_S + time_of_day_s(r), span_days(r))
+        return make_estimated_dating(PERIODS[int(r() * len(PERIODS))], day, today + HORIZON_DAYS)
+    return make_exact_dating(day * DAY_S + draw_time_of_day_s(r), draw_span_days(r))
 
 
 def _categories(r: Draw, category: EditorialCategory) -> tuple[str, ...]:
@@ -240,7 +240,7 @@ def _coins(r: Draw, first: ListedCoin, coins: list[ListedCoin]) -> tuple[str, ..
     count = 2 + int(more * more * (MAX_COINS - 1))
     linked = {first.slug: None}
     for _ in range(count - 1):
-        linked[coin_pick(r, coins).slug] = None
+        linked[pick_coin(r, coins).slug] = None
     return tuple(linked)
 
 

@@ -33,7 +33,7 @@ class Dating(TypedDict):
     displayed_date: str
 
 
-def seconds_of(instant: datetime) -> int:
+def to_seconds(instant: datetime) -> int:
     """Return the whole seconds since 1970, rounded down.
 
     Raises:
@@ -47,7 +47,7 @@ def seconds_of(instant: datetime) -> int:
     return (instant - _EPOCH) // _SECOND
 
 
-def instant_of(seconds: int) -> datetime:
+def to_datetime(seconds: int) -> datetime:
     """Return the aware UTC datetime of seconds since 1970."""
     return _EPOCH + timedelta(0, seconds)
 
@@ -65,7 +65,7 @@ def _civil(day: int) -> date:
     return date.fromordinal(day + _EPOCH_ORDINAL)
 
 
-def month_of(seconds: int) -> int:
+def find_month(seconds: int) -> int:
     """Return the number of the month a time lies in; negative before October 2016."""
     civil = _civil(seconds // DAY_S)
     return (civil.year - 2016) * 12 + civil.month - 10
@@ -78,31 +78,31 @@ def month_start_s(month: int) -> int:
 
 
 @cache
-def day_words(day: int) -> str:
+def format_day(day: int) -> str:
     """Return a day as shown to people, for example `08 Oct`."""
     civil = _civil(day)
     return f"{civil.day:02d} {MONTHS[civil.month - 1]}"
 
 
 @cache
-def month_words(day: int) -> str:
+def format_month(day: int) -> str:
     """Return the month of a day as shown to people, for example `Sep 2026`."""
     civil = _civil(day)
     return f"{MONTHS[civil.month - 1]} {civil.year}"
 
 
-def exact(at: int, span_days: int = 0) -> Dating:
+def make_exact_dating(at: int, span_days: int = 0) -> Dating:
     """Return the dating of an event at a time, `span_days` long (0: one date)."""
-    words, end = day_words(at // DAY_S), None
+    words, end = format_day(at // DAY_S), None
     if span_days:
         end = at + span_days * DAY_S
-        words = f"{words} → {day_words(end // DAY_S)}"
+        words = f"{words} → {format_day(end // DAY_S)}"
     return Dating(date=at, date_end=end, date_type="date", is_estimated=False, displayed_date=words)
 
 
-def deadline(at: int) -> Dating:
+def make_deadline_dating(at: int) -> Dating:
     """Return the dating of an event that is due by a time, for example `By 11 Oct`."""
-    words = f"By {day_words(at // DAY_S)}"
+    words = f"By {format_day(at // DAY_S)}"
     return _estimated(at, "date", words)
 
 
@@ -116,7 +116,7 @@ def _estimated(at: int, date_type: str, words: str) -> Dating:
 def _period(date_type: str, day: int) -> tuple[int, str]:
     civil = _civil(day)
     if date_type == "month":
-        after, words = civil.month + 1, month_words(day)
+        after, words = civil.month + 1, format_month(day)
     elif date_type == "quarter":
         quarter = (civil.month + 2) // 3
         after, words = quarter * 3 + 1, f"Q{quarter} {civil.year}"
@@ -125,13 +125,13 @@ def _period(date_type: str, day: int) -> tuple[int, str]:
     return day_number(civil.year + after // 13, (after - 1) % 12 + 1) - 1, words
 
 
-def estimated(date_type: str, day: int, last_day: int) -> Dating:
+def make_estimated_dating(date_type: str, day: int, last_day: int) -> Dating:
     """Return an estimated dating whose period holds `day` and ends by `last_day`.
 
-    A shorter period replaces a period that ends too late; the date type `date` is a deadline.
+    If a period ends too late, a shorter one is used. The date type `date` gives a deadline.
     """
     for period in NARROWER[date_type]:
         end, words = _period(period, day)
         if end <= last_day:
             return _estimated(end * DAY_S + END_OF_DAY_S, period, words)
-    return deadline(min(day, last_day) * DAY_S + END_OF_DAY_S)
+    return make_deadline_dating(min(day, last_day) * DAY_S + END_OF_DAY_S)

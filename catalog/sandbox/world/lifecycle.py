@@ -21,15 +21,15 @@ from catalog.sandbox.world.announcements import (
     Content,
     Draw,
     Slots,
-    announced_in,
-    coin_pick,
     draw_description,
     draw_impact_summary,
     draw_snapshot_url,
     draw_source_url,
+    draw_span_days,
+    draw_time_of_day_s,
     draw_title,
-    span_days,
-    time_of_day_s,
+    generate_announcements,
+    pick_coin,
 )
 from catalog.sandbox.world.dates import (
     DAY_S,
@@ -37,19 +37,19 @@ from catalog.sandbox.world.dates import (
     FIRST_EVENT_DAY,
     PERIOD_DAYS,
     Dating,
-    day_words,
-    deadline,
-    estimated,
-    exact,
+    format_day,
+    format_month,
+    make_deadline_dating,
+    make_estimated_dating,
+    make_exact_dating,
     month_start_s,
-    month_words,
 )
 from catalog.sandbox.world.roster import ListedCoin, Roster
 from catalog.sandbox.world.truth import WEIGHTED
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def pause_garbage_collector() -> Iterator[None]:
     """Pause the garbage collector, which would walk the new objects again and again."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -73,7 +73,7 @@ class Editor:
     by_slug: dict[str, ListedCoin]
 
     def reschedule(self, now: Content, at: int) -> Content:
-        """Move the date, the end or the time of day; a date past is at most corrected by days."""
+        """Move the date, the end or the time of day. A past date moves by a few days at most."""
         if (now["date_end"] or now["date"]) < at:
             return self._correct_date(now, at) if self.r() < 0.4 else self.revise(now, at)
         if now["is_estimated"]:
@@ -81,30 +81,32 @@ class Editor:
         if self.r() < 0.18:
             return self._change_hours_or_end(now)
         day = self._clamp_day(now, at, self._new_day(now["date"] // DAY_S, at // DAY_S))
-        time_s = now["date"] % DAY_S if self.r() < 0.8 else time_of_day_s(self.r)
-        span = _span(now) if self.r() < 0.8 else span_days(self.r)
-        return _content(exact(day * DAY_S + time_s, span))
+        time_s = now["date"] % DAY_S if self.r() < 0.8 else draw_time_of_day_s(self.r)
+        span = _span(now) if self.r() < 0.8 else draw_span_days(self.r)
+        return _content(make_exact_dating(day * DAY_S + time_s, span))
 
     def make_exact(self, now: Content, at: int) -> Content:
         """Set an estimated event to a day of its period, past or future."""
         if not now["is_estimated"]:
             return self.reschedule(now, at)
         if self.r() < 0.15:
-            return _content(exact(now["date"]))
+            return _content(make_exact_dating(now["date"]))
         today, last = at // DAY_S, now["date"] // DAY_S
         earliest = today if last > today else now["created_at"] // DAY_S
         first = max(last - PERIOD_DAYS[now["date_type"]], earliest + 1, FIRST_EVENT_DAY)
         day = first + int(self.r() * (last - first + 1)) if first < last else last
-        return _content(exact(day * DAY_S + time_of_day_s(self.r), span_days(self.r)))
+        return _content(
+            make_exact_dating(day * DAY_S + draw_time_of_day_s(self.r), draw_span_days(self.r))
+        )
 
     def make_estimated(self, now: Content, at: int) -> Content:
         """Replace an exact date by a deadline or a period."""
         if now["is_estimated"] or now["date"] < at:
             return self.reschedule(now, at)
         if self.r() < 0.2:
-            return _content(deadline(now["date"]))
+            return _content(make_deadline_dating(now["date"]))
         day = self._clamp_day(now, at, now["date"] // DAY_S + int(self.r() * 40))
-        return _content(estimated(self._period(), day, _last_day(now)))
+        return _content(make_estimated_dating(self._period(), day, _last_day(now)))
 
     def rescore(self, now: Content, at: int) -> Content:
         """Change the impact, often across the edge of a band; score what has no score yet."""
@@ -163,24 +165,28 @@ class Editor:
         if now["date_type"] == "date":
             step *= 1 + int(self.r() * 20)
             day = self._clamp_day(now, at, now["date"] // DAY_S + step)
-            return _content(deadline(day * DAY_S + END_OF_DAY_S))
+            return _content(make_deadline_dating(day * DAY_S + END_OF_DAY_S))
         length = PERIOD_DAYS[now["date_type"]] + 1
         day = self._clamp_day(now, at, now["date"] // DAY_S + step * length)
         date_type = now["date_type"] if self.r() < 0.8 else self._period()
-        return _content(estimated(date_type, day, _last_day(now)))
+        return _content(make_estimated_dating(date_type, day, _last_day(now)))
 
     def _change_hours_or_end(self, now: Content) -> Content:
         if now["date_end"] is None and self.r() < 0.6:
             midnight = now["date"] - now["date"] % DAY_S
-            return _content(exact(midnight + 3600 * (7 + int(self.r() * 15)), _span(now)))
-        return _content(exact(now["date"], int(self.r() * 4) if _span(now) > 4 else _span(now) + 1))
+            return _content(
+                make_exact_dating(midnight + 3600 * (7 + int(self.r() * 15)), _span(now))
+            )
+        return _content(
+            make_exact_dating(now["date"], int(self.r() * 4) if _span(now) > 4 else _span(now) + 1)
+        )
 
     def _correct_date(self, now: Content, at: int) -> Content:
         if now["is_estimated"]:
             return self.make_exact(now, at)
         days = 1 + int(self.r() * 4)
         corrected = max(now["date"] - days * DAY_S, FIRST_EVENT_DAY * DAY_S)
-        return _content(exact(corrected, _span(now)))
+        return _content(make_exact_dating(corrected, _span(now)))
 
     def _clamp_day(self, now: Content, at: int, day: int) -> int:
         return min(max(day, at // DAY_S + 1, FIRST_EVENT_DAY), _last_day(now) - _span(now) - 1)
@@ -192,7 +198,7 @@ class Editor:
         linked = now["coins"]
         if len(linked) == MAX_COINS or (len(linked) > 1 and self.r() < 0.5):
             return {"coins": linked[:-1]}
-        other = coin_pick(self.r, self.coins)
+        other = pick_coin(self.r, self.coins)
         if other.slug in linked or not other.tracked_on(at // DAY_S):
             return {}
         return {"coins": (*linked, other.slug)}
@@ -206,7 +212,7 @@ class Editor:
 
 
 def _content(dating: Dating) -> Content:
-    """Return a dating as a change of content; mypy converts no TypedDict to a partial one."""
+    """Return a dating as a change of content (mypy can't convert a TypedDict to a partial one)."""
     return cast(Content, dating)
 
 
@@ -220,24 +226,26 @@ def _last_day(now: Content) -> int:
 
 
 def _other_words(now: Content) -> str:
-    """Return the same deadline in other words: `Q3 2026` as `Sep 2026`, that as `By 30 Sep`."""
+    """Return the same deadline with another text: `Q3 2026` as `Sep 2026`, `Sep 2026` as `By 30
+    Sep`."""
     day = now["date"] // DAY_S
     if now["displayed_date"].startswith("By "):
-        return month_words(day)
-    if now["displayed_date"] == month_words(day):
-        return f"By {day_words(day)}"
-    return month_words(day)
+        return format_month(day)
+    if now["displayed_date"] == format_month(day):
+        return f"By {format_day(day)}"
+    return format_month(day)
 
 
 MOMENTS_PER_LIFE = 2.1
-"""Mean number of moments drawn per life at pace 1; a cancellation is extra and ends the life."""
+"""Mean number of changes per event at pace 1. A cancellation is added to it and is the last
+change."""
 CANCELLATIONS_PER_LIFE = 0.15
 LIFE_DAYS = 820
-"""No moment is further from the announcement, so recent changes need no older lives."""
+"""The longest time from the announcement to a change; events announced earlier don't change now."""
 
 AFTERWARDS_SHARE = 0.09
 FOLLOW_UP_SHARE = 0.22
-"""Share of the moments that another of the same kind follows within hours."""
+"""Share of the changes that are followed by a change of the same kind within hours."""
 SECOND_EDIT_SHARE = 0.16
 RESTORED_SHARE = 0.82
 RESTORED_CHANGED_SHARE = 0.35
@@ -269,18 +277,19 @@ class LifeEvent(NamedTuple):
 
 
 class Life(tuple[LifeEvent, ...]):
-    """The moments of one event, the announcement first."""
+    """The times at which one event changes, the announcement first."""
 
     __slots__ = ()
 
     def index_at(self, seconds: int) -> int:
-        """Return the index of the last moment at or before a time, -1 before the first."""
+        """Return the index of the last change at or before a time, -1 before the first change."""
         if seconds >= self[-1].at:
             return len(self) - 1
         return bisect_right(self, seconds, key=attrgetter("at")) - 1
 
     def content(self, index: int) -> Content:
-        """Return the whole content after the moment of an index; the caller must not change it."""
+        """Return the complete content after the change at an index; the caller must not modify
+        it."""
         content = self[0].delta
         if index:
             content = content.copy()
@@ -294,13 +303,11 @@ def generate_lives(month: int, roster: Roster, pace: float) -> Iterator[Life]:
     first, end = month_start_s(month) // DAY_S, month_start_s(month + 1) // DAY_S
     coins = roster.tracked_throughout(first, end - 1)
     editor = Editor(Random(f"{roster.seed}/{month}/lives").random, coins, roster.by_slug)
-    for content in announced_in(month, roster.seed, coins):
+    for content in generate_announcements(month, roster.seed, coins):
         yield Life(_LifeBuilder(content, editor).write(pace))
 
 
 class _LifeBuilder:
-    """Builds one life from its start to its end."""
-
     __slots__ = ("editor", "moments", "now", "until")
 
     def __init__(self, first: Content, editor: Editor) -> None:
@@ -370,7 +377,7 @@ class _LifeBuilder:
             so_far: Content = {**self.now, **delta}
             second: Content = getattr(self.editor, other)(so_far, at)
             delta = {**delta, **second}
-        changed = differences(self.now, delta)
+        changed = find_differences(self.now, delta)
         kinds = name_kinds(changed)
         if kinds and kinds != ["verified"]:
             changed["updated_at"] = at
@@ -396,7 +403,7 @@ class _LifeBuilder:
         self.now.update(delta)
 
 
-def differences(now: Content, delta: Content) -> Content:
+def find_differences(now: Content, delta: Content) -> Content:
     """Return the fields of a delta that differ from the content as it is."""
     before = cast(dict[str, object], now)
     return cast(Content, {key: value for key, value in delta.items() if before[key] != value})

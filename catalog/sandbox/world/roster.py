@@ -1,6 +1,6 @@
 """The coins of the synthetic catalog: when each is listed and tracked, and its rank on a day.
 
-Ranks sync daily at 00:00 UTC. Well-known coins lead them; the other coins are invented.
+Ranks sync daily at 00:00 UTC. The list begins with well-known coins; the other coins are invented.
 `known_coins.txt` has a line for each well-known coin, in the order of its usual rank: slug, symbol,
 month of first trading, name. The month is `-` if it was before the catalog begins (October 2016).
 `wording.json` has the parts of invented names.
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 from catalog.sandbox.world.dates import day_number
 
@@ -27,23 +26,8 @@ _KNOWN = Path(__file__).with_name("known_coins.txt")
 _WORDING = _KNOWN.with_name("wording.json")
 
 
-class KnownCoin(NamedTuple):
-    """A well-known coin; `since` is year and month, None before the catalog begins."""
-
-    slug: str
-    symbol: str
-    since: tuple[int, int] | None
-    name: str
-
-
-def _read_known(line: str) -> KnownCoin:
-    slug, symbol, month, name = line.split(" ", 3)
-    year, _, number = month.partition("-")
-    return KnownCoin(slug, symbol, (int(year), int(number)) if year else None, name)
-
-
-KNOWN_COINS = tuple(map(_read_known, _KNOWN.read_text("utf-8").splitlines()))
-
+KNOWN_COINS = tuple(line.split(" ", 3) for line in _KNOWN.read_text("utf-8").splitlines())
+"""Slug, symbol, month of first trading and name of each well-known coin."""
 ALWAYS = day_number(2010, 1)
 NEVER = day_number(9999, 1)
 
@@ -122,11 +106,11 @@ def _coins(rng: Random) -> Iterator[ListedCoin]:
     base: float | None
     for place in range(COINS):
         if place < len(KNOWN_COINS):
-            known = KNOWN_COINS[place]
-            slug, symbol, name, base = known.slug, known.symbol, known.name, place + 1.0
-            listed_on = (
-                ALWAYS if known.since is None else day_number(*known.since, 1 + int(r() * 28))
-            )
+            slug, symbol, month, name = KNOWN_COINS[place]
+            base, listed_on = place + 1.0, ALWAYS
+            if month != "-":
+                year, number = map(int, month.split("-"))
+                listed_on = day_number(year, number, 1 + int(r() * 28))
         else:
             name = _name(r)
             slug = _slug(name, slugs)

@@ -54,7 +54,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """An event between two of its changes; `event` is its last content when not scheduled."""
+    """A version of an event. If it is not scheduled, `event` is its last content."""
 
     known_from: datetime
     known_to: datetime | None

@@ -10,15 +10,15 @@ from functools import lru_cache
 from threading import RLock
 from typing import Any, Final
 
-from catalog.sandbox.world.announcements import month_in_id
-from catalog.sandbox.world.dates import DAY_S, instant_of, month_of, month_start_s, seconds_of
+from catalog.sandbox.world.announcements import decode_month
+from catalog.sandbox.world.dates import DAY_S, find_month, month_start_s, to_datetime, to_seconds
 from catalog.sandbox.world.lifecycle import (
     CANCELLED,
     LIFE_DAYS,
     SCHEDULED,
     Life,
-    collector_paused,
     generate_lives,
+    pause_garbage_collector,
 )
 from catalog.sandbox.world.roster import Roster
 from catalog.sandbox.world.truth import CATEGORIES, Change, TrueCoin, TrueEvent, Version
@@ -48,16 +48,16 @@ class World:
         self._coins_on = lru_cache(maxsize=8)(self._sync_coins)
         self._roster = lru_cache(maxsize=1)(lambda: Roster(seed))
 
-    @collector_paused()
+    @pause_garbage_collector()
     def changes(self, after: datetime, until: datetime) -> list[Change]:
         """Return the changes after one time until another (inclusive), by time and id."""
-        first, last = max(seconds_of(after) + 1, month_start_s(0)), seconds_of(until)
+        first, last = max(to_seconds(after) + 1, month_start_s(0)), to_seconds(until)
         if first > last:
             return []
-        for month in range(max(month_of(first - LIFE_DAYS * DAY_S), 0), month_of(last) + 1):
+        for month in range(max(find_month(first - LIFE_DAYS * DAY_S), 0), find_month(last) + 1):
             self._month(month)
         return [
-            Change(instant_of(at), event_id, kinds)
+            Change(to_datetime(at), event_id, kinds)
             for day in range(first // DAY_S, last // DAY_S + 1)
             for at, event_id, kinds in sorted(self._on_day.get(day, ()))
             if first <= at <= last
@@ -80,45 +80,45 @@ class World:
 
     def history(self, event_id: str, until: datetime) -> tuple[Version, ...]:
         """Return the versions of an event up to a time; the last is open (`known_to` None)."""
-        seconds = seconds_of(until)
+        seconds = to_seconds(until)
         try:
-            month = month_in_id(event_id)
+            month = decode_month(event_id)
         except ValueError:
             return ()
-        life = self._month(month).get(event_id) if 0 <= month <= month_of(seconds) else None
+        life = self._month(month).get(event_id) if 0 <= month <= find_month(seconds) else None
         if life is None:
             return ()
         known = life[: life.index_at(seconds) + 1]
-        starts = [instant_of(moment.at) for moment in known]
+        starts = [to_datetime(moment.at) for moment in known]
         ends = [*starts[1:], None]
         return tuple(
             Version(starts[i], ends[i], moment.status, _event(life, i), moment.kinds)
             for i, moment in enumerate(known)
         )
 
-    @collector_paused()
+    @pause_garbage_collector()
     def events_at(self, instant: datetime) -> dict[str, TrueEvent]:
         """Return the scheduled events by id, in the order of their announcement."""
-        seconds = seconds_of(instant)
+        seconds = to_seconds(instant)
         return {
             event_id: self._content(event_id, life, index)
             for event_id, life in self._lives(seconds)
             if (index := life.index_at(seconds)) >= 0 and life[index].status == SCHEDULED
         }
 
-    @collector_paused()
+    @pause_garbage_collector()
     def cancellations_at(self, instant: datetime) -> list[tuple[datetime, str]]:
         """Return the time and id of each cancelled event, in that order."""
-        seconds = seconds_of(instant)
+        seconds = to_seconds(instant)
         return sorted(
-            (instant_of(life[-1].at), event_id)
+            (to_datetime(life[-1].at), event_id)
             for event_id, life in self._lives(seconds)
             if life[-1].at <= seconds and life[-1].status == CANCELLED
         )
 
     def coins_at(self, instant: datetime) -> tuple[TrueCoin, ...]:
         """Return the coins known on a day, by rank, the unranked last; they sync at 00:00 UTC."""
-        return self._coins_on(seconds_of(instant) // DAY_S)
+        return self._coins_on(to_seconds(instant) // DAY_S)
 
     def _sync_coins(self, day: int) -> tuple[TrueCoin, ...]:
         return tuple(
@@ -128,7 +128,7 @@ class World:
 
     def _lives(self, seconds: int) -> Iterator[tuple[str, Life]]:
         """Yield the lives that begin in the months until a time, in their order."""
-        for month in range(month_of(seconds) + 1):
+        for month in range(find_month(seconds) + 1):
             yield from self._month(month).items()
 
     def _month(self, month: int) -> dict[str, Life]:
@@ -144,7 +144,7 @@ class World:
             return self._months[month]
 
     def _content(self, event_id: str, life: Life, index: int) -> TrueEvent:
-        """Return the content after the moment of an index; the last one of each life is kept."""
+        """Return the content after the change at an index; the last result per event is cached."""
         known = self._contents.get(event_id)
         if known is None or known[0] != index:
             known = self._contents[event_id] = (index, _event(life, index))
@@ -154,5 +154,5 @@ class World:
 def _event(life: Life, index: int) -> TrueEvent:
     content: dict[str, Any] = {**life.content(index)}
     for name in _TIMES:
-        content[name] = None if content[name] is None else instant_of(content[name])
+        content[name] = None if content[name] is None else to_datetime(content[name])
     return TrueEvent(**content)

@@ -19,7 +19,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 import httpx
 
 from catalog.contract.constants import WEBHOOK_TIMEOUT_S
-from catalog.server.errors import ServerError
+from catalog.errors import ServerError
 
 Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -116,7 +116,8 @@ def is_public(address: Address) -> bool:
 
 
 def is_local(address: Address) -> bool:
-    """Whether an address is this host's or a private network's, and no metadata service's."""
+    """Whether an address belongs to this host or a private network, and not to a metadata
+    service."""
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return _is_in(address, _LOCAL) and not _is_in(address, _METADATA)

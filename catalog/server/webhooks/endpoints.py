@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import ELITE, PLANS, Plan
+from catalog.errors import ServerError
 from catalog.server.accounts import JsonFile, KeyBook
-from catalog.server.errors import ServerError
 from catalog.server.webhooks.delivery import check_url
 
 FILE_NAME = "endpoints.json"
@@ -69,9 +69,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(secret.value for secret in self.secrets if secret.valid_at(instant))
 
 
-class Endpoints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file."""
-
+class EndpointFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: Literal[1] = 1
     endpoints: tuple[Endpoint, ...] = ()
 
@@ -84,7 +82,7 @@ class EndpointBook:
     """
 
     def __init__(self, path: Path, *, accounts: KeyBook, wall: Callable[[], datetime]) -> None:
-        self._file = JsonFile(path, Endpoints)
+        self._file = JsonFile(path, EndpointFile)
         self._accounts = accounts
         self._wall = wall
 
@@ -145,8 +143,8 @@ class EndpointBook:
         reason = _refusal(endpoint, self._accounts.plans().get(account))
         if reason is not None:
             raise ServerError(f"{reason}; no endpoint was added")
-        with self._file.editing() as edit:
-            edit.value = Endpoints(endpoints=(*edit.value.endpoints, endpoint))
+        with self._file.edit() as edit:
+            edit.value = EndpointFile(endpoints=(*edit.value.endpoints, endpoint))
         return endpoint, new.value
 
     def subscribe(
@@ -173,7 +171,6 @@ class EndpointBook:
         )
 
     def remove(self, endpoint_id: str) -> None:
-        """Remove an endpoint; its pending deliveries are not sent."""
         self._change(endpoint_id, lambda _: None)
 
     def rotate(
@@ -194,14 +191,13 @@ class EndpointBook:
         return new.value
 
     def enable(self, endpoint_id: str, *, signature: SignatureForm | None = None) -> None:
-        """Send to it what changes from now on, signed in this form or as before."""
+        """Enable the endpoint: send it all later changes, signed in this form or as before."""
         enabled = {"disabled_at": None, "disabled_reason": None}
         self._change(
             endpoint_id, lambda old: replace(old, signature=signature or old.signature, **enabled)
         )
 
     def disable(self, endpoint_id: str, *, reason: str) -> None:
-        """Send nothing more to it."""
         disabled = {"disabled_at": self._wall(), "disabled_reason": reason}
         self._change(endpoint_id, lambda old: replace(old, **disabled))
 
@@ -214,14 +210,13 @@ class EndpointBook:
         return Secret(value=value, created_at=self._wall())
 
     def _change(self, endpoint_id: str, change: Callable[[Endpoint], Endpoint | None]) -> None:
-        """Replace one endpoint by what `change` returns."""
         self.get(endpoint_id)
-        with self._file.editing() as edit:
+        with self._file.edit() as edit:
             changed = (
                 change(endpoint) if endpoint.id == endpoint_id else endpoint
                 for endpoint in edit.value.endpoints
             )
-            edit.value = Endpoints(endpoints=tuple(filter(None, changed)))
+            edit.value = EndpointFile(endpoints=tuple(filter(None, changed)))
 
 
 def _refusal(endpoint: Endpoint, plan: Plan | None) -> str | None:

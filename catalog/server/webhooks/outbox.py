@@ -1,7 +1,7 @@
 """The deliveries still to be made, in SQLite: they survive a restart, a crash, a power cut.
 
-New deliveries and the places of the feed up to which they go are written in one transaction, so
-that no change is skipped or enqueued twice. Only the outcome of an attempt may be lost, by a power
+New deliveries and the endpoint's position in the feed are written in one transaction, so that no
+change is skipped or enqueued twice. Only the outcome of an attempt may be lost, by a power
 cut: the delivery is then made again.
 """
 
@@ -13,11 +13,11 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, NamedTuple, Self
 
-from catalog.server.errors import ServerError
+from catalog.errors import ServerError
 from catalog.server.statements import read_statements
 
 FILE_NAME = "deliveries.sqlite"
-"""Other tables get another name: a file of before is not read."""
+"""The name has the version of the tables, so that a file with older tables is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class OutboxDelivery:
         return "dead" if self.next_attempt_at is None else "pending"
 
 
-class Place(NamedTuple):
-    """How far an endpoint was sent a feed; `known_from` is the newest time known until there."""
+class FeedPosition(NamedTuple):
+    """An endpoint's position in the feed; `known_from` is the newest time up to this position."""
 
     feed_id: str
     seq: int
@@ -84,14 +84,15 @@ class Outbox:
         with self._lock:
             self._connection.close()
 
-    def places(self) -> dict[str, Place]:
+    def positions(self) -> dict[str, FeedPosition]:
         rows = self._run("list_places")
-        return {row[0]: Place(row[1], row[2], _time(row[3])) for row in rows}
+        return {row[0]: FeedPosition(row[1], row[2], _time(row[3])) for row in rows}
 
     def enqueue(
-        self, endpoint_id: str, place: Place, deliveries: Iterable[OutboxDelivery] = ()
+        self, endpoint_id: str, place: FeedPosition, deliveries: Iterable[OutboxDelivery] = ()
     ) -> None:
-        """Add deliveries to an endpoint and move its place, in one durable transaction."""
+        """Add deliveries for an endpoint and advance its position in the feed, in one durable
+        transaction."""
         added = [
             (
                 *(each.id, each.endpoint_id, each.kind, each.body),
@@ -134,7 +135,7 @@ class Outbox:
         self._run("mark_failed", id=delivery_id, status=status, error=error, due=due)
 
     def drop(self, endpoint_id: str, *, error: str) -> None:
-        """Forget the place of an endpoint, and make its pending deliveries dead letters."""
+        """Delete the position of an endpoint, and make its pending deliveries dead letters."""
         self._run("mark_dead", endpoint_id=endpoint_id, error=error)
         self._run("delete_place", endpoint_id=endpoint_id)
 

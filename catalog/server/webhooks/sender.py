@@ -1,6 +1,6 @@
 """Turns the feed of changes into deliveries, and sends them (interface section 6).
 
-Each endpoint has a place in the feed, which the outbox keeps; a new endpoint begins at its end.
+The outbox stores each endpoint's position in the feed; a new endpoint begins at the end.
 Deliveries are sent at least once, without the freshness delay. They state the catalog's time.
 """
 
@@ -25,11 +25,11 @@ from catalog.contract.plans import Plan
 from catalog.contract.records import Delivery
 from catalog.contract.signatures import sign
 from catalog.server.catalog_store import ChangeKind, ChangeQuery, Clock, StoredVersion
-from catalog.server.gating import shown_cancellation, shown_event
+from catalog.server.gating import project_cancellation, project_event
 from catalog.server.sql_store import SqlStore
 from catalog.server.webhooks.delivery import AttemptOutcome, Poster
 from catalog.server.webhooks.endpoints import Endpoint, EndpointBook
-from catalog.server.webhooks.outbox import Outbox, OutboxDelivery, Place
+from catalog.server.webhooks.outbox import FeedPosition, Outbox, OutboxDelivery
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +39,8 @@ _NO_SECRET = "no secret of the endpoint is valid; `almanac accounts endpoints ro
 _MATERIAL = frozenset({*WEBHOOK_MATERIAL, "impact_band"})
 
 
-def reported_kinds(version: StoredVersion) -> tuple[ChangeKind, ...]:
-    """Return what webhooks report of a version: nothing, one kind or two.
+def list_reported_kinds(version: StoredVersion) -> tuple[ChangeKind, ...]:
+    """Return the webhook kinds that report a version: none, one or two.
 
     They report new and restored events, material changes and cancellations, and no withdrawal.
     """
@@ -76,8 +76,8 @@ class SenderOptions:
 class WebhookSender:
     """The only sender of an outbox: two on the same file would both send.
 
-    `store` returns the catalog as of a time; it is called on other threads. At the clock's time all
-    must be known that a feed in the order of publication has. `since` is the time after which
+    `store` returns the catalog as of a time; it is called on other threads. The clock must not be
+    earlier than any change in the feed. `since` is the time after which
     changes are sent to a new endpoint; None is the round before the first that sees it. With
     `states_created` a delivery states when this server learned of its change. `due` gives when a
     new delivery is due, in wall time: deliveries are sent in that order.
@@ -143,7 +143,7 @@ class WebhookSender:
     def _enqueue(self) -> None:
         """Enqueue what changed since the last call; nothing for an endpoint that gets no push."""
         until = self.clock.now()
-        receivers, places = self.book.receivers(), self.outbox.places()
+        receivers, places = self.book.receivers(), self.outbox.positions()
         for endpoint_id in (self.outbox.waiting() | places.keys()) - receivers.keys():
             reason = str(self.book.why_no_push(endpoint_id))
             self.outbox.drop(endpoint_id, error=reason)
@@ -157,13 +157,13 @@ class WebhookSender:
                 if place is None:
                     # It may have been added since the last round, before what changed since.
                     start = store.head(self.since or min(self._enqueued_until or now, now))
-                    place = Place(store.feed_id, start, store.span.last or now)
+                    place = FeedPosition(store.feed_id, start, store.span.last or now)
                     self.outbox.enqueue(endpoint.id, place)
                 self._enqueue_for(endpoint, plan, place, store, now)
         self._enqueued_until = until
 
     def _enqueue_for(
-        self, endpoint: Endpoint, plan: Plan, place: Place, store: SqlStore, now: datetime
+        self, endpoint: Endpoint, plan: Plan, place: FeedPosition, store: SqlStore, now: datetime
     ) -> None:
         head = store.head(now)
         while place.feed_id != store.feed_id or place.seq < head:
@@ -175,7 +175,7 @@ class WebhookSender:
                 log.warning(text, endpoint.id, known.isoformat())
                 # All in one page, since a row may be anywhere before the head.
                 page = store.changes(ChangeQuery(until=now, since=known, head=head), limit=2**31)
-            place = Place(
+            place = FeedPosition(
                 store.feed_id,
                 page.rows[-1].seq if page.more else head,
                 max([place.known_from, *(version.known_from for version in page.rows)]),
@@ -186,13 +186,14 @@ class WebhookSender:
     def _deliveries(
         self, version: StoredVersion, endpoint: Endpoint, plan: Plan, now: datetime
     ) -> Iterator[OutboxDelivery]:
-        """Yield the deliveries of a version to an endpoint; the same version has the same ids."""
-        kinds, known_from = reported_kinds(version), version.known_from
+        """Yield the deliveries of a version to an endpoint. Their ids depend only on version and
+        endpoint."""
+        kinds, known_from = list_reported_kinds(version), version.known_from
         if version.event is None or not kinds:
             return
-        data = shown_event(version.event, plan)
+        data = project_event(version.event, plan)
         if version.status == "cancelled" and version.cancelled_at is not None:
-            data = shown_cancellation(version.event, version.cancelled_at, plan)
+            data = project_cancellation(version.event, version.cancelled_at, plan)
         at = known_from if self.options.in_order else now
         for kind in kinds:
             change = (endpoint.id, version.event_id, kind, version.seq, version.version, known_from)

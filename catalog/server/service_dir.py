@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from catalog.errors import ServerError
 from catalog.server.accounts import JsonFile, KeyBook, UsageCounts
-from catalog.server.errors import ServerError
 from catalog.server.webhooks import endpoints, outbox
 from catalog.server.webhooks.endpoints import EndpointBook
 from catalog.server.webhooks.outbox import Outbox
@@ -40,13 +40,13 @@ class ServiceDir:
     def usage_file(self) -> JsonFile[UsageCounts]:
         return JsonFile(self.path / "usage.json", UsageCounts)
 
-    def belongs_to(self, source: str) -> None:
+    def claim_for(self, source: str) -> None:
         """Mark the folder as belonging to a source, or check that it does.
 
         Raises:
             ServerError: it belongs to another source, whose deliveries and usage it keeps.
         """
-        with JsonFile(self.path / "source.json", dict[str, str]).editing() as edit:
+        with JsonFile(self.path / "source.json", dict[str, str]).edit() as edit:
             known = edit.value.setdefault("source", source)
             if known != source:
                 raise ServerError(
@@ -56,7 +56,7 @@ class ServiceDir:
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """Hold the folder as its only server: two would count and send everything twice.
+        """Lock the folder for one server: a second would send each webhook again.
 
         Raises:
             ServerError: another server holds it, or this user can't write to it.

@@ -30,14 +30,14 @@ from almanac.console import (
     warnings,
 )
 from almanac.errors import AlmanacError
-from application.console import Progress, print_json, progress, show_problems
+from application.console import Progress, make_progress_bar, print_json, show_problems
 from pipeline.home_location import locate_home, restore_home
 from pipeline.settings import Settings, read_settings
 from resources.errors import Defer
 from warehouse.clock import utc_now
 from warehouse.errors import WarehouseError
 from warehouse.home import Home
-from warehouse.merge_progress import listening
+from warehouse.merge_progress import show_progress
 
 if TYPE_CHECKING:
     from application.daily_run import RunSummary, RunTime
@@ -84,18 +84,17 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
     # Before what takes seconds.
     restore_home(home)
     home.check(settings.source)
-    from catalog.sandbox.world.lifecycle import collector_paused
+    from catalog.sandbox.world.lifecycle import pause_garbage_collector
 
     with ExitStack() as held:
         # Modules and catalog live until the end; the garbage collector would scan them for seconds.
-        with collector_paused(), ExitStack() as opening:
+        with pause_garbage_collector(), ExitStack() as opening:
             opening.enter_context(show_steps("Opening the home and the service ..."))
-            # Imported here, so that other commands do not wait for Dagster.
             from application.daily_run import RunFailed, plan_run_times, run_days
             from pipeline.automation.dead_runs import fail_dead_runs
             from pipeline.automation.health import write_run_note
             from pipeline.automation.prune import prune_files
-            from pipeline.instance import instance_of
+            from pipeline.instance import open_instance
             from pipeline.service_session import open_service
 
             imported = monotonic()
@@ -105,7 +104,7 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
                 days if simulated else 1, now=now, last_day=max(home.landing.days(), default=None)
             )
 
-            instance = held.enter_context(instance_of(home))
+            instance = held.enter_context(open_instance(home))
             held.callback(lambda: write_run_note(home, settings, instance, utc_now()))
             for run_id in fail_dead_runs(instance):
                 warnings.print(f"Run {run_id} was killed; it is marked failed.", markup=False)
@@ -113,11 +112,11 @@ def _summary(settings: Settings, days: int, began: float, *, quiet: bool) -> dic
             gc.freeze()
             held.callback(gc.unfreeze)
         opened = monotonic()
-        bar = held.enter_context(progress("{task.completed}/{task.total}", quiet=quiet))
+        bar = held.enter_context(make_progress_bar("{task.completed}/{task.total}", quiet=quiet))
         bar.add_task("opening", total=len(instants))
         show = _ProgressDisplay(bar)
         service.on_page = show.page
-        held.enter_context(listening(show.phase))
+        held.enter_context(show_progress(show.phase))
         try:
             run_summary = run_days(settings, service, instance, instants, on_instant=show.instant)
         except RunFailed as error:
@@ -152,8 +151,6 @@ def _record_of(run_summary: "RunSummary", home: Home, source: str, plan: str) ->
 
 
 class _ProgressDisplay:
-    """The progress that is shown during a run."""
-
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task = progress.task_ids[0]
@@ -192,9 +189,10 @@ def _show(summary: dict[str, Any]) -> None:
 
 
 def name_program(called: str) -> str:
-    """Return the words that start this program in the same shell: `almanac`, or its path as called.
+    """Return the command that starts this program in the same shell: `almanac`, or its path as
+    called.
 
-    An absolute path may come from a wrapper on the search path, which then is the one to call.
+    An absolute path may come from a wrapper on the search path; then the wrapper is returned.
     """
     path, found = Path(called), shutil.which("almanac")
     if path.name != "almanac":
@@ -206,7 +204,6 @@ def name_program(called: str) -> str:
 
 def _answer(program: str, warehouse: Path, query: str) -> None:
     """Print a query, and its rows as `almanac sql` does."""
-    # Imported here, since the help needs no DuckDB.
     from warehouse.queries import connected, run_sql
 
     with connected(warehouse) as connection:

@@ -4,5 +4,5 @@
 class ServerError(Exception):
     """A folder, an address, an account, a key or an endpoint can't be used; nothing was changed.
 
-    The message says what is wrong and what to change.
+    The message states the problem and the remedy.
     """
