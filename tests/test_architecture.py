@@ -17,30 +17,13 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("almanac", "application", "assets", "catalog", "pipeline", "resources", "warehouse")
 LINES_MAX = 600
 # A part imports itself and the parts before it. Packages of `catalog` import the ones before them.
-PARTS = (
-    "catalog.contract",
-    "catalog.server",
-    "catalog.sandbox",
-    "almanac",
-    "warehouse",
-    "resources",
-    "assets",
-    "pipeline",
-    "application",
-)
+PARTS = ["catalog.contract", "catalog.server", "catalog.sandbox", "almanac", "warehouse"]
+PARTS += ["resources", "assets", "pipeline", "application"]
 NO_CATALOG_SERVER = ("almanac", "warehouse", "resources", "assets")
 NO_DAGSTER = ("catalog", "almanac", "warehouse")
 NO_HTTP = ("almanac", "warehouse")
-HTTP = (
-    "aiohttp",
-    "granian",
-    "http",
-    "httpcore",
-    "httpx",
-    "requests",
-    "starlette",
-    "urllib.request",
-)
+HTTP = ["aiohttp", "granian", "http", "httpcore", "httpx", "requests", "starlette"]
+HTTP += ["urllib.request"]
 # Dagster's asset of the daily report writes the same pages as `almanac report`.
 EXCEPTION = ("pipeline.automation.daily_report", "application.web.html_report")
 
