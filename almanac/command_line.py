@@ -30,8 +30,16 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from almanac.console import EXIT_INTERRUPTED, EXIT_USAGE, INTERRUPTED, fail, interruptible, warnings
-from almanac.errors import AlmanacError, WarehouseError
+from almanac.console import (
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    INTERRUPTED,
+    fail,
+    interruptible,
+    warnings,
+)
+from almanac.errors import AlmanacError
 from almanac.safe_text import accept_any_text
 
 if TYPE_CHECKING:
@@ -90,7 +98,7 @@ PACKAGE_COMMANDS: Final = {
         "Answer an assistant over the Model Context Protocol, on standard input and output.",
     ),
     "export": LazyCommand(
-        "almanac.calendar.command",
+        "almanac.commands",
         "export",
         "Write events as an iCalendar file, for Google Calendar, Outlook, Apple and others.",
     ),
@@ -185,7 +193,8 @@ class PlainGroup(TyperGroup):
             if (found := load_extension().explain(error)) is not None:
                 fail(found[0], code=found[1])
             if isinstance(error, AlmanacError):
-                fail(str(error), code=1 if isinstance(error, WarehouseError) else EXIT_USAGE)
+                is_usage = isinstance(error, ValueError | LookupError)
+                fail(str(error), code=EXIT_USAGE if is_usage else EXIT_ERROR)
             if isinstance(error, OSError):
                 where = "" if error.filename is None else f"{error.filename}: "
                 fail(f"{where}{error.strerror or error}")

@@ -1,4 +1,4 @@
-"""The commands that read a published file: `sql` and `changes`."""
+"""The commands that read a published file: `sql`, `changes` and `export`."""
 
 import os
 import re
@@ -18,20 +18,28 @@ from almanac.console import (
     EXIT_USAGE,
     INTERRUPTED,
     HomeOption,
+    JsonOption,
     fail,
     local_file,
     people,
     print_text,
     show_rows,
     show_steps,
+    warnings,
 )
 from almanac.digest import LISTED, compute_digest, format_digest
 from almanac.errors import InvalidArgument
 from almanac.reader import Reader, find_file
 from almanac.reading.attached_file import connected, run_sql
 from almanac.reading.query_limits import QueryHooks, QueryLimits, bound_memory, end_process
-from almanac.reading.row_files import FileFormat, write_answer
-from almanac.safe_text import count_noun, fit_encoding
+from almanac.reading.row_files import (
+    FileFormat,
+    names_a_stream,
+    refuse_part_of_home,
+    replace_file,
+    write_answer,
+)
+from almanac.safe_text import count_noun, fit_encoding, json_text
 from almanac.timestamps import refuse_ambiguous_time
 
 
@@ -342,3 +350,76 @@ def split_names(option: str, given: str | None) -> list[str] | None:
     if not names:
         raise InvalidArgument(f"{option} is empty; expected {option} a,b, or no {option} for all")
     return names
+
+
+def export(
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Write to this file; replace it.", callback=local_file),
+    ],
+    coins: Annotated[
+        str | None, typer.Option(help="Slugs, tickers or names, separated by commas.")
+    ] = None,
+    categories: Annotated[
+        str | None, typer.Option(help="Names of categories, separated by commas.")
+    ] = None,
+    min_impact: Annotated[float | None, typer.Option(help="The lowest score, 0 to 10.")] = None,
+    estimated: Annotated[
+        Literal["deadline", "drop"],
+        typer.Option(help="Show periods and deadlines on their last day, or leave them out."),
+    ] = "deadline",
+    cancelled: Annotated[
+        Literal["show", "drop"],
+        typer.Option(help="Show cancelled and withdrawn events as cancelled, or leave them out."),
+    ] = "show",
+    starts: Annotated[
+        str | None, typer.Option("--from", help="The first event date.", show_default="30 days ago")
+    ] = None,
+    ends: Annotated[
+        str | None, typer.Option("--to", help="The end of the event dates, exclusive.")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="Show the knowledge of this time.", show_default="now")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Write at most this many events.")
+    ] = 10_000,
+    as_json: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
+    """Write events as an iCalendar file, for Google Calendar, Outlook, Apple and others."""
+    from almanac.calendar.feed import FeedQuery, write_feed
+    from almanac.database import open_database
+
+    query = FeedQuery(
+        coins=split_names("--coins", coins),
+        categories=split_names("--categories", categories),
+        min_impact=min_impact,
+        estimated=estimated,
+        cancelled=cancelled,
+        starts=starts,
+        ends=ends,
+        as_of=as_of,
+        limit=limit,
+    )
+    warehouse = locate_warehouse(home)
+    refuse_part_of_home(output, warehouse)
+    with open_database(warehouse) as database:
+        feed = write_feed(database, query)
+    if names_a_stream(output):
+        with output.open("ab") as stream:
+            stream.write(feed.content)
+    else:
+        with replace_file(output) as staged:
+            staged.write_bytes(feed.content)
+    if as_json:
+        found = {"file": str(output), "events": feed.events, "total": feed.total}
+        sys.stdout.write(json_text({**found, "truncated": feed.is_truncated}) + "\n")
+    else:
+        people.print(f"{count_noun(feed.events, 'event')} in {output}", soft_wrap=True)
+    if feed.is_truncated:
+        warnings.print(
+            f"almanac: the file has {feed.events:,} of {feed.total:,} events, the earliest dates. "
+            "Select fewer events, or raise --limit.",
+            soft_wrap=True,
+        )

@@ -6,15 +6,15 @@ for change in almanac.replay("data", "2026-03-01", "2026-03-08", kinds="reschedu
     print(change.known_from, change.event["title"], change.previous["date"], change.event["date"])
 """
 
+import hashlib
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self
 
-from almanac.change_digest import ChangeDigest
 from almanac.coins import resolve_slugs
 from almanac.errors import InvalidArgument
 from almanac.events import KINDS, Coins, Names, check_observed, read_choices, read_known_at
@@ -26,6 +26,27 @@ _SQL = NamedStatements("almanac")
 _BATCH: Final = 10_000
 KnownEvent = Mapping[str, Any]
 """A version of an event: the columns of `event_versions` that were known then, in UTC."""
+
+
+class ChangeDigest:
+    """The hash of a change log: proof that a client of a replay received every change.
+
+    SHA-256 over a line `event version known_from` for each change, with the count of changes.
+    `known_from` is written in UTC with six decimals: `2026-03-01T06:00:00.000000Z`.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._hash = hashlib.sha256()
+
+    def add(self, event_id: str, version: int, known_from: datetime) -> None:
+        """Add the next change; `known_from` has a time zone."""
+        instant = known_from.astimezone(UTC)
+        self._hash.update(f"{event_id} {version} {instant:%Y-%m-%dT%H:%M:%S.%fZ}\n".encode())
+        self.count += 1
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,13 @@ import duckdb
 from almanac.errors import InvalidArgument, QueryRefused, WarehouseError
 from almanac.reading.attached_file import connect, explain_query_errors
 from almanac.reading.connections import close_within
-from almanac.reading.named_sql import NO_VALUES, NamedStatements, quoted, reading_relation
+from almanac.reading.named_sql import (
+    NO_VALUES,
+    NamedStatements,
+    distinct_names,
+    quoted,
+    reading_relation,
+)
 from almanac.reading.query_limits import NO_HOOKS, USUAL_LIMITS, QueryLimits, QueryWatch
 from almanac.results import Result
 from almanac.user_files import local_path
@@ -366,7 +372,7 @@ class Reader:
         import pyarrow as pa
 
         if len(set(table.column_names)) < table.num_columns:
-            table = table.rename_columns(_distinct(table.column_names))
+            table = table.rename_columns(distinct_names(table.column_names))
         instants = pa.timestamp("us", str(self.tz)) if own and str(self.tz) != "UTC" else None
         for number, field in enumerate(table.schema):
             wanted = None
@@ -411,15 +417,3 @@ def _show_rows(
         for name, each in zip(found.columns, is_zoned, strict=True)
     )
     return _ShownRows(f"SELECT {shown} FROM ({sql}\n)", found.columns, is_zoned)
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Return unique names: with a repeated name, a dict or a frame would lose a column."""
-    found: list[str] = []
-    for name in names:
-        number, free = 0, name
-        while free in found or (number and free in names):
-            number += 1
-            free = f"{name}_{number}"
-        found.append(free)
-    return found

@@ -9,12 +9,13 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final, overload
 
+from rich.cells import cell_len
+
 from almanac.errors import InvalidArgument, UnknownName
 from almanac.safe_text import (
     count_noun,
     format_cell,
     format_table,
-    measure_width,
     render_html,
     shorten,
 )
@@ -47,7 +48,7 @@ def preview_text(columns: Sequence[str], rows: Rows, count: int, width: int) -> 
     """
     width = max(_WIDTH_MIN, width)
     widths = [
-        max(measure_width(format_cell(value)) for value in (name, *(row[place] for row in rows)))
+        max(cell_len(format_cell(value)) for value in (name, *(row[place] for row in rows)))
         for place, name in enumerate(columns)
     ]
     all_fit = (

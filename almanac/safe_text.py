@@ -5,13 +5,14 @@ import io
 import json
 import re
 import sys
-import unicodedata
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
 from math import isfinite
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
+
+from rich.cells import cell_len
 
 _UNSEEN: Final = re.compile("[\u00ad\u180e\u200b-\u200d\u2060-\u2064\ufeff]")
 """Characters without a width: two different texts would look the same."""
@@ -105,7 +106,7 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> st
         [plain_line(name) for name in columns],
         *([format_cell(value) for value in r] for r in rows),
     ]
-    widths = [max(map(measure_width, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     right = [
         bool(values) and all(isinstance(value, int | float | Decimal | None) for value in values)
         for values in (list(column) for column in zip(*rows, strict=True))
@@ -113,9 +114,9 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> st
     lines.insert(1, ["─" * width for width in widths])
     padded = (
         (
-            f"{' ' * (width - measure_width(text))}{text}"
+            f"{' ' * (width - cell_len(text))}{text}"
             if is_right
-            else f"{text}{' ' * (width - measure_width(text))}"
+            else f"{text}{' ' * (width - cell_len(text))}"
             for text, width, is_right in zip(line, widths, right, strict=True)
         )
         for line in lines
@@ -155,10 +156,10 @@ def format_number(number: float | Decimal) -> str:
 
 def shorten(text: str, width: int) -> str:
     """Return a text that takes at most `width` columns of a terminal, cut where it is longer."""
-    if measure_width(text) <= width:
+    if cell_len(text) <= width:
         return text
     found = text[: width - 1]
-    while measure_width(found) > width - 1:
+    while cell_len(found) > width - 1:
         found = found[:-1]
     return found + "…"
 
@@ -186,16 +187,6 @@ def _templates() -> Any:
 def render_html(template: str, **values: Any) -> str:
     """Return HTML from a template of this package. Every value is escaped, unless it is Markup."""
     return str(_templates().get_template(template).render(values)).lstrip()
-
-
-def measure_width(text: str) -> int:
-    """Return the columns that a text takes on a terminal: wide characters take two."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(item) else 1 + (unicodedata.east_asian_width(item) in "WF")
-        for item in text
-    )
 
 
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&!@$]|(?<=www)\.|:(?=//))", re.IGNORECASE)

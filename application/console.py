@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn
 from rich.text import Text
 
-from almanac.console import PlainColumn, fail, people, show_steps, warnings
+from almanac.console import PlainColumn, people, show_steps, warnings
 from almanac.safe_text import escape_json, fit_encoding, plain_line
 from resources import waits
 from warehouse import merge_progress
@@ -76,15 +76,6 @@ def _show_wait(wait: str) -> None:
 def show_waits() -> None:
     """Print on standard error the reason and length of a wait."""
     waits.listen(_show_wait)
-
-
-@contextmanager
-def report_errors(*errors: type[Exception]) -> Iterator[None]:
-    """Turn errors that a person can act on into one line and an exit code."""
-    try:
-        yield
-    except errors as error:
-        fail(str(error))
 
 
 def describe_quota(remaining: int | None, quota: int | None, *, is_unlimited: bool) -> str:

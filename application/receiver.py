@@ -6,7 +6,7 @@
     GET /healthz   200 while deliveries can be stored
 
 The signature is of the raw bytes, so nothing decodes a body before it is verified, and a body whose
-headers have no signature of an allowed form is not read. With `--merge`, a thread lands and merges
+headers have no signature is not read. With `--merge`, a thread lands and merges
 what arrives.
 """
 
@@ -25,7 +25,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from catalog.contract.constants import ACCEPTED_FORMS
 from catalog.contract.errors import BodyTooLarge, BodyTooSlow
 from catalog.contract.signatures import SignatureRejected, Verifier
 from catalog.server.body_limit import BODY_WITHIN_S, BodyReader
@@ -71,7 +70,6 @@ def make_verifier(settings: Settings) -> Verifier:
     try:
         return Verifier(
             [secret.get_secret_value() for secret in secrets],
-            forms=ACCEPTED_FORMS,
             header=settings.signature_header,
         )
     except ValueError as error:

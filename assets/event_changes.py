@@ -16,17 +16,24 @@ import dagster as dg
 from assets.landed import LANDED
 from assets.landed_calendar import NAME as LANDED_CALENDAR
 from assets.layout import FRESHNESS, WAREHOUSE_POOL, Layout, day_asset, list_run_days, step_failure
-from assets.metadata import SQL, Metadata, day_metadata, log_problems, merge_metadata
+from assets.metadata import (
+    SQL,
+    Metadata,
+    column_schema,
+    day_metadata,
+    log_problems,
+    merge_metadata,
+)
 from assets.polled import POLLED
-from assets.table_columns import CHANGES_COLUMNS, changes_lineage, column_schema
 from resources.session import LazySession
 from warehouse.errors import WarehouseError
 from warehouse.files.documents import put_note, read_note
 from warehouse.history.merge import MergeReport, merge
 from warehouse.history.partitions import CHANGES as CHANGES
-from warehouse.history.partitions import partition_name
+from warehouse.history.partitions import CHANGES_COLUMNS, partition_name
 from warehouse.history.warehouse_file import hash_tables, hash_views, read_published, read_records
 from warehouse.home import Home
+from warehouse.schema.tables import EVENT_VERSIONS
 from warehouse.sql import literal
 
 ONE_ROW_PER_VERSION: Final = "one_row_per_version"
@@ -54,8 +61,9 @@ def event_changes(layout: Layout) -> dg.AssetsDefinition:
         code_version=code_version(),
         freshness_policy=FRESHNESS,
         metadata={
-            "dagster/column_schema": column_schema(CHANGES_COLUMNS),
-            "dagster/column_lineage": changes_lineage(layout),
+            "dagster/column_schema": column_schema(
+                column for column in EVENT_VERSIONS.columns if column.name in CHANGES_COLUMNS
+            )
         },
         check_specs=[
             dg.AssetCheckSpec(

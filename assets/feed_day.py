@@ -27,8 +27,7 @@ NEVER_PULLED: Final[frozenset[Feed]] = frozenset({"deliveries"})
 
 NONE_ARRIVED: Final = "none arrived"
 FROM_INBOX: Final = "landed from the inbox"
-UNCHANGED: Final = "unchanged since the last pull"
-USUAL: Final = frozenset({"pulled", UNCHANGED, "reused from landing", NONE_ARRIVED, FROM_INBOX})
+USUAL: Final = frozenset({"pulled", "reused from landing", NONE_ARRIVED, FROM_INBOX})
 """Outcomes that need no message."""
 
 
@@ -88,8 +87,6 @@ def pull_or_reuse(
 def read_feed_day(pulled: FeedPull, day: date) -> FeedDay:
     """Return the result of a pull as a `FeedDay`."""
     outcome = pulled.why_nothing or "pulled"
-    if pulled.landed and all(landed.unchanged for landed in pulled.landed):
-        outcome = UNCHANGED
     if pulled.landed and pulled.deferred is not None:
         outcome = f"pulled in part; the rest is deferred: {pulled.deferred}"
     return FeedDay(

@@ -27,8 +27,7 @@ from assets.layout import (
     step_failure,
     unexpected_errors_fail,
 )
-from assets.metadata import Metadata, log_problems, pull_metadata
-from assets.table_columns import LANDED_COLUMNS, column_schema
+from assets.metadata import LANDED_COLUMNS, Metadata, column_schema, log_problems, pull_metadata
 from resources.errors import CatalogError
 from resources.inbox import Inbox
 from resources.request_log import DeferredPulls, RefusedFeed, RefusedFeeds, make_deferral_note
@@ -71,7 +70,7 @@ def land(
         log_problems(context.log, list_landed_problems(feed_day.manifests))
         if feed_day.outcome not in USUAL:
             context.log.info("%s, %s: %s", feed, day, feed_day.outcome)
-        metadata_of_days[day] = _metadata_of(feed_day, catalog, home, arrived)
+        metadata_of_days[day] = _metadata_of(feed_day, catalog, arrived)
     if not_landed:
         record_days(context, metadata_of_days)
         others = f" {len(not_landed) - 1} other days of the range have no batch either."
@@ -114,19 +113,16 @@ def _land_inbox(
     except (WarehouseError, OSError) as error:
         raise step_failure(error) from error
     record_days(
-        context, {day: _metadata_of(found, catalog, home, arrived) for day, found in others.items()}
+        context, {day: _metadata_of(found, catalog, arrived) for day, found in others.items()}
     )
     return arrived
 
 
-def _metadata_of(
-    feed_day: FeedDay, catalog: LazySession, home: Home, arrived: Mapping[date, int]
-) -> Metadata:
+def _metadata_of(feed_day: FeedDay, catalog: LazySession, arrived: Mapping[date, int]) -> Metadata:
     """Return the metadata of a feed on a day; `arrived` are the deliveries landed by this run."""
     if feed_day.day not in arrived:
-        return pull_metadata(feed_day, home.landing, quota_left=catalog.quota_left)
-    feed_day = replace(feed_day, outcome=FROM_INBOX)
-    found = pull_metadata(feed_day, home.landing, quota_left=catalog.quota_left)
+        return pull_metadata(feed_day, quota_left=catalog.quota_left)
+    found = pull_metadata(replace(feed_day, outcome=FROM_INBOX), quota_left=catalog.quota_left)
     return {**found, "deliveries landed": arrived[feed_day.day]}
 
 

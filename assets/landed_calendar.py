@@ -14,8 +14,14 @@ from pydantic import Field
 
 from assets.landed import GROUP
 from assets.layout import CATALOG_POOL, Layout, step_failure, without_beta_warnings
-from assets.metadata import SQL, Metadata, backfill_metadata, log_problems
-from assets.table_columns import LANDED_COLUMNS, column_schema
+from assets.metadata import (
+    LANDED_COLUMNS,
+    SQL,
+    Metadata,
+    backfill_metadata,
+    column_schema,
+    log_problems,
+)
 from catalog.contract.plans import next_month
 from resources.calendar_backfill import Backfill, Source
 from resources.errors import CatalogError, Defer

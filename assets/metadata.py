@@ -1,43 +1,42 @@
-"""The metadata of materialisations in Dagster, with previews of rows and tables.
+"""The metadata of assets and materialisations in Dagster, with previews of tables.
 
 Foreign text is escaped in Markdown, so that no link, picture or HTML in it has an effect. Estimated
 dates are shown as `displayed_date`, never as dates. No metadata has a secret.
 """
 
-import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import date
-from itertools import islice
 from typing import Any, Final
 
 import dagster as dg
 import duckdb
 
 from almanac.events import KINDS
-from almanac.safe_text import plain_line
+from almanac.safe_text import cut_line, plain_line
 from assets.feed_day import FeedDay, read_feed_day
-from catalog.contract.bodies import read_delivery_body, read_list_body, read_single_body
 from resources.calendar_backfill import Backfill
 from resources.session import FeedPull
-from warehouse import size_limits
 from warehouse.batch_problems import BatchProblem, list_landed_problems, list_record_problems
-from warehouse.codecs import UnreadableBody, decode_json, raw_text
-from warehouse.errors import WarehouseError
 from warehouse.history.merge import MergeReport
-from warehouse.landing.batches import Feed, LandedPage, Manifest
-from warehouse.landing.landing import Landing
+from warehouse.landing.batches import Feed, Manifest
+from warehouse.schema import tables
+from warehouse.schema.columns import (
+    CONTENT_AT,
+    CONTENT_NAMED,
+    EVENT_ID,
+    FIELDS,
+    FIRST_SEEN_AT,
+    LAST_SEEN_AT,
+    MISSING_SINCE,
+    Column,
+)
 from warehouse.schema.tables import Table
 from warehouse.sql import Statements
 
 SQL: Final = Statements(__package__)
 ROWS: Final = 5
-_HEAD_BYTES: Final = 1 << 16
-_PAGE_BYTES: Final = 4 << 20
-"""A larger page is not read for a preview."""
 _WIDTH: Final = 48
 _CELL_CHARS_MAX: Final = 1_000
 _LIST_ITEMS_MAX: Final = 50
@@ -45,15 +44,33 @@ _BATCHES_SHOWN: Final = 12
 _HARMLESS: Final = re.compile(r"[\w ,.;:'\"%+()/?=…–—’“”$€-]*")
 _LINKED: Final = re.compile(r"://|www\.", re.IGNORECASE)
 """Many renderers turn this into a link without any markup."""
-_WIRE_COLUMNS: Final[Mapping[Feed, tuple[str, ...]]] = {
-    "export": ("id", "title", "displayedDate", "coins"),
-    "events": ("id", "title", "displayedDate", "coins"),
-    "event": ("id", "title", "displayedDate", "coins"),
-    "cancellations": ("id", "cancelledAt"),
-    "coins": ("slug", "name", "symbol", "rank", "upcomingCount"),
-    "categories": ("id", "name"),
-    "deliveries": ("type", "id", "title", "displayedDate"),
+_EVENT: Final = (EVENT_ID, *FIELDS)
+LANDED_COLUMNS: Final[Mapping[Feed, tuple[Column, ...]]] = {
+    "export": _EVENT,
+    "events": _EVENT,
+    "event": _EVENT,
+    "cancellations": (EVENT_ID, CONTENT_NAMED["cancelled_at"]),
+    "coins": tuple(
+        column
+        for column in tables.COINS.columns
+        if column not in (FIRST_SEEN_AT, LAST_SEEN_AT, MISSING_SINCE, CONTENT_AT)
+    ),
+    "categories": tuple(
+        column for column in tables.CATEGORIES.columns if column.name in ("id", "name")
+    ),
+    "deliveries": _EVENT,
 }
+"""The columns of each feed, as they are named after normalisation."""
+
+
+def column_schema(columns: Iterable[Column]) -> dg.TableSchema:
+    """Return the schema that Dagster shows, with types of DuckDB and the meaning of each column."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(column.name, column.type, description=column.meaning)
+            for column in columns
+        ]
+    )
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -78,73 +95,11 @@ def escape_markdown(text: str) -> str:
     return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
 
 
-def batch_preview(landing: Landing, manifest: Manifest) -> str:
-    """Return the first rows of a batch, read only from its beginning.
-
-    Empty if nothing can be shown: a preview never fails a run.
-    """
-    columns = _WIRE_COLUMNS[manifest.feed]
-    try:
-        if manifest.feed == "export":
-            rows = _first_csv_rows(next(landing.body(manifest), b"")[:_HEAD_BYTES])
-        elif manifest.feed == "deliveries":
-            rows = _deliveries(
-                islice(landing.pages(manifest, max_bytes=size_limits.PAGE_BYTES), ROWS)
-            )
-        elif manifest.pages and manifest.pages[0].length <= _PAGE_BYTES:
-            rows = _first_json_rows(
-                next(landing.pages(manifest, max_bytes=size_limits.PAGE_BYTES))[1]
-            )
-        else:
-            rows = []
-    except (WarehouseError, csv.Error):
-        return ""
-    if not any(name in row for row in rows for name in columns):
-        return ""
-    return markdown(columns, ([row.get(name) for name in columns] for row in rows))
-
-
-def _first_csv_rows(head: bytes) -> list[dict[str, Any]]:
-    # The head may end within a character or a row, and is shorter than the longest field that
-    # Python's reader accepts, so at most the last row is truncated.
-    reader = csv.DictReader(io.StringIO(head.decode("utf-8-sig", "replace"), newline=""))
-    return list(islice(reader, ROWS))
-
-
-def _first_json_rows(page: bytes) -> list[dict[str, Any]]:
-    value = decode_json(page)[0]
-    found = read_list_body(value)
-    rows = [read_single_body(value)] if found is None else found.rows
-    return [row for row in rows[:ROWS] if isinstance(row, dict)]
-
-
-def _deliveries(found: Iterable[tuple[LandedPage, bytes]]) -> list[dict[str, Any]]:
-    """Return type and event of each delivery that can be read."""
-    rows = []
-    for _, body in found:
-        with suppress(UnreadableBody):
-            delivery = read_delivery_body(decode_json(body)[0])
-            if delivery is not None and isinstance(delivery.event, dict):
-                rows.append({**delivery.event, "type": delivery.type})
-    return rows
-
-
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
     if isinstance(value, list | tuple):
-        value = ", ".join(_text(_name(text)) for text in value[:_LIST_ITEMS_MAX])
-    text = plain_line(_text(value)[:_CELL_CHARS_MAX])
-    text = text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+        value = ", ".join(map(str, value[:_LIST_ITEMS_MAX]))
+    text = "" if value is None else cut_line(str(value)[:_CELL_CHARS_MAX], _WIDTH)
     return escape_markdown(text).replace("|", "\\|")
-
-
-def _text(value: Any) -> str:
-    return raw_text(value) if isinstance(value, dict | list) else str(value)
-
-
-def _name(value: Any) -> Any:
-    return value.get("slug") or value.get("name") if isinstance(value, dict) else value
 
 
 Metadata = dict[str, Any]
@@ -152,7 +107,7 @@ REFOLD_NOTES: Final = "changes by the refold"
 """The key of the lines that report how a refold changed history."""
 
 
-def pull_metadata(feed_day: FeedDay, landing: Landing, *, quota_left: int | None) -> Metadata:
+def pull_metadata(feed_day: FeedDay, *, quota_left: int | None) -> Metadata:
     """Return the metadata of a landing asset for one feed on one day."""
     metadata: Metadata = {
         "outcome": plain_line(feed_day.outcome),
@@ -170,9 +125,6 @@ def pull_metadata(feed_day: FeedDay, landing: Landing, *, quota_left: int | None
         newest = feed_day.manifests[-1]
         metadata["observed at"] = dg.MetadataValue.timestamp(newest.observed_at)
         metadata["content at"] = dg.MetadataValue.timestamp(newest.content_at)
-        preview = batch_preview(landing, newest)
-        if preview:
-            metadata["preview"] = dg.MetadataValue.md(preview)
     if feed_day.warnings:
         metadata["warnings"] = dg.MetadataValue.md(list_bullets(feed_day.warnings))
     metadata |= _problem_metadata(list_landed_problems(feed_day.manifests))
@@ -181,11 +133,9 @@ def pull_metadata(feed_day: FeedDay, landing: Landing, *, quota_left: int | None
     return metadata
 
 
-def poll_metadata(
-    pulled: FeedPull, landing: Landing, *, day: date, quota_left: int | None
-) -> Metadata:
+def poll_metadata(pulled: FeedPull, *, day: date, quota_left: int | None) -> Metadata:
     """Return the metadata of a poll for one feed, whose asset has no partitions."""
-    metadata = pull_metadata(read_feed_day(pulled, day), landing, quota_left=quota_left)
+    metadata = pull_metadata(read_feed_day(pulled, day), quota_left=quota_left)
     metadata.pop("dagster/partition_row_count", None)
     return metadata
 

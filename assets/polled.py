@@ -14,8 +14,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.layout import CATALOG_POOL, Layout, step_failure
-from assets.metadata import log_problems, poll_metadata
-from assets.table_columns import LANDED_COLUMNS, column_schema
+from assets.metadata import LANDED_COLUMNS, column_schema, log_problems, poll_metadata
 from resources.errors import CatalogError, Defer
 from resources.request_log import DeferredPulls, make_deferral_note
 from resources.scopes import PollWindow, near_window
@@ -85,9 +84,7 @@ def polled_assets(layout: Layout) -> dg.AssetsDefinition:
                 continue
             batches = [landed.manifest.batch_id for landed in pulled.landed]
             key = layout.key(POLLED[pulled.feed])
-            metadata = poll_metadata(
-                pulled, home.landing, day=catalog.today(), quota_left=catalog.quota_left
-            )
+            metadata = poll_metadata(pulled, day=catalog.today(), quota_left=catalog.quota_left)
             version = hashlib.sha256("/".join(sorted(batches)).encode()).hexdigest()[:16]
             yield dg.MaterializeResult(
                 asset_key=key, metadata=metadata, data_version=dg.DataVersion(version)

@@ -22,8 +22,14 @@ from almanac.safe_text import plain_line
 from assets.event_changes import CHANGES, code_version, record_other_days
 from assets.landed_calendar import read_backfilled, record_months
 from assets.layout import FRESH_WITHIN, FRESHNESS, WAREHOUSE_POOL, Layout, step_failure
-from assets.metadata import SQL, Metadata, log_problems, merge_metadata, table_preview
-from assets.table_columns import column_schema, table_lineage
+from assets.metadata import (
+    SQL,
+    Metadata,
+    column_schema,
+    log_problems,
+    merge_metadata,
+    table_preview,
+)
 from resources.session import LazySession
 from warehouse.errors import WarehouseError
 from warehouse.history.merge import merge
@@ -64,7 +70,7 @@ def table_content(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
 
 
 def table_spec(layout: Layout, table: Table) -> dg.AssetSpec:
-    """Return the asset spec of a published table, with its columns and where they come from."""
+    """Return the asset spec of a published table, with its columns."""
     return dg.AssetSpec(
         layout.key(table.name),
         deps=[dg.AssetDep(layout.key(CHANGES), partition_mapping=dg.AllPartitionMapping())],
@@ -73,7 +79,6 @@ def table_spec(layout: Layout, table: Table) -> dg.AssetSpec:
             "dagster/table_name": f"warehouse.{table.qualified}",
             "dagster/storage_kind": "duckdb",
             "dagster/column_schema": column_schema(table.columns),
-            "dagster/column_lineage": table_lineage(layout, table),
             "key": ", ".join(table.key),
         },
         freshness_policy=FRESHNESS if table in _CHANGED_DAILY else None,

@@ -20,10 +20,9 @@ from assets.landed_calendar import landed_calendar
 from assets.layout import Layout, without_beta_warnings
 from assets.polled import polled_assets
 from assets.published_tables import published_tables
-from pipeline.automation.daily_report import daily_report, report_job, report_sensor
 from pipeline.automation.dead_runs import dead_runs_sensor, process_tags
 from pipeline.automation.health import health_checks, health_sensor
-from pipeline.automation.jobs import DAILY, asset_jobs, daily_schedule
+from pipeline.automation.jobs import asset_jobs, daily_schedule
 from pipeline.automation.merges import deliveries_sensor, merge_sensor
 from pipeline.automation.prune import prune_schedule
 from pipeline.automation.pulls import first_pull_sensor, polls_sensor, quota_sensor, was_day_pulled
@@ -72,11 +71,6 @@ def build_definitions(
         quota_sensor(layout, jobs, home, clock, service_now),
         dead_runs_sensor(layout),
     ]
-    reports, report_jobs = [], []
-    if settings.report_dir is not None or settings.digest_url is not None:
-        reports.append(daily_report(layout, settings, clock))
-        report_jobs.append(report_job(layout))
-        sensors.append(report_sensor(layout, jobs[DAILY], report_jobs[0]))
     exports = []
     if settings.iceberg is not None:
         from assets.iceberg_tables import iceberg_sensor, iceberg_tables
@@ -94,14 +88,13 @@ def build_definitions(
                 landed_calendar(layout),
                 event_changes(layout),
                 published_tables(layout),
-                *reports,
                 *exports,
             ]
         )
     return dg.Definitions(
         assets=assets,
         asset_checks=[health_checks(layout, settings, home, clock)],
-        jobs=[*jobs.values(), *report_jobs],
+        jobs=[*jobs.values()],
         schedules=schedules,
         sensors=sensors,
         resources=build_resources(layout, settings, clock=clock, **overrides),

@@ -200,8 +200,8 @@ def _address(settings: Settings, stack: ExitStack, now: datetime | None) -> _Add
     found, ledger = settings.service_address(), open_ledger(settings)
     if found is not None and ledger is not None:
         return _Address(*found, source=found[0], ledger=ledger)
+    from catalog.sandbox.control import SandboxClock
     from catalog.sandbox.sandbox import Sandbox
-    from catalog.sandbox.sandbox_clock import SandboxClock
 
     folder = stack.enter_context(TemporaryDirectory(prefix="sandbox-", dir=own_folder()))
     sandbox = Sandbox(seed=settings.sandbox_seed, clock=SandboxClock(now), state_dir=Path(folder))

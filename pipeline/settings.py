@@ -203,9 +203,7 @@ class Settings(BaseSettings):
     alert_url: Hook | None = None
     """The address to which warnings are posted as JSON."""
     digest_url: Hook | None = None
-    """The address to which a daily digest is posted: a message for Slack, JSON for others."""
-    report_dir: LocalPath | None = None
-    """The folder of the asset `daily_report` (HTML)."""
+    """The address to which `almanac report --post` posts: a message for Slack, JSON for others."""
     keep_days: PositiveInt = 60
     """Days that request logs, files set aside and ended Dagster runs are kept. `almanac run`
     deletes older files, the nightly job `prune` also runs. Landing is kept."""

@@ -8,7 +8,6 @@
     ├── AccessDenied           401, 402, 403
     │   └── PlanLacksAccess    skip it: the plan does not include it
     ├── RequestRejected        400, 404 of a list, 405, 410, 422, a redirect and the like
-    │   └── NotModified        skip it: what was received before is still valid
     └── ContractBroken         the response breaks the contract of the interface
         ├── TruncatedBody      it ended early (retried before it is raised)
         └── NotData            HTML, a JSON error, nothing or a header without rows instead of data
@@ -122,10 +121,6 @@ class RequestRejected(CatalogError):
     """The service understood the request and rejected it."""
 
     next_step = "Check the parameters, the base address and the export path"
-
-
-class NotModified(RequestRejected):
-    """The service answered 304: what the request named is still valid."""
 
 
 class ContractBroken(CatalogError):

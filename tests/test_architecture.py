@@ -24,8 +24,6 @@ NO_DAGSTER = ("catalog", "almanac", "warehouse")
 NO_HTTP = ("almanac", "warehouse")
 HTTP = ["aiohttp", "granian", "http", "httpcore", "httpx", "requests", "starlette"]
 HTTP += ["urllib.request"]
-# Dagster's asset of the daily report writes the same pages as `almanac report`.
-EXCEPTION = ("pipeline.automation.daily_report", "application.web.html_report")
 
 
 def is_in(name: str, packages: Iterable[str]) -> bool:
@@ -37,7 +35,7 @@ def forbidden(module: str, name: str) -> bool:
     part = next((n for n, part in enumerate(PARTS) if is_in(module, [part])), None)
     other = next((n for n, part in enumerate(PARTS) if is_in(name, [part])), None)
     if other is not None and (part is None or other > part):
-        return module != EXCEPTION[0] or not is_in(name, [EXCEPTION[1]])
+        return True
     return (
         (is_in(module, ["almanac"]) and is_in(name, ["catalog"]))
         or (is_in(module, NO_CATALOG_SERVER) and is_in(name, PARTS[1:3]))

@@ -24,6 +24,7 @@ from almanac.reading.attached_file import connected, explain_query_errors
 from almanac.reading.named_sql import (
     NamedStatements,
     check_text,
+    distinct_names,
     identifiers_in,
     lists_names,
     reading_relation,
@@ -222,7 +223,7 @@ def _answer(order: Mapping[str, Any], limits: QueryLimits) -> dict[str, Any]:
                 connection.register("answer", format_timestamps(relation))
                 connection.execute(_SQL["read_answer"])
                 batches = iter(lambda: connection.fetchmany(_FETCHED), [])
-            names = _distinct_names(relation.columns)
+            names = distinct_names(relation.columns)
             found = (
                 {name: _plain(value) for name, value in zip(names, row, strict=True)}
                 for batch in batches
@@ -246,18 +247,6 @@ def first_rows(
             if size <= bytes_max:
                 found.append(json.loads(text))
     return found, count
-
-
-def _distinct_names(names: list[str]) -> list[str]:
-    """Return unique names: with a repeated name, a JSON object would lose a value."""
-    found: list[str] = []
-    for name in names:
-        number, free = 1, name
-        while free in found:
-            number += 1
-            free = f"{name}_{number}"
-        found.append(free)
-    return found
 
 
 def _plain(value: Any) -> Any:

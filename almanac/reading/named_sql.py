@@ -88,6 +88,18 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Return unique names: with a repeated name, a dict, a frame or JSON would lose a column."""
+    found: list[str] = []
+    for name in names:
+        number, free = 0, name
+        while free in found or (number and free in names):
+            number += 1
+            free = f"{name}_{number}"
+        found.append(free)
+    return found
+
+
 def quoted_text(text: str) -> str:
     """Return a text as SQL, where no value can be bound."""
     return "'" + text.replace("'", "''") + "'"

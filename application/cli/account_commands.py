@@ -15,10 +15,9 @@ import typer
 
 from almanac.console import Column, JsonOption, Table, fail, people
 from application.cli.options import DirOption
-from application.console import fold_cell, print_json, report_errors
+from application.console import fold_cell, print_json
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import PLANS, Plan
-from catalog.errors import ServerError
 from catalog.server.accounts import KeyBook, StoredKey
 from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks import endpoints
@@ -68,18 +67,16 @@ def create(
     """Create a key and show it once."""
     if plan not in PLANS:
         fail(f"there is no plan {plan!r}; the plans are {', '.join(PLANS)}")
-    with report_errors(ServerError):
-        key, stored = _key_book(folder).create(
-            account, PLANS[plan], rate_per_s=rate, burst=burst, monthly_quota=quota
-        )
+    key, stored = _key_book(folder).create(
+        account, PLANS[plan], rate_per_s=rate, burst=burst, monthly_quota=quota
+    )
     _show_new(key, stored, as_json=as_json)
 
 
 @keys_app.command(name="list")
 def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
     """List accounts and keys. Only the SHA-256 of a key is stored, so keys are not shown again."""
-    with report_errors(ServerError):
-        accounts = _key_book(folder).read().accounts if _is_there(folder) else ()
+    accounts = _key_book(folder).read().accounts if _is_there(folder) else ()
     now = utc_now()
     rows: list[dict[str, Any]] = [
         {
@@ -108,8 +105,7 @@ def list_keys(folder: DirOption = None, as_json: JsonOption = False) -> None:
 @keys_app.command()
 def revoke(key_id: Annotated[str, typer.Argument()], folder: DirOption = None) -> None:
     """Make a key unusable immediately."""
-    with report_errors(ServerError):
-        _key_book(folder).revoke(key_id)
+    _key_book(folder).revoke(key_id)
     people.print(f"{key_id} revoked")
 
 
@@ -123,8 +119,7 @@ def rotate(
     as_json: JsonOption = False,
 ) -> None:
     """Replace a key by a new one; the old key stays valid for the overlap."""
-    with report_errors(ServerError):
-        key, stored = _key_book(folder).rotate(key_id, overlap=timedelta(hours=overlap_hours))
+    key, stored = _key_book(folder).rotate(key_id, overlap=timedelta(hours=overlap_hours))
     _show_new(key, stored, as_json=as_json)
 
 
@@ -157,22 +152,20 @@ def add_endpoint(
     as_json: JsonOption = False,
 ) -> None:
     """Add an endpoint and print its signing secret once."""
-    with report_errors(ServerError):
-        book = _service_dir(directory).endpoint_book()
-        endpoint, secret = book.add(
-            url, account=account, allow_private=allow_private, signature=signature
-        )
+    book = _service_dir(directory).endpoint_book()
+    endpoint, secret = book.add(
+        url, account=account, allow_private=allow_private, signature=signature
+    )
     _show_secret(endpoint.id, secret, as_json=as_json)
 
 
 @endpoints_app.command("list")
 def list_endpoints(directory: DirOption = None, as_json: JsonOption = False) -> None:
     """List the endpoints."""
-    with report_errors(ServerError):
-        folder = _service_dir(directory) if _is_there(directory) else None
-        book = folder and folder.endpoint_book()
-        plans = {} if folder is None else folder.key_book().plans()
-        found = [(each, book.why_no_push(each.id)) for each in book.endpoints()] if book else []
+    folder = _service_dir(directory) if _is_there(directory) else None
+    book = folder and folder.endpoint_book()
+    plans = {} if folder is None else folder.key_book().plans()
+    found = [(each, book.why_no_push(each.id)) for each in book.endpoints()] if book else []
     if as_json:
         print_json([_endpoint_fields(*each, plans) for each in found])
         return
@@ -192,8 +185,7 @@ def list_endpoints(directory: DirOption = None, as_json: JsonOption = False) -> 
 @endpoints_app.command("remove")
 def remove_endpoint(endpoint_id: IdArgument, directory: DirOption = None) -> None:
     """Remove an endpoint; its pending deliveries become dead."""
-    with report_errors(ServerError):
-        _service_dir(directory).endpoint_book().remove(endpoint_id)
+    _service_dir(directory).endpoint_book().remove(endpoint_id)
     people.print(f"{endpoint_id} removed", soft_wrap=True)
 
 
@@ -207,9 +199,8 @@ def rotate_secret(
     as_json: JsonOption = False,
 ) -> None:
     """Give an endpoint a new signing secret and print it once."""
-    with report_errors(ServerError):
-        book = _service_dir(directory).endpoint_book()
-        secret = book.rotate(endpoint_id, overlap_hours=overlap_hours)
+    book = _service_dir(directory).endpoint_book()
+    secret = book.rotate(endpoint_id, overlap_hours=overlap_hours)
     _show_secret(endpoint_id, secret, as_json=as_json)
 
 
@@ -222,12 +213,11 @@ def enable_endpoint(
     directory: DirOption = None,
 ) -> None:
     """Send later deliveries to an endpoint again, or with --off none."""
-    with report_errors(ServerError):
-        book = _service_dir(directory).endpoint_book()
-        if off:
-            book.disable(endpoint_id, reason="by the operator")
-        else:
-            book.enable(endpoint_id)
+    book = _service_dir(directory).endpoint_book()
+    if off:
+        book.disable(endpoint_id, reason="by the operator")
+    else:
+        book.enable(endpoint_id)
     people.print(f"{endpoint_id} {'disabled' if off else 'enabled'}", soft_wrap=True)
 
 
@@ -244,7 +234,7 @@ def list_deliveries(
     as_json: JsonOption = False,
 ) -> None:
     """List pending and dead deliveries, or retry dead ones with the full retry schedule."""
-    with report_errors(ServerError), _service_dir(directory).outbox() as box:
+    with _service_dir(directory).outbox() as box:
         for delivery_id in retry or ():
             box.requeue(delivery_id, now=utc_now())
             people.print(f"{delivery_id} requeued", soft_wrap=True)

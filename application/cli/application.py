@@ -151,9 +151,12 @@ def _query_limits() -> "QueryLimits":
 
 
 def _explain(error: Exception) -> tuple[str, int] | None:
-    """Return message and exit code for a wrong setting, an unusable file or a full disk."""
+    """Return message and exit code for a wrong setting, an unusable server, file or full disk."""
+    from catalog import ServerError
     from pipeline.settings import SettingsError
 
+    if isinstance(error, ServerError):
+        return str(error), EXIT_ERROR
     if isinstance(error, SettingsError):
         return str(error), EXIT_USAGE
     if isinstance(error, OSError):

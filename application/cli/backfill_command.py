@@ -19,7 +19,6 @@ from almanac.console import (
     people,
     warnings,
 )
-from almanac.errors import AlmanacError
 from application.cli.options import dates_option
 from application.console import make_progress_bar, print_json, show_merge_progress, show_problems
 from pipeline.home_location import locate_home
@@ -76,8 +75,6 @@ def backfill(
         fail(f"Not started: {error}", code=0)
     except ValueError as error:
         fail(f"{error}. No request was sent.", code=EXIT_USAGE)
-    except AlmanacError as error:
-        fail(str(error))
     except KeyboardInterrupt:
         text = "Complete months are landed, and `almanac merge` merges them."
         warnings.print(f"Interrupted. {text} Run the command again to resume.")

@@ -135,7 +135,6 @@ def receive(
     reverse proxy in front.
     """
     from application.receiver import MergeThread, Receiver, make_verifier
-    from catalog.errors import ServerError
     from catalog.server.hosting import HostedApp
 
     if not path.startswith("/") or set(path) & set("{}?# "):
@@ -162,10 +161,7 @@ def receive(
         # For `almanac status`, which says whether a receiver runs.
         opened.enter_context(hold_lock(home.receiver_lock, "to receive", wait_s=1.0))
         inbox.files.remove_unfinished(older_than_s=ABANDONED_S)
-        try:
-            server.start()
-        except ServerError as error:
-            fail(str(error))
+        server.start()
         opened.callback(server.stop)
         if merging is not None:
             merging.start()

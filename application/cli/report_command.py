@@ -17,7 +17,6 @@ from almanac.digest import format_digest, read_last_known
 from almanac.reading.row_files import refuse_part_of_home
 from application.cli.options import instant_option
 from application.web import html_report
-from pipeline.health.notices import NotPosted
 from pipeline.home_location import locate_existing_home
 from pipeline.settings import read_settings
 from warehouse.clock import utc_now
@@ -81,10 +80,7 @@ def report(
     at = None if as_of is None else instant_option("--as-of", as_of)
     settings, home, now = read_settings(), locate_existing_home(), utc_now()
     if post:
-        try:
-            posted = html_report.post_digest(settings, home, now)
-        except NotPosted as error:
-            fail(str(error))
+        posted = html_report.post_digest(settings, home, now)
         nothing = "Nothing to post: nothing was published since the last post."
         people.print(f"Posted: {posted}." if posted else nothing, soft_wrap=True)
         return

@@ -18,9 +18,8 @@ from application.cli.options import (
     PortOption,
     instant_option,
 )
-from application.console import print_json, report_errors
+from application.console import print_json
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
-from catalog.errors import ServerError
 from catalog.sandbox.faults import FAULTS
 from pipeline.settings import read_settings
 
@@ -88,8 +87,8 @@ def sandbox(
     as_json: FirstLineOption = False,
 ) -> None:
     """Serve the service's interface locally, over a synthetic catalog that keeps changing."""
+    from catalog.sandbox.control import SandboxClock
     from catalog.sandbox.sandbox import DEFAULT_SEED, Sandbox
-    from catalog.sandbox.sandbox_clock import SandboxClock
     from catalog.server.app import ServerOptions
 
     if webhook is None and webhook_secret_file is not None:
@@ -117,15 +116,14 @@ def sandbox(
         fail(str(error), code=2)
     stop = threading.Event()
     stop_by_signals(stop.set)
-    try:
-        box.start()
-    except ServerError as error:
-        fail(str(error))
+    box.start()
     try:
         made = None
         if webhook is not None:
-            with report_errors(ServerError, TimeoutError):
+            try:
                 made = box.subscribe(webhook, secret=secret, signature=webhook_signature)
+            except TimeoutError as error:
+                fail(str(error))
         _announce(box, webhook, None if secret else made, as_json=as_json)
         wait_until(stop)
     finally:

@@ -1,7 +1,6 @@
 """`almanac serve`: the service's interface over the user's own warehouse, until Ctrl-C."""
 
 import threading
-from errno import EADDRINUSE
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,14 +10,12 @@ import typer
 
 from almanac.command_line import stop_by_signals, wait_until
 from almanac.console import EXIT_INTERRUPTED, fail, people
-from almanac.errors import WarehouseError
 from application.cli.options import CorsOption, FirstLineOption, PortOption, instant_option
 from application.console import print_json
 from application.web.mirror.mirror import CONTROL_PATH, Mirror
 from application.web.mirror.replay import SPEED_MAX, Replay, ReplayState
 from application.web.site import WebSite
 from catalog.contract.plans import PLANS
-from catalog.errors import ServerError
 from catalog.server.app import ServerOptions
 from catalog.server.request_guard import is_loopback
 from pipeline.health.warnings import read_health
@@ -80,33 +77,25 @@ def serve(
     site = partial(WebSite, read_health=lambda: read_health(settings, home, utc_now()))
     stop = threading.Event()
     stop_by_signals(stop.set)
-    try:
-        replayed = None
-        if start is not None:
-            replayed = Replay(
-                home.warehouse,
-                start,
-                end,
-                speed=speed or 1.0,
-                on_end=lambda state: _report_end(state, as_json=as_json),
-            )
-        server = Mirror(
+    replayed = None
+    if start is not None:
+        replayed = Replay(
             home.warehouse,
-            state_dir=folder or settings.mirror_dir,
-            replay=replayed,
-            host=host,
-            port=port,
-            plan=PLANS[plan],
-            options=options,
-            site=site if replayed is None else WebSite,
-        ).start()
-    except ServerError as error:
-        cause = error.__cause__
-        is_taken = isinstance(cause, OSError) and cause.errno == EADDRINUSE
-        hint = ". Give another port, such as --port 0 for a free one." if is_taken else ""
-        fail(f"{error}{hint}")
-    except WarehouseError as error:
-        fail(str(error))
+            start,
+            end,
+            speed=speed or 1.0,
+            on_end=lambda state: _report_end(state, as_json=as_json),
+        )
+    server = Mirror(
+        home.warehouse,
+        state_dir=folder or settings.mirror_dir,
+        replay=replayed,
+        host=host,
+        port=port,
+        plan=PLANS[plan],
+        options=options,
+        site=site if replayed is None else WebSite,
+    ).start()
     try:
         if as_json:
             print_json({"base_url": server.base_url})

@@ -8,14 +8,12 @@ calendar, and becomes invalid with the key. Nothing logs it.
 import hmac
 import logging
 from base64 import urlsafe_b64encode
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from hashlib import blake2b
-from threading import BoundedSemaphore, Lock
-from typing import Any, Final
+from threading import BoundedSemaphore
+from typing import Final
 from urllib.parse import parse_qs, urlencode
 
 from starlette.datastructures import QueryParams
@@ -49,7 +47,7 @@ from application.web.mirror.mirror import SiteContext
 from application.web.pages import Pages, SiteRequest, render
 from catalog.server.accounts import Grant
 from catalog.server.request_guard import is_loopback
-from catalog.server.responses import is_not_modified
+from catalog.server.responses import is_not_modified, make_etag
 
 log = logging.getLogger(__name__)
 FEED_PATH: Final = "/calendar.ics"
@@ -58,18 +56,8 @@ _LISTS: Final = ("coins", "categories", "event")
 _SINGLE: Final = ("impact", "estimated", "cancelled", "from", "to", "as_of", "limit", "token")
 _WRONG: Final = (InvalidArgument, UnknownName, AmbiguousCoin)
 _DIGITS_MAX: Final = 9
-_KEPT_BYTES: Final = 64_000_000
 _MAKING_WAIT_S: Final = 20.0
 _PURPOSE: Final = b"calendar feed\0"
-
-
-@dataclass(frozen=True, slots=True)
-class TaggedFeed:
-    """A feed, its ETag, and the time of its last change, whole seconds."""
-
-    feed: Feed
-    etag: str
-    modified: datetime
 
 
 class CalendarRoutes:
@@ -82,9 +70,7 @@ class CalendarRoutes:
         self._pages = Pages(database)
         self._place = place
         self._key_grant = key_grant
-        self._lock = Lock()
         self._making = BoundedSemaphore(1)
-        self._kept: OrderedDict[tuple[Any, ...], tuple[Feed, str]] = OrderedDict()
 
     def routes(self) -> list[BaseRoute]:
         return [Route(FEED_PATH, self.get_feed), Route(PAGE_PATH, self.get_page)]
@@ -109,7 +95,11 @@ class CalendarRoutes:
     def get_feed(self, request: Request) -> Response:
         """Return the feed of the address; Starlette calls it on a thread."""
         try:
-            found = self._find_feed(read_query(request.query_params))
+            query = read_query(request.query_params)
+            headers, modified = self._head(query)
+            if is_not_modified(request, headers["etag"], modified):
+                return Response(status_code=304, headers=headers)
+            feed = self._make_feed(query)
         except _WRONG as error:
             return PlainTextResponse(f"{_explain(error)}\n", status_code=400)
         except QueryRefused as error:
@@ -117,59 +107,43 @@ class CalendarRoutes:
         except AlmanacError as error:
             headers = {"retry-after": "10"}
             return PlainTextResponse(f"{error}\n", status_code=503, headers=headers)
-        headers = {
-            "etag": found.etag,
-            "last-modified": format_datetime(found.modified, usegmt=True),
-            "cache-control": "private, no-cache",
-        }
-        if found.feed.is_truncated:
-            headers["x-truncated"] = f"{found.feed.events} of {found.feed.total} events"
-        if is_not_modified(request, found.etag, found.modified):
-            return Response(status_code=304, headers=headers)
+        if feed.is_truncated:
+            counts = f"{feed.events} of {feed.total} events"
+            log.warning("a calendar has %s; the others are left out", counts)
+            headers["x-truncated"] = counts
         headers["content-type"] = "text/calendar; charset=utf-8"
         headers["content-disposition"] = 'inline; filename="almanac.ics"'
-        return Response(found.feed.content, headers=headers)
+        return Response(feed.content, headers=headers)
 
-    def _find_feed(self, query: FeedQuery) -> TaggedFeed:
-        """Return the feed of a query. It is cached per publication, time of knowledge and day."""
+    def _head(self, query: FeedQuery) -> tuple[dict[str, str], datetime]:
+        """Return the headers of a feed without making it, and the time of its last change.
+
+        It follows from the publication, the knowledge, the day of its start, and the query.
+        """
         reader = self._database.reader
         with reader.pinned():
             at = read_known_at(reader, query.as_of, "as_of")
             publication = reader.publication()
             known = find_knowledge(reader, at)
-        key = (publication.id, known, default_start(at), repr(query))
-        with self._lock:
-            kept = self._kept.get(key)
-        # Outside of the lock, so that other requests do not wait for a large feed.
-        if kept is None:
-            kept = self._make_feed(query)
-        with self._lock:
-            self._keep(key, kept)
-        # A feed also changes when the day of its start does.
+        content = (publication.id, known, default_start(at), query)
         day = at.replace(hour=0, minute=0, second=0, microsecond=0)
-        modified = min(reader.clock(), max(publication.published_at, day))
-        return TaggedFeed(*kept, modified.astimezone(UTC).replace(microsecond=0))
+        modified = min(reader.clock(), max(publication.published_at, day)).astimezone(UTC)
+        modified = modified.replace(microsecond=0)
+        headers = {
+            "etag": make_etag(repr(content).encode()),
+            "last-modified": format_datetime(modified, usegmt=True),
+            "cache-control": "private, no-cache",
+        }
+        return headers, modified
 
-    def _make_feed(self, query: FeedQuery) -> tuple[Feed, str]:
-        """Return a feed and its tag. One at a time: a large feed takes seconds, and much memory."""
+    def _make_feed(self, query: FeedQuery) -> Feed:
+        """Return a feed. One at a time: a large feed takes seconds, and much memory."""
         if not self._making.acquire(timeout=_MAKING_WAIT_S):
             raise WarehouseError("Other calendars are being made. Ask again in a few seconds.")
         try:
-            feed = write_feed(self._database, query)
+            return write_feed(self._database, query)
         finally:
             self._making.release()
-        if feed.is_truncated:
-            counts = (feed.events, feed.total)
-            log.warning("a calendar has %d of %d events; the others are left out", *counts)
-        return feed, f'"{blake2b(feed.content, digest_size=16).hexdigest()}"'
-
-    def _keep(self, key: tuple[Any, ...], made: tuple[Feed, str]) -> None:
-        self._kept[key] = made
-        self._kept.move_to_end(key)
-        size = sum(len(feed.content) for feed, _ in self._kept.values())
-        while len(self._kept) > 1 and size > _KEPT_BYTES:
-            _, (oldest, _) = self._kept.popitem(last=False)
-            size -= len(oldest.content)
 
     def get_page(self, request: Request) -> Response:
         """Return the page that builds the address of a feed."""

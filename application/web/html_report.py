@@ -8,13 +8,11 @@ it. It is a place in the feed of changes, so a change that an import or a late d
 before the last report is in the next one.
 """
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from importlib.resources import files
-from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
@@ -43,22 +41,17 @@ from pipeline.secrecy import remove_secrets
 from pipeline.settings import Settings, SettingsError
 from warehouse.files.documents import put_note, read_note
 from warehouse.files.locks import hold_lock
-from warehouse.files.storage import Storage
 from warehouse.home import Home
 
 FIRST_PERIOD: Final = timedelta(days=7)
 """The period of the first report."""
 REPORT: Final = "report"
-DAILY: Final = "daily"
 DIGEST: Final = "digest"
 """Report series, by name. Each report continues where the last one of its series ended."""
-KEPT: Final = 30
-"""The reports that the asset `daily_report` keeps."""
 _NOTE: Final = "reports.json"
 _LOCK_WAIT_S: Final = 60.0
 _POSTED_OF_A_KIND: Final = 200
 """Events of a kind in a posted JSON body, so that a digest after a long time is not too large."""
-_DAILY_FILE: Final = re.compile(r"almanac-report-\d{8}T\d{6}Z\.html")
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
@@ -190,25 +183,6 @@ def make_html(settings: Settings, home: Home, database: Database, request: Repor
             source=stamp.source if (stamp := home.stamp()) else None,
             style=Markup(files("application.web").joinpath("static", "site.css").read_text()),
         )
-
-
-def write_daily_report(settings: Settings, home: Home, now: datetime) -> tuple[Path, Digest]:
-    """Write the report of the asset `daily_report`, and delete all but the newest."""
-    folder = settings.report_dir
-    assert folder is not None
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"almanac-report-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}.html"
-    with (
-        open_database(home.warehouse, clock=lambda: now) as database,
-        next_report(home, database.reader, DAILY, now) as request,
-    ):
-        page = make_html(settings, home, database, request)
-        Storage(folder).put(name, page.encode())
-        digest = make_digest(database.reader, request)
-    written = sorted(path for path in folder.iterdir() if _DAILY_FILE.fullmatch(path.name))
-    for old in written[:-KEPT]:
-        old.unlink(missing_ok=True)
-    return folder / name, digest
 
 
 def post_digest(settings: Settings, home: Home, now: datetime) -> str | None:

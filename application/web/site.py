@@ -75,13 +75,7 @@ class WebSite:
             *self._mcp.routes(),
         ]
         routes = [self._guarded(route) for route in found]
-        pages = Router(routes, default=_BrowserLayer(app), redirect_slashes=False)
-
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            # A router ends the lifespan here, and the tasks of the server would never start.
-            await (pages if scope["type"] == "http" else app)(scope, receive, send)
-
-        return answer
+        return Router(routes, default=_BrowserLayer(app), redirect_slashes=False)
 
     def _guarded(self, route: BaseRoute) -> BaseRoute:
         assert isinstance(route, Route)
@@ -159,7 +153,7 @@ class _BrowserLayer:
 
 def _is_for_a_page(scope: Scope) -> bool:
     """Whether a browser asks for a page: the request accepts HTML, and is not for the interface."""
-    if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+    if scope["method"] not in ("GET", "HEAD"):
         return False
     if scope["path"].split("/")[1:2] in (["v1"], ["v2"]):
         return False

@@ -25,12 +25,10 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from catalog.contract.constants import (
-    ACCEPTED_FORMS,
     SIGNATURE_FORMS,
     SIGNATURE_HEADER,
     SIGNATURE_TOLERANCE_S,
@@ -66,12 +64,11 @@ def _stamped_digest(secret: str, timestamp: str, body: bytes) -> str:
 
 
 Headers = Sequence[tuple[bytes, bytes]]
-RejectionReason = Literal["missing", "several", "malformed", "not_allowed", "mismatch", "stale"]
+RejectionReason = Literal["missing", "several", "malformed", "mismatch", "stale"]
 
 SECRETS_MAX: Final = 8
 HEADER_BYTES_MAX: Final = 2_048
 VALUES_MAX: Final = 8
-_TOLERANCE_S_MAX: Final = 86_400
 _ID_BYTES_MAX: Final = 256
 _STANDARD: Final = b"webhook-signature"
 _STANDARD_SECRET: Final = "whsec_"
@@ -92,7 +89,6 @@ class SignatureRejected(Exception):
     missing       no signature
     several       more than one header with a signature, or with a part of it
     malformed     the header has no known form, or is too long
-    not_allowed   this receiver does not allow its form
     mismatch      no secret made this signature of this body
     stale         genuine, but made too long ago, or too far ahead
     """
@@ -102,16 +98,6 @@ class SignatureRejected(Exception):
         self.reason: Final = reason
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedSignature:
-    """A genuine signature. A signature form without a time does not show when it was made."""
-
-    form: AcceptedForm
-    timestamp: datetime | None = None
-    message_id: str | None = None
-    """The id in a header of Standard Webhooks, which is signed too."""
-
-
 class _Claim(NamedTuple):
     """The claim of a header: values in lower-case hex or in base64, over `prefix` and the body."""
 
@@ -119,20 +105,12 @@ class _Claim(NamedTuple):
     values: tuple[bytes, ...]
     prefix: bytes = b""
     seconds: int | None = None
-    message_id: str | None = None
 
 
 class Verifier:
     """Verifies deliveries to one endpoint. `secrets` has several while one rotates."""
 
-    def __init__(
-        self,
-        secrets: Iterable[str],
-        *,
-        forms: Iterable[AcceptedForm],
-        tolerance_s: float = SIGNATURE_TOLERANCE_S,
-        header: str = SIGNATURE_HEADER,
-    ) -> None:
+    def __init__(self, secrets: Iterable[str], *, header: str = SIGNATURE_HEADER) -> None:
         """Keep the keys of some secrets.
 
         A secret `whsec_<base64>` signs in the form `standard` with the bytes that its base64
@@ -141,36 +119,26 @@ class Verifier:
         Raises:
             ValueError: nothing could be verified, or anything. The message has no secret in it.
         """
-        self._forms = frozenset(forms)
         self._header = header.lower().encode("ascii")
-        # A sender may sign in two headers: one that has no allowed form does not count.
-        self._names = {_STANDARD if form == "standard" else self._header for form in self._forms}
-        self._tolerance_s = tolerance_s
-        if not self._forms or not self._forms <= set(ACCEPTED_FORMS):
-            raise ValueError(f"forms: expected some of {', '.join(ACCEPTED_FORMS)}")
-        if not 0 <= tolerance_s <= _TOLERANCE_S_MAX:
-            raise ValueError(f"tolerance_s: expected 0 to {_TOLERANCE_S_MAX}, got {tolerance_s}")
         texts = tuple(secrets)
         if not 1 <= len(texts) <= SECRETS_MAX:
             raise ValueError(f"secrets: expected 1 to {SECRETS_MAX}, got {len(texts)}")
         self._keys = tuple(_key(text) for text in texts)
         decoded = (_standard_key(text) for text in texts)
         self._standard_keys = tuple(key for key in decoded if key is not None)
-        if self._forms == {"standard"} and not self._standard_keys:
-            raise ValueError("secrets: the form standard needs whsec_ and valid base64")
 
     def check_head(self, headers: Headers) -> None:
-        """Check that the headers have one signature of an allowed form, before a body is read.
+        """Check that the headers have one signature, before a body is read.
 
         Raises:
             SignatureRejected: no body could be genuine under these headers.
         """
         self._claim(headers)
 
-    def verify(self, headers: Headers, body: bytes, *, now: datetime) -> VerifiedSignature:
-        """Return the form and the time of a genuine signature; `headers` are the raw bytes.
+    def verify(self, headers: Headers, body: bytes, *, now: datetime) -> AcceptedForm:
+        """Return the form of a genuine signature; `headers` are the raw bytes.
 
-        A time up to `tolerance_s` in the past or future is accepted.
+        A time up to SIGNATURE_TOLERANCE_S in the past or future is accepted.
 
         Raises:
             SignatureRejected: it is not genuine, or not of now; its `reason` says which.
@@ -179,30 +147,24 @@ class Verifier:
         matches = self._matches(claim, body)
         if _could_be_of_another_form(body) or not matches:
             raise SignatureRejected("mismatch")
-        if claim.seconds is None:
-            return VerifiedSignature(claim.form)
-        if abs(now.astimezone(UTC).timestamp() - claim.seconds) > self._tolerance_s:
+        off_s = 0.0 if claim.seconds is None else abs(now.timestamp() - claim.seconds)
+        if off_s > SIGNATURE_TOLERANCE_S:
             raise SignatureRejected("stale")
-        at = datetime.fromtimestamp(claim.seconds, UTC)
-        return VerifiedSignature(claim.form, at, claim.message_id)
+        return claim.form
 
     def _claim(self, headers: Headers) -> _Claim:
         found = [(name.lower(), value) for name, value in headers]
-        signatures = [(name, value) for name, value in found if name in self._names]
+        names = (self._header, _STANDARD)
+        signatures = [(name, value) for name, value in found if name in names]
         if len(signatures) > 1:
             raise SignatureRejected("several")
         if not signatures:
-            others = {self._header, _STANDARD}.intersection(name for name, _ in found)
-            raise SignatureRejected("not_allowed" if others else "missing")
+            raise SignatureRejected("missing")
         ((name, value),) = signatures
         text = _text(value)
         if name == _STANDARD and (name != self._header or _STANDARD_SHAPE.match(text)):
-            claim = _standard_claim(found, text)
-        else:
-            claim = _claim_of(text)
-        if claim.form not in self._forms:
-            raise SignatureRejected("not_allowed")
-        return claim
+            return _standard_claim(found, text)
+        return _claim_of(text)
 
     def _matches(self, claim: _Claim, body: bytes) -> bool:
         """Compare every value with every key, even after a match, so that timing does not reveal
@@ -291,7 +253,7 @@ def _standard_claim(headers: Headers, text: bytes) -> _Claim:
     if len(own_id) > _ID_BYTES_MAX or _VISIBLE.fullmatch(own_id) is None:
         raise SignatureRejected("malformed")
     prefix = own_id + b"." + stamp + b"."
-    return _Claim("standard", values, prefix, _seconds(stamp), own_id.decode("ascii"))
+    return _Claim("standard", values, prefix, _seconds(stamp))
 
 
 def _hex(value: bytes) -> bytes:

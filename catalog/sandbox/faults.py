@@ -8,8 +8,6 @@
 """
 
 import asyncio
-import csv
-import io
 import re
 import ssl
 from collections.abc import Callable, Container, Mapping
@@ -19,7 +17,7 @@ from functools import partial
 from math import ceil
 from random import Random
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from starlette.datastructures import MutableHeaders
@@ -44,10 +42,7 @@ FAULTS: Final[dict[str, str]] = {
     "empty": "200 with an empty body",
     "html": "200 with an HTML page instead of data",
     "repeat_cursor": "a page returns its own cursor (A to A)",
-    "cycle_cursor": "a page returns the cursor before its own (A to B to A)",
-    "duplicate_rows": "a page starts with the last row of the previous page",
     "shift_rows": "a page after the first omits its first row",
-    "drift": "another schema; value: extra, missing, rename or retype (extra)",
     "push_twice": "a delivery is posted twice at the same time",
     "push_unanswered": "a delivery is posted, but counts as failed, so it is posted again later",
     "push_shuffled": "deliveries of one advance of the clock are sent in random order",
@@ -62,7 +57,6 @@ _VALUES: Final[dict[str, tuple[str, float, tuple[str, ...]]]] = {
     "slow": ("1", 3601.0, ()),
     "drop": ("0.5", 1.0, ()),
     "truncate": ("0.5", 1.0, ()),
-    "drift": ("extra", 0.0, ("extra", "missing", "rename", "retype")),
 }
 """The value of a fault: its default, the exclusive upper bound of its numbers, and its names."""
 _NO_VALUE: Final = ("", 0.0, ("",))
@@ -175,9 +169,7 @@ class DelayLayer:
 
 
 _HTML = "<!doctype html><html><body><h1>We will be right back</h1></body></html>"
-_CHANGED_BODIES: Final = frozenset(
-    {"repeat_cursor", "cycle_cursor", "duplicate_rows", "shift_rows", "drift"}
-)
+_CHANGED_PAGES: Final = frozenset({"repeat_cursor", "shift_rows"})
 
 
 @dataclass(eq=False, repr=False)
@@ -186,10 +178,6 @@ class FaultLayer:
 
     app: ASGIApp
     time_limit_s: float
-
-    def __post_init__(self) -> None:
-        self._cursor_before: dict[str, str] = {}
-        self._last_row: dict[str, Any] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         faults: dict[str, Fault] = scope["state"]["faults"]
@@ -200,7 +188,7 @@ class FaultLayer:
             if delay_s > self.time_limit_s:
                 response = error_response(errors.RequestTimeout(), scope)
             await response(scope, receive, send)
-        elif faults.keys() & {*_CHANGED_BODIES, "drop", "truncate"}:
+        elif faults.keys() & {*_CHANGED_PAGES, "drop", "truncate"}:
             await self._change(scope, receive, send, faults)
         else:
             await self.app(scope, receive, send)
@@ -218,8 +206,8 @@ class FaultLayer:
         start, body = messages[0], b"".join(each.get("body", b"") for each in messages[1:])
         if start["status"] == 200:
             cursor = Request(scope).query_params.get("cursor", "")
-            for name in _CHANGED_BODIES & faults.keys():
-                body = self._change_body(faults[name], cursor, body)
+            for name in _CHANGED_PAGES & faults.keys():
+                body = _change_page(name, cursor, body)
         headers = MutableHeaders(scope=start)
         del headers["content-length"], headers["etag"]
         cuts = [faults[name].number for name in ("drop", "truncate") if name in faults]
@@ -234,34 +222,17 @@ class FaultLayer:
             raise ConnectionError("connection broken on purpose")
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _change_body(self, fault: Fault, cursor: str, body: bytes) -> bytes:
-        """Return the body with the fault applied; a body that it can't apply to is unchanged."""
-        if not body.startswith(b"{"):
-            return _drift_csv(fault.value, body) if fault.name == "drift" and body else body
-        answer = msgspec.json.decode(body)
-        is_page = "meta" in answer
-        if fault.name == "drift":
-            for row in answer["data"] if is_page else [answer]:
-                _drift_row(fault.value, row)
-        elif is_page:
-            self._change_page(fault.name, cursor, answer)
-        return msgspec.json.encode(answer)
 
-    def _change_page(self, name: str, cursor: str, page: dict[str, Any]) -> None:
-        rows, meta = page["data"], page["meta"]
-        following = meta["cursor"]
-        if following is not None:
-            self._last_row[following] = rows[-1]
-            if cursor:
-                self._cursor_before[following] = cursor
-        if name == "repeat_cursor":
-            meta["cursor"] = cursor or following
-        elif name == "cycle_cursor":
-            meta["cursor"] = self._cursor_before.get(cursor, following)
-        elif name == "duplicate_rows" and cursor in self._last_row:
-            rows.insert(0, self._last_row[cursor])
-        elif name == "shift_rows" and cursor:
-            del rows[:1]
+def _change_page(name: str, cursor: str, body: bytes) -> bytes:
+    """Return the body with the fault applied; a body without a page stays as it is."""
+    page = msgspec.json.decode(body) if body.startswith(b"{") else {}
+    if "meta" not in page:
+        return body
+    if name == "repeat_cursor":
+        page["meta"]["cursor"] = cursor or page["meta"]["cursor"]
+    elif cursor:
+        del page["data"][:1]
+    return msgspec.json.encode(page)
 
 
 def _replace_response(scope: Scope, faults: dict[str, Fault]) -> Response:
@@ -281,38 +252,6 @@ def _replace_response(scope: Scope, faults: dict[str, Fault]) -> Response:
     if "html" in faults:
         return Response(_HTML, headers={"Content-Type": "text/html"})
     return Response(b"", media_type="application/json")
-
-
-_RENAMED: Final = {"title": "headline", "name": "label"}
-
-
-def _drift_row(value: str, row: dict[str, Any]) -> None:
-    if value == "extra":
-        row["sentiment"] = {"score": 0.5, "votes": 3}
-    for known in _RENAMED.keys() & row.keys():
-        if value == "rename":
-            row[_RENAMED[known]] = row.pop(known)
-        elif value == "missing":
-            del row[known]
-        elif value == "retype":
-            row[known] = {"text": row[known]}
-
-
-def _drift_csv(value: str, body: bytes) -> bytes:
-    rows = list(csv.reader(io.StringIO(body.decode(), newline="")))
-    title = rows[0].index("title")
-    for place, row in enumerate(rows):
-        if value == "extra":
-            row.append("0.5" if place else "sentiment")
-        elif value == "missing":
-            del row[title]
-        elif value == "rename" and not place:
-            row[title] = "headline"
-        elif value == "retype" and place:
-            row[title] = f"[{row[title]!r}]"
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\r\n").writerows(rows)
-    return text.getvalue().encode()
 
 
 class FaultyPush(Poster):

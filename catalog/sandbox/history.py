@@ -20,8 +20,7 @@ from catalog.sandbox.world.dates import DAY_S, find_month, to_seconds
 from catalog.sandbox.world.lifecycle import CANCELLED, Life, generate_lives, pause_garbage_collector
 from catalog.sandbox.world.roster import Roster
 from catalog.sandbox.world.truth import CATEGORIES
-from catalog.server.sql_store import SqlStore
-from catalog.server.statements import read_statements
+from catalog.server.sql_store import SqlStore, read_statements
 
 _SQL: Final = read_statements("catalog.sandbox", "history.sql")
 _TIME: Final = pa.timestamp("s", tz="UTC")

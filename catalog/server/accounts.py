@@ -24,9 +24,9 @@ from typing import Final, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from catalog import ServerError
 from catalog.contract.plans import ENTERPRISE, PLANS, Plan, month_start, next_month
 from catalog.contract.records import Period, Usage
-from catalog.errors import ServerError
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

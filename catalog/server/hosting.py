@@ -15,7 +15,7 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 from starlette.types import ASGIApp
 
-from catalog.errors import ServerError
+from catalog import ServerError
 
 HEADER_TIMEOUT_S = 5.0
 START_TIMEOUT_S = 30.0
@@ -111,6 +111,8 @@ def free_port(host: str, port: int) -> int:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise ServerError(f"can't listen on {host} port {port}: {error.strerror}") from error
+            raise ServerError(
+                f"can't listen on {host} port {port}: {error.strerror}; port 0 is a free one"
+            ) from error
         taken: int = probe.getsockname()[1]
         return taken

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from catalog.errors import ServerError
+from catalog import ServerError
 from catalog.server.accounts import JsonFile, KeyBook, UsageCounts
 from catalog.server.webhooks import endpoints, outbox
 from catalog.server.webhooks.endpoints import EndpointBook

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
+from importlib import resources
 from typing import Any, Final, NamedTuple
 
 import duckdb
@@ -33,7 +34,17 @@ from catalog.server.catalog_store import (
     StoredVersion,
     StorePage,
 )
-from catalog.server.statements import read_statements
+
+_NAMED: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+
+
+@cache
+def read_statements(package: str, file: str) -> dict[str, str]:
+    """Return the statements of a file by name, in their order; each begins `-- name: NAME`."""
+    text = (resources.files(package) / file).read_text("utf-8")
+    _, *parts = _NAMED.split(text)
+    return {name: part.strip() for name, part in zip(parts[::2], parts[1::2], strict=True)}
+
 
 _SQL: Final = read_statements("catalog.server", "store.sql")
 _PART: Final = re.compile(r"\{(\w+)\}")
@@ -223,10 +234,6 @@ class SqlStore:
         rows = self._rows("find_last_pull", {"ts": ts})
         found: datetime | None = _of_micros(rows[0][0])
         return found
-
-    def never_known(self) -> frozenset[str]:
-        """Return the columns that have no value in any version."""
-        return frozenset(name for (name,) in self._rows("list_never_known"))
 
     @cached_property
     def _names(self) -> dict[str, CoinNames]:

@@ -268,10 +268,3 @@ SELECT epoch_us(greatest(
     (SELECT max(observed_at) FROM {schema}.batches WHERE status = 'merged' AND observed_at <= $ts),
     (SELECT max(known_from) FROM {schema}.event_versions WHERE known_from <= $ts)
 ))
-
--- name: list_never_known
--- Grain: one row per column whose value is unknown in every version.
-SELECT name
-FROM (SELECT unnest(unknown_fields) AS name FROM {schema}.event_versions)
-GROUP BY name
-HAVING count(*) = (SELECT count(*) FROM {schema}.event_versions)

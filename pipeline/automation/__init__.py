@@ -5,7 +5,6 @@
     merges.py        sensors `unmerged_batches` and `deliveries`: whether a merge starts now
     health.py        sensor `health`, and the checks that show warnings
     dead_runs.py     sensor of runs whose process is gone
-    daily_report.py  the asset, job and sensor of the report
     prune.py         the job that deletes old records
 
 Which pulls are due is decided in pipeline/polls.py.

@@ -25,7 +25,7 @@ from catalog.contract import constants
 from catalog.contract.bodies import read_single_body, read_usage_fields
 from resources.errors import CatalogError, PlanLacksAccess, RequestRejected, TruncatedBody
 from resources.http.network import DIRECT, Network
-from resources.http.paginator import PAGED, ListProgress, Paginator, Validators, read_page
+from resources.http.paginator import PAGED, ListProgress, Paginator, read_page
 from resources.http.response_body import (
     Body,
     Bounds,
@@ -35,7 +35,7 @@ from resources.http.response_body import (
     read_count,
     read_instant,
 )
-from resources.http.retry import OK, Call, Caller, OriginKey, Timeouts, is_version_retired
+from resources.http.retry import Call, Caller, OriginKey, Timeouts, is_version_retired
 from resources.limits.limiter import Limiter
 from resources.redaction import Redactor, conceal_in_logs
 from resources.request_log import Observer, ReportedUsage
@@ -69,8 +69,7 @@ class InspectedResponse(Answer):
 class ExportPull(ResponseHead):
     """A pulled export. `rows` leaves the header out.
 
-    With status 304 the copy with the given validators is still valid, and nothing was
-    written. `suspicions` are the reasons why it looks truncated.
+    `suspicions` are the reasons why it looks truncated.
     """
 
     rows: int = 0
@@ -144,16 +143,11 @@ class CatalogClient:
     def close(self) -> None:
         self._http.close()
 
-    def pages(
-        self, feed: Feed, progress: ListProgress, validators: Validators | None = None
-    ) -> Paginator:
-        """Return a paginator that continues a list (interface 4.1, 4.3, 4.5, 4.6).
-
-        With `validators`, iterating raises NotModified if the earlier response is still valid.
-        """
+    def pages(self, feed: Feed, progress: ListProgress) -> Paginator:
+        """Return a paginator that continues a list (interface 4.1, 4.3, 4.5, 4.6)."""
         limits = {"coins": constants.COINS_LIMIT_MAX, "categories": None}
         limit = limits.get(feed, self._page_size)
-        return Paginator(self._caller, PAGED[feed], progress, limit, validators)
+        return Paginator(self._caller, PAGED[feed], progress, limit)
 
     def event(self, event_id: str) -> Answer:
         """Look up one event: found (200), not found (404) or cancelled (410), by its status (4.4).
@@ -234,35 +228,19 @@ class CatalogClient:
             Call(of.path, params), lambda answer: read_page(answer, of, params).total
         )
 
-    def export(
-        self,
-        into: Path,
-        scope: Scope,
-        *,
-        may_be_empty: bool = False,
-        validators: Validators | None = None,
-    ) -> ExportPull:
+    def export(self, into: Path, scope: Scope, *, may_be_empty: bool = False) -> ExportPull:
         """Stream the bulk export into the file `into` (interface 4.8); each attempt writes it anew.
 
-        With `validators` a 304 writes nothing. An export that only looks truncated is reported:
-        the merge knows how many rows to expect.
+        An export that only looks truncated is reported: the merge knows how many rows to expect.
 
         Raises:
             NotData, TruncatedBody, ContractBroken: what was received is in the file.
             TooSlow: it exceeded the service's 30 s: request half of the dates.
             CatalogError: any other of the tree.
         """
-        call = Call(
-            self.export_path,
-            make_query(scope),
-            OK | {304} if validators else OK,
-            validators,
-            for_export=True,
-        )
+        call = Call(self.export_path, make_query(scope), for_export=True)
 
         def read(head: ResponseHead, body: Body) -> ExportPull:
-            if head.status == 304:
-                return ExportPull(*head.fields())
             into.unlink(missing_ok=True)
             with into.open("wb") as file:
                 file.writelines(body.pieces(self._caller.bounds.export_bytes))

@@ -36,9 +36,6 @@ LEAST_LIMIT: Final = 5
 _KEY_CHARS: Final = 200
 _BOUNDS: Final = ("from", "to")
 
-Validators = Mapping[str, str]
-"""The header `If-None-Match` or `If-Modified-Since`, by which a service can answer 304."""
-
 
 @dataclass(frozen=True, slots=True)
 class PagedList:
@@ -259,14 +256,13 @@ class Paginator:
     again.
 
     It continues `progress`, which may have pages of an earlier process. `limit` None sends none.
-    With `validators` a service may answer 304 to the first page. `requests` counts those so far.
+    `requests` counts those so far.
     """
 
     caller: Caller
     of: PagedList
     progress: ListProgress
     limit: int | None
-    validators: Validators | None = None
     requests: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -277,7 +273,6 @@ class Paginator:
         """Yield pages until every part has ended.
 
         Raises:
-            NotModified: the first page was answered 304, so the whole list is unchanged.
             ContractBroken: a cursor was returned twice or is too long, or pages go on without end.
             CatalogError: any of the tree; `left` says what was yielded, `cursor` where it was.
         """
@@ -320,11 +315,8 @@ class Paginator:
             params["limit"] = str(self.limit)
         if cursor is not None:
             params["cursor"] = cursor
-        # Validators are of the whole list: a later page would be compared with its first one.
-        is_first = cursor is None and self.progress.pages == 0
         return self.caller.get(
-            Call(self.of.path, params, headers=self.validators if is_first else None),
-            lambda answer: read_page(answer, self.of, params, cursor),
+            Call(self.of.path, params), lambda answer: read_page(answer, self.of, params, cursor)
         )
 
     def _fault(self, part: PartProgress) -> str:

@@ -24,7 +24,6 @@ from resources.errors import (
     CatalogError,
     ContractBroken,
     Defer,
-    NotModified,
     Period,
     PlanLacksAccess,
     RequestRejected,
@@ -86,12 +85,11 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A GET. All other statuses are errors; `headers` are sent in addition to the usual headers."""
+    """A GET. All other statuses are errors."""
 
     path: str
     params: Mapping[str, str]
     statuses: frozenset[int] = OK
-    headers: Mapping[str, str] | None = None
     for_usage: bool = False
     for_export: bool = False
 
@@ -201,7 +199,7 @@ class Caller:
             "GET",
             call.path,
             params=dict(call.params) or None,
-            headers={**self.extra_headers, **(call.headers or {})},
+            headers=dict(self.extra_headers),
             timeout=httpx.Timeout(limits.read, connect=limits.connect, pool=limits.total),
         )
         response = self.http.send(request, stream=True)
@@ -243,8 +241,6 @@ class Caller:
             names_plan = body.code in _PLAN_CODES or re.search(r"\bplan\b", body.message, re.I)
             lacks = status == 402 or (status == 403 and names_plan)
             return (PlanLacksAccess if lacks else AccessDenied)(text)
-        if status == 304 and call.headers:
-            return NotModified(text)
         if status == 304 or status < 300:
             return ContractBroken(text)
         elsewhere = ". The key is not sent to another address" if status < 400 else ""

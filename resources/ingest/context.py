@@ -1,13 +1,8 @@
-"""The shared context of a puller's pulls: client, landing, plan, source and clock; and the previous
-complete pull of a scope (the *look*).
+"""The shared context of a puller's pulls: client, landing, plan, source and clock.
 
 A process locks its pull, and the lock ends with the process: so no other process resumes a pull
-whose process is alive. Nothing else in resources/ uses files of the landing folder.
-
-If the service answers 304 to the validators of the last look, the pull lands a batch that refers to
-the same body: a complete look, observed when the 304 was sent, with the scope of the look before.
-That holds for feeds whose responses have an ETag for the whole scope: the export and the
-categories. Times are aware UTC.
+whose process is alive. Nothing else in resources/ uses files of the landing folder. Times
+are aware UTC.
 """
 
 import os
@@ -23,16 +18,10 @@ from catalog.contract.constants import EXPORT_SNAPSHOT_MINUTE
 from catalog.contract.plans import PLANS, Plan, day_start
 from resources.errors import Defer
 from resources.http.client import CatalogClient
-from resources.http.paginator import Validators
-from resources.response import ResponseHead
 from warehouse.codecs import storable_text
-from warehouse.errors import DamagedBatch, WarehouseError
-from warehouse.files.documents import hash_file
 from warehouse.files.locks import try_lock
 from warehouse.files.storage import make_folders
-from warehouse.history.warehouse_file import read_records
-from warehouse.home import Home
-from warehouse.landing.batches import Feed, Manifest, Pull, Scope, parse_feed
+from warehouse.landing.batches import Feed, Manifest, Pull, Scope
 from warehouse.landing.journal import Intent, OpenPull
 from warehouse.landing.landing import Landing
 
@@ -99,8 +88,6 @@ class PullContext:
         why_incomplete: str | None = None,
         of: Intent | None = None,
         date_doubt: str = "",
-        etag: str | None = None,
-        last_modified: str | None = None,
     ) -> Pull:
         """Return the description of a batch, with the plan and source `of` an earlier pull.
 
@@ -118,8 +105,6 @@ class PullContext:
             rows_claimed=rows_claimed,
             why_incomplete=None if not why_incomplete else storable_text(why_incomplete),
             date_doubt=date_doubt or None,
-            etag=etag,
-            last_modified=last_modified,
         )
 
     @contextmanager
@@ -147,8 +132,7 @@ class LandedBatch:
     """A landed pull, whole or in part (`manifest.complete`).
 
     `requests` counts the requests of this process, and the pages of an earlier one. `rows` includes
-    duplicates. `deferred` says when the service will respond again. `unchanged` is true if the
-    service answered 304 (not modified).
+    duplicates. `deferred` says when the service will respond again.
     """
 
     manifest: Manifest
@@ -156,7 +140,6 @@ class LandedBatch:
     rows: int
     deferred: Defer | None = None
     warnings: tuple[str, ...] = ()
-    unchanged: bool = False
 
 
 _SNAPSHOT: Final = timedelta(minutes=EXPORT_SNAPSHOT_MINUTE)
@@ -189,92 +172,3 @@ def resolve_plan(name: str, usual: Plan) -> Plan:
     if name == usual.name:
         return usual
     return PLANS.get(name) or max(PLANS.values(), key=lambda plan: plan.freshness_s)
-
-
-_CHARS: Final = 200
-
-
-def find_last_look(context: PullContext, feed: Feed, scope: Scope) -> Manifest | None:
-    """Return the newest complete look of exactly this scope whose body can be used again.
-
-    It was made today or yesterday (an older export has changed), with the same plan and source.
-    None
-    if there is none, or if the merge has quarantined or flagged it: then the service has to send
-    the body again.
-    """
-    landing, today = context.landing, context.now().date()
-    wanted = scope, context.plan.name, context.source
-    for day in (today, today - timedelta(days=1)):
-        ids = [batch_id for batch_id in landing.batch_ids(day=day) if parse_feed(batch_id) == feed]
-        readable, _ = landing.readable(ids)
-        for manifest in sorted(readable, key=lambda each: each.observed_at, reverse=True):
-            is_same = (manifest.scope, manifest.plan, manifest.source) == wanted
-            if is_same and manifest.complete and not manifest.attested:
-                is_usable = read_validators(manifest) is not None and not manifest.redacted
-                is_usable = is_usable and _is_whole(landing, manifest)
-                return manifest if is_usable and _is_accepted(landing, manifest) else None
-    return None
-
-
-def read_validators(manifest: Manifest) -> Validators | None:
-    """Return the validators with which the service can answer 304; None if it sent none."""
-    if manifest.etag is not None:
-        return {"If-None-Match": manifest.etag}
-    return None if manifest.last_modified is None else {"If-Modified-Since": manifest.last_modified}
-
-
-def check_validator(text: str | None) -> str | None:
-    """Return an `ETag` or `Last-Modified` value; None if it is not fit for a request header."""
-    if text is None or not text.isascii() or not text.isprintable():
-        return None
-    return text if 0 < len(text) <= _CHARS else None
-
-
-def land_unchanged(
-    context: PullContext,
-    before: Manifest,
-    answer: ResponseHead,
-    *,
-    content_at: datetime | None,
-    requests: int,
-) -> LandedBatch:
-    """Land a 304 as a look that refers to the body of the look before.
-
-    Without a `content_at` of its own, its content is as old as in that look.
-    """
-    pull = context.describe_batch(
-        before.feed,
-        before.scope,
-        observed_at=answer.date,
-        content_at=max(content_at or before.content_at, before.content_at),
-        requests=requests,
-        rows_claimed=before.rows_claimed,
-        date_doubt=answer.date_doubt,
-        etag=before.etag,
-        last_modified=before.last_modified,
-    )
-    manifest = context.landing.land_unchanged(pull, before)
-    warnings = (answer.date_doubt,) if answer.date_doubt else ()
-    return LandedBatch(manifest, requests, 0, warnings=warnings, unchanged=True)
-
-
-def _is_whole(landing: Landing, manifest: Manifest) -> bool:
-    """Whether the stored body is intact, since a 304 is useless without it."""
-    try:
-        if manifest.stored_sha256 is not None:
-            return hash_file(landing.body_path(manifest)) == manifest.stored_sha256
-        landing.check(manifest)
-    except (OSError, DamagedBatch):
-        return False
-    return True
-
-
-def _is_accepted(landing: Landing, manifest: Manifest) -> bool:
-    """Whether a merge has accepted the batch without a warning, or has not seen it yet."""
-    # The landing folder lies in its home.
-    home, day = Home(landing.storage.root.parent), manifest.observed_at.date()
-    try:
-        record = read_records(home.warehouse, since=day, until=day).get(manifest.batch_id)
-    except WarehouseError:
-        return False
-    return record is None or (record["status"] == "merged" and not record["flagged"])

@@ -10,11 +10,10 @@ from datetime import UTC
 from itertools import islice
 
 from resources.errors import CatalogError, ContractBroken, Defer, NotData, TruncatedBody
-from resources.http.paginator import PAGED, ListProgress, RawPage, Validators, read_page
+from resources.http.paginator import PAGED, ListProgress, RawPage, read_page
 from resources.ingest.context import (
     LandedBatch,
     PullContext,
-    check_validator,
     list_content_at,
     resolve_plan,
 )
@@ -37,9 +36,7 @@ class RefusedPage:
 class PagedPull:
     """A pull in progress, with the pages of an earlier process."""
 
-    def __init__(
-        self, context: PullContext, open_pull: OpenPull, validators: Validators | None = None
-    ) -> None:
+    def __init__(self, context: PullContext, open_pull: OpenPull) -> None:
         self._context = context
         self._open_pull = open_pull
         self._intent = open_pull.intent
@@ -50,7 +47,7 @@ class PagedPull:
         for note, body in open_pull.pages():
             self._read_back(note, body)
         self._paid_before = self._progress.pages + (self._refused is not None)
-        self._paginator = context.client.pages(self._intent.feed, self._progress, validators)
+        self._paginator = context.client.pages(self._intent.feed, self._progress)
         self._warnings: list[str] = []
 
     @property
@@ -74,7 +71,6 @@ class PagedPull:
         Raises:
             CatalogError: the pages before it are landed as a partial batch.
             Defer: before the first page; later it is in the result.
-            NotModified: the service recognised the validators.
         """
         error = self._page_to_end()
         if error is None or self._refused is not None:
@@ -140,8 +136,6 @@ class PagedPull:
             lower=page.params.get("from"),
             upper=page.params.get("to"),
             date_doubt=page.date_doubt,
-            etag=check_validator(page.headers.get("etag")),
-            last_modified=check_validator(page.headers.get("last-modified")),
         )
         self._open_pull.add(note, page.body)
         self._first, self._last = self._first or note, note
@@ -183,8 +177,6 @@ class PagedPull:
         intent, first, last = self._intent, self._first, self._last
         if first is None or last is None:
             return None
-        # Those of one page are those of the whole only if it is the whole.
-        is_whole = intent.feed == "categories" and first == last and first.cursor_in is None
         pull = self._context.describe_batch(
             intent.feed,
             intent.scope,
@@ -195,8 +187,6 @@ class PagedPull:
             why_incomplete=why or self._why_incomplete(),
             of=intent,
             date_doubt=last.date_doubt or first.date_doubt,
-            etag=first.etag if is_whole else None,
-            last_modified=first.last_modified if is_whole else None,
         )
         return self._context.landing.land(pull, ((body, None) for body in self._bodies()))
 

@@ -28,30 +28,25 @@ from resources.errors import (
     ContractBroken,
     Defer,
     NotData,
-    NotModified,
     TooSlow,
     TruncatedBody,
     defer_failed_export,
 )
 from resources.http.client import ExportPull
-from resources.http.paginator import PAGED, Validators
+from resources.http.paginator import PAGED
 from resources.http.response_body import looks_like_html
 from resources.ingest.context import (
     LandedBatch,
     PullContext,
-    check_validator,
     export_content_at,
-    find_last_look,
-    land_unchanged,
     list_content_at,
     lock_pull,
-    read_validators,
 )
 from resources.ingest.paged_pull import PagedPull
 from resources.response import Answer, ResponseHead
 from resources.scopes import covers, halve_dates, make_scope, split_filters
 from resources.service_clock import read_http_date
-from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Feed, Manifest, Scope
+from warehouse.landing.batches import ENOUGH_ROWS_SHARE, Feed, Scope
 from warehouse.landing.journal import RESUMED_WITHIN, OpenPull
 
 
@@ -89,24 +84,12 @@ class Puller(PullContext):
         return self._pull("coins", Scope())
 
     def categories(self) -> LandedBatch:
-        """Pull the categories; if they are unchanged, land a look without a body.
+        """Pull the categories.
 
         Raises:
             AccessDenied: the service refuses them: continue without.
         """
-        before = find_last_look(self, "categories", Scope())
-        if before is None:
-            return self._pull("categories", Scope())
-        try:
-            return self._pull("categories", Scope(), read_validators(before))
-        except NotModified as error:
-            answer = error.evidence
-            if answer is None:
-                raise
-            content_at = list_content_at(answer.date, self.plan)
-            return land_unchanged(
-                self, before, answer, content_at=content_at, requests=error.attempts
-            )
+        return self._pull("categories", Scope())
 
     def cancellations(self, since: datetime | None = None) -> LandedBatch:
         """Pull the cancellations since a time, inclusive; default 90 days ago."""
@@ -224,7 +207,7 @@ class Puller(PullContext):
                     self.resumed += resumed if is_of_now else []
         return landed
 
-    def _pull(self, feed: Feed, scope: Scope, validators: Validators | None = None) -> LandedBatch:
+    def _pull(self, feed: Feed, scope: Scope) -> LandedBatch:
         today = self.now().date()
         for resumed in self.resumed:
             manifest = resumed.manifest
@@ -233,7 +216,7 @@ class Puller(PullContext):
                 self.resumed.remove(resumed)
                 return resumed
         with self.begin(feed, scope) as open_pull:
-            return PagedPull(self, open_pull, validators).run()
+            return PagedPull(self, open_pull).run()
 
     def _resume(self, found: OpenPull) -> list[LandedBatch]:
         pull = PagedPull(self, found)
@@ -274,16 +257,12 @@ class Puller(PullContext):
 
     def _land_export(self, part: _ExportRequest) -> LandedBatch:
         warnings: list[str] = []
-        before = find_last_look(self, "export", part.scope)
         with self.landing.storage.staging() as file:
             try:
-                pull = None if before is None else self._look_again(part, file, before)
-                if before is not None and pull is not None and pull.status == 304:
-                    return self._land_304(part, before, pull)
                 if part.rows is None:
-                    part.rows = self._count(part, warnings, of=pull)
-                if pull is None:
-                    pull = self._request_export(part, file)
+                    part.rows = self._count(part, warnings)
+                pull = self.client.export(file, part.scope, may_be_empty=part.rows == 0)
+                part.requests += pull.attempts
             except (NotData, TruncatedBody) as error:
                 evidence, is_truncated = error.evidence, isinstance(error, TruncatedBody)
                 is_empty = not file.exists() or (is_truncated and not file.stat().st_size)
@@ -292,43 +271,11 @@ class Puller(PullContext):
                 return self._land_refused(part, file, error, evidence, warnings)
             return self._land_file(part, file, pull, warnings)
 
-    def _look_again(self, part: _ExportRequest, file: Path, before: Manifest) -> ExportPull | None:
-        """Request the export unless it is unchanged; None if its rows have to be counted first."""
-        try:
-            return self._request_export(part, file, read_validators(before))
-        except NotData as error:
-            if error.kind != "bare_header":
-                raise
-            part.requests += error.attempts
-            return None
-
-    def _land_304(self, part: _ExportRequest, before: Manifest, pull: ExportPull) -> LandedBatch:
-        content_at = read_http_date(pull.headers.get("last-modified"))
-        if content_at is not None and export_content_at(content_at, pull.date) != content_at:
-            content_at = None
-        return land_unchanged(self, before, pull, content_at=content_at, requests=part.requests)
-
-    def _request_export(
-        self, part: _ExportRequest, file: Path, validators: Validators | None = None
-    ) -> ExportPull:
-        pull = self.client.export(
-            file, part.scope, may_be_empty=part.rows == 0, validators=validators
-        )
-        part.requests += pull.attempts
-        return pull
-
-    def _count(
-        self, part: _ExportRequest, warnings: list[str], *, of: ExportPull | None
-    ) -> int | None:
-        """Request how many rows to expect; None if the service doesn't report it.
-
-        `of` is the export if it was already received; an error while counting must not lose it.
-        """
+    def _count(self, part: _ExportRequest, warnings: list[str]) -> int | None:
+        """Request how many rows to expect; None if the service doesn't report it."""
         try:
             total = self.client.events_total(part.scope)
-        except CatalogError as error:
-            if of is None and not isinstance(error, AccessDenied | ContractBroken | TooSlow):
-                raise
+        except (AccessDenied, ContractBroken, TooSlow) as error:
             part.requests += error.attempts
             warnings.append(f"the expected number of rows is not known: {error}")
             return None
@@ -358,8 +305,6 @@ class Puller(PullContext):
             rows_claimed=expected,
             why_incomplete="; ".join(why),
             date_doubt=pull.date_doubt,
-            etag=check_validator(pull.headers.get("etag")),
-            last_modified=check_validator(pull.headers.get("last-modified")),
         )
         manifest = self.landing.land_file(export_pull, file)
         return LandedBatch(manifest, part.requests, pull.rows, warnings=tuple(warnings))

@@ -15,10 +15,10 @@ import pyarrow.parquet as parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 import almanac
 from almanac.results import Result
-from almanac.safe_text import measure_width
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 MANY = 20_000
@@ -83,7 +83,7 @@ class TestTerminal:
         monkeypatch.setenv("COLUMNS", str(columns))
         japanese = Result(pa.table({"title": ["日本語の題" * 30] * 30, "n": range(30)}))
         for result in (wide(40), numbers(1_000), numbers(0), japanese):
-            assert max(map(measure_width, repr(result).splitlines())) <= columns
+            assert max(map(cell_len, repr(result).splitlines())) <= columns
 
     def test_columns_that_do_not_fit_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("COLUMNS", "80")

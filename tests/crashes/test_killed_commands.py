@@ -15,8 +15,8 @@ from typing import Final
 import httpx
 import pytest
 
+from catalog.sandbox.control import SandboxClock
 from catalog.sandbox.sandbox import Sandbox
-from catalog.sandbox.sandbox_clock import SandboxClock
 from tests.crashes.after_kills import intact_batches
 from tests.hangs import HANGS_AFTER_S, wait_for
 from tests.test_cli import ALMANAC, environment

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from pydantic import SecretStr
 
-from assets.metadata import batch_preview
 from catalog.contract.plans import ENTERPRISE
 from resources.errors import CatalogError
 from resources.http.client import CatalogClient
@@ -108,8 +107,6 @@ class Life:
         with self._service() as service:
             self._pull(service)
         report = merge(self.home)
-        for outcome in report.outcomes:
-            batch_preview(self.home.landing, outcome.manifest)
         if self.upstream.failure is not None:
             raise self.upstream.failure
         if self.home.landing.pending():

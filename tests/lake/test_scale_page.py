@@ -16,17 +16,6 @@ from tests.test_cli import ROOT
 pytestmark = pytest.mark.lake
 PAGE = ROOT / "docs" / "scale.md"
 USER = {"KEY_ID=…": "KEY_ID=test", "ACCESS_KEY=…": "ACCESS_KEY=test"}
-BARS = """
-import almanac, duckdb
-with almanac.open("data") as db:
-    coins = db.sql("SELECT coin FROM event_coins GROUP BY 1 ORDER BY count(*) DESC LIMIT 5")
-    slugs, now = coins.arrow(), db.reader.now()
-rows = "SELECT coin, $now::TIMESTAMPTZ - INTERVAL 1 HOUR * h AS ts FROM slugs, range(1, 99) r(h)"
-duckdb.connect().execute(f"COPY ({rows}) TO 'bars' (FORMAT parquet)", {"now": now})
-from pyspark.sql import SparkSession
-builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-spark = builder.getOrCreate()
-"""
 COUNTS = """
 import almanac
 with almanac.open("data") as db:
@@ -53,7 +42,6 @@ class Reader:
             # In a checkout, `almanac` is the program of its own environment.
             "PATH": f"{self.folder}/.venv/bin:{os.environ['PATH']}",
             "PYTHONPATH": str(self.folder),
-            "PYSPARK_PYTHON": sys.executable,
             "ALMANAC_STATE": str(folder / "machine"),
             "AWS_ENDPOINT_URL": server,
             "AWS_REGION": s3_environment(server)["AWS_REGION"],
@@ -95,12 +83,6 @@ def test_iceberg(reader: Reader) -> None:
     counts = 'import almanac; print(events.num_rows, len(almanac.open("data").sql("FROM events")))'
     found, expected = reader.python(block_with("pinned", PAGE).text + counts).split()
     assert found == expected > "0"
-
-
-def test_spark(reader: Reader) -> None:
-    shown = "print(findings.columns, signals.dropna().count() > 0, bars.count())"
-    found = reader.python(BARS + block_with("almanac_spark", PAGE).text + shown)
-    assert "'verdict'" in found and found.split()[-2:] == ["True", "490"]
 
 
 def test_an_empty_home_is_rebuilt_from_the_bucket(reader: Reader) -> None:

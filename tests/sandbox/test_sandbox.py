@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from catalog.errors import ServerError
+from catalog import ServerError
 from catalog.sandbox.faults import FAULTS, FaultBoard, parse_faults
 from catalog.sandbox.sandbox import Sandbox
 from tests.hangs import HANGS_AFTER_S
@@ -97,7 +97,7 @@ class TestFaults:
             assert parse_faults(f"{name}*2@0.5~export")[0].name == name
         for wrong in (
             *("nope", "storm=x", "drop=1", "drop=-1", "slow=1e9", "storm*-1", "storm*0", "storm@2"),
-            *("html=1", "unavailable=500", "drift=sideways", "storm storm"),
+            *("html=1", "unavailable=500", "storm storm"),
         ):
             with pytest.raises(ValueError):
                 parse_faults(wrong)
@@ -121,41 +121,19 @@ class TestFaults:
         assert truncated.status_code == 200
         assert truncated.content == whole[: int(len(whole) * 0.4)]
 
-    def test_cursors_repeat_and_cycle(self, client: httpx.Client) -> None:
+    def test_a_cursor_repeats(self, client: httpx.Client) -> None:
         path = "/v2/events?limit=3"
 
-        def cursors(fault: str) -> list[str]:
-            found = [self.request(client, fault, path).json()["meta"]["cursor"]]
-            for _ in range(2):
-                page = self.request(client, fault, f"{path}&cursor={found[-1]}").json()
-                found.append(page["meta"]["cursor"])
-            return found
+        first = self.request(client, "repeat_cursor", path).json()["meta"]["cursor"]
+        page = self.request(client, "repeat_cursor", f"{path}&cursor={first}").json()
+        assert page["meta"]["cursor"] == first
 
-        assert len(set(cursors("repeat_cursor"))) == 1
-        first, second, third = cursors("cycle_cursor")
-        assert first == third != second
-
-    def test_rows_duplicated_and_shifted_between_pages(self, client: httpx.Client) -> None:
+    def test_rows_shift_between_pages(self, client: httpx.Client) -> None:
         path = "/v2/events?limit=3"
         plain = [row["id"] for row in client.get("/v2/events?limit=6").json()["data"]]
-        for fault, ids in (("duplicate_rows", plain[2:6]), ("shift_rows", plain[4:6])):
-            cursor = self.request(client, fault, path).json()["meta"]["cursor"]
-            page = self.request(client, fault, f"{path}&cursor={cursor}").json()
-            assert [row["id"] for row in page["data"]] == ids, fault
-
-    def test_the_schema_drifts(self, client: httpx.Client) -> None:
-        for value, removed, added in (
-            ("extra", None, "sentiment"),
-            ("missing", "title", None),
-            ("rename", "title", "headline"),
-        ):
-            row = self.request(client, f"drift={value}").json()["data"][0]
-            path = "/v2/events/export?from=2018-03-01"
-            columns = self.request(client, f"drift={value}", path).text.split("\r\n")[0].split(",")
-            for names in (row, columns):
-                assert removed is None or removed not in names
-                assert added is None or added in names
-        assert isinstance(self.request(client, "drift=retype").json()["data"][0]["title"], dict)
+        cursor = self.request(client, "shift_rows", path).json()["meta"]["cursor"]
+        page = self.request(client, "shift_rows", f"{path}&cursor={cursor}").json()
+        assert [row["id"] for row in page["data"]] == plain[4:6]
 
     def test_the_board_counts_down_selects_paths_and_draws_by_probability(self) -> None:
         board = FaultBoard("storm*2~events,html@0.5", random=iter([0.4, 0.6, 0.4, 0.6]).__next__)

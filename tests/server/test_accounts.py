@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from catalog import ServerError
 from catalog.contract.plans import PLANS
-from catalog.errors import ServerError
 from catalog.server.accounts import (
     JsonFile,
     KeyBook,

@@ -86,9 +86,6 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
     """Imported: the user states `observed_at`."""
     date_doubt: str | None = None
     """The reason if `observed_at` is not the service's own Date, else None."""
-    etag: str | None = None
-    last_modified: str | None = None
-    """The validators that the service sent, with which a later pull may get a 304."""
 
 
 class Manifest(Pull, frozen=True, kw_only=True):
@@ -104,8 +101,6 @@ class Manifest(Pull, frozen=True, kw_only=True):
     """How often `KEY_MARK` occurs in the bytes."""
     stored_sha256: str | None = None
     """The sha256 of the compressed file; manifests of format 1 do not have it."""
-    unchanged: bool = False
-    """The service answered 304 (not modified), so the batch has the bytes of an earlier batch."""
     format: int = FORMAT
 
     def __post_init__(self) -> None:

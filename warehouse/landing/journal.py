@@ -57,8 +57,6 @@ class PageNote(msgspec.Struct, frozen=True, kw_only=True):
     """The requested range as text: a list may continue over narrower ranges."""
     date_doubt: str = ""
     """Why `date` is not the Date of the answer; empty if it is."""
-    etag: str | None = None
-    last_modified: str | None = None
 
 
 class OpenPull:

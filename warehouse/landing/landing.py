@@ -22,7 +22,7 @@ from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path, PurePosixPath
 from time import time
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import zstandard
@@ -93,12 +93,6 @@ class Landing:
         with path.open("rb") as file:
             chunks = iter(lambda: file.read(CHUNK_BYTES), b"")
             return self._land(pull, iter(((chunks, None),)), 200)
-
-    def land_unchanged(self, pull: Pull, before: Manifest) -> Manifest:
-        """Land a pull that the service answered with 304: it has the body of an earlier batch."""
-        names = ("sha256", "bytes", "pages", "stored_sha256", "redacted")
-        body = {name: getattr(before, name) for name in names}
-        return self._record(pull, **body, unchanged=True)
 
     def manifest(self, batch_id: str) -> Manifest:
         """Return the manifest of a batch.
@@ -335,22 +329,15 @@ class Landing:
                 self.storage.adopt(staged, _body_name(sha256))
         size = sum(page.length for page in pages)
         stored = hash_file(self.storage.path(_body_name(sha256)))
-        return self._record(
-            pull,
-            sha256=sha256,
-            bytes=size,
-            pages=tuple(pages),
-            stored_sha256=stored,
-            redacted=redactions.count,
-        )
-
-    def _record(self, pull: Pull, *, sha256: str, **body: Any) -> Manifest:
         manifest = Manifest(
             batch_id=make_batch_id(pull, sha256),
             **msgspec.structs.asdict(pull),
             sha256=sha256,
+            bytes=size,
+            pages=tuple(pages),
             complete=pull.why_incomplete is None,
-            **body,
+            redacted=redactions.count,
+            stored_sha256=stored,
         )
         if not self.storage.exists(_manifest_name(manifest.batch_id)):
             # The marker first: a merge would not find a batch without a marker.

@@ -27,8 +27,8 @@ from application.web.mirror.history_routes import ROUTES
 from application.web.mirror.mirror_document import document_routes
 from application.web.mirror.publications import Publications
 from application.web.mirror.replay import Replay
+from catalog import ServerError
 from catalog.contract.plans import ENTERPRISE, Plan
-from catalog.errors import ServerError
 from catalog.server.accounts import Grant, KeyRing, UsageBook
 from catalog.server.app import Background, Layer, ServerOptions, ServerParts, build_app
 from catalog.server.control_path import ControlPath
@@ -158,7 +158,7 @@ class Mirror:
             undo.callback(site.close)
             around.append(site.around)
             background += site.background
-        document = document_routes(source.store, needs_key=needs_key, clock_moves=is_replay)
+        document = document_routes(needs_key=needs_key, clock_moves=is_replay)
         parts = ServerParts(
             store=lambda _: source.store(),
             keys=keys,

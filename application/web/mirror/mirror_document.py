@@ -1,12 +1,10 @@
-"""The OpenAPI document of a mirror: the interface's, its extensions, and the fields it never knew.
+"""The OpenAPI document of a mirror: the interface's, and its extensions.
 
-A mirror has no quota and no rate: the document has neither their headers nor their errors. The
-fields depend on the warehouse, so a publication may change the document.
+A mirror has no quota and no rate: the document has neither their headers nor their errors.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -15,18 +13,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from application.web.mirror.as_of import AsOfOutOfRange
-from application.web.mirror.history_routes import CHANGES_PATH, FIELD_NAMES, HISTORY_PATH
+from application.web.mirror.history_routes import CHANGES_PATH, HISTORY_PATH
 from application.web.mirror.history_routes import ChangeRecord as Change
 from application.web.mirror.history_routes import KnownVersion as Version
 from catalog.contract import constants, parameters
 from catalog.contract.errors import ERRORS, NotFound, RateLimited
 from catalog.contract.openapi import HEADERS, OPERATIONS, Node, Operation, make_document
-from catalog.contract.records import EVENT_FIELDS, Page
+from catalog.contract.records import Page
 from catalog.server.docs_page import render_docs
 from catalog.server.routes import make_docs_response
-from catalog.server.sql_store import SqlStore
 
-NEVER_KNOWN: Final = "x-never-known"
 _ABOUT: Final = """\
 ## This mirror
 
@@ -45,7 +41,6 @@ _CHANGES: Final = """\
 Extension: versions of events in the order in which they became known. `meta.cursor` is never null:
 at the end, the same request later returns what was published since."""
 _PUBLICATION: Final = "Extension: the publication that a mirror serves, and why not a newer one."
-_UNKNOWN: Final = "This warehouse never knew it, because your plan never showed it; always null."
 _EXTENSIONS: Final = (
     Operation("getEventHistory", HISTORY_PATH, "Events", "Get the history of an event",
               Page[Version], (parameters.EVENT_ID,), errors=(NotFound,), description=_HISTORY),
@@ -61,27 +56,18 @@ _HEADERS: Final = {
 }
 
 
-@lru_cache(maxsize=4)
-def mirror_document(never_known: frozenset[str], needs_key: bool, clock_moves: bool) -> Node:
-    """Return the OpenAPI document of a mirror; it marks the columns that the warehouse never
-    received. It is shared: do not change it.
+@cache
+def mirror_document(needs_key: bool, clock_moves: bool) -> Node:
+    """Return the OpenAPI document of a mirror. It is shared: do not change it.
 
     The clock of a replay moves.
     """
-    # `impact` shows the band where the score is not known.
-    columns = never_known if "impact_band" in never_known else never_known - {"impact"}
-    fields = sorted({FIELD_NAMES[column] for column in columns}, key=EVENT_FIELDS.index)
-    never = f"Your plan never showed these fields, so they are null: `{'`, `'.join(fields)}`."
-    said = {_ABOUT: True, _VIRTUAL: clock_moves, _LOOPBACK: not needs_key, never: fields}
+    said = {_ABOUT: True, _VIRTUAL: clock_moves, _LOOPBACK: not needs_key}
     about = [text for text, is_true in said.items() if is_true]
     operations = [_with_as_of(each) for each in (*OPERATIONS, *_EXTENSIONS)]
     document = make_document(operations, about, known_errors=_ERRORS, headers=_HEADERS)
     document["security"] = [*([] if needs_key else [{}]), *document["security"]]
-    document[NEVER_KNOWN] = fields
     schemas = document["components"]["schemas"]
-    for event in (schemas["Event"]["properties"], schemas["CancelledEvent"]["properties"]):
-        for name in fields:
-            event[name] |= {NEVER_KNOWN: True, "description": _UNKNOWN}
     # A coin that only events name has an empty address.
     del schemas["Coin"]["properties"]["iconUrl"]["format"]
     publication = {"type": "object", "additionalProperties": True, "description": _PUBLICATION}
@@ -105,19 +91,15 @@ def _mark_extensions(node: Any) -> None:
         _mark_extensions(each)
 
 
-def document_routes(
-    store: Callable[[], SqlStore], *, needs_key: bool, clock_moves: bool
-) -> tuple[Route, ...]:
-    """Return the routes of the document and its page; `store` returns the newest store."""
-
-    def make() -> Node:
-        return mirror_document(store().never_known(), needs_key, clock_moves)
+def document_routes(*, needs_key: bool, clock_moves: bool) -> tuple[Route, ...]:
+    """Return the routes of the document and its page."""
+    document = mirror_document(needs_key, clock_moves)
 
     def get_document(request: Request) -> Response:
-        return Response(msgspec.json.encode(make()), media_type="application/json")
+        return Response(msgspec.json.encode(document), media_type="application/json")
 
     def get_page(request: Request) -> Response:
-        return make_docs_response(render_docs(make()).encode())
+        return make_docs_response(render_docs(document).encode())
 
     return (
         Route(constants.OPENAPI_PATH, get_document, name="openapi"),

@@ -18,8 +18,8 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 
 import httpx
 
+from catalog import ServerError
 from catalog.contract.constants import WEBHOOK_TIMEOUT_S
-from catalog.errors import ServerError
 
 Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from catalog import ServerError
 from catalog.contract.constants import SIGNATURE_FORMS, SignatureForm
 from catalog.contract.plans import ELITE, PLANS, Plan
-from catalog.errors import ServerError
 from catalog.server.accounts import JsonFile, KeyBook
 from catalog.server.webhooks.delivery import check_url
 

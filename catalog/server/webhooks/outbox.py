@@ -13,8 +13,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, NamedTuple, Self
 
-from catalog.errors import ServerError
-from catalog.server.statements import read_statements
+from catalog import ServerError
+from catalog.server.sql_store import read_statements
 
 FILE_NAME = "deliveries.sqlite"
 """The name has the version of the tables, so that a file with older tables is not read."""

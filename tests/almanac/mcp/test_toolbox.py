@@ -166,5 +166,5 @@ def test_values_that_json_lacks_are_read(toolbox: Toolbox) -> None:
         "INTERVAL 3 DAY AS v, '290000-01-01'::TIMESTAMP AS far"
     )
     (row,) = toolbox.call("query", {"sql": sql})["rows"]
-    assert (row["a"], row["a_2"], row["n"], row["m"]) == (1, 2, None, {"1": "x"})
+    assert (row["a"], row["a_1"], row["n"], row["m"]) == (1, 2, None, {"1": "x"})
     assert (row["t"], row["i"], row["d"]) == ("2026-03-01T00:00:00Z", "infinity", 1.5)

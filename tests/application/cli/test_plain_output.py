@@ -1,12 +1,10 @@
 """Texts of a service are shown as text on every output and in Dagster, and never act."""
 
 import ast
-import gzip
 import io
 import json
 import re
 import subprocess
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from almanac import console
-from assets.feed_day import FeedDay, landed_feed_day
-from assets.metadata import batch_preview, escape_markdown, list_bullets, markdown, pull_metadata
+from assets.feed_day import FeedDay
+from assets.metadata import escape_markdown, list_bullets, markdown, pull_metadata
 from catalog.contract.plans import PLANS
 from catalog.server.service_dir import ServiceDir
 from tests.application.cli.hostile_texts import HOSTILE, acting_in
@@ -25,8 +23,6 @@ from tests.pipeline.conftest import Almanac, command_line_in
 from tests.pipeline.small_home import NOW, SmallHome
 from tests.test_architecture import ROOT, imports_of
 from tests.test_cli import ALMANAC, environment, on_terminal
-from warehouse.home import Home
-from warehouse.landing.batches import Feed, Pull, Scope
 
 CLI = sorted((ROOT / "application").rglob("*.py"))
 ANY = " ".join(HOSTILE.values())
@@ -214,64 +210,11 @@ def test_a_cell_and_a_note_only_show_themselves(text: str) -> None:
 def test_the_metadata_of_a_materialisation_shows_its_text_only(name: str, tmp_path: Path) -> None:
     small = SmallHome(tmp_path)
     text = HOSTILE[name]
-    rows = [{"id": text, "title": text, "displayedDate": text, "coins": [text, {"slug": text}]}]
-    (listed,) = small.land("events", body=json.dumps({"data": rows}).encode(), why_incomplete=text)
-    (exported,) = small.land("export", body=f'id,title\n1,"{text.replace(chr(34), "")}"\n'.encode())
-    for manifest in (listed, exported):
-        assert_only_shows(batch_preview(small.home.landing, manifest))
+    (listed,) = small.land("events", body=b'{"data": []}', why_incomplete=text)
     feed_day = FeedDay(
         "events", NOW.date(), text, (listed,), warnings=(text, f"the service said {text}")
     )
-    metadata = pull_metadata(feed_day, small.home.landing, quota_left=None)
-    for shown in ("preview", "warnings", "batches"):
+    metadata = pull_metadata(feed_day, quota_left=None)
+    for shown in ("warnings", "batches", "problems"):
         assert_only_shows(metadata[shown].value)
     assert acting_in(metadata["outcome"]) == []
-
-
-LANDED_AT = datetime(2026, 3, 1, 9, tzinfo=UTC)
-LONG = b"x" * 200_000
-ROW = b'{"id":"a","title":"shown","coins":[{"slug":"bitcoin"}]}'
-BODIES: dict[str, tuple[Feed, bytes]] = {
-    "a field of 200 kB": ("export", b"id,title\r\na,shown\r\nb," + LONG + b"\r\n"),
-    "a field of 200 kB first": ("export", b"title,id\r\n" + LONG + b",a\r\n"),
-    "a header of 200 kB": ("export", LONG + b",id\r\na,b\r\n"),
-    "a quote that is never closed": ("export", b'id,title\r\na,"' + LONG),
-    "NULs": ("export", b"id,title\r\n\0\0,\0\r\n"),
-    "no UTF-8": ("export", b"id,title\r\na,caf\xe9 \xff\r\n"),
-    "gzip": ("export", gzip.compress(b"id,title\r\na,b\r\n")),
-    "deep JSON": ("events", b"[" * 100_000 + b"]" * 100_000),
-    "a deep value": ("events", b'{"data":[{"id":' + b"[" * 500 + b"]" * 500 + b"}]}"),
-    "a list of numbers": ("events", b'{"data":[1,2,3]}'),
-    "a number as list": ("events", b'{"data":5}'),
-    "null": ("events", b"null"),
-    "a number of 5,000 digits": ("events", b'{"data":[{"id":' + b"9" * 5_000 + b"}]}"),
-    "half a surrogate pair": ("events", b'{"data":[{"id":"\\ud800","title":"\\udfff"}]}'),
-    "long lists": ("events", b'{"data":[{"id":"a","coins":[' + b"1," * 100_000 + b"1]}]}"),
-    "nothing": ("events", b""),
-    "a page of 9 MB": ("events", b'{"data":[' + ROW + b'],"x":"' + b"x" * (9 << 20) + b'"}'),
-    "odd deliveries": ("deliveries", b'{"type":{"a":[]},"createdAt":[[]]}'),
-}
-
-
-@pytest.mark.parametrize("name", BODIES)
-def test_no_body_fails_the_metadata_that_show_it(name: str, tmp_path: Path) -> None:
-    feed, body = BODIES[name]
-    pull = Pull(
-        feed=feed,
-        scope=Scope(),
-        plan="elite",
-        source="sandbox:1",
-        observed_at=LANDED_AT,
-        content_at=LANDED_AT,
-        landed_at=LANDED_AT,
-        requests=1,
-    )
-    landing = Home(tmp_path).landing
-    manifest = landing.land(pull, [(body, LANDED_AT if feed == "deliveries" else None)])
-    metadata = pull_metadata(
-        landed_feed_day(feed, LANDED_AT.date(), [manifest], landing), landing, quota_left=None
-    )
-    preview = getattr(metadata.get("preview"), "value", "")
-    json.dumps(preview).encode()
-    assert len(preview) < 10_000
-    assert ("shown" in preview) == (name == "a field of 200 kB")

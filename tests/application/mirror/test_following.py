@@ -19,8 +19,8 @@ from almanac.errors import WarehouseError
 from application.web.mirror.mirror import Mirror
 from application.web.mirror.publications import Publications
 from application.web.site import WebSite
+from catalog import ServerError
 from catalog.contract.plans import ELITE, ENTERPRISE, find_plan_window
-from catalog.errors import ServerError
 from catalog.server.catalog_store import EventQuery
 from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks.sender import SenderOptions

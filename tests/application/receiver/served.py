@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from application.receiver import Receiver
-from catalog.contract.constants import ACCEPTED_FORMS, SIGNATURE_HEADER, SignatureForm
+from catalog.contract.constants import SIGNATURE_HEADER, SignatureForm
 from catalog.contract.signatures import Verifier, sign
 from catalog.server.hosting import HostedApp
 from resources.inbox import Inbox
@@ -47,7 +47,7 @@ class Served:
         self.clock.instant = self._start
 
     def verifier(self) -> Verifier:
-        return Verifier(self.secrets, forms=ACCEPTED_FORMS)
+        return Verifier(self.secrets)
 
     def stored(self) -> list[bytes]:
         """Return the bodies in the inbox, in order of receipt."""

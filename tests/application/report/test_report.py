@@ -6,21 +6,16 @@ Which period follows which is tested by the posts.
 import json
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Final
 
-import dagster as dg
 import pytest
-from dagster import build_sensor_context
 from pydantic import SecretStr
 
 from almanac.database import open_database
 from almanac.errors import AlmanacError
-from application.web.html_report import DAILY, DIGEST, make_digest, next_report, read_marks
-from pipeline.automation.daily_report import NAME
-from pipeline.build import build_definitions
+from application.web.html_report import make_digest, next_report, read_marks
 from tests.application.report.reported_home import (
     NOW,
     PULLS,
@@ -32,7 +27,6 @@ from tests.application.report.reported_home import (
 from tests.history.stories.handmade import HandmadeHome, event
 from tests.pipeline.conftest import Almanac
 from tests.pipeline.health.receiving import Receiver, receiving
-from tests.pipeline.homes_in_days import QUIET
 from tests.pipeline.small_home import DAY
 
 CANARY = "canary-6f21"
@@ -266,73 +260,3 @@ def test_a_refused_post_is_one_line_and_the_next_one_has_its_changes_and_those_o
     assert moved == [["dropped", "timed"], ["slips", "earlier"]]
     assert receiver.bodies[0]["source"] == "sandbox:1"
     assert str(reported.small.home.root) not in json.dumps(receiver.bodies)
-
-
-def materialise(
-    made: ReportedHome, instance: dg.DagsterInstance, now: datetime
-) -> dg.ExecuteInProcessResult:
-    definitions = build_definitions(made.small.settings, clock=lambda: now)
-    return definitions.resolve_job_def("report").execute_in_process(
-        instance=instance, run_config=QUIET, raise_on_error=False
-    )
-
-
-def test_asset_writes_and_posts_what_follows_and_keeps_the_newest(
-    tmp_path: Path, receiver: Receiver
-) -> None:
-    folder = tmp_path / "reports"
-    folder.mkdir()
-    (folder / "notes.html").write_text("mine")
-    for n in range(30):
-        (folder / f"almanac-report-202501{n + 1:02}T000000Z.html").write_text("old")
-    made = make_reported_home(
-        tmp_path / "data", report_dir=folder, digest_url=SecretStr(receiver.url)
-    )
-    with dg.DagsterInstance.ephemeral() as instance:
-        for days, status in ((17, 204), (21, 503), (21, 204)):
-            made.publish(days=days)
-            receiver.status = status
-            done = materialise(made, instance, NOW + timedelta(minutes=days))
-            assert done.success is (status == 204)
-        event = instance.get_latest_materialization_event(dg.AssetKey(NAME))
-    assert event is not None
-    assert event.asset_materialization is not None
-    metadata = {name: value.value for name, value in event.asset_materialization.metadata.items()}
-    names = sorted(path.name for path in folder.iterdir())
-    assert names[0] == "almanac-report-20250103T000000Z.html"
-    assert names[-2:] == ["almanac-report-20260318T122100Z.html", "notes.html"]
-    assert len(names) == 31
-    assert metadata["file"] == names[-2]
-    # The step that was repeated reports the same period, and posts it once.
-    assert metadata["since"] == PULLS[16].timestamp()
-    assert metadata["posted"] == "2026-03-14 11:00 to 2026-03-18 11:00 UTC: " + (
-        "1 cancelled, 2 rescheduled"
-    )
-    assert str(tmp_path) not in repr(metadata)
-    assert read_marks(made.small.home).keys() == {DAILY, DIGEST}
-    assert len(receiver.bodies) == 2
-
-
-@dg.job(name="daily", executor_def=dg.in_process_executor)
-def daily() -> None:
-    """Stands for the job of this name: only that it succeeded counts."""
-
-
-def test_sensor_requests_one_report_after_each_daily_run(tmp_path: Path) -> None:
-    made = make_reported_home(tmp_path / "data", report_dir=tmp_path / "reports")
-    repository = build_definitions(made.small.settings, clock=lambda: NOW).get_repository_def()
-    sensor = repository.get_sensor_def("report")
-    assert isinstance(sensor, dg.SensorDefinition)
-    keys: list[list[str | None]] = []
-    with dg.DagsterInstance.ephemeral() as instance:
-        cursor = None
-        for _ in range(3):
-            with build_sensor_context(
-                instance=instance, cursor=cursor, repository_def=repository
-            ) as context:
-                result = sensor.evaluate_tick(context)
-            cursor = result.cursor
-            keys.append([request.run_key for request in result.run_requests or ()])
-            if len(keys) == 1:
-                run = daily.execute_in_process(instance=instance, run_config=QUIET)
-    assert keys == [[], [run.run_id], []]

@@ -272,22 +272,6 @@ class HandmadeHome:
     def csv_export(self, when: str, body: bytes) -> None:
         self._land("export", when, [(body, None)])
 
-    def unchanged_export(self, when: str) -> None:
-        """Land a 304 of the newest export."""
-        landing = self.home.landing
-        before = landing.manifest([x for x in landing.batch_ids() if "-export-" in x][-1])
-        pull = Pull(
-            feed="export",
-            scope=before.scope,
-            plan=before.plan,
-            source=before.source,
-            observed_at=at(when),
-            content_at=before.content_at,
-            landed_at=at(when),
-            requests=1,
-        )
-        landing.land_unchanged(pull, before)
-
     def categories(self, when: str, **names: str) -> None:
         """Land the categories: ids (each with a leading `c`, which is removed) and names."""
         rows = [{"id": key.removeprefix("c"), "name": name} for key, name in names.items()]

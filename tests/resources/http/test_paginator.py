@@ -59,9 +59,8 @@ class Catalog:
         return page(ids[at : at + limit], following, total=days, limit=limit)
 
 
-@pytest.mark.parametrize("fault", ["repeat_cursor", "cycle_cursor"])
-def test_a_cursor_that_is_returned_twice_ends_the_list(make_client: MakeClient, fault: str) -> None:
-    client = make_client(extra_headers={"Sandbox-Faults": fault})
+def test_a_cursor_that_is_returned_twice_ends_the_list(make_client: MakeClient) -> None:
+    client = make_client(extra_headers={"Sandbox-Faults": "repeat_cursor"})
     paginator = paginated(client, MARCH, limit=50)
     pages = []
     with pytest.raises(ContractBroken, match="already used") as raised:

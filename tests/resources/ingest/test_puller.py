@@ -11,7 +11,7 @@ import pytest
 
 from catalog.contract.plans import ELITE, FREE, STANDARD
 from catalog.sandbox.sandbox import Sandbox
-from resources.errors import RetryLater
+from resources.errors import ContractBroken, RetryLater
 from resources.ingest.puller import Puller
 from tests.resources.conftest import MakeClient
 from tests.resources.fakes import FaultScript, answering, counted, mocked
@@ -334,3 +334,11 @@ def test_the_dates_are_halved_and_each_part_is_a_batch_with_its_own_scope(root: 
     assert all(outcome.manifest.complete for outcome in landed)
     # Three too slow and four good exports, each counted before.
     assert sum(pull.requests for pull in landed) == 14
+
+
+def test_a_304_that_nobody_asked_for_is_an_error(root: Path) -> None:
+    date_header = {"Date": "Mon, 02 Mar 2026 12:00:00 GMT"}
+    puller = puller_of(mocked(lambda _: httpx.Response(304, headers=date_header)), root)
+    with pytest.raises(ContractBroken, match="was answered 304"):
+        puller.categories()
+    assert Landing(root).batch_ids() == []

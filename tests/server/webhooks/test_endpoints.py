@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from application.cli.account_commands import endpoints_app
+from almanac.command_line import app
+from catalog import ServerError
 from catalog.contract.plans import PLANS
-from catalog.errors import ServerError
 from catalog.server.service_dir import ServiceDir
 from catalog.server.webhooks.outbox import FeedPosition, Outbox, OutboxDelivery
 from tests.server.webhooks.feeds import START, SetClock
@@ -78,7 +78,8 @@ def test_an_outbox_keeps_a_place_and_its_deliveries_together(folder: ServiceDir)
 
 def test_the_commands_manage_endpoints_and_deliveries(folder: ServiceDir) -> None:
     def almanac(*words: str, exits: int = 0) -> str:
-        result = CliRunner().invoke(endpoints_app, [*words, "--dir", str(folder.path)])
+        given = ["accounts", "endpoints", *words, "--dir", str(folder.path)]
+        result = CliRunner().invoke(app, given)
         assert result.exit_code == exits, result.output
         return result.output
 

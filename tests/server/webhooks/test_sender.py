@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from catalog import ServerError
 from catalog.contract.constants import IMPACT_BANDS, WEBHOOK_API_VERSION, WEBHOOK_RETRY_AFTER_S
-from catalog.errors import ServerError
 from catalog.sandbox.history import SandboxHistory
 from catalog.sandbox.sandbox import Sandbox
 from catalog.server.catalog_store import ChangeQuery, StoredVersion

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.errors import ServerError
+from catalog import ServerError
 from catalog.server.webhooks.delivery import (
     RESPONSE_BYTES_MAX,
     AttemptOutcome,
