@@ -1,4 +1,4 @@
-"""The checks of `almanac doctor` that send requests: of watched coins, and of each endpoint.
+"""The checks of `almanac doctor` that send requests: of the watchlist, and of each endpoint.
 
 With `--service`, each endpoint gets a request, and its response is decoded strictly. A difference
 is a response that the records of `catalog/contract` do not describe: another status, or a field
@@ -44,7 +44,7 @@ _SQL: Final = Statements(__package__)
 LOOK_UPS_MAX: Final = 20
 """More coins are not looked up: each look-up counts against the quota."""
 KNOWN: Final = frozenset({"listed", "found"})
-"""The statuses of watched coins that need no attention."""
+"""The statuses of coins that need no attention."""
 _MEANINGS: Final = {
     "unknown": "no coin has the slug {slugs}: correct ALMANAC_COINS",
     "not_covered": "the plan {plan} does not cover {slugs}: it shows none of their events",
@@ -236,7 +236,7 @@ def _check_export(
 def look_up_coins(
     slugs: Sequence[str], client: CatalogClient, warehouse: Path
 ) -> dict[str, list[str]]:
-    """Return the watched coins by status: a key of `_MEANINGS`, or of `KNOWN`.
+    """Return the coins of the watchlist by status: a key of `_MEANINGS`, or of `KNOWN`.
 
     Raises:
         CatalogError: a look-up failed.
@@ -259,7 +259,7 @@ def look_up_coins(
 
 
 def describe_coins(watched: Mapping[str, Sequence[str]], plan: str) -> str:
-    """Return what a person should know of the watched coins, in one line."""
+    """Return what a person should know of these coins, in one line."""
     texts = [
         text.format(slugs=", ".join(watched[status]), plan=plan)
         for status, text in _MEANINGS.items()

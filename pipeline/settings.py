@@ -158,8 +158,7 @@ class Settings(BaseSettings):
     plan: Literal["free", "standard", "pro", "elite", "enterprise"] | None = None
     """The plan of the key: free, standard, pro, elite, enterprise. Default: as the service says."""
     rate_per_s: PositiveFloat | None = None
-    """Requests per second of this machine. Default: as the service states, else the plan's.
-    Machines that share a key each need a share of rate, burst and quota."""
+    """Requests per second of this machine. Default: as the service states, else the plan's."""
     burst: PositiveInt | None = None
     """Requests that this machine may send together. Default: as for the rate."""
     monthly_quota: PositiveInt | None = None
@@ -169,8 +168,7 @@ class Settings(BaseSettings):
     poll_interval_s: NonNegativeInt = 900
     """Least seconds between two polls."""
     push_poll_interval_s: NonNegativeInt = 21_600
-    """Least seconds between two polls of the same dates while push works; push does not report
-    withdrawals."""
+    """Least seconds between two polls of the same dates while push works."""
     export_path: str = constants.EXPORT_PATH
     """Path of the bulk export on the service."""
     export_interval_s: Annotated[float, Field(ge=0, le=900)] = 60.0
@@ -193,11 +191,9 @@ class Settings(BaseSettings):
     """The proxy: `http://[USER:PASSWORD@]HOST[:PORT]`, also with `https`, `socks5` or `socks5h`;
     `none` for no proxy. Default: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`."""
     ca_file: LocalPath | None = None
-    """A PEM file with certificates to trust beside the public ones. `SSL_CERT_FILE` and
-    `SSL_CERT_DIR` replace the public ones."""
+    """A PEM file with certificates to trust beside the public ones."""
     webhook_secrets: SecretStr | None = None
-    """The signing secrets of the webhook endpoint, separated by commas or line ends. A file is read
-    again for each delivery, so that a secret can rotate."""
+    """The signing secrets of the webhook endpoint, separated by commas or line ends."""
     signature_header: Annotated[str, Field(pattern="^[A-Za-z0-9-]+$")] = constants.SIGNATURE_HEADER
     """The webhook header with the signature."""
     alert_url: Hook | None = None
@@ -205,15 +201,13 @@ class Settings(BaseSettings):
     digest_url: Hook | None = None
     """The address to which `almanac report --post` posts: a message for Slack, JSON for others."""
     keep_days: PositiveInt = 60
-    """Days that request logs, files set aside and ended Dagster runs are kept. `almanac run`
-    deletes older files, the nightly job `prune` also runs. Landing is kept."""
+    """Days that request logs, files set aside and ended Dagster runs are kept. Landing is kept."""
     iceberg: Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)?$")] | None = None
     """The catalog of the asset `iceberg_tables`, as `CATALOG` or `CATALOG.NAMESPACE` of
     `.pyiceberg.yaml` or the environment. Needs `crypto-almanac[lake]`."""
     bucket: Annotated[str, Field(pattern=r"^\w+://[^@]+$")] | None = None
     """The bucket folder to which each batch is copied before it counts: `s3://BUCKET/FOLDER` or
-    another address of `pyarrow.fs`. An empty home is rebuilt from it. Credentials are in the
-    environment."""
+    another address of `pyarrow.fs`."""
     shared: Literal["group"] | None = None
     """`group`: the group can read home and state (0640, folders 0750). Default: only the owner can
     (0600, 0700)."""

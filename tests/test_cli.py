@@ -29,12 +29,12 @@ YOUNG = (*CALM, *EARLY)
 ALMANAC = [sys.executable, "-m", "application"]
 
 
-def environment(home: Path) -> dict[str, str]:
+def environment(home: Path, code: Path = ROOT) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("ALMANAC_")}
     shared = {"ALMANAC_HOME": str(home), "ALMANAC_STATE": str(home.parent / "machine")}
     # Tests export more often than once a minute.
     shared["ALMANAC_EXPORT_INTERVAL_S"] = "0"
-    return {**plain, **shared, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    return {**plain, **shared, "PYTHONPATH": str(code), "COLUMNS": "120"}
 
 
 def on_terminal(home: Path, *words: str, term: str = "dumb", code: int = 0) -> str:

@@ -66,7 +66,8 @@ def doctor(
 ) -> None:
     """Check settings, home, disk, versions, connection, key and plan. Sends one or two requests.
 
-    It sends one more request for each watched coin missing from the published list, up to 20.
+    It sends one more request for each coin of ALMANAC_COINS missing from the published list, up
+    to 20.
     """
     found = []
     with show_steps("Checking settings ...") as step:
@@ -226,7 +227,7 @@ def _service(settings: Settings, log_folder: Path, *, endpoints: bool) -> Iterat
 
 
 def _watchlist(settings: Settings, service: OpenedSession) -> DoctorCheck:
-    """Check that the service has the watched coins, and that the plan covers them."""
+    """Check that the service has the coins of the watchlist, and that the plan covers them."""
     from application.service_check import KNOWN, describe_coins, look_up_coins
 
     watched = look_up_coins(settings.coins, service.client, Home(settings.home).warehouse)

@@ -47,7 +47,10 @@ _MOVED: Final = (
     "SELECT title, old_displayed_date AS was, new_displayed_date AS moved_to, kind "
     "FROM reschedules ORDER BY known_from DESC LIMIT 5"
 )
-_UPCOMING: Final = "SELECT title, displayed_date, coins FROM upcoming_events LIMIT 5"
+_UPCOMING: Final = (
+    "SELECT title, displayed_date, coins FROM upcoming_events "
+    "WHERE earliest > now() ORDER BY earliest LIMIT 5"
+)
 _COLUMNS: Final = "DESCRIBE events"
 
 

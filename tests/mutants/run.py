@@ -20,6 +20,7 @@ import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -72,13 +73,20 @@ def copy_working_tree(target: Path) -> None:
             shutil.copy2(ROOT / name, target / name)
 
 
+@cache
+def git_folder() -> str:
+    """Return the folder with the history, which a copy of the working tree does not have."""
+    command = ["git", "rev-parse", "--absolute-git-dir"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout[:-1]
+
+
 def find_failure(tree: Path, tests: Sequence[str], timeout_s: float | None = None) -> str | None:
     """Run tests in a tree. Return the first that fails, or None if all pass."""
     with tempfile.TemporaryDirectory(dir=tree.parent, ignore_cleanup_errors=True) as scratch:
         run = subprocess.Popen(
             [sys.executable, *_PYTEST, *tests],
             cwd=tree,
-            env={**os.environ, "PYTHONPATH": str(tree), "TMPDIR": scratch},
+            env={**os.environ, "PYTHONPATH": str(tree), "TMPDIR": scratch, "GIT_DIR": git_folder()},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -156,3 +156,10 @@ def test_the_application_imports_only_what_its_lock_has() -> None:
 def test_package_and_application_have_the_same_version() -> None:
     application = tomllib.loads((ROOT / "application/pyproject.toml").read_text())
     assert application["project"]["version"] == project()["project"]["version"]
+
+
+def test_make_run_names_the_packages_of_event_study_and_polars() -> None:
+    _, told = (ROOT / "Makefile").read_text().split("almanac run --days 7\n\t@echo ", 1)
+    extras = project()["project"]["optional-dependencies"]
+    needed = {Requirement(text).name for name in ("study", "polars") for text in extras[name]}
+    assert needed <= {*told.splitlines()[0].rstrip('"').split()}

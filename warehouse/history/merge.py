@@ -49,6 +49,7 @@ from warehouse.home import Home
 from warehouse.landing.landing import repair_landing, restore_intact_batches
 from warehouse.merge_progress import Step, report_progress
 from warehouse.schema import ddl
+from warehouse.schema.columns import CONTENT_NAMED
 from warehouse.schema.tables import TABLES
 
 _log = logging.getLogger(__name__)
@@ -402,28 +403,37 @@ def _continue_feed(
 ) -> dict[date, tuple[int, int]]:
     """Give each new version its position in the change feed, after the published versions.
 
-    Returns the number of added and of removed versions on days that were merged before. If the
-    published file is damaged, no numbers are returned: the next file replaces it and begins a new
-    feed.
+    Returns the number of added and of removed versions on days that were merged before. Versions of
+    a file with other tables are compared by the columns that both have. If the published file can't
+    be compared, no numbers are returned: the next file replaces it and begins a new feed.
     """
     published, rows, feed_id = plan.published, [], uuid.uuid4().hex
     if published is not None and not plan.is_refold:
         feed_id = published.feed_id
-    elif published is not None and published.has_current_tables:
+    elif published is not None:
         attach_published(file.connection, home.warehouse, "before")
+        shared = {name for (name,) in file.rows("list_shared_columns")}
+        if not published.has_current_tables:
+            shared.discard("unknown_fields")  # It names new columns, too.
+        changes, content = (
+            ddl.column_list([name for name in names if name in shared])
+            for names in (CHANGES_COLUMNS, CONTENT_NAMED)
+        )
         days = [day for day in folded if day in published.days]
-        text = file.text("count_differences", {"columns": ddl.column_list(CHANGES_COLUMNS)})
         values = {"first_day": plan.first_day, "days": days}
         try:
+            text = file.text("count_differences", {"columns": changes})
             rows = file.connection.execute(text, values).fetchall()
             for name, source in _COMPARED.items():
-                replaced = {"name": name, "source": source}
+                replaced = {"name": name, "source": source, "content": content}
                 file.run("list_versions", replaced, first_day=plan.first_day)
             file.run("list_removed_before")
         except duckdb.Error:
-            if (why := _find_damage(home, home.warehouse)) is None:
+            why = _find_damage(home, home.warehouse)
+            if why is None and published.has_current_tables:
                 raise
-            _log.warning("%s is damaged, and is replaced: %s", home.warehouse.name, why)
+            why = why or "another version of Almanac made it"
+            _log.warning("The feed of changes begins again after %s: %s", home.warehouse.name, why)
             rows = []
         else:
             feed_id = published.feed_id

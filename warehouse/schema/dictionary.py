@@ -33,14 +33,6 @@ with now, as `upcoming_events` does.
 **Where does the impact score come from?** Editors give a score from 0 to 10; it may come or change
 later. Bands: Low below 2.5, Mid below 5, High below 7.5, then Critical.
 
-**What does `revealed` mean?** Almanac saw the event or field for the first time, and it may have
-existed before. A first sighting is `created` only if a complete pull of its date was made before
-its `createdAt`.
-
-**When is an event missing, withdrawn or cancelled?** Missing: complete pulls lack it, and it is
-still `scheduled`. Withdrawn: a 404, or two complete exports without it. Cancelled: the service says
-so. Rules: [history](history.md#the-fold).
-
 **What does NULL mean?** The service has no value. In a column that `unknown_fields` names, the plan
 hides the value.
 """

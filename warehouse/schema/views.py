@@ -54,10 +54,10 @@ _CATEGORY: Final = (
     text("category", "Name of the category."),
 )
 _EVENTS: Final = count("events", "All events.")
-_WATCHED: Final = count("watched", "Events that were scheduled and not over when first observed.")
+_AT_RISK: Final = count("at_risk", "Events that were scheduled and not over when first observed.")
 _DUE: Final = count(
     "due",
-    "Watched events whose first known date had passed at the last complete pull of events.",
+    "Events at risk whose first known date had passed at the last complete pull of events.",
 )
 
 EVENT_CLAIMS: Final = Table(
@@ -137,15 +137,15 @@ CATEGORY_STATS: Final = Table(
             "Mean score of the `scored` events, past and future, with any status.",
             "0 to 10",
         ),
-        _WATCHED,
-        count("rescheduled", "Watched events that were rescheduled, due or not."),
-        count("slipped", "Watched events that moved to a later date."),
+        _AT_RISK,
+        count("rescheduled", "Events at risk that were rescheduled, due or not."),
+        count("slipped", "Events at risk that moved to a later date."),
         _DUE,
         count("rescheduled_due", "Of due: in reschedules."),
         Column(
             "rescheduled_share",
             "DOUBLE",
-            "rescheduled_due / due: the share among watched events whose first date is over.",
+            "rescheduled_due / due: the share among events at risk whose first date is over.",
             "0 to 1",
         ),
     ),
@@ -155,23 +155,23 @@ CANCELLATION_STATS: Final = Table(
     "one row per category; the category NULL has only cancelled events that were never seen",
     ("category",),
     (
-        *(*_CATEGORY, _EVENTS, _WATCHED, _DUE),
+        *(*_CATEGORY, _EVENTS, _AT_RISK, _DUE),
         count("cancelled", "Due events that were cancelled."),
         count("withdrawn", "Due events that were withdrawn."),
         count("missing", "Due events that are missing: still scheduled, but no longer listed."),
         Column(
             "share",
             "DOUBLE",
-            "cancelled / due: the share among watched events whose first date is over.",
+            "cancelled / due: the share among events at risk whose first date is over.",
             "0 to 1",
         ),
         count(
             "cancelled_not_due",
-            "Watched events that were cancelled before they were due; not in the share.",
+            "Events at risk that were cancelled before they were due; not in the share.",
         ),
         count(
-            "cancelled_unwatched",
-            "Cancelled events that were not watched; not in the share.",
+            "cancelled_not_at_risk",
+            "Cancelled events that were not at risk; not in the share.",
         ),
         count(
             "cancelled_unseen",
@@ -511,7 +511,7 @@ INTERNAL_MACROS: Final = tuple(
         "days_until",
         *("day_of", "midnight", "shown", "refused"),
         *("first_day", "last_day", "shift", "is_within", "move_kind"),
-        *("was_known", "was_watched"),
+        *("was_known", "was_at_risk"),
         *("span", "no_span", "after", "distance_from"),
     )
 )

@@ -133,7 +133,7 @@ def test_a_version_that_was_known_at_no_time_moves_nothing() -> None:
         for item, status in ((versions[0], "cancelled"), (versions[1], "scheduled"))
     ]
     watched = Handmade([replace(item, categories=("Release",)) for item in first])
-    assert watched.rows("SELECT watched, rescheduled FROM category_stats") == [(1, 0)]
+    assert watched.rows("SELECT at_risk, rescheduled FROM category_stats") == [(1, 0)]
 
 
 def test_a_date_that_becomes_known_is_no_reschedule_and_one_that_moves_beside_it_is() -> None:
@@ -201,10 +201,10 @@ def cohort() -> Handmade:
     return Handmade(versions, absences=[Absence("missing", MOVED, MOVED)], pulls=pulls)
 
 
-def test_the_share_of_cancelled_events_is_of_those_watched_until_due(cohort: Handmade) -> None:
+def test_the_share_of_cancelled_events_is_of_those_at_risk_until_due(cohort: Handmade) -> None:
     names = (
-        "category_id, category, events, watched, due, cancelled, withdrawn, missing, share, "
-        "cancelled_not_due, cancelled_unwatched, cancelled_unseen"
+        "category_id, category, events, at_risk, due, cancelled, withdrawn, missing, share, "
+        "cancelled_not_due, cancelled_not_at_risk, cancelled_unseen"
     )
     sql = f"SELECT {names} FROM cancellation_stats"
     counted = ("ama", "AMA", 11, 7, 5, 1, 1, 1, 0.2, 1, 1, 1)
@@ -225,12 +225,12 @@ def test_no_event_is_due_that_was_over_after_the_last_pull(cohort: Handmade) -> 
     unpulled = Handmade(
         [Known(event_id="a", known_from=SEEN, categories=("AMA",), **dated("2026-03-03"))]
     )
-    assert unpulled.at(MOVED).rows("SELECT watched, due FROM cancellation_stats") == [(1, 0)]
+    assert unpulled.at(MOVED).rows("SELECT at_risk, due FROM cancellation_stats") == [(1, 0)]
 
 
-def test_moves_of_a_category_are_of_the_events_that_were_watched(cohort: Handmade) -> None:
+def test_moves_of_a_category_are_of_the_events_at_risk(cohort: Handmade) -> None:
     names = (
-        "events, upcoming, estimated, scored, mean_impact, watched, rescheduled, slipped, "
+        "events, upcoming, estimated, scored, mean_impact, at_risk, rescheduled, slipped, "
         "due, rescheduled_due, rescheduled_share"
     )
     sql = f"SELECT {names} FROM category_stats"
@@ -249,7 +249,7 @@ def test_events_cancelled_and_never_seen_have_a_row_without_a_category(cohort: H
         "$since::TIMESTAMPTZ AS first_seen_at",
         {"since": SEEN},
     )
-    names = "category, events, due, share, cancelled_unwatched, cancelled_unseen"
+    names = "category, events, due, share, cancelled_not_at_risk, cancelled_unseen"
     found = cohort.rows(f"SELECT {names} FROM cancellation_stats WHERE category IS NULL")
     cohort.rows("TRUNCATE state.cancellations_waiting")
     assert found == [(None, 0, 0, None, 0, 1)]
@@ -385,8 +385,8 @@ def test_a_distance_is_in_whole_days_to_the_date_or_the_last_day_of_a_period() -
     ("call", "why"),
     [
         ("'2026-03-02 06:00', 3", "ends at 2026-03-05T06:00:00Z, after the last .* 2026-03-04T06"),
-        ("'2026-03-02 06:00', '48 hours 1 second'", "was not watched to its end"),
-        ("'2100-01-01', 1", "was not watched to its end"),
+        ("'2026-03-02 06:00', '48 hours 1 second'", "was not observed to its end"),
+        ("'2100-01-01', 1", "was not observed to its end"),
         ("'2026-03-02 05:59:59', 1", "before the first complete pull of events at 2026-03-02T06"),
         ("NULL, 1", "the cohort timestamp is NULL"),
         ("'2026-03-02 06:00', 0", "the horizon is 0; expected an interval or a number of days"),
@@ -395,7 +395,7 @@ def test_a_distance_is_in_whole_days_to_the_date_or_the_last_day_of_a_period() -
         ("'2026-03-02 06:00', NULL", "the horizon is NULL"),
     ],
 )
-def test_a_horizon_that_was_not_watched_is_an_error_whatever_is_asked_of_the_rows(
+def test_a_horizon_that_was_not_observed_is_an_error_whatever_is_asked_of_the_rows(
     rates: Handmade, call: str, why: str
 ) -> None:
     for sql in (
@@ -408,7 +408,7 @@ def test_a_horizon_that_was_not_watched_is_an_error_whatever_is_asked_of_the_row
             rates.rows(sql.format(call))
 
 
-def test_no_cohort_was_watched_before_the_first_pull() -> None:
+def test_no_cohort_was_observed_before_the_first_pull() -> None:
     made = Handmade([Known(event_id="evt", known_from=SEEN, **dated("2026-03-20"))])
     with pytest.raises(duckdb.Error, match="no complete pull of events was merged yet"):
         made.rows("FROM slip_rates('2026-03-02 06:00', 1)")

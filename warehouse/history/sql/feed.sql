@@ -1,19 +1,31 @@
 -- The feed of changes: the order in which this home published its versions, `published_seq`.
 --
---     list_versions, list_removed_before → keep_places → note_removed   (a refold of a published file)
---     → number_new → (note_feed)
+--     list_shared_columns → list_versions, list_removed_before → keep_places → note_removed
+--     → number_new → note_feed
+--
+-- The first line is of a refold of a published file.
 --
 -- A version that a refold makes again, with the same content, keeps its place. Any other is new, and
 -- comes after all places that were ever given: a reader that continues after a place skips none.
 
+-- name: list_shared_columns
+-- The columns of versions that a file and the one before it have alike. Grain: column.
+-- Needs: that file attached as `before`.
+SELECT column_name
+FROM duckdb_columns()
+WHERE database_name IN ('before', 'warehouse') AND schema_name = 'main'
+    AND table_name = 'event_versions'
+GROUP BY column_name, data_type
+HAVING count(*) = 2;
+
 -- name: list_versions
 -- The versions of a file, so that those of two files can be compared. Grain: version.
 -- Before $first_day both files have the same. From then on `nth` numbers equal versions of an event.
--- Placeholders: name, source.
+-- Placeholders: name, source, content.
 CREATE TEMP TABLE {name} AS
 SELECT
     rowid AS row_id, published_seq, event_id, known_from,
-    hash({each content: @name}) AS content_hash,
+    hash({content}) AS content_hash,
     row_number() OVER (PARTITION BY event_id, known_from, content_hash ORDER BY version) AS nth
 FROM {source}
 WHERE known_from >= $first_day::TIMESTAMPTZ

@@ -6,19 +6,19 @@ SELECT
     any_value(category_id) AS category_id,
     category,
     count(*) AS events,
-    count(*) FILTER (WHERE is_watched) AS watched,
+    count(*) FILTER (WHERE is_at_risk) AS at_risk,
     count(*) FILTER (WHERE is_due) AS due,
     count(*) FILTER (WHERE is_due AND status = 'cancelled') AS cancelled,
     count(*) FILTER (WHERE is_due AND status = 'withdrawn') AS withdrawn,
     count(*) FILTER (WHERE is_due AND status = 'scheduled' AND missing_since IS NOT NULL) AS missing,
     count(*) FILTER (WHERE is_due AND status = 'cancelled')
         / nullif(count(*) FILTER (WHERE is_due), 0) AS share,
-    count(*) FILTER (WHERE is_watched AND NOT is_due AND status = 'cancelled')
+    count(*) FILTER (WHERE is_at_risk AND NOT is_due AND status = 'cancelled')
         AS cancelled_not_due,
-    count(*) FILTER (WHERE NOT is_watched AND status = 'cancelled') AS cancelled_unwatched,
+    count(*) FILTER (WHERE NOT is_at_risk AND status = 'cancelled') AS cancelled_not_at_risk,
     count(*) FILTER (WHERE status = 'cancelled' AND first_status = 'cancelled') AS cancelled_unseen
 FROM (
-    SELECT *, is_watched AND first_latest <= last_at AS is_due
+    SELECT *, is_at_risk AND first_latest <= last_at AS is_due
     FROM (
         SELECT
             c.category_id,
@@ -27,7 +27,7 @@ FROM (
             e.missing_since,
             v.status AS first_status,
             v.latest AS first_latest,
-            _almanac.was_watched(v.status, v.latest, v.known_from) AS is_watched
+            _almanac.was_at_risk(v.status, v.latest, v.known_from) AS is_at_risk
         FROM event_categories AS c
         JOIN events AS e ON e.event_id = c.event_id
         JOIN event_versions AS v

@@ -1,7 +1,7 @@
 -- name: view_category_stats
 -- Grain: one row per category of any event.
 -- Parameters: none. Read twice: moves with the clock.
--- Moves are counted of the watched events alone: of the others the dates they had before are not known.
+-- Moves are counted of the events at risk alone: of the others the dates they had before are not known.
 -- A share is of those that are due: the others may still be moved.
 SELECT
     any_value(category_id) AS category_id,
@@ -11,9 +11,9 @@ SELECT
     count(*) FILTER (WHERE is_estimated) AS estimated,
     count(impact) AS scored,
     avg(impact) AS mean_impact,
-    count(*) FILTER (WHERE is_watched) AS watched,
-    count(*) FILTER (WHERE is_watched AND is_rescheduled) AS rescheduled,
-    count(*) FILTER (WHERE is_watched AND has_slipped) AS slipped,
+    count(*) FILTER (WHERE is_at_risk) AS at_risk,
+    count(*) FILTER (WHERE is_at_risk AND is_rescheduled) AS rescheduled,
+    count(*) FILTER (WHERE is_at_risk AND has_slipped) AS slipped,
     count(*) FILTER (WHERE is_due) AS due,
     count(*) FILTER (WHERE is_due AND is_rescheduled) AS rescheduled_due,
     count(*) FILTER (WHERE is_due AND is_rescheduled)
@@ -25,8 +25,8 @@ FROM (
         u.event_id IS NOT NULL AS is_upcoming,
         e.is_estimated,
         e.impact,
-        _almanac.was_watched(v.status, v.latest, v.known_from) AS is_watched,
-        is_watched AND coalesce(v.latest <= p.last_at, false) AS is_due,
+        _almanac.was_at_risk(v.status, v.latest, v.known_from) AS is_at_risk,
+        is_at_risk AND coalesce(v.latest <= p.last_at, false) AS is_due,
         m.event_id IS NOT NULL AS is_rescheduled,
         coalesce(m.has_slipped, false) AS has_slipped
     FROM event_categories AS c

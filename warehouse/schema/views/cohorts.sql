@@ -7,11 +7,11 @@
 -- Run twice: fails; it is made once in a new file.
 CREATE MACRO _almanac.was_known(since, until) AS until IS NULL OR until > since
 
--- name: macro_was_watched
--- Grain: a macro of one value, whether an event was watched: it was scheduled and not over when it was
+-- name: macro_was_at_risk
+-- Grain: a macro of one value, whether an event was at risk: it was scheduled and not over when it was
 -- first observed. The service lists no cancelled event, so of the others it is known whether they took
 -- place, and never how many were cancelled.
 -- Parameters: status, latest and known_from of the first version of it that was known.
 -- Run twice: fails; it is made once in a new file.
-CREATE MACRO _almanac.was_watched(first_status, first_latest, first_known) AS
+CREATE MACRO _almanac.was_at_risk(first_status, first_latest, first_known) AS
     coalesce(first_status = 'scheduled' AND first_latest > first_known, false)

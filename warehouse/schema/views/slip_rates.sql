@@ -161,15 +161,15 @@ FROM (
                                 || '; expected an interval or a number of days, above 0. '
                                 || 'The unit M is refused: months or minutes'
                         WHEN first_at IS NULL
-                            THEN 'no complete pull of events was merged yet, so no cohort was watched'
+                            THEN 'no complete pull of events was merged yet, so no cohort was observed'
                         WHEN _almanac.instant(cohort_from) < first_at
                             THEN cohort_from::VARCHAR || ' is before the first complete pull of events at '
-                                || _almanac.shown(first_at) || '; no cohort was watched before it'
+                                || _almanac.shown(first_at) || '; no cohort was observed before it'
                         ELSE 'the horizon of ' || horizon::VARCHAR || ' ends at '
                             || _almanac.shown(_almanac.after(cohort_from, horizon))
                             || ', after the last complete pull of events at '
                             || _almanac.shown(last_at)
-                            || ', so the cohort was not watched to its end. Expected an earlier '
+                            || ', so the cohort was not observed to its end. Expected an earlier '
                             || 'cohort or a shorter horizon'
                     END
                 )

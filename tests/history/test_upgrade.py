@@ -1,0 +1,234 @@
+"""A home that a released version made has the same history in the present code.
+
+The code of each release is exported from git and runs as a program: it pulls a sandbox twice, and
+merges one webhook and acknowledges another. Then the present code takes the home over in steps: it
+merges, pulls another day, refolds from a checkpoint, and replays. Each file that it publishes is
+compared with that of the release.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import httpx
+import pytest
+
+from catalog.contract.constants import SIGNATURE_HEADER
+from catalog.contract.signatures import sign
+from catalog.sandbox.sandbox import Sandbox
+from tests.hangs import HANGS_AFTER_S
+from tests.history.stories.disk import without_syncs
+from tests.resources.inbox.deliveries import delivery
+from tests.test_cli import ALMANAC, ROOT, almanac_here, environment
+from warehouse.history.merge import merge
+from warehouse.home import Home
+
+RELEASES: Final = {"0.1.0": "add9caee3aaf246346ea387bbacd530ec32ffe1e"}
+"""The commit of each release. CONTRIBUTING.md says when to add one."""
+PULLS: Final = (datetime(2018, 3, 1, 12, tzinfo=UTC), datetime(2018, 3, 8, 12, tzinfo=UTC))
+SECRET: Final = "whsec_of-the-tests-0123456789"
+STEPS: Final = ("merged", "next day", "refolded", "replayed")
+MACROS: Final = ("events_as_of", "coins_as_of", "event_coins_as_of", "coverage_at")
+UNKNOWN: Final = """
+UPDATE rows1 SET unknown_fields = list_filter(unknown_fields, lambda name: name IN $columns)
+"""
+"""A release does not say that it does not know columns of a later one."""
+SAME: Final = (set[str](), 0, 0)
+each_step = pytest.mark.parametrize("step", STEPS)
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradedHome:
+    """What the release and the present code made of one home.
+
+    `folder` has the published file of the release (`released.duckdb`), and of each step.
+    """
+
+    folder: Path
+    changes: Sequence[dict[str, Any]]
+    """The changes that `almanac watch` of the release printed."""
+    later: Sequence[dict[str, Any]]
+    """Those that the present code printed, when it continued after the first of them."""
+    refolded: Sequence[date]
+    """The days that were refolded from a checkpoint of the release."""
+
+    def differences(self, step: str, *queries: str) -> dict[str, tuple[set[str], int, int]]:
+        """Return for each query what only the release has: columns, and the number of rows.
+
+        The last number is of the rows that only the step has. Rows are compared by the columns that
+        both have.
+        """
+        found = {}
+        with closing(duckdb.connect()) as connection:
+            run = connection.execute
+            run("SET TimeZone = 'UTC'")
+            for place, name in enumerate(("released", step)):
+                run(f"ATTACH '{self.folder / name}.duckdb' AS file{place} (READ_ONLY)")
+            for query in queries:
+                columns = []
+                for place in (0, 1):
+                    run(f"USE file{place}")
+                    run(f"CREATE OR REPLACE TEMP TABLE rows{place} AS {query}")
+                    columns.append([name for name, *_ in run(f"DESCRIBE rows{place}").fetchall()])
+                shared = [name for name in columns[0] if name in columns[1]]
+                if "unknown_fields" in shared:
+                    run(UNKNOWN, {"columns": columns[0]})
+                listed = ", ".join(shared)
+                lost, new = (
+                    run(
+                        f"SELECT count(*) FROM (SELECT {listed} FROM rows{one} "
+                        f"EXCEPT ALL SELECT {listed} FROM rows{other})"
+                    ).fetchall()[0][0]
+                    for one, other in ((0, 1), (1, 0))
+                )
+                found[query] = {*columns[0]} - {*columns[1]}, lost, new
+        return found
+
+    def rows(self, step: str, query: str) -> list[tuple[Any, ...]]:
+        path = str(self.folder / f"{step}.duckdb")
+        with closing(duckdb.connect(path, read_only=True)) as connection:
+            return connection.execute(query).fetchall()
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def upgraded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> UpgradedHome:
+    folder = tmp_path_factory.mktemp("upgraded")
+    export_release(RELEASES[request.param], folder / "code")
+    with without_syncs(), Sandbox(now=PULLS[0], export_interval_s=0) as sandbox:
+        return upgrade(folder, sandbox)
+
+
+def export_release(commit: str, folder: Path) -> None:
+    """Write the code of a release into a folder; skip, or fail in CI, if git does not have it."""
+    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True)
+    if archive.returncode:
+        why = f"git has no commit {commit[:8]} here ({archive.stderr.decode().strip()}): "
+        why += "run the tests in a clone with the whole history (git fetch --unshallow)"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(why)
+    folder.mkdir()
+    subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+
+
+def upgrade(folder: Path, sandbox: Sandbox) -> UpgradedHome:
+    home, code = folder / "home", folder / "code"
+    home.mkdir()
+    settings = {"base_url": sandbox.base_url, "api_key": sandbox.new_key("elite")}
+    settings |= {"webhook_secrets": SECRET, "max_clock_skew_days": "36500"}
+    lines = (f"ALMANAC_{name.upper()}={value}\n" for name, value in settings.items())
+    (home / ".env").write_text("".join(lines))
+    (home / ".env").chmod(0o600)
+
+    def released(*words: str) -> str:
+        given = {"cwd": home, "env": environment(home, code), "timeout": HANGS_AFTER_S}
+        done = subprocess.run([*ALMANAC, *words], capture_output=True, text=True, **given)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def present(*words: str) -> str:
+        done = almanac_here(home, *words)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    def keep(name: str) -> None:
+        shutil.copyfile(home / "warehouse.duckdb", folder / f"{name}.duckdb")
+
+    for at in PULLS:
+        sandbox.set_clock(at)
+        released("run", "--json")
+    receiver = subprocess.Popen(
+        [*ALMANAC, "receive", "--port", "0", "--json"],
+        cwd=home,
+        env=environment(home, code),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with receiver:
+        assert receiver.stdout is not None
+        url = json.loads(receiver.stdout.readline())["url"]
+        deliver(url, delivery(1, at=PULLS[-1]), PULLS[-1])
+        released("merge")
+        later = PULLS[-1] + timedelta(minutes=1)
+        deliver(url, delivery(2, kind="updated", at=later, id="evt_1", title="Renamed"), later)
+        receiver.kill()
+    keep("released")
+    changes = lines_of(released("watch", "--since", PULLS[0].isoformat(), "--once"))
+    present("merge")
+    keep("merged")
+    later = lines_of(present("watch", "--since", changes[0]["cursor"], "--once"))
+    sandbox.set_clock(PULLS[-1] + timedelta(days=1))
+    assert json.loads(present("run", "--json"))["source"] == sandbox.base_url
+    keep("next day")
+    refolded = merge(Home(home), refold_from=PULLS[-1].date()).days
+    keep("refolded")
+    present("replay")
+    keep("replayed")
+    return UpgradedHome(folder, changes, later, refolded)
+
+
+def deliver(url: str, body: bytes, at: datetime) -> None:
+    """Send a signed webhook, which must be acknowledged."""
+    headers = {SIGNATURE_HEADER: sign(body, secrets=[SECRET], at=at)}
+    answer = httpx.post(url, content=body, headers=headers, timeout=HANGS_AFTER_S)
+    assert answer.status_code == 204
+
+
+def lines_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@each_step
+def test_upgrade_keeps_each_version_with_its_times_and_place(
+    upgraded: UpgradedHome, step: str
+) -> None:
+    ((last, versions),) = upgraded.rows(
+        "released", "SELECT max(known_from)::VARCHAR, count(*) FROM event_versions"
+    )
+    assert versions > 2_000
+    then = (
+        f"SELECT * REPLACE (if(known_to <= '{last}', known_to, NULL) AS known_to) "
+        f"FROM event_versions WHERE known_from <= '{last}'"
+    )
+    assert upgraded.differences(step, then) == {then: SAME}
+
+
+def test_upgrade_keeps_the_answers_as_of_a_past_time(upgraded: UpgradedHome) -> None:
+    asked = [f"FROM {macro}('{ts}')" for macro in MACROS for ts in PULLS]
+    assert upgraded.differences("replayed", *asked) == dict.fromkeys(asked, SAME)
+    assert all(upgraded.rows("released", query) for query in asked)
+
+
+def test_upgrade_loses_no_row_or_column_of_a_table(upgraded: UpgradedHome) -> None:
+    tables = upgraded.rows(
+        "released", "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'"
+    )
+    found = upgraded.differences("merged", *(f"FROM {name}" for (name,) in tables))
+    changed = {"FROM events", "FROM event_versions"}
+    assert {query for query, rows in found.items() if rows[:2] != SAME[:2]} == changed
+
+
+def test_upgrade_merges_a_webhook_that_the_release_acknowledged(upgraded: UpgradedHome) -> None:
+    query = "SELECT version, title FROM event_versions WHERE event_id = 'evt_1' ORDER BY 1"
+    assert upgraded.rows("released", query) == [(1, "Event 1")]
+    assert upgraded.rows("merged", query) == [(1, "Event 1"), (2, "Renamed")]
+
+
+def test_upgrade_continues_after_a_cursor_of_the_release(upgraded: UpgradedHome) -> None:
+    *old, new = upgraded.later
+    for found, expected in zip(old, upgraded.changes[1:], strict=True):
+        same = expected.keys() - {"cursor", "knownTo"}
+        assert {name: found[name] for name in same} == {name: expected[name] for name in same}
+    assert new["event"]["title"] == "Renamed"
+
+
+def test_upgrade_refolds_from_a_checkpoint(upgraded: UpgradedHome) -> None:
+    assert upgraded.refolded == [PULLS[1].date(), PULLS[1].date() + timedelta(days=1)]
