@@ -207,6 +207,27 @@ class EventQueries:
             }
             return self._reader.result(_SQL["known_before"], values)
 
+    def date_survival(
+        self, as_of: TimestampLike | None = None, days: float | Iterable[float] = (7, 30, 90)
+    ) -> Result:
+        """Return the share of events that keep their first known date so many days, with censoring.
+
+        One row per `category`, `date_precision` (None: all of them) and `after_days`: `events`,
+        `left_date` and `at_risk` (their numbers), `share`, and `low` to `high`, its 95 % interval.
+        Nothing that became known after `as_of` (None: now) is used. The rules: docs/sql.md.
+
+        Raises: as `events`.
+        """
+        with self._reader.pinned():
+            at = read_known_at(self._reader, as_of, "as_of")
+            check_observed(self._reader, at, "as_of", as_of)
+            is_several = isinstance(days, Iterable) and not isinstance(days, str)
+            given: Any = days if is_several else (days,)
+            ages = [read_number(age, "days") for age in given]
+            if not ages or not all(age and 0 < age < float("inf") for age in ages):
+                raise InvalidArgument(f"days={days!r}; expected numbers of days above 0")
+            return self._reader.result(_SQL["date_survival"], {"at": at, "days": ages})
+
     def _shown(self, event_id: str) -> list[dict[str, Any]]:
         """Return the versions without those that another replaced at the same time."""
         rows = self.history(event_id).rows()

@@ -214,7 +214,8 @@ class Joins:
         before: Duration = "30m",
         after: Duration = "30m",
         min_impact: float | None = 7.5,
-        as_of: AsOfEach | None = None,
+        *,
+        as_of: AsOfEach,
         coins: Coins | None = None,
         categories: Names | None = None,
     ) -> Result:
@@ -226,10 +227,10 @@ class Joins:
 
         Args:
             min_impact, categories: which events count, as in `events`; None is every event.
-            as_of: None uses current knowledge, a timestamp the knowledge at that time. Both leave
-                out cancelled events and the old dates of moved events: do not use them in a
-                back-test. `each` uses the knowledge at each time: an event blocks time from when it
-                was known until it was known to be cancelled or moved; after now, as known now.
+            as_of: `each`, for back-tests, uses the knowledge at each time: an event blocks time
+                from when it was known until it was known to be cancelled or moved; after now, as
+                known now. A timestamp, or `now` for today's orders, uses the knowledge at that
+                time: in a back-test that is look-ahead for earlier times.
             coins: slugs, tickers or names; None is every coin.
 
         Returns:
@@ -245,6 +246,8 @@ class Joins:
             raise InvalidArgument(
                 "before and after are both 0: an event with a time of day would take no time"
             )
+        if as_of is None:
+            raise InvalidArgument("as_of=None; expected 'each' (back-tests), 'now' or a timestamp")
         with reader.pinned():
             is_each = isinstance(as_of, str) and as_of == "each"
             at = None if is_each else read_known_at(reader, as_of, "as_of")

@@ -121,6 +121,13 @@ WHERE $basis = 'claimed'
     )
 ORDER BY known_at, event_id
 
+-- name: date_survival
+-- Grain: one row per category, precision and number of days; those of all events first.
+-- Parameters: $at; $days, a list. Run twice: the same rows.
+SELECT *
+FROM date_survival($at::TIMESTAMPTZ, $days::DOUBLE[])
+ORDER BY category NULLS FIRST, date_precision NULLS FIRST, after_days
+
 -- name: category_names
 -- Grain: one row per category.
 -- Parameters: none. Run twice: the same rows.

@@ -145,7 +145,7 @@ def _flip_days(
 ) -> tuple[Verdict, Floats]:
     shares = compute_day_shares(returns, windows, weights.scale)
     flipped = flip_signs(shares, rounds=options.rounds, seed=options.seed)
-    return calendar_test("calendar", shares, flipped, LEAST_DAYS), flipped
+    return calendar_test(shares, flipped, LEAST_DAYS), flipped
 
 
 def _headline(calendar: Verdict, few_days: Verdict, rows: int) -> Verdict:
@@ -179,15 +179,11 @@ def adjust_p_values(p: Floats, control: Control) -> Floats:
     `bh` is Benjamini and Hochberg (1995), for independent or positively dependent tests; `by` is
     Benjamini and Yekutieli (2001), for any dependence.
     """
-    found = np.full(len(p), np.nan)
-    known = np.flatnonzero(np.isfinite(p))
-    tests = len(known)
-    if tests == 0:
-        return found
-    order = known[np.argsort(p[known], kind="stable")]
-    scale = (1.0 / np.arange(1, tests + 1)).sum() if control == "by" else 1.0
-    raised = p[order] * scale * tests / np.arange(1, tests + 1)
-    found[order] = np.minimum(np.minimum.accumulate(raised[::-1])[::-1], 1.0)
+    from scipy.stats import false_discovery_control
+
+    found, known = np.full(len(p), np.nan), np.isfinite(p)
+    if known.any():
+        found[known] = false_discovery_control(p[known], method=control)
     return found
 
 

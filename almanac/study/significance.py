@@ -139,6 +139,8 @@ def grank(returns: Returns, windows: Windows, scaled: Floats) -> Verdict:
     square of the mean ranks of all T + 1 bars, and Z √((T - 1) / (T - Z²)) is Student's t with
     T - 1 degrees. A row with missing returns is ranked over the returns that it has.
     """
+    from scipy.stats import rankdata
+
     rows, length = len(scaled), windows.spans.estimation
     if rows < 2 or not scaled.std(ddof=1) > 0:
         return Verdict("grank", UNKNOWN, length - 1, UNKNOWN)
@@ -149,7 +151,7 @@ def grank(returns: Returns, windows: Windows, scaled: Floats) -> Verdict:
         standard = part.residuals / windows.sd[part.rows, None]
         among = has.sum(axis=1, keepdims=True)
         # Bars without a return are ranked last, and left out.
-        ranks = _ranked(np.where(has, standard, np.inf))
+        ranks = rankdata(np.where(has, standard, np.inf), axis=1)
         ranks = ranks + (standard > mine) + 0.5 * (standard == mine)
         sums += (np.where(has, ranks / (among + 2) - 0.5, 0.0)).sum(axis=0)
         counts += has.sum(axis=0)
@@ -164,20 +166,6 @@ def grank(returns: Returns, windows: Windows, scaled: Floats) -> Verdict:
     z = mean_at_event / spread
     inside = (length - 1) / (length - z**2) if z**2 < length else UNKNOWN
     return student("grank", float(z * np.sqrt(inside)), length - 1)
-
-
-def _ranked(values: Floats) -> Floats:
-    """Return the ranks in each row, from 1; equal values have their mean rank."""
-    order = np.argsort(values, axis=1)
-    in_order = np.take_along_axis(values, order, axis=1)
-    is_tied = ((in_order[:, 1:] == in_order[:, :-1]) & np.isfinite(in_order[:, 1:])).any(axis=1)
-    ranks = np.empty_like(values)
-    np.put_along_axis(ranks, order, np.arange(1.0, values.shape[1] + 1)[None, :], axis=1)
-    if is_tied.any():
-        from scipy.stats import rankdata
-
-        ranks[is_tied] = rankdata(values[is_tied], axis=1)
-    return ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +189,13 @@ def compute_day_shares(
 ) -> DayShares:
     """Return what each day adds to the mean over rows of the cumulated abnormal return.
 
-    The mean is a weighted sum of returns: 1 in a window, and in an estimation window the share with
-    which the return moves the fitted parameters, -(k/m + (x - x̄) Σ(x - x̄) / Sxx). The sum of a
-    day has every row that was open, or being fitted, that day: the correlation of coins, windows
-    that overlap, and errors of parameters that events have in common. `scale` weights the rows."""
+    A day adds residuals, not returns: with weight 1 the abnormal returns of windows, and of
+    estimation windows the residuals of the fit, with the weight with which a return there moves the
+    fitted parameters, -(k/m + (x - x̄) Σ(x - x̄) / Sxx). The latter sum to 0 over the days of a row,
+    so that all days sum to the mean. The sum of a day has every row that was open, or being fitted,
+    that day: the correlation of coins, windows that overlap, and errors of parameters that events
+    have in common. `scale` weights the rows.
+    """
     rows = len(windows.zero)
     weight = (np.ones(rows) if scale is None else scale) / rows
     abnormal = windows.abnormal * weight[:, None]
@@ -256,7 +247,7 @@ def flip_signs(shares: DayShares, *, rounds: int, seed: int) -> Floats:
     return flipped
 
 
-def calendar_test(name: str, shares: DayShares, flipped: Floats, least_days: int) -> Verdict:
+def calendar_test(shares: DayShares, flipped: Floats, least_days: int) -> Verdict:
     """Return the verdict of the whole window: p is the share of flips that are as far from 0.
 
     The statistic is the mean over the root of the sum of squares of the days. It can't be computed
@@ -265,8 +256,8 @@ def calendar_test(name: str, shares: DayShares, flipped: Floats, least_days: int
     last, found = shares.values[:, -1], float(shares.mean[-1])
     spread = float(np.sqrt((last**2).sum()))
     if len(shares.in_window) < least_days or not spread > 0:
-        return Verdict(name, UNKNOWN, UNKNOWN, UNKNOWN)
-    return Verdict(name, found / spread, UNKNOWN, float(share_beyond(found, flipped[:, -1])))
+        return Verdict("calendar", UNKNOWN, UNKNOWN, UNKNOWN)
+    return Verdict("calendar", found / spread, UNKNOWN, share_beyond(found, flipped[:, -1]))
 
 
 def share_beyond(found: float, flipped: Floats) -> float:

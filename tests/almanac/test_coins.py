@@ -81,7 +81,9 @@ def test_a_text_is_the_same_coin_for_every_door(db: almanac.Database) -> None:
     text = f"{padding}BTC{padding}"
     assert db.resolve(text).slug == "bitcoin"
     assert [row["event_id"] for row in db.events(coins=text)] == ["bitcoin"]
-    assert {row["coin"] for row in db.blackouts(coins=text, min_impact=None)} == {"bitcoin"}
+    assert {row["coin"] for row in db.blackouts(as_of="now", coins=text, min_impact=None)} == {
+        "bitcoin"
+    }
     opens = pd.DatetimeIndex([at(4), at(5)])
     assert set(db.features(opens, "1d", [text])["next_event_id"].dropna()) == {"bitcoin"}
     for pair in (f"BTC{padding}/USDT", f"BTC/USDT{padding}"):
@@ -131,7 +133,7 @@ def test_an_unknown_coin_is_an_error_that_shows_it(
         lambda: db.events(coins=["BTC", text]),
         lambda: db.upcoming(text),
         lambda: db.changes(at(2), coins=text),
-        lambda: db.blackouts(coins=text, min_impact=None),
+        lambda: db.blackouts(as_of="now", coins=text, min_impact=None),
         lambda: db.attach_known(frame),
         lambda: db.features([at(5)], "1d", text),
     ]
@@ -161,7 +163,7 @@ def test_a_text_that_names_two_coins_in_any_case_is_refused_with_both(
         lambda: db.attach_known(frame),
         lambda: db.attach_known(frame, unknown="ignore"),
         lambda: db.features([at(5)], "1d", [text]),
-        lambda: db.blackouts(coins=[text], min_impact=None),
+        lambda: db.blackouts(as_of="now", coins=[text], min_impact=None),
     ]
     for question in questions:
         with pytest.raises(almanac.AmbiguousCoin) as error:

@@ -152,7 +152,12 @@ DATING: Final = (
         "without a date.",
     ),
     timestamp("earliest", "Earliest possible start; NULL for a deadline."),
-    timestamp("latest", "End of the possible time, exclusive; NULL without a date."),
+    timestamp(
+        "latest",
+        "Exclusive end of the possible time, or of date_end if later: for instant the next "
+        "second, for day and deadline the next midnight, for a period its end; NULL without a "
+        "date.",
+    ),
     text("displayed_date_full", "The displayed date with its year."),
 )
 """The known time of an event; it follows from the content."""

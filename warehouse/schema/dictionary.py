@@ -13,8 +13,7 @@ from warehouse.schema.views import MACROS, VIEWS
 
 _INTRODUCTION = """# Data dictionary
 
-Generated from `columns.py`, `tables.py` and `views.py` of `warehouse/schema`. To change this page,
-edit those files and run `python -m warehouse.schema.dictionary > docs/data-dictionary.md`.
+Generated from `columns.py`, `tables.py` and `views.py` of `warehouse/schema`.
 
 Use this page to look up a table, macro or view of the schema `main` of `warehouse.duckdb`. Every
 timestamp is UTC. The file has the same texts: `SELECT * FROM duckdb_columns()`.

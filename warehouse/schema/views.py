@@ -59,6 +59,18 @@ _DUE: Final = count(
     "due",
     "Events at risk whose first known date had passed at the last complete pull of events.",
 )
+_LEAD_DAYS: Final = (
+    Column(
+        "least_lead_days",
+        "DOUBLE",
+        "From created_at to the first possible announced day (reschedules: from known_from to "
+        "the first possible old day), in whole UTC days; exact for a time of day. 0 for a deadline "
+        "that was not over.",
+        "days",
+    ),
+    Column("most_lead_days", "DOUBLE", "The same to the last possible day.", "days"),
+    Column("lead_days", "DOUBLE", "The same to an exact date; NULL if estimated.", "days"),
+)
 
 EVENT_CLAIMS: Final = Table(
     "event_claims",
@@ -82,7 +94,8 @@ RESCHEDULES: Final = Table(
     "one row per version with another date, end or period than the previous version",
     ("event_id", "version"),
     (
-        *(EVENT_ID, TITLE),
+        *(EVENT_ID, TITLE, CONTENT_NAMED["coins"], CONTENT_NAMED["categories"]),
+        *(IMPACT, CONTENT_NAMED["impact_band"]),
         Column("version", "INTEGER", "Version with the new date."),
         timestamp("known_from", "Time at which the new date became known."),
         text(
@@ -120,6 +133,7 @@ RESCHEDULES: Final = Table(
             "deadlines or periods of one kind; otherwise NULL.",
             "days",
         ),
+        *_LEAD_DAYS,
     ),
 )
 CATEGORY_STATS: Final = Table(
@@ -199,17 +213,7 @@ ANNOUNCEMENT_LEAD_TIMES: Final = Table(
         text("announced_precision", "Announced date_precision."),
         timestamp("announced_earliest", "Announced earliest."),
         timestamp("announced_latest", "Announced latest."),
-        Column(
-            "least_lead_days",
-            "DOUBLE",
-            "From created_at to the first possible day, in whole UTC days; exact for a time of "
-            "day. 0 for a deadline that was not over.",
-            "days",
-        ),
-        Column("most_lead_days", "DOUBLE", "From created_at to the last possible day.", "days"),
-        Column(
-            "lead_days", "DOUBLE", "From created_at to an exact date; NULL if estimated.", "days"
-        ),
+        *_LEAD_DAYS,
         Column("moved", "BOOLEAN", "Whether the version is in `reschedules`."),
     ),
 )
@@ -262,6 +266,24 @@ SLIP_RATES: Final = Table(
     call="slip_rates(cohort_from, horizon)",
 )
 """`horizon` is an interval, or a number of days."""
+DATE_SURVIVAL: Final = Table(
+    "date_survival",
+    "one row per category, precision and number of days: the Kaplan-Meier share of events that "
+    "keep their first known date so long",
+    ("category", "date_precision", "after_days"),
+    (
+        text("category", "As first known; NULL for all."),
+        text("date_precision", "As first known; NULL for all."),
+        Column("after_days", "DOUBLE", "Age of the date.", "days"),
+        count("events", "Events watched at any age."),
+        count("left_date", "Of events: left their date by then."),
+        count("at_risk", "Of events: watched at this age, on their date."),
+        Column("share", "DOUBLE", "NULL if no event was watched at some lower age.", "0 to 1"),
+        Column("low", "DOUBLE", "Start of the 95 % interval (Greenwood, log-log).", "0 to 1"),
+        Column("high", "DOUBLE", "Its end.", "0 to 1"),
+    ),
+    call="date_survival(ts, days := [7, 30, 90])",
+)
 
 
 _COINS: Final = CONTENT_NAMED["coins"]
@@ -498,7 +520,7 @@ COIN_LOOKUP: Final = Table(
 
 MACROS: Final = (
     *(EVENTS_AS_OF, UPCOMING_AS_OF, COINS_AS_OF, EVENT_COINS_AS_OF, KNOWN_BEFORE),
-    *(CHANGES_SINCE, COVERAGE_AT, COIN_LOOKUP, SLIP_RATES),
+    *(CHANGES_SINCE, COVERAGE_AT, COIN_LOOKUP, SLIP_RATES, DATE_SURVIVAL),
 )
 INTERNAL_MACROS: Final = tuple(
     f"{INTERNAL_SCHEMA}.{name}"
@@ -511,6 +533,7 @@ INTERNAL_MACROS: Final = tuple(
         "days_until",
         *("day_of", "midnight", "shown", "refused"),
         *("first_day", "last_day", "shift", "is_within", "move_kind"),
+        *("most_lead", "least_lead"),
         *("was_known", "was_at_risk"),
         *("span", "no_span", "after", "distance_from"),
     )

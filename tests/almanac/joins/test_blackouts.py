@@ -57,14 +57,14 @@ def half_hours(count: int) -> timedelta:
 
 
 def test_times_that_touch_are_one_and_name_their_events(db: almanac.Database) -> None:
-    (row,) = db.blackouts(coins="BTC").rows()
+    (row,) = db.blackouts(as_of="now", coins="BTC").rows()
     assert (row["starts"], row["ends"]) == (at(14, 11, 30), at(14, 13, 30))
     assert row["event_ids"] == ["after", "moved"]
     assert row["known_from"] == at(9, 6)
     assert row["impact"] == 8.0
-    apart = times(db.blackouts(coins="BTC", before="29m"))
+    apart = times(db.blackouts(as_of="now", coins="BTC", before="29m"))
     assert [ends - starts for _, starts, ends in apart] == [timedelta(minutes=59)] * 2
-    every = db.blackouts(coins="BTC", min_impact=None).rows()
+    every = db.blackouts(as_of="now", coins="BTC", min_impact=None).rows()
     assert [row["event_ids"] for row in every] == [["after", "minor", "moved", "unknown"]]
 
 
@@ -106,7 +106,12 @@ def test_each_instant_knows_only_what_was_known_then(db: almanac.Database) -> No
 )
 def test_what_can_not_be_answered_is_said(db: almanac.Database, options: Any, message: str) -> None:
     with pytest.raises(almanac.InvalidArgument, match=message):
-        db.blackouts(**options)
+        db.blackouts(**{"as_of": "each", **options})
+
+
+def test_the_time_of_knowledge_has_no_default(db: almanac.Database) -> None:
+    with pytest.raises(TypeError, match="as_of"):
+        db.blackouts()  # type: ignore[call-arg]
 
 
 def test_a_plan_without_scores_is_no_reason_to_black_out_nothing(tmp_path: Path) -> None:
@@ -114,5 +119,5 @@ def test_a_plan_without_scores_is_no_reason_to_black_out_nothing(tmp_path: Path)
     file = publish_by_hand(tmp_path / "w.duckdb", versions, pulls=PULLS, coins=COINS)
     with almanac.open(file, clock=lambda: NOW) as db:
         with pytest.raises(almanac.InvalidArgument, match="min_impact=None"):
-            db.blackouts()
-        assert len(db.blackouts(min_impact=None)) == 1
+            db.blackouts(as_of="each")
+        assert len(db.blackouts(as_of="now", min_impact=None)) == 1

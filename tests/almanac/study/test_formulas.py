@@ -5,6 +5,7 @@ The formulas here share no code with the package: loops, `numpy.linalg.lstsq`, o
 
 import math
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from almanac.study.estimates import adjust_p_values
 from almanac.study.prices import Floats
 from almanac.study.returns import Returns, compute_returns
 from almanac.study.significance import (
-    _ranked,
     adjusted_bmp,
     calendar_test,
     compute_day_shares,
@@ -154,12 +154,6 @@ def test_the_mean_correlation_is_the_same_where_every_bar_has_a_row(
     assert dense > 0
 
 
-def test_equal_residuals_have_their_mean_rank() -> None:
-    """As those of a coin that does not trade for days, in the mean model."""
-    values = np.array([[3.0, 1.0, 3.0, np.inf], [2.0, 1.0, 3.0, np.inf]])
-    np.testing.assert_array_equal(_ranked(values)[:, :3], stats.rankdata(values, axis=1)[:, :3])
-
-
 def test_grank_ranks_the_window_among_the_residuals_of_each_row(both: Both) -> None:
     hand, returns, windows, _, scaled = both
     lost, rows, length = windows.parameters, len(hand.car), 60
@@ -199,22 +193,26 @@ def test_the_calendar_test_counts_the_flips_that_are_as_far(both: Both) -> None:
     _, returns, windows, _, _ = both
     shares = compute_day_shares(returns, windows)
     flipped = flip_signs(shares, rounds=499, seed=3)
-    found = calendar_test("calendar", shares, flipped, 6)
+    found = calendar_test(shares, flipped, 6)
     last = shares.values[:, -1]
     assert found.statistic == pytest.approx(last.sum() / math.sqrt((last**2).sum()))
     as_far = sum(abs(value) >= abs(last.sum()) for value in flipped[:, -1])
     assert found.p == (1 + as_far) / 500
-    assert math.isnan(calendar_test("calendar", shares, flipped, 99).p)
+    assert math.isnan(calendar_test(shares, flipped, 99).p)
     again = flip_signs(shares, rounds=499, seed=3)
     np.testing.assert_array_equal(flipped, again)
 
 
-@pytest.mark.parametrize("control", ["bh", "by"])
-def test_adjusted_p_are_those_of_scipy(control: str) -> None:
-    p = np.array([0.01, 0.04, 0.03, 0.005, 0.6, 0.2])
-    given = np.insert(p, 2, np.nan)
-    found = adjust_p_values(given, "bh" if control == "bh" else "by")
-    np.testing.assert_allclose(
-        np.delete(found, 2), stats.false_discovery_control(p, method=control)
-    )
-    assert math.isnan(found[2])
+@pytest.mark.parametrize(
+    ("control", "adjusted"),
+    [
+        ("bh", [0.03, 0.06, math.nan, 0.06, 0.03, 0.6, 0.24]),
+        ("by", [0.0735, 0.147, math.nan, 0.147, 0.0735, 1, 0.588]),
+    ],
+)
+def test_p_are_adjusted_without_those_that_are_unknown(
+    control: Literal["bh", "by"], adjusted: list[float]
+) -> None:
+    p = np.array([0.01, 0.04, math.nan, 0.03, 0.005, 0.6, 0.2])
+    np.testing.assert_allclose(adjust_p_values(p, control), adjusted)
+    assert np.isnan(adjust_p_values(np.array([math.nan]), control)).all()

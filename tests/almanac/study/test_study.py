@@ -256,6 +256,15 @@ class TestResult:
         assert "<svg" in html and "calendar" in html and len(html) < 100_000
         assert not re.search("<(!doctype|html|head|body|style|script|link|h1)", html, re.IGNORECASE)
 
+    def test_a_report_shows_the_headline_and_the_naive_test(self, study: almanac.Study) -> None:
+        others = {"cross_sectional_t", "adjusted_bmp", "grank"}
+        assert others < set(study.tests["test"])
+        page = study.to_html()
+        for text in (repr(study), study._repr_html_(), page[: page.index("By bar")]):
+            shown, line = text.rsplit("study.tests has the others", 1)
+            assert "calendar" in shown and "naive_t" in shown and "%" in line
+            assert not others & set(re.findall(r"\w+", shown))
+
     def test_a_missing_library_names_the_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(report, "find_spec", lambda name: None)
         with pytest.raises(almanac.InvalidArgument, match=r"crypto-almanac\[study\]"):
@@ -306,3 +315,20 @@ class TestArguments:
         assert found.counts["used"] == 11
         assert why(found) == {"own 11": "known_too_late"}
         assert found.naive["n"].iloc[0] == 12
+        assert found.counts["assumed_known"] == 0 and "known_from" not in repr(found)
+
+    def test_events_without_a_time_of_knowledge_are_marked_and_counted(
+        self, db: almanac.Database, study: almanac.Study
+    ) -> None:
+        own = pd.DataFrame(
+            {"event_id": ["a", "b", "c"], "coin": COINS[:3], "date": [at(2, 10)] * 3}
+        )
+        given = own.assign(known_from=[at(1, 1), pd.NaT, pd.NaT])
+        for events, assumed in ((own, 3), (given, 2)):
+            found = db.event_study(make_prices(), events=events, window=(0, 2), rounds=99)
+            assert found.counts["used"] == 3
+            assert found.counts["assumed_known"] == assumed
+            assert (found.events["known_basis"] == "assumed").sum() == assumed
+            said = f"{assumed} rows have no known_from and count as known at entry"
+            assert said in repr(found) and said in found._repr_html_() and said in found.to_html()
+        assert study.counts["assumed_known"] == 0

@@ -146,6 +146,46 @@ def test_a_date_that_becomes_known_is_no_reschedule_and_one_that_moves_beside_it
     assert moved(opened, dated("2026-10-05")).rows("FROM reschedules") == []
 
 
+@pytest.mark.parametrize(
+    ("old", "leads"),
+    [
+        (dated("2026-10-05"), (215, 215, 215)),
+        (dated("2026-03-05 18:00"), (1.5, 1.5, 1.5)),
+        (dated("2026-03-03"), (-1, -1, -1)),
+        (dated("2026-03-31 23:59:59", "month"), (0, 27, None)),
+        (dated("2026-12-31 23:59:59", "quarter"), (211, 302, None)),
+        (dated("2026-10-11 23:59:59", "deadline"), (0, 221, None)),
+        (dated("2026-02-28 23:59:59", "month"), (-4, -4, None)),
+        (dated(None), (None, None, None)),
+    ],
+)
+def test_a_reschedule_has_the_time_from_its_knowledge_to_the_old_date(
+    old: dict[str, Any], leads: tuple[float | None, ...]
+) -> None:
+    sql = "SELECT least_lead_days, most_lead_days, lead_days FROM reschedules"
+    assert moved(old, dated("2027-05-05"), zone="Pacific/Kiritimati").rows(sql) == [leads]
+
+
+def test_a_reschedule_has_coins_categories_and_score_as_known_then() -> None:
+    shown: tuple[dict[str, Any], ...] = (
+        {"coins": ("a",), "categories": ("AMA",), "impact": 2.0, "impact_band": "Low"},
+        {"coins": ("a", "b"), "categories": ("Fork",), "impact": 6.0, "impact_band": "High"},
+        {"coins": (), "categories": ("Burn",), "impact": 9.0, "impact_band": "Critical"},
+    )
+    days = ("2026-10-05", "2026-10-08", "2026-10-08")
+    versions = [
+        Known(
+            event_id="evt",
+            version=place + 1,
+            known_from=SEEN + place * (MOVED - SEEN),
+            **dated(day, **more),
+        )
+        for place, (day, more) in enumerate(zip(days, shown, strict=True))
+    ]
+    sql = "SELECT coins, categories, impact, impact_band FROM reschedules"
+    assert Handmade(versions).rows(sql) == [(["a", "b"], ["Fork"], 6.0, "High")]
+
+
 def test_a_reschedule_shows_both_dates_in_full_and_only_exact_ones_as_instants() -> None:
     old = dated("2026-10-11 23:59:59", "deadline", displayed_date="By 11 Oct")
     new = dated("2026-10-05", displayed_date="05 Oct")

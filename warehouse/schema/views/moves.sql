@@ -67,3 +67,27 @@ CREATE MACRO _almanac.move_kind(
     WHEN new_before > old_before THEN 'slipped'
     ELSE 'pulled_in'
 END
+
+-- name: macro_most_lead
+-- Grain: a macro of one value, the days from an instant to the last day on which an event may begin;
+-- to an exact date those of macro_days_until. NULL without a date.
+-- Parameters: starts, exactness; before, its begins_by; since, the instant.
+-- Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.most_lead(starts, exactness, before, since) AS coalesce(
+    _almanac.days_until(starts, exactness, since),
+    _almanac.last_day(starts, exactness, before) - _almanac.day_of(since)
+)::DOUBLE
+
+-- name: macro_least_lead
+-- Grain: a macro of one value, as macro_most_lead, to the first day on which an event may begin. Who
+-- speaks of a deadline or a period expects it: it is not taken to have begun, unless all of that time
+-- was over.
+-- Parameters: as macro_most_lead; first, its earliest. Run twice: fails; it is made once in a new file.
+CREATE MACRO _almanac.least_lead(starts, exactness, first, before, since) AS CASE
+    WHEN exactness IN ('instant', 'day') THEN _almanac.most_lead(starts, exactness, before, since)
+    WHEN starts IS NOT NULL
+        THEN greatest(
+            (_almanac.first_day(starts, exactness, first, since) - _almanac.day_of(since))::DOUBLE,
+            least(0, _almanac.most_lead(starts, exactness, before, since))
+        )
+END

@@ -4,7 +4,7 @@
 -- Parameters: none. Read twice: the same rows.
 -- A field that was unknown before did not change: it became known.
 SELECT
-    event_id, title, version, known_from,
+    event_id, title, coins, categories, impact, impact_band, version, known_from,
     _almanac.move_kind(
         old_date, old_date_precision, old_earliest, old_begins_by,
         new_date, new_date_precision, new_earliest, new_begins_by
@@ -23,7 +23,11 @@ SELECT
         WHEN old_date_precision <> new_date_precision THEN NULL
         WHEN new_date_precision = 'deadline' THEN _almanac.shift(old_begins_by, new_begins_by)
         ELSE _almanac.shift(old_earliest, new_earliest)
-    END AS shift_days
+    END AS shift_days,
+    _almanac.least_lead(old_date, old_date_precision, old_earliest, old_begins_by, known_from)
+        AS least_lead_days,
+    _almanac.most_lead(old_date, old_date_precision, old_begins_by, known_from) AS most_lead_days,
+    _almanac.days_until(old_date, old_date_precision, known_from)::DOUBLE AS lead_days
 FROM (
     SELECT
         *,
@@ -41,6 +45,10 @@ FROM (
         SELECT
             new.event_id,
             new.title,
+            new.coins,
+            new.categories,
+            new.impact,
+            new.impact_band,
             new.version,
             new.known_from,
             old.displayed_date AS old_displayed_date,
