@@ -8,12 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from almanac.errors import InvalidArgument
 from almanac.timestamps import ORIGIN, US, read_timestamp
 
 Kind = Literal["pandas", "polars", "arrow"]
 _SHOWN: Final = 12
+_YEARS_S: Final = (-62_135_596_800, 253_402_300_799)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def read_timestamp_column(
     if pa.types.is_date(array.type):
         array = array.cast(pa.timestamp("us"))
     if pa.types.is_timestamp(array.type):
-        return _stamps(array, tz)
+        return _stamps(array, name, tz)
     if len(array) == 0:
         return _moments(pa.array([], pa.int64()))  # Without a row no type is wrong.
     if pa.types.is_null(array.type):
@@ -173,8 +175,12 @@ def to_pandas(table: pa.Table) -> Any:
     return table.to_pandas(ignore_metadata=True, types_mapper=whole.get)
 
 
-def _stamps(array: Any, tz: tzinfo) -> TimestampColumn:
+def _stamps(array: Any, name: str, tz: tzinfo) -> TimestampColumn:
     is_naive, unit = array.type.tz is None, array.type.unit
+    ends = pc.min_max(array.cast(pa.timestamp("s", array.type.tz), safe=False).cast(pa.int64()))
+    if not all(_YEARS_S[0] <= end <= _YEARS_S[1] for end in ends.as_py().values() if end):
+        what = "a time outside of the years 1 to 9999: were milliseconds read as seconds?"
+        raise InvalidArgument(f"column {name!r} has {what}")
     micros = array.cast(pa.timestamp("us", array.type.tz), safe=unit != "ns")
     found = _moments(micros.cast(pa.int64()))
     if is_naive and tz is not UTC and len(array):

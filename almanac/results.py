@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from itertools import accumulate
 from operator import index
@@ -146,7 +147,8 @@ class Result:
         table = self._table
         for place, column in enumerate(table.columns):
             table = table.set_column(place, table.field(place).name, _without_decimals(column))
-        frame: pd.DataFrame = table.to_pandas()
+        with _explain_years():
+            frame: pd.DataFrame = table.to_pandas()
         for place, column in enumerate(table.columns):
             if column.null_count and (dtype := _nullable(column.type)) is not None:
                 types = {column.type: dtype}
@@ -175,7 +177,8 @@ class Result:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows as dicts of Python values; timestamps are aware datetimes."""
-        found: list[dict[str, Any]] = self._table.to_pylist()
+        with _explain_years():
+            found: list[dict[str, Any]] = self._table.to_pylist()
         return found
 
     def head(self, n: int = 5) -> "Result":
@@ -256,6 +259,15 @@ class Result:
         if len(self) <= FIRST + LAST:
             return _values(self._table)
         return _values(self._table.slice(0, FIRST)) + _values(self._table.slice(len(self) - LAST))
+
+
+@contextmanager
+def _explain_years() -> Iterator[None]:
+    try:
+        yield
+    except (OverflowError, ValueError) as error:
+        what = "a date or time is outside of Python's years 1 to 9999, such as infinity"
+        raise InvalidArgument(f"{what}; use arrow(), or CAST(… AS VARCHAR) in SQL") from error
 
 
 def _values(table: "pa.Table") -> list[tuple[Any, ...]]:

@@ -106,7 +106,9 @@ def read_timestamp(
     try:
         moment = _read(given, name, tz, now)
         return _to_utc(moment, tz) if moment.tzinfo is None else moment.astimezone(UTC)
-    except OverflowError as error:
+    except InvalidArgument:
+        raise
+    except (OverflowError, ValueError) as error:
         raise InvalidArgument(f"{name}={given!r} is not within the years 1 to 9999") from error
 
 

@@ -291,7 +291,8 @@ def _read_header(path: Path, number: int, line: bytes, delimiter: str | None) ->
     try:
         return _Header(next(iter(reader)).cells, best, number)
     except CsvFault as fault:
-        raise InvalidArgument(f"{path}: {fault}") from fault
+        open_quote = CsvFault(number, "has a quote that is not closed", "A header has one line")
+        raise InvalidArgument(f"{path}: {open_quote if reader.is_open else fault}") from fault
 
 
 def _name_columns(path: Path, given: list[str]) -> list[str]:

@@ -228,7 +228,9 @@ def _events(rows: list[dict[str, Any]], coins: Mapping[str, Any]) -> Iterator[by
         yield text_line("UID", plain_line(row["event_id"]) + SUFFIX)
         yield b"DTSTAMP:" + changed
         yield b"LAST-MODIFIED:" + changed
-        yield b"SEQUENCE:%d" % sequence_number(row["version_from"], row["removed"] or ())
+        yield b"SEQUENCE:%d" % sequence_number(
+            row["version_from"], row["version"], row["removed"] or ()
+        )
         yield from _when(row)
         yield text_line("SUMMARY", _summary(row, coins))
         yield text_line("DESCRIPTION", _description(row, coins))
@@ -241,16 +243,16 @@ def _events(rows: list[dict[str, Any]], coins: Mapping[str, Any]) -> Iterator[by
         yield b"END:VEVENT"
 
 
-def sequence_number(version_from: datetime, removed: Sequence[datetime] = ()) -> int:
-    """Return the SEQUENCE of an event: whole seconds from 2017 to its version.
+def sequence_number(version_from: datetime, version: int, removed: Sequence[datetime] = ()) -> int:
+    """Return the SEQUENCE of an event: whole seconds from 2017 to its version, and its number.
 
-    Later knowledge has a greater number, also after a refold that numbers the versions anew. Each
-    removed version adds two, minus one while the newest of them is not known again. So both a
-    removal and a return raise the number.
+    Later knowledge has a greater number, also within a second, and after a refold that numbers the
+    versions anew. Each removed version adds three, minus one while the newest of them is not known
+    again. So both a removal and a return raise the number.
     """
     current = _seconds(version_from)
     newest = max((current, *map(_seconds, removed)))
-    return newest + 2 * len(removed) - (newest > current)
+    return newest + version + 3 * len(removed) - (newest > current)
 
 
 def _seconds(moment: datetime) -> int:

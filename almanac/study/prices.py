@@ -374,6 +374,9 @@ def _bar(instants: Integers, bar: Duration | None, name: str) -> int:
 
 
 def _grid(starts: Integers, bar_us: int, name: str) -> Integers:
+    if starts[-1] - starts[0] > 2**53:  # 285 years
+        what = f"{name} spans {(starts[-1] - starts[0]) // (366 * 86_400_000_000):,} years or more"
+        raise InvalidArgument(f"{what}: were milliseconds read as seconds?")
     off = (starts - starts[0]) % bar_us != 0
     if off.any():
         when = pd.Timestamp(int(starts[off][0]), unit="us", tz="UTC").isoformat()

@@ -159,6 +159,8 @@ WRONG: list[tuple[str, Callable[[Any], Any]]] = [
     ("as_of=", lambda db: db.events(as_of=np.timedelta64(1, "D"))),
     ("as_of=", lambda db: db.events(as_of=pa.scalar(None, pa.timestamp("us")))),
     ("years 1 to 9999", lambda db: db.events(as_of="0001-01-01T00:00+05:00")),
+    ("years 1 to 9999", lambda db: db.events(as_of=pd.to_datetime(1_772_452_800_000, unit="s"))),
+    ("years 1 to 9999", lambda db: db.events(as_of=pa.scalar(2**50, pa.timestamp("s")))),
     ("since=None: expected a timestamp", lambda db: db.changes(None)),
     ("as_of=None; expected", lambda db: db.blackouts(as_of=None)),
     ("as_of='2020-01-01' is before", lambda db: db.date_survival("2020-01-01")),

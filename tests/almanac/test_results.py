@@ -103,6 +103,13 @@ class TestTerminal:
 
 
 class TestForms:
+    def test_a_time_outside_of_python_s_years_is_refused_as_a_python_value(self) -> None:
+        far = Result(pa.table({"day": pa.array([20_514_500], pa.date32())}))
+        assert "1 row" in repr(far)
+        for read in (far.rows, far.df, lambda: list(far)):
+            with pytest.raises(almanac.InvalidArgument, match=r"years 1 to 9999.*use arrow"):
+                read()
+
     @pytest.mark.parametrize("n", [0, 1, 3, 5, 9, -1, -2, -9])
     def test_head_and_tail_are_those_of_pandas(self, n: int) -> None:
         result, frame = numbers(5), numbers(5).df()

@@ -7,7 +7,7 @@
 -- name: calendar_events
 -- Grain: one row per event known at $at that has a date and passes the filters, as it was known then;
 -- at most $limit rows, by date. `total` is the number without the limit.
--- An exact instant has starts_at and ends_at (NULL if it has no end); any other event has first_day and
+-- An exact instant has starts_at and ends_at (NULL without an end, or if it is in the same second); any other event has first_day and
 -- end_day, exclusive. A period or a deadline is shown on its last day, and is_exact is false.
 -- changed_at is the start of the version, or the last start or end of an absence if that is later.
 -- removed are the starts of versions that were published and then removed by a refold; NULL is none.
@@ -36,7 +36,7 @@ SELECT
     k.event_id, k.title, k.description, k.displayed_date_full, k.is_exact,
     CASE WHEN k.date_precision = 'instant' THEN k.date END AS starts_at,
     CASE
-        WHEN k.date_precision = 'instant' AND k.date_end > k.date THEN
+        WHEN k.date_precision = 'instant' AND date_trunc('second', k.date_end) > k.date THEN
             CASE WHEN epoch_us(k.date_end) % 86400000000 = 0 THEN k.latest ELSE k.date_end END
     END AS ends_at,
     k.first_day,
@@ -46,7 +46,7 @@ SELECT
     END + 1 AS end_day,
     k.status, k.cancelled_at, k.missing_since,
     k.coins, k.categories, k.impact, k.impact_band, k.source_url, k.unknown_fields,
-    k.first_seen_at, k.changed_at AS version_from,
+    k.first_seen_at, k.changed_at AS version_from, k.version,
     greatest(k.changed_at, a.changed_at) AS changed_at, r.removed,
     count(*) OVER () AS total
 FROM known AS k

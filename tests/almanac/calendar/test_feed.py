@@ -56,6 +56,11 @@ DATES: dict[str, tuple[dict[str, Any], tuple[Any, Any]]] = {
         {"date": utc(3, 9, 14), "date_end": utc(3, 10)},
         (utc(3, 9, 14), utc(3, 11)),
     ),
+    # RFC 5545 wants an end after the start, and a feed has whole seconds.
+    "instant with an end in its second": (
+        {"date": utc(3, 9, 14, 0, 0, 200_000), "date_end": utc(3, 9, 14, 0, 0, 700_000)},
+        (utc(3, 9, 14), None),
+    ),
     "day": ({"date": utc(3, 9)}, (date(2026, 3, 9), date(2026, 3, 10))),
     "days": (
         {"date": utc(3, 9), "date_end": utc(3, 11)},
@@ -234,4 +239,4 @@ def test_missing_event_is_tentative_until_it_returns(tmp_path: Path) -> None:
     assert statuses == ["CONFIRMED", "TENTATIVE", "CONFIRMED"]
     assert changes == [PULLED, gone, back]
     # Of the version alone: an absence that a refold removes can't lower it.
-    assert sequences == [sequence_number(PULLED)] * 3
+    assert sequences == [sequence_number(PULLED, 1)] * 3

@@ -67,6 +67,14 @@ def test_move_and_end_reach_a_subscription(status: str, cancelled: Any, tmp_path
     assert calendar.shown() == (MOVED.date, "title", "CONFIRMED")
 
 
+def test_changes_within_one_second_reach_a_subscription(tmp_path: Path) -> None:
+    moved = replace(MOVED, known_from=PULLED + timedelta(milliseconds=300))
+    calendar = Subscription(tmp_path)
+    calendar.fetch(FIRST)
+    calendar.fetch(FIRST, moved)
+    assert calendar.shown() == (moved.date, "title", "CONFIRMED")
+
+
 def test_refold_that_numbers_versions_anew_hides_no_later_change(tmp_path: Path) -> None:
     """Version 3 becomes version 1, and the next change is then version 2."""
     renumbered = replace(ENDED, version=1)

@@ -7,6 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -303,6 +304,17 @@ class TestFrames:
             ),
             ({"ts": ["9 March"], "coin": ["BTC"]}, {}, "row 0 .*'9 March' is not a timestamp"),
             ({"ts": [1.7e9], "coin": ["BTC"]}, {}, "'ts' has values of type double.*unit='ms'"),
+            # Milliseconds read as seconds: the year 58136; and what microseconds can't hold.
+            (
+                {"ts": pd.to_datetime([1_772_452_800_000], unit="s"), "coin": ["BTC"]},
+                {},
+                "'ts' has a time outside of the years 1 to 9999",
+            ),
+            (
+                {"ts": np.array(["300000-01-01"], "datetime64[s]"), "coin": ["BTC"]},
+                {},
+                "'ts' has a time outside of the years 1 to 9999",
+            ),
             ({"ts": [at(9)], "coin": ["BTC"]}, {"horizon": "soon"}, "horizon='soon'"),
             ({"ts": [at(9)], "coin": ["BTC"]}, {"unknown": "drop"}, "unknown='drop'"),
         ],

@@ -90,6 +90,12 @@ class TestForms:
             (wide().set_axis(range(80), axis=0), "no timestamps"),
             (wide().assign(name="x"), "not prices"),
             (wide().set_axis([*DAYS[:-1], DAYS[-1] + pd.Timedelta(hours=5)], axis=0), "whole bars"),
+            (
+                wide().set_axis(
+                    DAYS[:-1].append(pd.to_datetime([1_772_452_800_000], unit="s", utc=True))
+                ),
+                "spans 5.* years or more: were milliseconds read as seconds",
+            ),
             ("nowhere.csv", "no such file"),
             (42, "int"),
             (long(wide()).iloc[:0], "no rows"),
