@@ -151,7 +151,9 @@ class Joins:
 
         Args:
             index: the timestamps at which the bars open; without a zone as in `attach_known`.
-            bar: the length of a bar.
+            bar: the length of a bar; for calendar months `31d`. A bar closes after it, or earlier
+                if the next one opens: a local day has 23 hours when the clocks go forward, and one
+                of 25 closes after 24. Bars of half the length are an error.
             symbols: coins or pairs; or the names of your data, each with its coin.
             as_of: knowledge when the bar closed (`bar_close`), for a decision at the next open, or
                 when it opened (`bar_open`).
@@ -169,14 +171,7 @@ class Joins:
         import pandas as pd
         import pyarrow as pa
 
-        from almanac import frames, streams
-        from almanac.next_events import (
-            find_next_events,
-            join_bars,
-            name_bars,
-            refuse_future,
-            shift_moments,
-        )
+        from almanac import frames, next_events, streams
 
         reader, rows_max, span = self._reader, self._rows_max, read_duration(horizon, "horizon")
         lag_us = bar_lag_us(bar, as_of)
@@ -189,15 +184,19 @@ class Joins:
                 opens.to_series(index=range(len(opens))), "index", reader.tz
             )
             now = reader.now()
-            refuse_future(opened, "index", now)
+            next_events.refuse_future(opened, "index", now)
             coins = [coin.slug for coin in resolve_each_pair(reader, names.values())]
-            known = shift_moments(opened, lag_us, now)
+            following = next_events.find_next_opens(opened)
+            known = next_events.close_bars(opened, following, lag_us, now)
             slugs = sorted(set(coins))
-            ahead = find_next_events(reader, slugs, span, filters, *known.range_us())
+            ahead = next_events.find_next_events(reader, slugs, span, filters, *known.range_us())
+        known_at = next_events.make_known_at(known, opened, reader.tz)
         codes = [slugs.index(slug) for slug in coins]
         step = max(1, rows_max // max(1, len(coins)))
         parts = (
-            join_bars(ahead, codes, known.slice(first, step), opened.slice(first, step), reader.tz)
+            next_events.join_bars(
+                ahead, codes, known.slice(first, step), known_at.slice(first, step)
+            )
             for first in range(0, max(1, len(opens)), step)
         )
         done = streams.RowProgress(progress, len(opens) * len(coins)).counted(parts)
@@ -205,7 +204,7 @@ class Joins:
             found = frames.to_pandas(pa.concat_tables(list(done)))
             found.index = pd.MultiIndex.from_product([opens, list(names)], names=["ts", "symbol"])
             return found
-        named = name_bars(done, pa.array(opens), pa.array(list(names)), step)
+        named = next_events.name_bars(done, pa.array(opens), pa.array(list(names)), step)
         first_part = next(named)
         return streams.write_parquet(chain([first_part], named), first_part.schema, target)
 

@@ -31,6 +31,8 @@ Flags = npt.NDArray[np.bool_]
 
 
 NONE: Final = -1
+NEXT_OPEN: Final = "almanac_next_open"
+"""A column of streams of bars: the next open of the symbol, missing after its last bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class StepFunction:
 
 def make_step_function(spans: pa.Table) -> StepFunction:
     """Return the steps of spans (code, starts, ends), which are in order of precedence."""
-    keys, starts, ends = (_numbers(spans.column(name)) for name in ("code", "starts", "ends"))
+    keys, starts, ends = (_micros(spans.column(name)) for name in ("code", "starts", "ends"))
     keys_twice, edges = np.concatenate([keys, keys]), np.concatenate([starts, ends])
     order = np.lexsort((edges, keys_twice))
     sorted_keys, sorted_edges = keys_twice[order], edges[order]
@@ -113,10 +115,6 @@ def _next_free(free: list[int], step: int) -> int:
         free[step] = free[free[step]]
         step = free[step]
     return step
-
-
-def _numbers(column: pa.ChunkedArray) -> Any:
-    return column.to_numpy().astype(np.int64, copy=False)
 
 
 WATCHED_AGE: Final = timedelta(days=2)
@@ -160,9 +158,8 @@ class KnownStates(NamedTuple):
     is_watched: Flags
 
     def select(self, rows: Flags) -> "KnownStates":
-        return KnownStates(
-            self.found[rows], self.counts[rows], self.is_requested[rows], self.is_watched[rows]
-        )
+        parts: list[Any] = [values[rows] for values in self]
+        return KnownStates(*parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +190,12 @@ class NextEvents:
         found = np.append(self.steps.first, NONE)[places]
         found[~is_requested] = NONE
         counts = np.append(self.steps.counts, 0)[places]
-        is_watched = is_requested & self._is_watched(codes, micros)
-        return KnownStates(found, counts, is_requested, is_watched)
+        # Whether a pull had covered the dates from the day of each timestamp to the horizon.
+        of_coins, of_all = self.watched
+        of_all_at = np.searchsorted(of_all.times, micros, "right") - 1
+        is_watched = np.append(of_all.counts, 0)[of_all_at] > 0
+        is_watched |= np.append(of_coins.counts, 0)[of_coins.find_steps(codes, micros)] > 0
+        return KnownStates(found, counts, is_requested, is_requested & is_watched)
 
     def show_states(self, states: KnownStates) -> tuple[pa.Table, pa.Table]:
         """Return the next event's columns of some states, and the rows of `spans` they are from."""
@@ -217,14 +218,6 @@ class NextEvents:
             "watched": pa.array(states.is_watched),
         }
         return pa.table({**dict(zip(shown.column_names, shown.columns, strict=True)), **added})
-
-    def _is_watched(self, codes: Numbers, micros: Numbers) -> Flags:
-        """Whether a pull had covered the dates from the day of each timestamp to the horizon."""
-        of_coins, of_all = self.watched
-        places = np.searchsorted(of_all.times, micros, "right") - 1
-        found: Flags = np.append(of_all.counts, 0)[places] > 0
-        found |= np.append(of_coins.counts, 0)[of_coins.find_steps(codes, micros)] > 0
-        return found
 
 
 def find_next_events(
@@ -334,7 +327,7 @@ def join_slices(
 ) -> Iterator[pa.Table]:
     """Yield an empty table first, then the rows of a stream with the added columns.
 
-    With `bar_us`, each timestamp is the open of a bar, and the time of knowledge is `bar_us` later.
+    With `bar_us`, each timestamp is the open of a bar (see `close_bars`), and `NEXT_OPEN` is read.
     """
     names = stream.schema.names
     if repeated := [name for name in names if names.count(name) > 1]:
@@ -350,18 +343,49 @@ def join_slices(
         if bar_us is None:
             columns = known.join_columns(codes, moments)
         else:
-            closed = shift_moments(moments, bar_us, now)
+            following = find_next_opens(moments)
+            if NEXT_OPEN in names:
+                following = frames.read_timestamp_column(table[NEXT_OPEN], NEXT_OPEN, tz, first)
+                table = table.drop_columns(NEXT_OPEN)
+            closed = close_bars(moments, following, bar_us, now)
             known_at = make_known_at(closed, moments, tz)
             columns = known.join_columns(codes, closed).append_column("known_at", known_at)
         yield frames.add_columns(table, columns, prefix)
         first += table.num_rows
 
 
-def shift_moments(opened: TimestampColumn, bar_us: int, now: datetime) -> TimestampColumn:
-    """Return the timestamp of knowledge of each bar; a timestamp after now is not known."""
-    known_us = opened.microseconds + bar_us
+def find_next_opens(opened: TimestampColumn) -> TimestampColumn:
+    """Return the open of the bar after each bar, unknown after the last."""
+    opens = np.unique(opened.microseconds[opened.is_known])
+    places = np.searchsorted(opens, opened.microseconds, "right")
+    return TimestampColumn(np.append(opens, 0)[places], places < len(opens))
+
+
+def close_bars(
+    opened: TimestampColumn, following: TimestampColumn, bar_us: int, now: datetime
+) -> TimestampColumn:
+    """Return when each bar closes, its timestamp of knowledge; one after now is not known.
+
+    It closes after `bar_us`, or when the next bar opens, which is earlier on a local day of 23
+    hours. A bar of half of `bar_us` or less is an error, except before the last point: prices may
+    end with one of the present.
+    """
+    now_us, next_us = (now - ORIGIN) // US, following.microseconds
+    lengths = np.where(following.is_known & opened.is_known, next_us - opened.microseconds, bar_us)
+    # A local time that the clocks skip is a microsecond before the next.
+    is_short = (lengths > 1) & (lengths <= bar_us // 2)
+    last = np.unique(next_us[following.is_known & opened.is_known])[-2:]
+    if len(last) > 1 or (last + bar_us > now_us).any():
+        is_short &= next_us != last[-1]
+    if is_short.any():
+        at = np.datetime64(int(opened.microseconds[is_short][0]), "us")
+        raise InvalidArgument(
+            f"bar is {bar_us * US}, longer than the time between two bars: after the bar at {at}Z, "
+            f"the next opens {int(lengths[is_short][0]) * US} later"
+        )
+    known_us = opened.microseconds + np.minimum(bar_us, lengths)
     # What will be known at the close of the running bar is not known yet.
-    return TimestampColumn(known_us, opened.is_known & (known_us <= (now - ORIGIN) // US))
+    return TimestampColumn(known_us, opened.is_known & (known_us <= now_us))
 
 
 def make_known_at(known: TimestampColumn, opened: TimestampColumn, tz: tzinfo) -> pa.Array:
@@ -371,16 +395,14 @@ def make_known_at(known: TimestampColumn, opened: TimestampColumn, tz: tzinfo) -
 
 
 def join_bars(
-    ahead: NextEvents, codes: list[int], known: TimestampColumn, opened: TimestampColumn, tz: tzinfo
+    ahead: NextEvents, codes: list[int], known: TimestampColumn, known_at: pa.Array
 ) -> pa.Table:
     """Return the columns for each bar and coin."""
     each = len(codes)
     moments = TimestampColumn(np.repeat(known.microseconds, each), np.repeat(known.is_known, each))
     found = ahead.join_rows(np.tile(np.array(codes, np.int64), len(known.microseconds)), moments)
-    each_opened = TimestampColumn(
-        np.repeat(opened.microseconds, each), np.repeat(opened.is_known, each)
-    )
-    return found.append_column("known_at", make_known_at(moments, each_opened, tz))
+    places = np.repeat(np.arange(len(known_at)), each)
+    return found.append_column("known_at", known_at.take(places))
 
 
 def name_bars(

@@ -54,11 +54,8 @@ class RowProgress:
         rows: int | None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._report = report
-        self._rows = rows
-        self._monotonic = monotonic
-        self._began = monotonic()
-        self._done = 0
+        self._report, self._rows, self._monotonic = report, rows, monotonic
+        self._began, self._done = monotonic(), 0
 
     def step(self, text: str) -> None:
         """Report what is done now, such as `judging date`."""
@@ -247,5 +244,4 @@ def make_scan_options(dataset: Any, batch_rows: int) -> dict[str, Any]:
 
 
 def _selected(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.RecordBatch]:
-    for batch in reader:
-        yield batch.select(names)
+    return (batch.select(names) for batch in reader)

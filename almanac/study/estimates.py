@@ -188,7 +188,7 @@ def adjust_p_values(p: Floats, control: Control) -> Floats:
 
 
 def _scaled(windows: Windows) -> Floats:
-    found: Floats = windows.cumulated[:, -1] / np.sqrt(windows.variance_of_window())
+    found: Floats = windows.cumulated[:, -1] / np.sqrt(windows.variance_of_sums()[:, -1])
     return found
 
 

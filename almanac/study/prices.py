@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -14,7 +14,8 @@ from almanac.coins import Coin
 from almanac.errors import InvalidArgument
 from almanac.events import Coins
 from almanac.frames import read_timestamp_column
-from almanac.timestamps import US, Duration, read_duration
+from almanac.joins import bar_lag_us
+from almanac.timestamps import ORIGIN, US, Duration
 from almanac.user_files import (
     PARQUET,
     CsvFile,
@@ -42,6 +43,9 @@ _LAYOUTS: Final = (
     "of prices per coin"
 )
 _SHOWN: Final = 8
+_MINUTE_US, _HOUR_US = 60_000_000, 3_600_000_000
+_CLOCKS_US: Final = (0, _HOUR_US // 2, _HOUR_US)
+"""How much shorter or longer a local bar may be when the clocks change."""
 _COMMA_NUMBER: Final = r"\s*-?\d[\d.]*(?:,\d+)*\s*"
 
 
@@ -55,7 +59,8 @@ class Prices:
         coins: the names of the columns, as the user gave them.
         close: the last price of each bar.
         open: the first price of each bar; None if the user brought none.
-        counts: rows read, bars, coins, missing prices, and prices that were not positive numbers.
+        counts: rows read, bars, coins, and prices that are missing, not positive, or left out.
+        has_gaps: whether a timestamp may lie between two bars, when the market was closed.
     """
 
     starts: Integers
@@ -64,6 +69,7 @@ class Prices:
     close: Floats
     open: Floats | None
     counts: dict[str, int]
+    has_gaps: bool = False
 
     def find_bars(self, instants: Integers) -> Integers:
         """Return the bar in which each timestamp lies, or the next one where the market was closed.
@@ -72,6 +78,8 @@ class Prices:
         """
         found = np.searchsorted(self.starts, instants, side="right") - 1
         is_after = (found >= 0) & (instants >= self.starts[found] + self.bar_us)
+        if not self.has_gaps:  # A local day may have 25 hours.
+            is_after &= found == len(self.starts) - 1
         return np.where(is_after, found + 1, found).astype(np.int64)
 
     def find_next_bars(self, instants: Integers) -> Integers:
@@ -88,19 +96,43 @@ def read_prices(
     bars: Bars = "grid",
     tz: tzinfo = UTC,
     name: str = "prices",
+    now: datetime | None = None,
 ) -> Prices:
     """Return the prices of a frame (pandas, Polars, Arrow), or of a Parquet or CSV file.
 
     The long layout has the columns `ts`, `coin`, `close` and perhaps `open`; others are not read.
     The wide layout has a timestamp index, or the column `ts`, and one column per coin. `coins` may
-    name columns that are coins though they have the name of a price field.
+    name columns that are coins though they have the name of a price field. A last point of a coin
+    that is not a whole bar is left out: one after its last bar, or a bar not over at `now`.
     """
     close, opened = _close_and_open(given, name, coins, tz)
-    instants = np.asarray(close.index.tz_localize(None).to_numpy("datetime64[us]").astype(np.int64))
-    bar_us = _bar(instants, bar, name)
-    starts = instants if stamp == "start" else instants - bar_us
-    grid = starts if bars == "frame" else _grid(starts, bar_us, name)
-    place = np.searchsorted(grid, starts)
+    stamps = np.asarray(close.index.tz_localize(None).to_numpy("datetime64[us]").astype(np.int64))
+    fullest = close.iloc[:, close.count().argmax()].notna().to_numpy()
+    bar_us = _bar(stamps[fullest], bar, name)
+    place = _place(stamps, bar_us)
+    is_off = place < 0
+    if bars == "frame":
+        is_off &= np.diff(stamps, prepend=0) < 0.9 * bar_us  # A month may have 28 of 31 days.
+    if now is not None:
+        now_us = (now - ORIGIN) // US + (bar_us if stamp == "end" else 0)
+        is_off |= (stamps <= now_us) & (now_us < stamps + bar_us)
+    close, is_kept, partial = _drop_last(close, is_off)
+    stamps, place = stamps[is_kept], place[is_kept] if bars == "grid" else np.arange(len(close))
+    steps = np.diff(stamps[fullest[is_kept]])
+    if bar is not None and (steps <= bar_us // 2).any():
+        raise InvalidArgument(f"bar={bar!r}, but {name} has bars that are {steps.min() * US} apart")
+    if len(off := close.index[place < 0]):
+        raise InvalidArgument(
+            f"{name}: {len(off)} of {len(close)} timestamps are not whole bars of {bar_us * US} "
+            f"after the first, such as {off[0].isoformat()}. Round them, as in frame.groupby("
+            f"frame.index.floor('{bar_us // _MINUTE_US}min')).first(), name the bar, or use "
+            "bars='frame' for a market that closes"
+        )
+    starts = stamps
+    if stamp == "end":
+        starts = np.append(stamps[:1] - bar_us, np.maximum(stamps[1:] - bar_us, stamps[:-1]))
+    grid = starts[0] + np.arange(place[-1] + 1) * bar_us
+    grid[place] = starts
     prices, bad = _on_grid(close, place, len(grid))
     at_open = None if opened is None else _on_grid(opened.reindex_like(close), place, len(grid))[0]
     counts = {
@@ -109,9 +141,10 @@ def read_prices(
         "coins": close.shape[1],
         "missing_prices": int(np.isnan(prices).sum()),
         "bad_prices": bad,
+        "partial_bars": partial,
     }
     names = tuple(map(str, close.columns))
-    return Prices(grid, bar_us, names, prices, at_open, counts)
+    return Prices(grid, bar_us, names, prices, at_open, counts, bars == "frame")
 
 
 def read_market(given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo) -> Floats:
@@ -226,13 +259,9 @@ def read_frame(given: Any, name: str) -> pd.DataFrame:
 
 
 def _parquet(path: Path) -> pd.DataFrame:
-    with open_parquet(path) as file:
-        is_text = (pa.types.is_string, pa.types.is_large_string)
-        schema = file.schema_arrow
-    texts = [field.name for field in schema if any(kind(field.type) for kind in is_text)]
-    # The names of coins repeat: as a dictionary they take no time.
-    with explain_file_errors(path), open_parquet(path, read_dictionary=texts) as file:
-        frame: pd.DataFrame = file.read().to_pandas()
+    # The names of coins repeat: as categories they take no time.
+    with explain_file_errors(path), open_parquet(path) as file:
+        frame: pd.DataFrame = file.read().to_pandas(strings_to_categorical=True)
     return frame
 
 
@@ -359,33 +388,42 @@ def _from_texts(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
 
 
 def _bar(instants: Integers, bar: Duration | None, name: str) -> int:
-    steps = np.diff(instants)
     if bar is not None:
-        given = read_duration(bar, "bar") // US
-        if given <= 0 or (len(steps) and steps.min() < given):
-            raise InvalidArgument(
-                f"bar={bar!r}, but {name} has bars that are {steps.min() * US} apart"
-            )
-        return given
-    if not len(steps):
+        return bar_lag_us(bar, "bar_close")
+    if len(instants) < 2:
         raise InvalidArgument(f"{name} has one bar; expected more, since returns need two")
+    steps = np.diff(instants)
     lengths, times = np.unique(steps, return_counts=True)
-    return int(lengths[times.argmax()])
+    usual = int(lengths[times.argmax()])
+    if np.mean(steps % usual != 0) > 0.5:  # The timestamps jitter: no distance is usual.
+        unit = _HOUR_US if np.median(steps) > 45 * _MINUTE_US else _MINUTE_US
+        usual = max(1, round(float(np.median(steps)) / unit)) * unit
+    return usual
 
 
-def _grid(starts: Integers, bar_us: int, name: str) -> Integers:
-    if starts[-1] - starts[0] > 2**53:  # 285 years
-        what = f"{name} spans {(starts[-1] - starts[0]) // (366 * 86_400_000_000):,} years or more"
-        raise InvalidArgument(f"{what}: were milliseconds read as seconds?")
-    off = (starts - starts[0]) % bar_us != 0
-    if off.any():
-        when = pd.Timestamp(int(starts[off][0]), unit="us", tz="UTC").isoformat()
-        raise InvalidArgument(
-            f"{name}: {int(off.sum())} of {len(starts)} timestamps are not whole bars of "
-            f"{bar_us * US} after the first, such as {when}. Name the bar, mend the "
-            "timestamps, or use bars='frame' for a market that closes."
-        )
-    return np.arange(starts[0], starts[-1] + 1, bar_us, dtype=np.int64)
+def _place(stamps: Integers, bar_us: int) -> Integers:
+    """Return the number of the bar of each timestamp, -1 if it is not at a whole bar.
+
+    Bars are counted from the first. Local ones begin earlier or later after a change of clocks.
+    """
+    place, rest = np.divmod(stamps - stamps[0] + bar_us // 2, bar_us)
+    rest -= bar_us // 2
+    is_whole = np.isin(np.abs(rest), _CLOCKS_US if bar_us >= 4 * _HOUR_US else 0)
+    is_whole[1:] &= np.diff(np.maximum.accumulate(np.where(is_whole, place, -1))) > 0
+    changes = stamps[is_whole][1:][np.diff(rest[is_whole]) != 0]
+    if len(changes) > 1 and np.diff(changes).min() < 20 * 24 * _HOUR_US:  # Not of clocks.
+        is_whole &= rest == 0
+    return np.where(is_whole, place, -1)
+
+
+def _drop_last(close: pd.DataFrame, is_off: Any) -> tuple[pd.DataFrame, Any, int]:
+    """Leave out last prices of coins in such rows; return also the rows kept, and their number."""
+    values, has = close.to_numpy(copy=True), close.notna().to_numpy()
+    last = len(has) - 1 - has[::-1].argmax(axis=0)
+    out = np.flatnonzero(is_off[last] & (has.sum(axis=0) > 1))
+    values[last[out], out] = np.nan
+    is_kept = ~is_off | ~np.isnan(values).all(axis=1)
+    return pd.DataFrame(values, close.index, close.columns)[is_kept], is_kept, len(out)
 
 
 def _on_grid(frame: pd.DataFrame, place: Integers, bars: int) -> tuple[Floats, int]:

@@ -336,6 +336,8 @@ def _remarks(study: Study) -> str:
         )
     if study.settings["model"] == "mean":
         found.append("Each coin is compared with its own mean, without a market.")
+    if "last prices" in study.settings:
+        found.append(f"Last prices of coins: {study.settings['last prices']}.")
     if study.weights == "events":
         found.append("Each event weighs the same.")
     if ambiguous := study.ambiguous:

@@ -60,7 +60,7 @@ class Returns:
         markets: the returns of the markets that were given, `[market, bar]`.
         market: the place of the market of each coin in them; -1 is the mean of the other coins.
         last: the last bar with a price, of each coin; -1 if it has none.
-        day: the number of the calendar day (UTC) of each bar, from 0 on, without holes.
+        day: the number of the calendar day (UTC) of each bar's middle, from 0 on, without holes.
         kind: whether returns are logarithms or simple.
         moves: the logarithms of `carried`, with the steps.
         steps: the powers of ten by which prices step, 0 where they do not; `carried` and `strict`
@@ -136,6 +136,7 @@ def compute_returns(
     moves, stepped, strict, carried = _without_steps(strict, carried, kind, steps)
     market_moves, market_stepped, markets, _ = _without_steps(markets, markets, kind, steps)
     is_counted = np.isfinite(strict)
+    middle = prices.starts + prices.bar_us // 2  # Two local days may begin on one day of UTC.
     return Returns(
         strict=strict,
         carried=carried,
@@ -143,7 +144,7 @@ def compute_returns(
         markets=markets,
         market=of_coin if market_of_coin is None else market_of_coin,
         last=last.astype(np.int64),
-        day=np.unique(prices.starts // 86_400_000_000, return_inverse=True)[1].astype(np.int64),
+        day=np.unique(middle // 86_400_000_000, return_inverse=True)[1].astype(np.int64),
         kind=kind,
         moves=moves,
         steps=stepped,
@@ -188,11 +189,8 @@ def _moves(closes: Floats, kind: Kind) -> Floats:
 
 
 def _ratio(after: Floats, before: Floats, kind: Kind) -> Floats:
-    ratio: Floats = after / before
-    if kind == "log":
-        moved: Floats = np.log(ratio)
-        return moved
-    return ratio - 1.0
+    found: Floats = np.log(after / before) if kind == "log" else after / before - 1.0
+    return found
 
 
 def _carried_moves(

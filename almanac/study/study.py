@@ -53,6 +53,7 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         stamp=request.stamp,
         bars=request.bars,
         tz=reader.tz,
+        now=reader.now(),
     )
     said = read_named_coins(request.coins)
     spans = _spans(request, prices.bar_us)
@@ -227,6 +228,7 @@ def _settings(
     market = markets.text if model == "market" else "none"
     is_kept = request.redenominations == "keep"
     counts = prices.counts
+    last = {"last prices": f"{counts['partial_bars']:,} left out, since they are not whole bars"}
     return {
         "model": model,
         "market": market,
@@ -241,6 +243,7 @@ def _settings(
             f"{counts['rows']:,} prices of {counts['coins']:,} coins on {counts['bars']:,} bars; "
             f"{counts['missing_prices']:,} missing, {counts['bad_prices']:,} not positive"
         ),
+        **(last if counts["partial_bars"] else {}),
         "weights": {"rows": "each row the same", "events": "each event the same"}[request.weights],
         "redenominations": "kept as returns" if is_kept else "no return across a step",
         "names without a coin": shorten_names(known.names.unknown),

@@ -96,11 +96,6 @@ class Windows:
         """
         return self._variance(np.cumsum(self.live, axis=1), np.cumsum(self.market, axis=1))
 
-    def variance_of_window(self) -> Floats:
-        """Return only the last column of `variance_of_sums`."""
-        bars = self.live.sum(axis=1, keepdims=True)
-        return self._variance(bars, self.market.sum(axis=1, keepdims=True))[:, 0]
-
     def variance_of_bars(self) -> Floats:
         return self._variance(self.live.astype(np.float64), self.market)
 
@@ -114,9 +109,10 @@ class Windows:
 
     def subset(self, rows: Any) -> "Windows":
         """Return some of the rows, in the same order."""
-        each = ("zero", "coin", "entry", "abnormal", "live", "market", "held", "fitted_on", "sd")
-        more = ("market_squares", "alpha", "beta")
-        return replace(self, **{name: getattr(self, name)[rows] for name in (*each, *more)})
+        return replace(self, **{name: getattr(self, name)[rows] for name in _ARRAYS})
+
+
+_ARRAYS: Final = [name for name in Windows.__slots__ if name not in ("model", "spans")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +139,7 @@ def fit_windows(
     ]
     whole = parts[0] if parts else _fit(returns, zero, coin, entry, spans, model)
     if len(parts) > 1:
-        names = [name for name in Windows.__slots__ if name not in ("model", "spans")]
-        joined: dict[str, Any] = {}
-        for name in names:
-            joined[name] = np.concatenate([getattr(part, name) for part in parts])
+        joined: Any = {n: np.concatenate([getattr(part, n) for part in parts]) for n in _ARRAYS}
         whole = replace(whole, **joined)
     usable = (whole.fitted_on >= spans.least) & (whole.sd > 0) & np.isfinite(whole.sd)
     if model == "market":
@@ -367,7 +360,7 @@ def _with_results(
     rows: pd.DataFrame, prices: Prices, returns: Returns, windows: Windows
 ) -> pd.DataFrame:
     cumulated: Floats = windows.cumulated[:, -1] if len(rows) else np.zeros(0)
-    variance = windows.variance_of_window() if len(rows) else np.ones(0)
+    variance = windows.variance_of_sums()[:, -1] if len(rows) else np.ones(0)
     live: Any = windows.live
     first = windows.zero + windows.spans.first + live.argmax(axis=1)
     start, length = windows.zero + windows.spans.first, windows.spans.length

@@ -20,12 +20,10 @@ def known_at_bars(
     `wanted` are `as_of`, `horizon`, `categories` and `min_impact` of `db.features`.
 
     Raises:
-        ValueError: bars overlap, so a row would have what became known after the next bar opened.
+        ValueError: bars are not in order, or much shorter than `bar`.
     """
     if not (index.is_monotonic_increasing and index.is_unique):
         raise ValueError("expected one row per bar, oldest first")
-    if len(index) > 1 and index.to_series().diff().min() < pd.Timedelta(bar):
-        raise ValueError(f"bar={bar!r} is longer than the time between two bars")
     symbols = {str(place): coin for place, coin in enumerate(coins.values())}
     found = db.features(index, bar=bar, symbols=symbols, **wanted)
     # A comparison with NaN is false; one with the NA of a nullable number is neither.

@@ -1,7 +1,7 @@
 """freqtrade: columns of features for `populate_indicators`.
 
 freqtrade dates a candle by its open, and acts on its row at the open of the next candle. So a row
-has what was known at its date plus the timeframe.
+has what was known at its date plus the timeframe, or at the next candle if that is earlier.
 """
 
 from collections.abc import Mapping

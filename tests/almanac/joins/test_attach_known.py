@@ -20,6 +20,7 @@ from tests.almanac.publications import NamedCoin, publish_by_hand
 from tests.warehouse.answers.handmade import Absence, Known
 
 US = timedelta(microseconds=1)
+NEW_YORK = "America/New_York"
 ADDED = [
     *("next_event_id", "next_event_title", "next_event_date", "next_event_precision"),
     *("next_event_categories", "next_event_impact", "next_event_band", "next_event_known_from"),
@@ -28,7 +29,8 @@ ADDED = [
 
 
 def at(day: int, hour: int = 0, minute: int = 0) -> datetime:
-    return datetime(2026, 3, day, hour, minute, tzinfo=UTC)
+    """Return a time in March 2026; the days before it are 0, -1, …"""
+    return datetime(2026, 3, 1, hour, minute, tzinfo=UTC) + timedelta(days=day - 1)
 
 
 NOW = at(20, 12)
@@ -364,6 +366,43 @@ class TestFeatures:
         assert list(found.known_at.notna()) == [True, True]
         with pytest.raises(almanac.InvalidArgument, match=r"row 0 of index.*still to come"):
             db.features(pd.DatetimeIndex([NOW + US]), "1h", "terra")
+
+    @pytest.mark.parametrize(
+        ("first", "freq", "bar", "zone", "closes"),
+        [
+            ("2026-03-06", "D", "1d", NEW_YORK, [at(7, 5), at(8, 5), at(9, 4), at(10, 4)]),
+            ("2026-03-01", "W-SUN", "1w", NEW_YORK, [at(8, 5), at(15, 4), at(22, 4), at(29, 4)]),
+            ("2026-03-07 20:00", "4h", "4h", None, [at(8, 5), at(8, 8), at(8, 12), at(8, 16)]),
+            ("2026-03-08 00:00", "1h", "1h", None, [at(8, 6), at(8, 7) - US, at(8, 7), at(8, 8)]),
+            ("2026-01-01", "MS", "31d", "UTC", [at(-27), at(1), at(32), at(63)]),
+            (
+                "2025-11-02",
+                "D",
+                "1d",
+                NEW_YORK,
+                [at(-117, 4), *(at(-116 + n, 5) for n in range(3))],
+            ),
+        ],
+    )
+    def test_a_bar_closes_at_the_next_open_if_that_is_earlier(
+        self, file: Path, first: str, freq: str, bar: str, zone: str | None, closes: list[datetime]
+    ) -> None:
+        """The last bar has no next one, and closes after `bar`."""
+        opens = pd.date_range(first, periods=4, freq=freq, tz=zone)
+        late = almanac.open(file, tz=NEW_YORK, clock=lambda: NOW + timedelta(days=99))
+        with late as db:
+            found = db.features(opens[[2, 0, 3, 1, 0]], bar, "terra")["known_at"]
+            assert [found.iloc[place] for place in (1, 3, 0, 2)] == closes
+            assert found.iloc[4] == closes[0]
+
+    def test_bars_much_shorter_than_stated_are_refused(self, db: almanac.Database) -> None:
+        for count in (2, 9):
+            opens = pd.date_range(at(1), periods=count, freq="12h")
+            with pytest.raises(almanac.InvalidArgument, match=r"1 day.*opens 12:00:00 later"):
+                db.features(opens, "1d", "terra")
+            assert (db.features(opens, "1d", "terra", as_of="bar_open")["known_at"] == opens).all()
+        with_now = [*pd.date_range(at(1), at(8)), at(8, 9)]
+        assert db.features(with_now, "1d", "terra")["known_at"].iloc[-2] == at(8, 9)
 
     def test_the_index_stays_as_it_was_given(self, db: almanac.Database) -> None:
         opens = pd.DatetimeIndex(["2026-03-09 05:00", "2026-03-09 05:00", "2026-03-08"])

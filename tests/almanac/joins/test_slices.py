@@ -234,3 +234,26 @@ def test_features_in_slices_give_the_answer_of_one(
     assert written["symbol"].to_pylist() == [symbol for _, symbol in expected.index]
     ids = [None if pd.isna(event) else event for event in expected["next_event_id"]]
     assert written["next_event_id"].to_pylist() == ids
+
+
+@settings(max_examples=settings.default.max_examples // 8)
+@given(
+    first=st.integers(0, 24 * 8),
+    steps=st.lists(st.sampled_from([13, 23, 24, 25, 72]), max_size=3),
+    zone=st.sampled_from([None, "UTC", "America/New_York"]),
+    order=st.randoms(use_true_random=False),
+)
+def test_no_bar_knows_what_became_known_after_the_next_open(
+    db: almanac.Database, first: int, steps: list[int], zone: str | None, order: Any
+) -> None:
+    hours = pd.Series([first, *steps]).cumsum()
+    index = pd.DatetimeIndex(pd.Timestamp("2026-03-01") + pd.to_timedelta(hours, unit="h"))
+    local = index.tz_localize(zone, nonexistent="shift_forward")
+    opens = local[[*range(len(local))] * 2]
+    opens = opens[order.sample(range(len(opens)), len(opens))]
+    known = db.features(opens, "1d", "terra")["known_at"].reset_index(drop=True)
+    opened = pd.Series(pd.to_datetime(opens, utc=True))
+    following = pd.to_datetime([opened[opened > ts].min() for ts in opened], utc=True)
+    assert (known <= opened + pd.Timedelta("1d")).all()
+    assert not (known > following).any()
+    assert ((known == opened + pd.Timedelta("1d")) | (known == following)).all()

@@ -98,7 +98,6 @@ def test_the_variance_of_a_sum_has_the_covariance_of_the_fitted_parameters(both:
     for bars in range(1, 6):
         expected = [error[:bars, :bars].sum() for error in hand.error]
         np.testing.assert_allclose(windows.variance_of_sums()[:, bars - 1], expected, rtol=1e-10)
-    np.testing.assert_allclose(windows.variance_of_window(), expected, rtol=1e-10)
     alone = [np.diag(error) for error in hand.error]
     np.testing.assert_allclose(windows.variance_of_bars(), alone, rtol=1e-10)
     np.testing.assert_allclose(scaled, hand.scar, rtol=1e-10)

@@ -1,5 +1,6 @@
 """Prices as users bring them: forms, gaps, late starts, delistings, bad values."""
 
+import re
 from datetime import UTC
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,6 +15,7 @@ from almanac.study.returns import compute_returns
 from almanac.study.windows import Spans, make_study_rows
 
 DAYS = pd.date_range("2026-01-01", periods=80, freq="D", tz="UTC")
+HOUR = pd.Timedelta(hours=1)
 SPANS = Spans(first=-1, last=2, estimation=30, gap=2, least=20)
 
 
@@ -89,7 +91,7 @@ class TestForms:
             (pd.concat([long(wide()), long(wide()).iloc[:1]]), "2 rows of"),
             (wide().set_axis(range(80), axis=0), "no timestamps"),
             (wide().assign(name="x"), "not prices"),
-            (wide().set_axis([*DAYS[:-1], DAYS[-1] + pd.Timedelta(hours=5)], axis=0), "whole bars"),
+            (wide().set_axis([*DAYS[:-2], DAYS[-2] + HOUR * 5, DAYS[-1]], axis=0), "whole bars"),
             (
                 wide().set_axis(
                     DAYS[:-1].append(pd.to_datetime([1_772_452_800_000], unit="s", utc=True))
@@ -110,6 +112,92 @@ class TestForms:
     def test_what_can_not_be_read_is_an_error_that_says_why(self, given: Any, message: str) -> None:
         with pytest.raises(InvalidArgument, match=message):
             read_prices(given)
+
+
+class TestLocalDays:
+    """A year of New York: the day of 8 March has 23 hours, that of 1 November 25."""
+
+    LOCAL = pd.date_range("2026-01-01", "2026-12-30", tz="America/New_York")
+    FRAME = pd.DataFrame({"c0": np.arange(1.0, 365.0), "c1": 2.0}, LOCAL)
+    STARTS = LOCAL.tz_convert(None).as_unit("us").astype(np.int64).to_numpy()
+
+    @pytest.mark.parametrize(
+        ("given", "options"),
+        [
+            (FRAME, {}),
+            (FRAME, {"bar": "1d", "bars": "frame"}),
+            (FRAME.tz_localize(None), {"tz": ZoneInfo("America/New_York")}),
+            (FRAME.set_axis(LOCAL + pd.DateOffset(days=1)), {"stamp": "end", "bar": "1d"}),
+            (long(FRAME), {}),
+        ],
+    )
+    def test_each_is_a_bar(self, given: Any, options: Any) -> None:
+        found = read_prices(given, **options)
+        assert len(found.starts) == 364 and not np.isnan(found.close).any()
+        is_longer = options.get("stamp") == "end"  # It begins 24 hours before its end.
+        changed = np.flatnonzero(found.starts != self.STARTS)
+        assert changed.tolist() == ([304] if is_longer else [])
+        assert len(np.unique(compute_returns(found).day)) == 364
+
+    def test_missing_days_are_bars_and_the_25th_hour_is_in_its_day(self) -> None:
+        found = read_prices(self.FRAME.drop(index=self.LOCAL[[65, 66, 67, 200]]))
+        assert len(found.starts) == 364 and np.isnan(found.close).sum() == 8
+        last_hour = int(pd.Timestamp("2026-11-02 04:30", tz="UTC").timestamp()) * 1_000_000
+        assert found.find_bars(np.array([last_hour])).tolist() == [304]
+        assert found.find_next_bars(np.array([last_hour])).tolist() == [305]
+
+    def test_weeks_and_four_hours(self) -> None:
+        assert len(read_prices(self.FRAME[::7], bar="1w").starts) == 52
+        hours = pd.date_range("2026-03-01", "2026-11-30", freq="4h").tz_localize(self.LOCAL.tz)
+        assert len(read_prices(pd.DataFrame({"c0": 1.0}, hours)).starts) == len(hours)
+
+    def test_bars_of_half_the_length_and_a_shift_that_is_not_of_clocks_are_refused(self) -> None:
+        halves = self.FRAME.set_axis(pd.date_range(DAYS[0], periods=364, freq="12h"))
+        with pytest.raises(InvalidArgument, match="12:00:00 apart"):
+            read_prices(halves, bar="1d")
+        shifted = wide().set_axis([*DAYS[:9], DAYS[9] + HOUR, *DAYS[10:]])
+        with pytest.raises(InvalidArgument, match="1 of 80 timestamps are not whole bars"):
+            read_prices(shifted)
+
+
+class TestLastPoints:
+    """A source ends with the price of its query, at another time for each coin."""
+
+    def points(self, layout: str) -> Any:
+        parts = {}
+        for name, days, time in (("c0", 80, "13:37:05"), ("c1", 77, "01:00:00")):
+            now = pd.Series(99.0, [DAYS[days - 1] + pd.Timedelta(time)])
+            parts[name] = pd.concat([wide()[name].iloc[:days], now])
+        frame = pd.DataFrame(parts)
+        return frame if layout == "wide" else long(frame).dropna()
+
+    @pytest.mark.parametrize("layout", ["wide", "long"])
+    @pytest.mark.parametrize("stamp", ["start", "end"])
+    @pytest.mark.parametrize("bars", ["grid", "frame"])
+    def test_each_is_left_out_and_counted(self, layout: str, stamp: Any, bars: Any) -> None:
+        found = read_prices(self.points(layout), stamp=stamp, bars=bars, bar="1d")
+        expected = wide()[["c0", "c1"]].copy()
+        expected.iloc[77:, 1] = np.nan
+        assert same(found, read_prices(expected, stamp=stamp))
+        assert found.counts["partial_bars"] == 2
+
+    @pytest.mark.parametrize(("stamp", "bars"), [("start", 79), ("end", 80)])
+    def test_a_bar_that_is_not_over_is_left_out(self, stamp: Any, bars: int) -> None:
+        now = DAYS[-1].to_pydatetime() + HOUR
+        found = read_prices(wide(), stamp=stamp, now=now)
+        assert (len(found.starts), found.counts["partial_bars"]) == (bars, 4 * (80 - bars))
+
+    @pytest.mark.parametrize("bar", [None, "1h"])
+    def test_points_that_jitter_are_refused_with_how_to_round_them(self, bar: Any) -> None:
+        hours = pd.date_range(DAYS[0], periods=200, freq="h")
+        late = np.random.default_rng(3).integers(5_000, 240_000, (2, 200))
+        parts = [pd.Series(1.0, hours + pd.to_timedelta(each, unit="ms")) for each in late]
+        frame = pd.DataFrame({"c0": parts[0], "c1": parts[1]})
+        with pytest.raises(InvalidArgument, match=r"bars of 1:00:00.*floor\('60min'\)") as error:
+            read_prices(frame, bar=bar)
+        advice = re.search(r"frame\.groupby.*?first\(\)", str(error.value))
+        assert advice is not None
+        assert len(read_prices(eval(advice[0], {"frame": frame}), bar=bar).starts) == 200
 
 
 class TestReturns:

@@ -190,6 +190,18 @@ class TestEvents:
         assert len(before) == len(early.events) == 5
         assert "entry_to_come" in set(early.excluded["reason"])
 
+    def test_last_prices_that_are_not_whole_bars_are_left_out_and_named(
+        self, db: almanac.Database, study: almanac.Study
+    ) -> None:
+        prices = make_prices()
+        prices.loc[DAYS[-1], COINS[:2]] = np.nan
+        prices.loc[DAYS[-1] - pd.Timedelta(hours=3, seconds=7), COINS[:2]] = 999.0
+        found = db.event_study(prices, window=(-3, 3), rounds=99)
+        pd.testing.assert_frame_equal(found.events, study.events)
+        assert found.settings["last prices"] == "8 left out, since they are not whole bars"
+        assert "Last prices of coins: 8 left out" in repr(found)
+        assert "8 left out" in found.to_html()
+
     def test_the_naive_study_has_the_events_and_dates_of_today(
         self, db: almanac.Database, study: almanac.Study
     ) -> None:
