@@ -19,6 +19,7 @@ from almanac.results import Result
 from almanac.timestamps import (
     Duration,
     TimestampLike,
+    TimeUnit,
     read_zone,
     refuse_ambiguous_time,
     to_python_number,
@@ -172,6 +173,7 @@ class Database(EventQueries, Joins):
         fields: Mapping[str, str | None] | None = None,
         basis: Basis = "observed",
         universe: Mapping[str, Any] | None = None,
+        unit: TimeUnit | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> "Audit":
         """Find back-test rows that used future information.
@@ -195,6 +197,7 @@ class Database(EventQueries, Joins):
                 `events`. `every`, beside `within`, is the time between decisions, some of which
                 have no row. `Audit.universe` lists the events that the rule selects and the rows
                 lack, and the reverse.
+            unit: the unit of timestamps that are numbers, as in `attach_known`.
             progress: called with a line of text for each step and million rows; `print` will do.
 
         Raises:
@@ -209,6 +212,7 @@ class Database(EventQueries, Joins):
             fields=fields,
             basis=basis,
             universe=universe,
+            unit=unit,
             progress=progress,
         )
 
@@ -233,6 +237,7 @@ class Database(EventQueries, Joins):
         redenominations: Literal["exclude", "keep"] = "exclude",
         bar: Duration | None = None,
         stamp: Literal["start", "end"] = "start",
+        unit: TimeUnit | None = None,
         bars: Literal["grid", "frame"] = "grid",
         max_gap: int = 3,
         min_estimation: float = 0.7,
@@ -280,6 +285,7 @@ class Database(EventQueries, Joins):
             a return (`exclude`: rows with a step in the window are left out), or counts (`keep`).
             bar: the length of a bar; None is the most frequent distance in the prices.
             stamp: whether `ts` is the start of a bar, as exchanges give it, or its end.
+            unit: the unit of timestamps that are numbers, as in `attach_known`.
             bars: `grid` has every bar between the first and the last; `frame` those that the prices
                 have, for a market that closes.
             max_gap: the most missing prices in a row over which a price is carried in a window.
@@ -314,6 +320,7 @@ class Database(EventQueries, Joins):
             returns=returns,
             bar=bar,
             stamp=stamp,
+            unit=unit,
             bars=bars,
             max_gap=max_gap,
             dates=dates,

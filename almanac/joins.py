@@ -19,7 +19,8 @@ from almanac.events import (
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.results import Result
-from almanac.timestamps import ORIGIN, US, Duration, TimestampLike, read_duration
+from almanac.timestamps import ORIGIN, US, Duration, TimestampLike, TimeUnit, read_duration
+from almanac.user_files import explain_errors
 
 AsOf = Literal["bar_close", "bar_open"]
 Symbols = str | Iterable[str] | Mapping[str, str | Coin]
@@ -47,6 +48,7 @@ class Joins:
         min_impact: float | None = None,
         unknown: Unknown = "raise",
         coins: LabelledCoins | None = None,
+        unit: TimeUnit | None = None,
         to: str | Path | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Any:
@@ -71,6 +73,8 @@ class Joins:
             categories, min_impact: select events as in `events`, by what was known then.
             unknown: `ignore` treats an unknown coin as no coin. An ambiguous coin is an error.
             coins: names in the column, or tickers, each with its coin.
+            unit: the unit of timestamps that are numbers since 1970: s, ms, us or ns. Numbers
+                without it are refused, and those outside of the years 2000 to 2199.
             to: a Parquet file to write instead of returning the rows. It appears when it is
                 complete, and replaces a file of this name.
             progress: called with a line of text for each million rows, such as `print`.
@@ -100,6 +104,8 @@ class Joins:
 
         reader, rows_max, span = self._reader, self._rows_max, read_duration(horizon, "horizon")
         is_strict = check_choice(unknown, "unknown", ("raise", "ignore")) == "raise"
+        if coins is not None and not isinstance(coins, Mapping):
+            raise InvalidArgument(f"coins={coins!r}: expected a mapping from names to coins")
         target = None if to is None else streams.check_target(to, frame)
         stream = streams.open_stream(frame, "frame")
         with reader.pinned():
@@ -109,7 +115,9 @@ class Joins:
                 # All timestamps that may come: what is known now of the time since the first pull.
                 range_us = (0, (now - ORIGIN) // US)
                 known = KnownRows(reader, span, filters, range_us, coins, is_strict=is_strict)
-                joined = join_slices(known, stream, ts, coin, prefix, reader.tz, now, rows_max)
+                joined = join_slices(
+                    known, stream, ts, coin, prefix, reader.tz, now, rows_max, unit
+                )
                 schema = next(joined).schema
                 done = streams.RowProgress(progress, stream.rows).counted(joined)
                 if target is not None:
@@ -117,7 +125,7 @@ class Joins:
                 batches = (batch for table in done for batch in table.to_batches())
                 return pa.RecordBatchReader.from_batches(schema, batches)
             moments = frames.read_timestamp_column(
-                frames.get_column(frame, ts, "ts"), ts or "index", reader.tz
+                frames.get_column(frame, ts, "ts"), ts or "index", reader.tz, unit=unit
             )
             refuse_future(moments, "the frame", now)
             texts = frames.read_text_column(frames.get_column(frame, coin, "coin"), coin)
@@ -144,6 +152,7 @@ class Joins:
         *,
         categories: Names | None = None,
         min_impact: float | None = None,
+        unit: TimeUnit | None = None,
         to: str | Path | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Any:
@@ -157,7 +166,7 @@ class Joins:
             symbols: coins or pairs; or the names of your data, each with its coin.
             as_of: knowledge when the bar closed (`bar_close`), for a decision at the next open, or
                 when it opened (`bar_open`).
-            horizon, categories, min_impact, progress: as in `attach_known`.
+            horizon, categories, min_impact, unit, progress: as in `attach_known`.
             to: a Parquet file to write instead, with `ts` and `symbol` as its first columns.
 
         Returns:
@@ -177,12 +186,13 @@ class Joins:
         lag_us = bar_lag_us(bar, as_of)
         target = None if to is None else streams.check_target(to, index)
         names = read_symbols(symbols)
-        opens = pd.Index(index)
+        with explain_errors("the index"):
+            if hasattr(index, "to_arrow") or isinstance(index, pa.Array | pa.ChunkedArray):
+                index = frames.plain_column(index, "index", "timestamps").to_pandas()
+            opens = pd.Index(index)
         with reader.pinned():
             filters = make_filter_values(reader, categories, min_impact)
-            opened = frames.read_timestamp_column(
-                opens.to_series(index=range(len(opens))), "index", reader.tz
-            )
+            opened = frames.read_timestamp_column(opens, "index", reader.tz, unit=unit)
             now = reader.now()
             next_events.refuse_future(opened, "index", now)
             coins = [coin.slug for coin in resolve_each_pair(reader, names.values())]
@@ -204,7 +214,9 @@ class Joins:
             found = frames.to_pandas(pa.concat_tables(list(done)))
             found.index = pd.MultiIndex.from_product([opens, list(names)], names=["ts", "symbol"])
             return found
-        named = next_events.name_bars(done, pa.array(opens), pa.array(list(names)), step)
+        named = next_events.name_bars(
+            done, frames.plain_column(opens, "index"), pa.array(list(names)), step
+        )
         first_part = next(named)
         return streams.write_parquet(chain([first_part], named), first_part.schema, target)
 
@@ -287,7 +299,9 @@ def read_symbols(symbols: Symbols) -> dict[str, str | Coin]:
     """Return coins by the names that the caller's data has for them."""
     if isinstance(symbols, Mapping):
         return dict(symbols)
-    listed = [symbols] if isinstance(symbols, str) else list(symbols)
-    if len(set(listed)) < len(listed):
+    with explain_errors("symbols"):
+        listed = [symbols] if isinstance(symbols, str) else list(symbols)
+        is_double = len(set(listed)) < len(listed)
+    if is_double:
         raise InvalidArgument(f"symbols={listed!r}: a symbol is given twice")
     return {name: name for name in listed}

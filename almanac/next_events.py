@@ -24,15 +24,13 @@ from almanac.frames import TimestampColumn
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.streams import Stream
-from almanac.timestamps import ORIGIN, US
+from almanac.timestamps import ORIGIN, US, TimeUnit
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
 NONE: Final = -1
-NEXT_OPEN: Final = "almanac_next_open"
-"""A column of streams of bars: the next open of the symbol, missing after its last bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +266,7 @@ def _micros(times: pa.ChunkedArray) -> Numbers:
 class KnownRows:
     """Answers slices of rows one after the other, and caches the upcoming events of the coins.
 
-    Timestamps lie in `range_us`. `named` are names in the rows, each with its coin. `slugs` has the
-    coins of texts that are resolved already, None for no coin.
+    Timestamps lie in `range_us`. `named` are names in the rows, each with its coin.
     """
 
     reader: Reader
@@ -278,28 +275,27 @@ class KnownRows:
     range_us: tuple[int, int]
     named: LabelledCoins | None
     is_strict: bool = field(kw_only=True)
-    slugs: dict[str, str | None] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
-        found = sorted({slug for slug in self.slugs.values() if slug is not None})
-        self._places = {slug: place for place, slug in enumerate(found)}
+        self._slugs: dict[str, str | None] = {}
+        self._places: dict[str, int] = {}
         self._ahead: NextEvents | None = None
 
     def find_codes(self, texts: pa.DictionaryArray) -> Numbers:
         """Return the number of the coin of each row; `NONE` for no coin."""
         wanted: list[str] = texts.dictionary.to_pylist()
-        if new := [text for text in wanted if text not in self.slugs]:
+        if new := [text for text in wanted if text not in self._slugs]:
             # Whether a column has slugs alone is a matter of all its texts.
-            each = [*self.slugs, *new]
+            each = [*self._slugs, *new]
             found = resolve_pairs(self.reader, each, self.named)
             if self.is_strict:
                 resolve_each_pair(self.reader, [text for text in each if text not in found])
             known = {text: found[text].slug if text in found else None for text in new}
-            self.slugs = {**self.slugs, **known}
+            self._slugs = {**self._slugs, **known}
             for slug in sorted({coin.slug for coin in found.values()} - set(self._places)):
                 self._places[slug] = len(self._places)
                 self._ahead = None
-        codes = [self._places.get(self.slugs[text] or "", NONE) for text in wanted]
+        codes = [self._places.get(self._slugs[text] or "", NONE) for text in wanted]
         indices = texts.indices.fill_null(len(wanted)).to_numpy(zero_copy_only=False)
         numbers: Numbers = np.array([*codes, NONE], np.int64)[indices]
         return numbers
@@ -323,33 +319,21 @@ def join_slices(
     tz: tzinfo,
     now: datetime,
     rows_max: int,
-    bar_us: int | None = None,
+    unit: TimeUnit | None,
 ) -> Iterator[pa.Table]:
-    """Yield an empty table first, then the rows of a stream with the added columns.
-
-    With `bar_us`, each timestamp is the open of a bar (see `close_bars`), and `NEXT_OPEN` is read.
-    """
+    """Yield an empty table first, then the rows of a stream with the added columns."""
     names = stream.schema.names
     if repeated := [name for name in names if names.count(name) > 1]:
         raise InvalidArgument(f"{stream.where} has two columns {repeated[0]!r}; rename one of them")
     first = 0
-    for table in chain([stream.schema.empty_table()], stream.slices(names, rows_max)):
+    for table in chain([pa.Table.from_batches([], stream.schema)], stream.slices(names, rows_max)):
         times = frames.get_column(table, ts, "ts")
-        moments = frames.read_timestamp_column(times, ts or "index", tz, first)
+        moments = frames.read_timestamp_column(times, ts or "index", tz, first, unit)
         refuse_future(moments, stream.where, now, first)
         codes = known.find_codes(
             frames.read_text_column(frames.get_column(table, coin, "coin"), coin)
         )
-        if bar_us is None:
-            columns = known.join_columns(codes, moments)
-        else:
-            following = find_next_opens(moments)
-            if NEXT_OPEN in names:
-                following = frames.read_timestamp_column(table[NEXT_OPEN], NEXT_OPEN, tz, first)
-                table = table.drop_columns(NEXT_OPEN)
-            closed = close_bars(moments, following, bar_us, now)
-            known_at = make_known_at(closed, moments, tz)
-            columns = known.join_columns(codes, closed).append_column("known_at", known_at)
+        columns = known.join_columns(codes, moments)
         yield frames.add_columns(table, columns, prefix)
         first += table.num_rows
 

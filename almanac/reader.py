@@ -56,7 +56,13 @@ def prepare_frame(frame: Any, name: str) -> Any:
             "Polars DataFrame, or a pyarrow Table"
         )
     if type(frame).__name__ in _WHOLE:
-        _refuse_same(list(getattr(frame, "column_names", None) or frame.columns), name)
+        names = list(getattr(frame, "column_names", None) or frame.columns)
+        _refuse_same(names, name)
+        from almanac.frames import holds_periods, refuse_type
+
+        for column in names:
+            if holds_periods(frame[column]):
+                raise refuse_type(column, "periods", "timestamps")
     return frame
 
 

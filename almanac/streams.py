@@ -131,13 +131,16 @@ def write_parquet(tables: Iterable[pa.Table], schema: pa.Schema, target: Path) -
     rows = 0
     with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
         part = Path(folder) / target.name
-        with part.open("wb") as file:
-            with pq.ParquetWriter(file, schema) as writer:
-                for table in tables:
-                    writer.write_table(table, row_group_size=max(1, table.num_rows))
-                    rows += table.num_rows
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with part.open("wb") as file:
+                with pq.ParquetWriter(file, schema) as writer:
+                    for table in tables:
+                        writer.write_table(table, row_group_size=max(1, table.num_rows))
+                        rows += table.num_rows
+                file.flush()
+                os.fsync(file.fileno())
+        except pa.ArrowException as error:
+            raise InvalidArgument(f"{target} can't be written: {error}") from error
         part.replace(target)
     return rows
 
@@ -164,7 +167,7 @@ def regroup(
     if held:
         yield pa.concat_tables(held)
     elif is_first:
-        yield schema.empty_table()
+        yield pa.Table.from_batches([], schema)
 
 
 def _of_path(path: Path) -> Stream | None:

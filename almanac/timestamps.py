@@ -8,7 +8,7 @@ refused: `CST` is Chicago or China, 14 hours apart. The macro `_almanac.instant`
 import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
-from typing import TYPE_CHECKING, Any, Final, SupportsFloat
+from typing import TYPE_CHECKING, Any, Final, Literal, SupportsFloat
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from almanac.errors import InvalidArgument
@@ -26,6 +26,8 @@ else:
     """A duration as a caller may give it: a timedelta, a `timedelta64`, or a text such as `30m`,
     `3d`, `1w 2d`."""
 
+TimeUnit = Literal["s", "ms", "us", "ns"]
+"""The unit of a timestamp that is a number since 1970."""
 _UNITS: Final = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), timedelta(seconds=1)),
     **dict.fromkeys(("m", "min", "minute", "minutes"), timedelta(minutes=1)),

@@ -17,7 +17,7 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from almanac.errors import InvalidArgument
+from almanac.errors import AlmanacError, InvalidArgument
 from almanac.reading.csv_file import (
     CHUNK_BYTES,
     RECORD_BYTES,
@@ -100,6 +100,10 @@ _OPENERS: Final[dict[bytes, Callable[..., Any]]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ": lzma.open,
 }
+_UNREADABLE: Final = (
+    *(ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError),
+    *(EOFError, lzma.LZMAError),
+)
 _LINE: Final = re.compile(rb"[^\r\n]*(\r\n|\r|\n|\Z)")
 _PREAMBLE: Final = re.compile(rb"\s*(#|https?://)")
 _SEPARATOR: Final = re.compile(rb"sep=([^\w\s\"]|\t)", re.IGNORECASE)
@@ -137,7 +141,7 @@ class CsvFile:
 
         from almanac.reading.connections import open_memory
 
-        with explain_file_errors(self._path), self._source() as source, open_memory() as connection:
+        with explain_errors(self._path), self._source() as source, open_memory() as connection:
             if self._read(source, connection, "true") is None:
                 yield from self._read_tolerantly(source, names, on_broken)
                 return
@@ -160,7 +164,7 @@ class CsvFile:
         def refuse(number: int, why: str) -> None:
             broken.append(f"record {number} can't be read: {why}")
 
-        with explain_file_errors(self._path), self._source() as source, open_memory() as connection:
+        with explain_errors(self._path), self._source() as source, open_memory() as connection:
             table = self._read(source, connection, self._texts(self.names))
             if table is None:
                 schema = pa.schema([(name, pa.string()) for name in self.names])
@@ -247,7 +251,7 @@ def refuse_hidden_records(path: Path) -> None:
 def read_table(path: Path) -> "pa.Table":
     """Return a CSV or Parquet file as a table; in a CSV the values of a column give its type."""
     if path.name.lower().endswith(PARQUET):
-        with explain_file_errors(path), open_parquet(path) as file:
+        with explain_errors(path), open_parquet(path) as file:
             return file.read()
     return CsvFile(path).table()
 
@@ -333,7 +337,7 @@ def _open_head(path: Path) -> tuple[Callable[..., Any], bytes]:
     with path.open("rb") as file:
         magic = file.read(8)
     opener = next((found for known, found in _OPENERS.items() if magic.startswith(known)), open)
-    with explain_file_errors(path), opener(path, "rb") as opened:
+    with explain_errors(path), opener(path, "rb") as opened:
         head: bytes = opened.read(_HEAD_BYTES)
         while b"\n" not in head and b"\r" not in head and len(head) < RECORD_BYTES:
             if not (more := opened.read(_HEAD_BYTES)):
@@ -372,12 +376,15 @@ def open_parquet(path: Path, **options: Any) -> "pq.ParquetFile":
 
 
 @contextmanager
-def explain_file_errors(path: Path) -> Iterator[None]:
+def explain_errors(what: object) -> Iterator[None]:
+    """Turn an error of a file, or of values of odd types, into an InvalidArgument that names it."""
     import pyarrow as pa
 
     try:
         yield
-    except (pa.ArrowException, EOFError, OSError, lzma.LZMAError) as error:
+    except AlmanacError:
+        raise
+    except (pa.ArrowException, OSError, *_UNREADABLE) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise InvalidArgument(f"{path} can't be read: {error}") from error
+        raise InvalidArgument(f"{what} can't be read: {error}") from error

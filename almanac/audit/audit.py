@@ -6,7 +6,7 @@ Only the events missing from the table show such a filter. `compare_universe` fi
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +32,7 @@ from almanac.events import (
 from almanac.reader import Reader
 from almanac.results import Result
 from almanac.streams import SLICE_ROWS, RowProgress
-from almanac.timestamps import ORIGIN, US, read_duration
+from almanac.timestamps import ORIGIN, US, TimeUnit, read_duration
 
 KEYS: Final = ("within", "lead", "every", "coins", "categories", "min_impact", "status")
 _EXAMPLE: Final = "universe={'within': '7d', 'min_impact': 7}"
@@ -137,6 +137,7 @@ def audit(
     fields: Mapping[str, str | None] | None,
     basis: str,
     universe: Mapping[str, Any] | None = None,
+    unit: TimeUnit | None = None,
     progress: Callable[[str], None] | None,
     rows_max: int = SLICE_ROWS,
     held_bytes: int = HELD_BYTES,
@@ -146,7 +147,9 @@ def audit(
     Findings above `held_bytes` are kept in a temporary file.
     """
     check_choice(basis, "basis", ("observed", "claimed"))
-    signals = read_signals(source, decided_at=decided_at, fields=fields, rows_max=rows_max)
+    signals = read_signals(
+        source, decided_at=decided_at, fields=fields, unit=unit, rows_max=rows_max
+    )
     shown = RowProgress(progress, signals.rows)
     shown.step("reading the rows")
     naive: Counter[str] = Counter()
@@ -209,7 +212,7 @@ def _other_basis(
     if len(differing) == 0:
         return counts
     progress("judging by the other basis")
-    part = Signals(signals.table.take(differing), signals.columns, {})
+    part = replace(signals, table=signals.table.take(differing), broken={})
     other = judge(reader, part, pulls, claimed=basis != "claimed", progress=lambda step: None)
     counts["rows"] = len(differing)
     for row in pc.value_counts(other.verdicts["verdict"]).to_pylist():

@@ -14,7 +14,7 @@ from almanac.events import Basis
 from almanac.reader import Reader, find_file
 from almanac.reading.row_files import refuse_part_of_home
 from almanac.safe_text import escape_json, plain
-from almanac.timestamps import read_zone
+from almanac.timestamps import TimeUnit, read_zone
 
 
 def audit(
@@ -39,6 +39,9 @@ def audit(
         Basis, typer.Option(help="Use pulled data only, or also the service's claims.")
     ] = "observed",
     tz: Annotated[str, typer.Option(help="The time zone of times without one.")] = "UTC",
+    unit: Annotated[
+        TimeUnit | None, typer.Option(help="The unit of times that are numbers since 1970.")
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(help="Also write an HTML report to this file.", callback=local_file),
@@ -104,6 +107,7 @@ def audit(
             fields=dict(map(_read_column, field or ())),
             basis=basis,
             universe=dict(map(_read_filter, universe or ())) or None,
+            unit=unit,
             progress=show,
         )
     if html is not None:

@@ -90,6 +90,8 @@ def judge(
             uses, unzoned = make_used_keys(reader, field, given, column)
             naive[name] = naive.get(name, 0) + unzoned
             departed = _departures(reader, field, uses, row_events, pulls)
+            if field.kind == "number":
+                departed = _rounded_departures(reader, field, given, departed, row_events, signals)
             departed = _near_departures(reader, field, given, departed, row_events, column)
         used = format_values(values.take(departed["index"]))
         found.append(departed.append_column("used", used))
@@ -157,6 +159,25 @@ def _departures(
     frames["spans"] = spans.select(["place", "is_hidden"])
     values = {"later": field.later, "last_pull_at": pulls.last, "field": field.name}
     return _with_known(reader.query(SQL["findings"], values, frames=frames), spans)
+
+
+def _rounded_departures(
+    reader: Reader,
+    field: JudgedField,
+    given: pa.Table,
+    departed: pa.Table,
+    row_events: RowEvents,
+    signals: Signals,
+) -> pa.Table:
+    """Return the findings; a rounding of what was known is not a value of later."""
+    (most,) = reader.query(
+        SQL["most_decimals"], frames={"given": pa.table({"value": signals.table[field.name]})}
+    ).to_pylist()
+    decimals = max(most["decimals"], signals.decimals.get(field.name, 0))
+    signals.decimals[field.name] = decimals
+    frames = {"findings": departed, "uses": given, "spans": _spans(reader, field, row_events)}
+    values = {"later": field.later, "decimals": decimals}
+    return reader.query(SQL["rounded_findings"], values, frames=frames)
 
 
 def _near_departures(

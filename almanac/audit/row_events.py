@@ -13,6 +13,7 @@ from almanac.audit.fields import COIN, EVENT, FIELDS, JudgedField
 from almanac.audit.user_rows import DECIDED_AT, Signals, is_category_set, is_next_event
 from almanac.coins import find_pairs
 from almanac.errors import InvalidArgument
+from almanac.frames import refuse_type
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 
@@ -42,12 +43,7 @@ def read_timestamps(reader: Reader, given: pa.Table, name: str) -> pa.Table:
         is_day = {"is_day": pa.types.is_date(kind)}
         frames["given"] = reader.query(SQL["read_naive"], is_day, frames=frames)
     else:
-        advice = f"If they are seconds: pandas.to_datetime(frame[{name!r}], unit='s', utc=True)"
-        if "period" in str(kind):
-            advice = f"Convert periods: frame[{name!r}].dt.to_timestamp()"
-        raise InvalidArgument(
-            f"the column {name!r} holds {kind}, and timestamps are expected. {advice}"
-        )
+        raise refuse_type(name, kind, "timestamps")
     return reader.query(SQL["placed_in_zone"], tz, frames=frames)
 
 

@@ -7,14 +7,25 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from almanac.audit.fields import COIN, EVENT, FIELDS, JUDGED
+from almanac.audit.fields import COIN, COIN_FIELD, EVENT, FIELDS, JUDGED
 from almanac.errors import InvalidArgument
+from almanac.frames import convert_numbers, plain_column
 from almanac.results import Result
 from almanac.streams import SLICE_ROWS, open_stream, regroup, stream_table
-from almanac.user_files import PARQUET, TEXT, CsvFile, find_column, local_path, plain_name
+from almanac.timestamps import TimeUnit
+from almanac.user_files import (
+    PARQUET,
+    TEXT,
+    CsvFile,
+    explain_errors,
+    find_column,
+    local_path,
+    plain_name,
+)
 
 NEXT_EVENT: Final = "next_event_id"
 _WRITTEN: Final = {
@@ -132,11 +143,13 @@ class Signals:
             `event_id` and `coin` where there are any, and one for each field used.
         columns: the name in the input of each of them.
         broken: why a row could not be read, by row; it is in `table` without values.
+        decimals: of each column of scores, as many as any value had so far.
     """
 
     table: pa.Table
     columns: dict[str, str]
     broken: dict[int, str]
+    decimals: dict[str, int]
 
     @property
     def fields(self) -> list[str]:
@@ -165,6 +178,7 @@ def read_signals(
     *,
     decided_at: str | None,
     fields: Mapping[str, str | None] | None,
+    unit: TimeUnit | None = None,
     rows_max: int = SLICE_ROWS,
 ) -> SignalBatches:
     """Open rows: a frame (pandas, Polars, Arrow), a list of dicts, a reader, a dataset, or a file.
@@ -200,21 +214,41 @@ def read_signals(
             stream = stream_table(_from_pandas(frame, wanted) if is_pandas else frame)
         tables, count = stream.slices(wanted, rows_max), stream.rows
     ignored = [name for name in names if name not in columns.values()]
-    return SignalBatches(columns, ignored, count, _number_rows(tables, columns, broken))
+    return SignalBatches(columns, ignored, count, _number_rows(tables, columns, broken, unit))
 
 
 def _number_rows(
-    tables: Iterable[pa.Table], columns: dict[str, str], broken: dict[int, str]
+    tables: Iterable[pa.Table],
+    columns: dict[str, str],
+    broken: dict[int, str],
+    unit: TimeUnit | None,
 ) -> Iterator[Signals]:
     """Yield tables with the number of each row; reading them fills `broken`."""
-    first = 1
+    first, decimals = 1, dict[str, int]()
     for table in tables:
         end = first + table.num_rows
         here = {row: broken.pop(row) for row in sorted(broken) if first <= row < end}
-        plain = {name: _plain(table.column(column), column) for name, column in columns.items()}
+        plain = {
+            name: _read_column(table.column(column), name, column, unit)
+            for name, column in columns.items()
+        }
         rows = pa.table({"row": pa.array(np.arange(first, end)), **plain})
-        yield Signals(rows, columns, here)
+        yield Signals(rows, columns, here, decimals)
         first = end
+
+
+def _read_column(
+    values: pa.ChunkedArray, field: str, name: str, unit: TimeUnit | None
+) -> pa.ChunkedArray:
+    """Return a column in a type of `plain_column`; a duration is a number of days."""
+    if field == DECIDED_AT or JUDGED.get(field, COIN_FIELD).kind == "instant":
+        with explain_errors(f"the column {name!r}"):
+            return convert_numbers(plain_column(values, name, "timestamps"), name, unit)
+    column = plain_column(values, name)
+    if pa.types.is_duration(column.type):
+        micros = column.cast(pa.int64()).cast(pa.float64(), safe=False)
+        return pc.divide(micros, 86_400_000_000.0)
+    return column
 
 
 def _columns(
@@ -293,41 +327,6 @@ def _listed(names: list[str]) -> str:
     return ", ".join(map(repr, names)) or "no columns"
 
 
-def _plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Return a column as a supported type: text, number, boolean, timestamp or list.
-
-    A length of time is a number of days.
-    """
-    if "string_view" in str(column.type):
-        # Polars has texts, categories and lists in this form, which PyArrow can't always cast.
-        plain = pa.list_(pa.string()) if "list" in str(column.type) else pa.string()
-        try:
-            return column.cast(plain)
-        except pa.ArrowNotImplementedError:
-            return pa.chunked_array([pa.array(column.to_pylist(), plain)])
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    kind = column.type
-    if pa.types.is_null(kind) or pa.types.is_large_string(kind):
-        return column.cast(pa.string())
-    if pa.types.is_timestamp(kind):
-        return column.cast(pa.timestamp("us", kind.tz), safe=False)
-    if pa.types.is_date64(kind):
-        return column.cast(pa.date32())
-    if pa.types.is_decimal(kind):
-        return column.cast(pa.float64())
-    if pa.types.is_duration(kind):
-        return pc.divide(
-            column.cast(pa.duration("us")).cast(pa.int64()).cast(pa.float64()), 86400e6
-        )
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        try:
-            return column.cast(pa.list_(pa.string()))
-        except pa.ArrowException as error:
-            raise InvalidArgument(f"the column {name!r} is not a list of texts: {error}") from error
-    return column
-
-
 def _is_pandas(frame: Any) -> bool:
     return hasattr(frame, "iloc")
 
@@ -343,7 +342,9 @@ def _as_frame(source: Any) -> Any:
         raise InvalidArgument("the frame is a Polars LazyFrame; use frame.collect()")
     try:
         if not _is_pandas(source):
-            return pa.Table.from_pylist(source) if isinstance(source, list) else pa.table(source)
+            if not isinstance(source, list):
+                return pa.table(source)
+            return pd.DataFrame(source, dtype=object)
         names = {plain_name(str(name)) for name in source.columns}
         is_decided = not names.isdisjoint(map(plain_name, _DECISIONS))
         if not is_decided and str(source.index.dtype).startswith("datetime64"):
@@ -359,14 +360,5 @@ def _as_frame(source: Any) -> Any:
 
 
 def _from_pandas(frame: Any, wanted: list[str]) -> pa.Table:
-    columns = {}
-    for place, name in enumerate(map(str, frame.columns)):
-        if name in wanted and name not in columns:
-            values = frame.iloc[:, place]
-            try:
-                columns[name] = pa.array(values, from_pandas=True)
-            except (pa.ArrowInvalid, pa.ArrowTypeError):
-                # Values of several types: each is read as its text.
-                is_missing = values.isna()
-                columns[name] = pa.array(values.astype(str).mask(is_missing, None), pa.string())
-    return pa.table(columns)
+    places = {name: place for place, name in reversed([*enumerate(map(str, frame.columns))])}
+    return pa.table({name: plain_column(frame.iloc[:, places[name]], name) for name in wanted})

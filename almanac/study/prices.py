@@ -13,13 +13,13 @@ import pyarrow as pa
 from almanac.coins import Coin
 from almanac.errors import InvalidArgument
 from almanac.events import Coins
-from almanac.frames import read_timestamp_column
+from almanac.frames import convert_numbers, plain_column, read_timestamp_column
 from almanac.joins import bar_lag_us
-from almanac.timestamps import ORIGIN, US, Duration
+from almanac.timestamps import ORIGIN, US, Duration, TimeUnit
 from almanac.user_files import (
     PARQUET,
     CsvFile,
-    explain_file_errors,
+    explain_errors,
     local_path,
     open_parquet,
     plain_name,
@@ -95,6 +95,7 @@ def read_prices(
     stamp: Stamp = "start",
     bars: Bars = "grid",
     tz: tzinfo = UTC,
+    unit: TimeUnit | None = None,
     name: str = "prices",
     now: datetime | None = None,
 ) -> Prices:
@@ -105,7 +106,7 @@ def read_prices(
     name columns that are coins though they have the name of a price field. A last point of a coin
     that is not a whole bar is left out: one after its last bar, or a bar not over at `now`.
     """
-    close, opened = _close_and_open(given, name, coins, tz)
+    close, opened = _close_and_open(given, name, coins, tz, unit)
     stamps = np.asarray(close.index.tz_localize(None).to_numpy("datetime64[us]").astype(np.int64))
     fullest = close.iloc[:, close.count().argmax()].notna().to_numpy()
     bar_us = _bar(stamps[fullest], bar, name)
@@ -147,7 +148,9 @@ def read_prices(
     return Prices(grid, bar_us, names, prices, at_open, counts, bars == "frame")
 
 
-def read_market(given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo) -> Floats:
+def read_market(
+    given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo, unit: TimeUnit | None = None
+) -> Floats:
     """Return the closes of a market series on the bars of the prices; NaN where it has none.
 
     `given` is the name of a coin in the prices, a Series, or a frame or file with one column of
@@ -164,7 +167,7 @@ def read_market(given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo) -> Floa
     frame = given.to_frame("close") if isinstance(given, pd.Series) else read_frame(given, "market")
     if "close" in _lower_case(frame) and "coin" not in frame.columns:
         frame = frame.assign(coin="market")
-    found = read_prices(frame, bar=bar, stamp=stamp, bars="frame", tz=tz, name="market")
+    found = read_prices(frame, bar=bar, stamp=stamp, bars="frame", tz=tz, unit=unit, name="market")
     if len(found.coins) != 1:
         raise InvalidArgument(f"market has {len(found.coins)} series; expected one")
     series = pd.Series(found.close[:, 0], index=found.starts)
@@ -175,7 +178,7 @@ def read_market(given: Any, prices: Prices, *, stamp: Stamp, tz: tzinfo) -> Floa
 
 
 def _close_and_open(
-    given: Any, name: str, coins: Coins | None, tz: tzinfo
+    given: Any, name: str, coins: Coins | None, tz: tzinfo, unit: TimeUnit | None
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     frame = read_frame(given, name)
     if len(frame) == 0:
@@ -186,13 +189,13 @@ def _close_and_open(
         raise InvalidArgument(f"{name} has columns of several levels; {_LAYOUTS}")
     if "ts" in frame.columns:
         times, frame = frame["ts"], frame.drop(columns="ts")
-    elif isinstance(frame.index, pd.DatetimeIndex):
+    elif unit or isinstance(frame.index, pd.DatetimeIndex | pd.PeriodIndex):
         times = frame.index
     else:
         raise InvalidArgument(
             f"{name} has no timestamps; {_LAYOUTS}. Its columns are {shorten_names(frame.columns)}"
         )
-    stamps = _timestamps(times, name, tz)
+    stamps = _timestamps(times, name, tz, unit)
     if {"coin", "close"} <= (lower := _lower_case(frame)).keys():
         frame = frame.rename(columns={given: name for name, given in lower.items()})
         prices = [frame[[field]] for field in ("close", "open") if field in frame.columns]
@@ -222,11 +225,19 @@ def _refuse_other_columns(frame: pd.DataFrame, name: str, coins: Coins | None) -
             f"{name} has columns whose names are not texts: {shorten_names(strange)}. A coin may "
             "be called NA, TRUE or 1E5: read the file with names as texts"
         )
-    texts = [c for c in frame.columns if not pd.api.types.is_numeric_dtype(frame[c].dtype)]
+    texts = [c for c in frame.columns if not _holds_numbers(frame[c])]
     if texts or frame.shape[1] == 0:
         raise InvalidArgument(
             f"{name} has columns that are not prices ({shorten_names(texts)}); {_LAYOUTS}"
         )
+
+
+def _holds_numbers(column: pd.Series) -> bool:
+    """Return whether a column has prices; Python objects may be decimals."""
+    types, kind = pd.api.types, column.dtype
+    if types.is_object_dtype(kind):
+        return types.infer_dtype(column, skipna=True) in ("decimal", "empty")
+    return types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind)
 
 
 def shorten_names(names: Iterable[Any]) -> str:
@@ -236,21 +247,22 @@ def shorten_names(names: Iterable[Any]) -> str:
     return ", ".join(listed[:_SHOWN]) + more or "none"
 
 
-def read_frame(given: Any, name: str) -> pd.DataFrame:
-    """Return the given frame, Parquet file or CSV file as a pandas frame."""
+def read_frame(given: Any, name: str, times: tuple[str, ...] = ("ts",)) -> pd.DataFrame:
+    """Return a frame, or a Parquet or CSV file, in which the columns `times` stay texts."""
     if isinstance(given, str | Path):
         path = local_path(given, name)
         if not path.is_file():
             raise InvalidArgument(f"{name}={str(given)!r}: there is no such file")
         if path.suffix.lower() in PARQUET:
             return _parquet(path)
-        return _csv(path)
+        return _csv(path, times)
     if isinstance(given, pd.DataFrame):
         return given
     if isinstance(given, pd.Series):
         return given.to_frame()
     if hasattr(given, "to_pandas"):
-        frame = given.to_pandas()
+        with explain_errors(name):
+            frame = given.to_pandas()
         if isinstance(frame, pd.DataFrame):
             return frame
     raise InvalidArgument(
@@ -260,15 +272,15 @@ def read_frame(given: Any, name: str) -> pd.DataFrame:
 
 def _parquet(path: Path) -> pd.DataFrame:
     # The names of coins repeat: as categories they take no time.
-    with explain_file_errors(path), open_parquet(path) as file:
+    with explain_errors(path), open_parquet(path) as file:
         frame: pd.DataFrame = file.read().to_pandas(strings_to_categorical=True)
     return frame
 
 
-def _csv(path: Path) -> pd.DataFrame:
+def _csv(path: Path, times: tuple[str, ...]) -> pd.DataFrame:
     missing = (*_MISSING, *_MISSING_TOO)
     coins = ("coin",)
-    table = CsvFile(path).table(coins, missing)
+    table = CsvFile(path).table((*coins, *times), missing)
     numbers = [pa.float64() if pa.types.is_null(kind) else kind for kind in table.schema.types]
     table = table.cast(pa.schema(list(zip(table.column_names, numbers, strict=True))))
     frame: pd.DataFrame = table.to_pandas(date_as_object=False)
@@ -308,7 +320,9 @@ def _with_named_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _long(coin: Any, prices: pd.DataFrame, stamps: pd.DatetimeIndex, name: str) -> pd.DataFrame:
     row, bars = pd.factorize(stamps, sort=True)
-    column, names = pd.factorize(coin)
+    with explain_errors("the column 'coin'"):
+        column, names = pd.factorize(coin)
+        names = pd.Index(names).astype(object)
     if (column < 0).any():
         raise InvalidArgument(
             f"{name} has {int((column < 0).sum())} rows without a coin. If they are of coins "
@@ -347,24 +361,24 @@ def _wide(prices: pd.DataFrame, stamps: pd.DatetimeIndex, name: str) -> pd.DataF
 def _numbers(prices: pd.DataFrame, name: str) -> Floats:
     try:
         return np.asarray(prices.to_numpy(np.float64, na_value=np.nan))
-    except (ValueError, TypeError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
         raise InvalidArgument(
             f"{name}: {', '.join(map(repr, map(str, prices.columns[:5])))} has values that are not "
             f"numbers: {error}"
         ) from error
 
 
-def _timestamps(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
-    if pd.api.types.is_numeric_dtype(values):
-        raise InvalidArgument(
-            f"{name}: the timestamps are numbers; name their unit: "
-            "frame['ts'] = pandas.to_datetime(frame['ts'], unit='ms', utc=True)"
-        )
-    try:
-        found = pd.DatetimeIndex(pd.to_datetime(values, utc=False, format="ISO8601"))
-    except (ValueError, TypeError):
-        # Texts of several forms: each is of its own offset, or of the zone of the database.
-        found = _from_texts(values, name, tz)
+def _timestamps(values: Any, name: str, tz: tzinfo, unit: TimeUnit | None) -> pd.DatetimeIndex:
+    with explain_errors(f"the column 'ts' of {name}"):
+        times = convert_numbers(plain_column(values, "ts", "timestamps"), "ts", unit)
+        try:
+            is_text, given = pa.types.is_string(times.type), times.to_pandas()
+            found = pd.DatetimeIndex(pd.to_datetime(given, format="ISO8601") if is_text else given)
+        except (ValueError, TypeError):
+            # Texts of several forms: each is of its own offset, or of the zone of the database.
+            moments = read_timestamp_column(times, "ts", tz)
+            stamps = pd.Series(moments.microseconds.view("datetime64[us]"))
+            found = pd.DatetimeIndex(stamps.where(moments.is_known)).tz_localize("UTC")
     if found.hasnans:
         raise InvalidArgument(f"{name} has rows without a timestamp")
     if found.tz is not None:
@@ -376,15 +390,6 @@ def _timestamps(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
             "timestamps with a zone, such as pandas.to_datetime(…, utc=True)"
         )
     return zoned.tz_convert("UTC")
-
-
-def _from_texts(values: Any, name: str, tz: tzinfo) -> pd.DatetimeIndex:
-    try:
-        moments = read_timestamp_column(pd.Series(values), "ts", tz)
-    except InvalidArgument as error:
-        raise InvalidArgument(f"{name}: a timestamp can't be read: {error}") from error
-    found = pd.Series(moments.microseconds.view("datetime64[us]")).where(moments.is_known)
-    return pd.DatetimeIndex(found).tz_localize("UTC")
 
 
 def _bar(instants: Integers, bar: Duration | None, name: str) -> int:

@@ -21,13 +21,14 @@ from almanac.events import (
     make_impact_values,
     resolve_categories,
 )
-from almanac.frames import read_timestamp_column
+from almanac.frames import plain_column, read_timestamp_column
 from almanac.reader import Reader
 from almanac.reading.named_sql import NamedStatements
 from almanac.study.estimates import Weighting
 from almanac.study.prices import Bars, Floats, Integers, Prices, Stamp, read_frame, read_market
 from almanac.study.returns import Kind, Model, Steps
-from almanac.timestamps import Duration
+from almanac.timestamps import Duration, TimeUnit
+from almanac.user_files import explain_errors
 
 NamedCoins = Mapping[str, str | Coin]
 """The coin that the caller gives for a name in the data."""
@@ -105,7 +106,12 @@ class Markets:
 
 
 def read_markets(
-    reader: Reader, given: Any, prices: Prices, said: NamedCoins, stamp: Stamp
+    reader: Reader,
+    given: Any,
+    prices: Prices,
+    said: NamedCoins,
+    stamp: Stamp,
+    unit: TimeUnit | None,
 ) -> Markets:
     """Return the market of each column of the prices.
 
@@ -125,7 +131,7 @@ def read_markets(
         if key not in seen:
             seen[key] = len(closes)
             found = _in_prices(reader, market, prices, columns, said)
-            closes.append(read_market(found, prices, stamp=stamp, tz=reader.tz))
+            closes.append(read_market(found, prices, stamp=stamp, tz=reader.tz, unit=unit))
             names.append("market" if coin is None else f"market of {coin}")
         of_coin[slice(None) if coin is None else _column(reader, coin, columns, said)] = seen[key]
     if (of_coin < 0).any() and len(prices.coins) == 1:
@@ -200,6 +206,7 @@ class StudyRequest:
     returns: Kind
     bar: Duration | None
     stamp: Stamp
+    unit: TimeUnit | None
     bars: Bars
     max_gap: int
     dates: str
@@ -319,21 +326,31 @@ def name_bands(impact: Any, band: Any) -> Any:
 
 
 def read_given_events(
-    reader: Reader, events: Any, names: tuple[str, ...], coins: Coins | None, lead: timedelta
+    reader: Reader,
+    events: Any,
+    names: tuple[str, ...],
+    coins: Coins | None,
+    lead: timedelta,
+    unit: TimeUnit | None = None,
 ) -> tuple[SelectedEvents, SelectedEvents]:
     """Return the rows of a frame of the user's: event_id, coin, date, and known_from if it has it.
 
     `coin` is a name as in the prices, or another name of the same coin. An event enters at its date
     less the lead if it was known by then; one without a `known_from` counts as known.
     """
-    frame = read_frame(events, "events")
+    frame = read_frame(events, "events", ("date", "known_from"))
     missing = [name for name in ("event_id", "coin", "date") if name not in frame.columns]
     if missing:
         raise InvalidArgument(f"events has no {', '.join(missing)}; expected event_id, coin, date")
     rows = pd.DataFrame({name: frame.get(name) for name in COLUMNS}, index=frame.index)
     rows["date"], rows["known_from"] = (
-        _utc(rows[name], name, reader.tz) for name in ("date", "known_from")
+        _utc(rows[name], name, reader.tz, unit) for name in ("date", "known_from")
     )
+    for name in ("event_id", "coin", "title"):
+        plain_column(rows[name], name, "texts")
+    with explain_errors("the column 'impact'"):
+        scores = plain_column(rows["impact"], "impact", "numbers").cast(pa.float64())
+    rows["impact"] = np.asarray(scores.to_pandas())
     named = _name_rows(reader, rows, names, coins)
     if rows.duplicated(["event_id", "coin"]).any() or rows["date"].isna().any():
         raise InvalidArgument(
@@ -399,14 +416,14 @@ def _name_rows(
     return in_prices
 
 
-def _utc(values: Any, name: str, tz: tzinfo) -> Any:
+def _utc(values: Any, name: str, tz: tzinfo, unit: TimeUnit | None) -> Any:
     if values.isna().all():  # Of a CSV without a value such a column is one of numbers.
         return pd.Series(pd.NaT, values.index, "datetime64[us, UTC]")
-    moments = read_timestamp_column(values, name, tz)
+    moments = read_timestamp_column(values, name, tz, unit=unit)
     found = pd.Series(moments.microseconds.view("datetime64[us]"), values.index)
     if name == "date":  # A date alone is a UTC day, as those of the warehouse are.
         shown = pd.Series(
-            read_timestamp_column(values, name, UTC).microseconds.view("datetime64[us]"),
+            read_timestamp_column(values, name, UTC, unit=unit).microseconds.view("datetime64[us]"),
             values.index,
         )
         found = found.where(shown != shown.dt.normalize(), shown)

@@ -36,13 +36,15 @@ from almanac.study.selection import (
 from almanac.study.significance import cross_sectional
 from almanac.study.windows import REASONS, Spans, StudyRows, make_study_rows
 from almanac.timestamps import ORIGIN, US, read_duration
+from almanac.user_files import explain_errors
 
 
 def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
     """Return the study; see `Database.event_study`."""
     require_package("scipy")
     if request.coins is not None and not isinstance(request.coins, str | Coin | Mapping):
-        request = replace(request, coins=list(request.coins))  # It may be a generator.
+        with explain_errors("coins"):
+            request = replace(request, coins=list(request.coins))  # It may be a generator.
     lead = read_duration(request.lead, "lead")
     options = Draws(request.rounds, request.seed, request.confidence)
     _check(request)
@@ -53,6 +55,7 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
         stamp=request.stamp,
         bars=request.bars,
         tz=reader.tz,
+        unit=request.unit,
         now=reader.now(),
     )
     said = read_named_coins(request.coins)
@@ -61,7 +64,7 @@ def event_study(reader: Reader, given: Any, request: StudyRequest) -> Study:
     model = request.model or ("market" if has_market else "mean")
     markets = Markets()
     if model == "market":
-        markets = read_markets(reader, request.market, prices, said, request.stamp)
+        markets = read_markets(reader, request.market, prices, said, request.stamp, request.unit)
     returns = compute_returns(
         prices,
         kind=request.returns,
@@ -147,7 +150,9 @@ def _selected(
                 "categories and min_impact select events of the warehouse; leave them out, and "
                 "filter the frame of events= itself"
             )
-        return read_given_events(reader, request.events, prices.coins, request.coins, lead)
+        return read_given_events(
+            reader, request.events, prices.coins, request.coins, lead, request.unit
+        )
     span = (
         ORIGIN + int(prices.starts[0]) * US,
         ORIGIN + int(prices.starts[-1] + prices.bar_us - 1) * US,

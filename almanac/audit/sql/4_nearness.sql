@@ -32,13 +32,37 @@ SELECT u.use, s.place, s.known_from, s.is_exact
 FROM (
     SELECT
         *,
-        replace(trim(value::VARCHAR), ',', '.') AS text,
-        TRY_CAST(text AS DOUBLE) AS number,
-        length(regexp_extract(text, '\.(\d*?)0*$', 1)) AS decimals
+        TRY_CAST(replace(trim(value::VARCHAR), ',', '.') AS DOUBLE) AS number,
+        length(rtrim(split_part(format('{:.5f}', number), '.', 2), '0')) AS decimals
     FROM uses
 ) AS u
 JOIN spans AS s ON s.event_number = u.event_number
-WHERE abs(s.value - u.number) < greatest(pow(10, -least(u.decimals, 9)), 0.01) - 1e-6
+WHERE abs(s.value - u.number) < greatest(pow(10, -u.decimals), 0.01) - 1e-6
+
+-- name: most_decimals
+-- Grain: one row: the most decimals, up to five, of a number in `given` (value).
+-- Parameters: none. Run twice: the same row.
+SELECT coalesce(max(length(rtrim(split_part(format('{:.5f}', number), '.', 2), '0'))), 0) AS decimals
+FROM (SELECT TRY_CAST(replace(trim(value::VARCHAR), ',', '.') AS DOUBLE) AS number FROM given)
+
+-- name: rounded_findings
+-- Grain: one row per row of `findings`. A number that a later version has may also be what was known
+-- at the decision, rounded as the numbers of its column are: then it is no look-ahead.
+-- Parameters: $later, the verdict of a value known later; $decimals of the column.
+-- Run twice: the same rows, in any order.
+SELECT
+    f.* REPLACE (
+        if(r.use IS NULL, f.verdict, 'close_to_known') AS verdict,
+        if(r.use IS NULL, f.knowable_from, NULL) AS knowable_from
+    )
+FROM findings AS f
+LEFT JOIN (
+    SELECT u.use
+    FROM uses AS u
+    JOIN spans AS s ON s.place = u.place
+    WHERE abs(s.value - TRY_CAST(replace(trim(u.value::VARCHAR), ',', '.') AS DOUBLE))
+        <= 0.5 * pow(10, -$decimals) + 1e-6
+) AS r ON r.use = f.use AND f.verdict = $later
 
 -- name: near_text
 -- Grain: one row per row of `uses` and version whose text has the same letters and digits, without

@@ -300,7 +300,7 @@ class TestArguments:
             ({"seed": -1}, "seed=-1"),
             (
                 {"events": pd.DataFrame({"event_id": ["a"], "coin": COINS[:1], "date": [1.7e12]})},
-                "expected timestamps",
+                "timestamps are expected.*unit='ms'",
             ),
         ],
     )
