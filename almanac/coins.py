@@ -2,7 +2,9 @@
 
 Tickers are not unique, and the slug of one coin may be the ticker of another: an ambiguous text is
 an error that lists the coins. In a pair, names do not count. A text that may be a slug, such as
-`true-usd`, is never a pair.
+`true-usd`, is never a pair. Surrounding white space, invisible characters and full-width letters
+are ignored. `slug:bitcoin`, `symbol:BTC` and `name:Bitcoin` say what the text is; with
+`coins_are="slug"` in `almanac.open` every text without such a mark is a slug.
 """
 
 import re
@@ -36,53 +38,72 @@ class Coin:
         return self.slug
 
 
-def resolve_coin(reader: Reader, wanted: str | Coin) -> Coin:
-    """Return the one coin that a slug, a ticker or a name stands for, in any case.
-
-    Surrounding white space, invisible characters and full-width letters are ignored.
-    `slug:bitcoin`, `symbol:BTC` and `name:Bitcoin` say what the text is; with `coins_are="slug"` in
-    `almanac.open` every text without such a mark is a slug.
-    """
-    if isinstance(wanted, Coin):
-        return wanted
-    if not isinstance(wanted, str):
-        raise InvalidArgument(f"coin {wanted!r}: expected a text, a slug, ticker or name")
-    if found := resolve_coins(reader, [wanted]):
-        return found[wanted]
-    similar = _similar(reader, wanted)
-    hint = f" Similar: {_listed(similar)}." if similar else ""
-    kinds = "slug" if reader.coins_are == "slug" else "slug, symbol or name"
-    raise UnknownName(f"no coin has the {kinds} {wanted!r}.{hint}", similar[:_LISTED_MAX])
-
-
-def resolve_coins(reader: Reader, wanted: Iterable[str]) -> dict[str, Coin]:
-    """Return the coin of each text as `resolve_coin`, with one query; leave out others."""
-    found = find_coins(reader, wanted)
-    for text, coins in found.items():
-        if len(coins) > 1:
-            raise AmbiguousCoin(explain_ambiguous_coin(text, coins), list(coins))
-    return {text: coins[0] for text, coins in found.items()}
+LabelledCoins = Mapping[Any, str | Coin]
+"""The coin of each label of the caller: a pair, a column, a number of an asset."""
+_Row = dict[str, Any]
 
 
 def find_coins(
-    reader: Reader, wanted: Iterable[str], *, by_name: bool = True
+    reader: Reader, wanted: Iterable[str], coins: LabelledCoins | None = None
 ) -> dict[str, tuple[Coin, ...]]:
-    """Return the coins that each text stands for, with one query: several if it is ambiguous.
+    """Return the coins that each text may mean, with one query: several if it is ambiguous.
 
-    If each text is a slug, and most can only be a slug, all are taken as slugs.
+    `coins` takes precedence: the caller's mapping from texts, or their tickers, to coins; each of
+    its coins is judged alone. If every other text is a slug, and most can only be a slug, all are.
     """
-    import pyarrow as pa
+    texts = list(dict.fromkeys(wanted))
+    said: dict[str, str | Coin] = {}
+    for text in texts if coins else ():
+        for label in (text, *split_pair(text)):
+            if coins and label in coins:
+                said.setdefault(text, coins[label])
+    plain = [text for text in texts if text not in said]
+    rows = _find_rows(reader, [*plain, *(each for each in said.values() if isinstance(each, str))])
+    found = {text: rows[text] for text in plain if text in rows}
+    if any(len(each) > 1 for each in found.values()) and _are_slugs(found, len(plain)):
+        found = {text: [row for row in each if row["coin"] == text] for text, each in found.items()}
+    named = {text: _read_coins(each) for text, each in found.items()}
+    for text, coin in said.items():
+        named[text] = (_one(reader, coin, _read_coins(rows.get(str(coin), ()))),)
+    return named
 
-    frame = pa.table({"wanted": pa.array(list(dict.fromkeys(wanted)), pa.string())})
-    values = {"by_name": by_name, "kind": "slug" if reader.coins_are == "slug" else ""}
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in reader.query(
-        _SQL["coins_named"], values, frames={"wanted_coins": frame}
-    ).to_pylist():
-        found.setdefault(row["wanted"], []).append(row)
-    if any(len(rows) > 1 for rows in found.values()) and _are_slugs(found, len(frame)):
-        found = {text: [row for row in rows if row["coin"] == text] for text, rows in found.items()}
-    return {text: tuple(_coin(row) for row in rows) for text, rows in found.items()}
+
+def resolve_texts(
+    reader: Reader,
+    wanted: Iterable[str],
+    coins: LabelledCoins | None = None,
+    *,
+    is_strict: bool,
+) -> dict[str, Coin]:
+    """Return the one coin of each text, as `find_coins`; unless strict, leave out unknown texts.
+
+    Raises:
+        UnknownName, AmbiguousCoin: a text stands for no coin, or for several.
+    """
+    texts = list(wanted)
+    found = find_coins(reader, texts, coins)
+    return {
+        text: _one(reader, text, found.get(text, ()))
+        for text in texts
+        if is_strict or text in found
+    }
+
+
+def resolve_coins(reader: Reader, wanted: str | Coin | Iterable[str | Coin]) -> list[Coin]:
+    """Return the coin of each text, as `resolve_texts`; a `Coin` stands for itself."""
+    if isinstance(wanted, (str, Coin)) or not isinstance(wanted, Iterable):
+        wanted = [wanted]
+    each = list(wanted)
+    texts = [coin for coin in each if isinstance(coin, str)]
+    found = resolve_texts(reader, texts, is_strict=True)
+    return [found[coin] if isinstance(coin, str) else _one(reader, coin, ()) for coin in each]
+
+
+def resolve_slugs(
+    reader: Reader, coins: str | Coin | Iterable[str | Coin] | None
+) -> list[str] | None:
+    """Return the slugs of the coins of a filter; None stays None, which selects every event."""
+    return None if coins is None else [coin.slug for coin in resolve_coins(reader, coins)]
 
 
 def explain_ambiguous_coin(text: str, coins: Sequence[Coin]) -> str:
@@ -92,10 +113,50 @@ def explain_ambiguous_coin(text: str, coins: Sequence[Coin]) -> str:
         f"{text!r} stands for {len(coins)} coins: {_listed(coins, 'slug:')}. Choose one, "
         f"such as {first!r}. For a column of a frame: coins={{{text!r}: {first!r}}}. If every "
         "text is a slug: almanac.open(…, coins_are='slug')"
-    )
+    ) + (". Or write the pair with a slash" if len(split_pair(text)) > 1 else "")
 
 
-def _are_slugs(found: dict[str, list[dict[str, Any]]], count: int) -> bool:
+def _find_rows(reader: Reader, texts: list[str]) -> dict[str, list[_Row]]:
+    """Return a row for each coin that a text names, else one for each that its pair may mean."""
+    import pyarrow as pa
+
+    asked = [(text, text, False) for text in dict.fromkeys(texts)]
+    asked += [(text, ticker, True) for text, *_ in asked for ticker in split_pair(text)]
+    if not asked:
+        return {}
+    columns = zip(("wanted", "text", "is_pair"), zip(*asked, strict=True), strict=True)
+    frame = pa.table({name: list(values) for name, values in columns})
+    values = {"kind": "slug" if reader.coins_are == "slug" else ""}
+    found: dict[str, list[_Row]] = {}
+    for row in reader.query(
+        _SQL["coins_named"], values, frames={"wanted_coins": frame}
+    ).to_pylist():
+        found.setdefault(row["wanted"], []).append(row)
+    return found
+
+
+def _one(reader: Reader, wanted: Any, coins: Sequence[Coin]) -> Coin:
+    """Return the one coin that a text was found to be, or the `Coin` that is wanted."""
+    if isinstance(wanted, Coin):
+        return wanted
+    if not isinstance(wanted, str):
+        raise InvalidArgument(f"coin {wanted!r}: expected a text, a slug, ticker or name")
+    if len(coins) == 1:
+        return coins[0]
+    if coins:
+        raise AmbiguousCoin(explain_ambiguous_coin(wanted, coins), list(coins))
+    if tickers := split_pair(wanted):
+        raise UnknownName(
+            f"no coin has the ticker {tickers[0]!r} of {wanted!r}. Name the coin, by its slug: "
+            f"coins={{{wanted!r}: 'slug:…'}}"
+        )
+    similar = _similar(reader, wanted)
+    hint = f" Similar: {_listed(similar)}." if similar else ""
+    kinds = "slug" if reader.coins_are == "slug" else "slug, symbol or name"
+    raise UnknownName(f"no coin has the {kinds} {wanted!r}.{hint}", similar[:_LISTED_MAX])
+
+
+def _are_slugs(found: dict[str, list[_Row]], count: int) -> bool:
     """Whether the texts of one call are a list of slugs, as in other columns of this package.
 
     Each text is a slug, and most can only be a slug, not a ticker.
@@ -112,40 +173,21 @@ def _are_slugs(found: dict[str, list[dict[str, Any]]], count: int) -> bool:
     return len(plain) > sum(len(rows) > 1 for rows in found.values())
 
 
-def resolve_slugs(
-    reader: Reader, coins: str | Coin | Iterable[str | Coin] | None
-) -> list[str] | None:
-    """Return the slugs of the coins of a filter; None stays None, which selects every event."""
-    if coins is None:
-        return None
-    if isinstance(coins, (str, Coin)) or not isinstance(coins, Iterable):
-        coins = [coins]
-    wanted = list(coins)
-    texts = [text for text in wanted if isinstance(text, str)]
-    found = resolve_coins(reader, texts) if len(texts) > 1 else {}
-    return [
-        found[coin].slug
-        if isinstance(coin, str) and coin in found
-        else resolve_coin(reader, coin).slug
-        for coin in wanted
-    ]
-
-
 def _similar(reader: Reader, text: str) -> list[Coin]:
     """Return coins whose slug, ticker or name begins with a text or is spelled like it."""
     coins = reader.query(_SQL["coin_names"]).to_pylist()
-    spelled: dict[str, dict[str, Any]] = {}
+    spelled: dict[str, _Row] = {}
     for row in coins:
         for name in (row["coin"], row["name"], row["symbol"]):
             spelled.setdefault((name or "").lower(), row)
-    start = "".join(filter(str.isprintable, text)).strip().lower()
+    start = _seen(text).lower()
     near = [name for name in spelled if start and name.startswith(start)]
     near = near or get_close_matches(start, spelled, _LISTED_MAX, _LIKENESS)
-    return list({spelled[name]["coin"]: _coin(spelled[name]) for name in near}.values())
+    return list(_read_coins({spelled[name]["coin"]: spelled[name] for name in near}.values()))
 
 
-def _coin(row: dict[str, Any]) -> Coin:
-    return Coin(row["coin"], row["symbol"], row["name"], row["rank"])
+def _read_coins(rows: Iterable[_Row]) -> tuple[Coin, ...]:
+    return tuple(Coin(row["coin"], row["symbol"], row["name"], row["rank"]) for row in rows)
 
 
 def _listed(coins: Sequence[Coin], mark: str = "") -> str:
@@ -153,9 +195,6 @@ def _listed(coins: Sequence[Coin], mark: str = "") -> str:
     more = len(coins) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")
 
-
-LabelledCoins = Mapping[Any, str | Coin]
-"""The coin of each label of the caller: a pair, a column, a number of an asset."""
 
 _STABLE: Final = ("USDT", "USDC", "FDUSD")
 _FIAT: Final = (
@@ -173,7 +212,7 @@ def split_pair(text: str) -> list[str]:
     Without a separator, the second part must be a common stable coin or currency.
     `ETHBTC` is not divided: `WBTC` is a coin.
     """
-    text = text.strip()
+    text = _seen(text)
     if text.lower().startswith(PREFIXES):
         return []
     if "/" in text:
@@ -191,74 +230,9 @@ def split_pair(text: str) -> list[str]:
     return _divided(base) if marks[0].isdigit() else []
 
 
-def resolve_pairs(
-    reader: Reader, wanted: Iterable[str], coins: LabelledCoins | None = None
-) -> dict[str, Coin]:
-    """Return the coin of each text that is a slug, ticker, name or pair; leave out the others.
-
-    `coins` takes precedence: the caller's mapping from texts, or their tickers, to coins.
-    """
-    return _only(find_pairs(reader, wanted, coins))
-
-
-def resolve_each_pair(reader: Reader, wanted: Iterable[str | Coin]) -> list[Coin]:
-    """Return the coin of each, as `resolve_pairs`."""
-    each = list(wanted)
-    found = resolve_pairs(reader, [coin for coin in each if isinstance(coin, str)])
-    listed = []
-    for coin in each:
-        if not isinstance(coin, str):
-            listed.append(resolve_coin(reader, coin))
-        elif coin in found:
-            listed.append(found[coin])
-        elif tickers := split_pair(coin):
-            raise UnknownName(
-                f"no coin has the ticker {tickers[0]!r} of {coin!r}. Name the coin, by its slug: "
-                f"coins={{{coin!r}: 'slug:…'}}"
-            )
-        else:
-            listed.append(resolve_coin(reader, coin))  # Raises, and names similar coins.
-    return listed
-
-
-def find_pairs(
-    reader: Reader, wanted: Iterable[str], coins: LabelledCoins | None = None
-) -> dict[str, tuple[Coin, ...]]:
-    """Return the coins that each text may mean, as `resolve_pairs`: several if it is ambiguous."""
-    texts = list(dict.fromkeys(wanted))
-    said: dict[str, tuple[Coin, ...]] = {}
-    for text in texts:
-        label = next((each for each in (text, *split_pair(text)) if each in (coins or {})), None)
-        if coins and label is not None:
-            said[text] = (resolve_coin(reader, coins[label]),)
-    return said | _found(reader, [text for text in texts if text not in said], by_name=True)
-
-
-def _found(reader: Reader, texts: list[str], *, by_name: bool) -> dict[str, tuple[Coin, ...]]:
-    """Return the coins of texts, else of the tickers of pairs, with two queries."""
-    found = find_coins(reader, texts, by_name=by_name)
-    tickers = {text: split_pair(text) for text in texts if text not in found}
-    asked = [ticker for each in tickers.values() for ticker in each]
-    of_ticker = find_coins(reader, asked, by_name=False) if asked else {}
-    for text, each in tickers.items():
-        coins = {coin.slug: coin for ticker in each for coin in of_ticker.get(ticker, ())}
-        if coins:
-            found[text] = tuple(coins.values())
-    return found
-
-
-def _only(found: Mapping[str, tuple[Coin, ...]]) -> dict[str, Coin]:
-    for text, coins in found.items():
-        if len(coins) > 1:
-            raise AmbiguousCoin(explain_ambiguous_pair(text, coins), list(coins))
-    return {text: coins[0] for text, coins in found.items()}
-
-
-def explain_ambiguous_pair(text: str, coins: Sequence[Coin]) -> str:
-    several = len(split_pair(text)) > 1
-    return explain_ambiguous_coin(text, coins) + (
-        ". Or write the pair with a slash" if several else ""
-    )
+def _seen(text: str) -> str:
+    """Return a text without invisible characters, and white space around it."""
+    return "".join(filter(str.isprintable, text)).strip()
 
 
 def _divided(text: str) -> list[str]:

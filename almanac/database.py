@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from almanac import coins as coin_names
 from almanac.coins import Coin
 from almanac.errors import InvalidArgument, UnknownName
-from almanac.events import Basis, Coins, Coverage, EventQueries, Names, check_choice, read_coverage
+from almanac.events import (
+    Basis,
+    Coins,
+    Coverage,
+    EventQueries,
+    Names,
+    check_choice,
+    read_coverage,
+    read_known_at,
+)
 from almanac.history_replay import Replay
 from almanac.joins import Joins
 from almanac.reader import CoinTexts, Publication, Reader, find_file
@@ -364,9 +373,23 @@ class Database(EventQueries, Joins):
     def coins(self) -> Result:
         """Return the coins as last seen, by rank: `slug`, `symbol`, `name`, `rank` and others.
 
-        Ranks and names are current. For a back-test, query `coins_as_of` with `sql`.
+        Ranks and names are current. For a back-test, use `universe`.
         """
         return self._reader.result(_SQL["all_coins"])
+
+    def universe(self, as_of: TimestampLike, top: int | None = None) -> Result:
+        """Return the coins listed at a timestamp, by rank; `top` is the last rank, or None for all.
+
+        Columns: `coin`, `symbol`, `name`, `rank`, `tracked`, by the last complete pull until then;
+        symbol and name are current.
+
+        Raises: as `events`.
+        """
+        if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
+            raise InvalidArgument(f"top={top!r}; expected a rank, 1 or more")
+        with self._reader.pinned():
+            at = read_known_at(self._reader, as_of, "as_of")
+            return self._reader.result(_SQL["universe"], {"at": at, "top": top})
 
     def categories(self) -> Result:
         """Return the categories by name, each with the numbers of its events.
@@ -405,4 +428,4 @@ class Database(EventQueries, Joins):
             AmbiguousCoin: the text stands for several coins; the message lists them as `slug:…`.
             UnknownName: none has it; the message names similar ones.
         """
-        return coin_names.resolve_coin(self._reader, coin)
+        return coin_names.resolve_coins(self._reader, [coin])[0]

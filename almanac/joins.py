@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from almanac.coins import Coin, LabelledCoins, resolve_each_pair, resolve_slugs
+from almanac.coins import Coin, LabelledCoins, resolve_coins, resolve_slugs
 from almanac.errors import InvalidArgument
 from almanac.events import (
     Coins,
@@ -195,7 +195,7 @@ class Joins:
             opened = frames.read_timestamp_column(opens, "index", reader.tz, unit=unit)
             now = reader.now()
             next_events.refuse_future(opened, "index", now)
-            coins = [coin.slug for coin in resolve_each_pair(reader, names.values())]
+            coins = [coin.slug for coin in resolve_coins(reader, names.values())]
             following = next_events.find_next_opens(opened)
             known = next_events.close_bars(opened, following, lag_us, now)
             slugs = sorted(set(coins))

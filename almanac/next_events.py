@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from almanac import frames
-from almanac.coins import LabelledCoins, resolve_each_pair, resolve_pairs
+from almanac.coins import LabelledCoins, resolve_texts
 from almanac.errors import InvalidArgument
 from almanac.frames import TimestampColumn
 from almanac.reader import Reader
@@ -287,9 +287,7 @@ class KnownRows:
         if new := [text for text in wanted if text not in self._slugs]:
             # Whether a column has slugs alone is a matter of all its texts.
             each = [*self._slugs, *new]
-            found = resolve_pairs(self.reader, each, self.named)
-            if self.is_strict:
-                resolve_each_pair(self.reader, [text for text in each if text not in found])
+            found = resolve_texts(self.reader, each, self.named, is_strict=self.is_strict)
             known = {text: found[text].slug if text in found else None for text in new}
             self._slugs = {**self._slugs, **known}
             for slug in sorted({coin.slug for coin in found.values()} - set(self._places)):

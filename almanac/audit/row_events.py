@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from almanac.audit.fields import COIN, EVENT, FIELDS, JudgedField
 from almanac.audit.user_rows import DECIDED_AT, Signals, is_category_set, is_next_event
-from almanac.coins import find_pairs
+from almanac.coins import find_coins
 from almanac.errors import InvalidArgument
 from almanac.frames import refuse_type
 from almanac.reader import Reader
@@ -282,7 +282,7 @@ def _slugs(reader: Reader, named: pa.Table) -> pa.Table:
     slugs = reader.query(SQL["coin_slugs"], values, frames={"named_coins": named})
     texts = pc.unique(named["coin"]).drop_null()
     others = texts.filter(pc.invert(pc.is_in(texts, slugs["coin"].combine_chunks())))
-    pairs = find_pairs(reader, others.to_pylist())
+    pairs = find_coins(reader, others.to_pylist())
     rows = [
         {
             "coin": text,

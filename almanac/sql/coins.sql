@@ -8,10 +8,12 @@ FROM coins
 ORDER BY rank NULLS LAST, coin
 
 -- name: coins_named
--- Grain: one row per text of the frame and coin that it stands for by its slug, symbol or name. A text
--- may say which: `slug:bitcoin`. Coins that are only linked to an event count, too.
--- Parameters: the frame wanted_coins (wanted); $by_name, whether names count; $kind, what a text without
--- a mark is: slug, or empty for any. Run twice: the same rows.
+-- Grain: one row per text of the frame and coin that it stands for by its slug, symbol or name, else by
+-- a ticker of the pair that it may be. A text may say which: `slug:bitcoin`. Coins that are only linked
+-- to an event count, too.
+-- Parameters: the frame wanted_coins (wanted, text: itself or a ticker of it, is_pair: whether a ticker,
+-- for which names do not count); $kind, what a text without a mark is: slug, or empty for any.
+-- Run twice: the same rows.
 WITH known AS (
     SELECT slug AS coin, symbol, name, rank FROM coins
     UNION ALL
@@ -25,23 +27,24 @@ labels AS (
     UNION ALL
     SELECT coin, 'symbol', _almanac.coin_text(symbol) FROM known
     UNION ALL
-    SELECT coin, 'name', _almanac.coin_text(name) FROM known WHERE $by_name
+    SELECT coin, 'name', _almanac.coin_text(name) FROM known
 ),
 asked AS (
     SELECT
-        wanted,
-        coalesce(nullif(_almanac.coin_kind(wanted), ''), $kind) AS kind,
-        _almanac.coin_label(wanted) AS label
+        wanted, is_pair,
+        coalesce(nullif(_almanac.coin_kind(text), ''), $kind) AS kind,
+        _almanac.coin_label(text) AS label
     FROM wanted_coins
 )
 SELECT
-    a.wanted, k.coin, k.symbol, k.name, k.rank,
+    a.wanted, a.is_pair, k.coin, k.symbol, k.name, k.rank,
     arg_min(l.kind, list_position(['slug', 'symbol', 'name'], l.kind)) AS matched_by
 FROM asked AS a
 JOIN labels AS l ON l.label = a.label AND a.kind IN ('', l.kind)
 JOIN known AS k ON k.coin = l.coin
-WHERE a.label <> ''
-GROUP BY ALL
+WHERE a.label <> '' AND NOT (a.is_pair AND l.kind = 'name')
+GROUP BY a.wanted, a.is_pair, k.coin, k.symbol, k.name, k.rank
+QUALIFY a.is_pair = min(a.is_pair) OVER (PARTITION BY a.wanted)
 ORDER BY a.wanted, list_position(['slug', 'symbol', 'name'], matched_by), k.rank NULLS LAST, k.coin
 
 -- name: coverage_at

@@ -50,6 +50,11 @@ ORDER BY column_index
 -- Parameters: none. Run twice: the same rows.
 SELECT * FROM coins ORDER BY rank NULLS LAST, slug
 
+-- name: universe
+-- Grain: one row per coin that was listed at $at, by rank; with $top, ranks up to it.
+-- Parameters: $at; $top, or NULL. Run twice: the same rows.
+SELECT * FROM universe($at::TIMESTAMPTZ, top := $top::INTEGER)
+
 -- name: all_categories
 -- Grain: one row per editorial category or category of any event, by name.
 -- Parameters: none. Run twice: the same rows, but `upcoming` moves with the clock.

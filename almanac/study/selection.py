@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from almanac.coins import Coin, explain_ambiguous_pair, find_pairs, resolve_each_pair
+from almanac.coins import Coin, explain_ambiguous_coin, find_coins, resolve_slugs
 from almanac.errors import AmbiguousCoin, InvalidArgument
 from almanac.events import (
     BANDS,
@@ -53,12 +53,12 @@ def name_coins(reader: Reader, names: Iterable[str], said: NamedCoins) -> CoinNa
     """Return the coins of names: from the caller's mapping, else as slugs, tickers, names or
     pairs."""
     texts = list(dict.fromkeys(names))
-    found = find_pairs(reader, texts, said)
+    found = find_coins(reader, texts, said)
     return CoinNames(
         slugs={text: coins[0].slug for text, coins in found.items() if len(coins) == 1},
         unknown=tuple(text for text in texts if text not in found),
         ambiguous={
-            text: explain_ambiguous_pair(text, coins)
+            text: explain_ambiguous_coin(text, coins)
             for text, coins in found.items()
             if len(coins) > 1
         },
@@ -77,12 +77,6 @@ def list_coins(coins: Coins | None) -> list[str | Coin] | None:
     if coins is None or isinstance(coins, Mapping):
         return None
     return [coins] if isinstance(coins, str | Coin) else list(coins)
-
-
-def select_slugs(reader: Reader, coins: Coins | None) -> list[str] | None:
-    """Return the slugs of the coins that an argument selects, None if it selects every coin."""
-    wanted = list_coins(coins)
-    return None if wanted is None else [coin.slug for coin in resolve_each_pair(reader, wanted)]
 
 
 _OTHERS = "the equal-weighted mean of the other coins in the prices"
@@ -118,22 +112,23 @@ def read_markets(
     `given` is a market as `read_market` takes it, None, or a mapping from coins to these.
     """
     is_each = isinstance(given, Mapping)
-    # Names are looked up only if there are any.
-    columns = _columns(reader, prices, said) if is_each or isinstance(given, str) else {}
+    each: list[tuple[Any, Any]] = [*given.items()] if is_each else [(None, given)]
+    others = [str(name) for pair in each for name in pair if isinstance(name, str | Coin)]
+    columns = _columns(reader, prices, said, others) if others else {}
     of_coin = np.full(len(prices.coins), -1, np.int64)
     closes: list[Floats] = []
     names: list[str] = []
     seen: dict[Any, int] = {}
-    for coin, market in given.items() if is_each else [(None, given)]:
+    for coin, market in each:
         if market is None:
             continue
         key = market if isinstance(market, str) else id(market)
         if key not in seen:
             seen[key] = len(closes)
-            found = _in_prices(reader, market, prices, columns, said)
+            found = _in_prices(market, prices, columns)
             closes.append(read_market(found, prices, stamp=stamp, tz=reader.tz, unit=unit))
             names.append("market" if coin is None else f"market of {coin}")
-        of_coin[slice(None) if coin is None else _column(reader, coin, columns, said)] = seen[key]
+        of_coin[slice(None) if coin is None else _column(coin, columns)] = seen[key]
     if (of_coin < 0).any() and len(prices.coins) == 1:
         raise InvalidArgument(
             "the prices have one coin, and its market would be the mean of the other coins; give a "
@@ -147,32 +142,28 @@ def read_markets(
     return Markets(np.stack(closes) if closes else None, of_coin, tuple(names), text)
 
 
-def _columns(reader: Reader, prices: Prices, said: NamedCoins) -> dict[str, int]:
-    """Return the columns of the prices by their names, and by the slugs of their coins."""
+def _columns(reader: Reader, prices: Prices, said: NamedCoins, others: list[str]) -> dict[str, int]:
+    """Return the columns of the prices by name, by the slug of the coin, and by other names."""
     slugs = name_coins(reader, prices.coins, said).slugs
-    by_slug = {slugs[name]: place for place, name in enumerate(prices.coins) if name in slugs}
-    return by_slug | {name: place for place, name in enumerate(prices.coins)}
+    found = {slugs[name]: place for place, name in enumerate(prices.coins) if name in slugs}
+    found |= {name: place for place, name in enumerate(prices.coins)}
+    meant = name_coins(reader, [name for name in others if name not in found], said).slugs
+    return found | {name: found[slug] for name, slug in meant.items() if slug in found}
 
 
-def _in_prices(
-    reader: Reader, market: Any, prices: Prices, columns: dict[str, int], said: NamedCoins
-) -> Any:
+def _in_prices(market: Any, prices: Prices, columns: dict[str, int]) -> Any:
     """Return the name that the prices have for a coin, or the market as it was given."""
-    if not isinstance(market, str) or market in prices.coins or Path(market).is_file():
+    if not isinstance(market, str) or Path(market).is_file() or market not in columns:
         return market
-    slug = name_coins(reader, [market], said).slugs.get(market)
-    return prices.coins[columns[slug]] if slug in columns else market
+    return market if market in prices.coins else prices.coins[columns[market]]
 
 
-def _column(reader: Reader, coin: Any, columns: dict[str, int], said: NamedCoins) -> int:
-    text = str(coin)
-    if text not in columns:
-        text = name_coins(reader, [text], said).slugs.get(text, text)
-    if text not in columns:
+def _column(coin: Any, columns: dict[str, int]) -> int:
+    if str(coin) not in columns:
         raise InvalidArgument(
             f"market: the coin {str(coin)!r} has no prices; expected a coin with prices"
         )
-    return columns[text]
+    return columns[str(coin)]
 
 
 _SQL = NamedStatements("almanac.study")
@@ -261,7 +252,7 @@ def select_events(
         columns = find_price_columns(named, names)
         if named.ambiguous and not columns:
             raise AmbiguousCoin(next(iter(named.ambiguous.values())) + ADVICE, [])
-        wanted = select_slugs(reader, request.coins)
+        wanted = resolve_slugs(reader, list_coins(request.coins))
         traded = [slug for slug in columns if wanted is None or slug in wanted]
         values: dict[str, Any] = {
             "coins": traded,
@@ -369,7 +360,7 @@ def read_given_events(
             else [np.array([name], dtype=object) for name in single]
         )
     rows["band"] = name_bands(rows["impact"], frame.get("impact_band", rows["band"]))
-    if (wanted := select_slugs(reader, coins)) is not None:
+    if (wanted := resolve_slugs(reader, list_coins(coins))) is not None:
         rows = rows[rows["coin"].isin(wanted)]
     reason = rows["reason"].to_numpy(object, copy=True)
     reason[pd.isna(reason) & (rows["known_from"] > rows["entry"]).to_numpy()] = "known_too_late"

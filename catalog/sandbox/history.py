@@ -45,16 +45,19 @@ VERSION: Final = {
     **dict.fromkeys(("change_kinds", "changed_fields"), _TEXTS),
     **_CONTENT,
 }
+_RANKS: Final = {"coin": pa.string(), "rank": pa.int32(), "tracked": pa.bool_()}
 _COLUMNS: Final = {
     "insert_versions": VERSION,
     "insert_coins": dict.fromkeys(("slug", "symbol", "name", "icon_url"), pa.string()),
     "insert_categories": dict.fromkeys(("id", "name"), pa.string()),
-    "insert_ranks": {"coin": pa.string(), "rank": pa.int32(), "tracked": pa.bool_()},
+    "insert_ranks": _RANKS,
+    "insert_absences": _RANKS,
 }
 """The columns of `rows` in each statement."""
 _MAKE: Final = (
     *("attach", "make_event_versions", "make_index", "make_coins", "make_coin_snapshots"),
-    *("make_event_coins", "make_categories", "make_cancellations", "make_batches"),
+    *("make_internal", "make_coin_absences", "make_event_coins", "make_categories"),
+    *("make_cancellations", "make_batches"),
 )
 _NAMES: Final = {category.id: category.name for category in CATEGORIES}
 _content_of: Final = itemgetter(*_CONTENT)
@@ -112,7 +115,8 @@ class SandboxHistory:
             for each in {day - 1, day} - self._days:
                 ranking = self._roster.ranking(each)
                 ranks = [(coin.slug, rank, coin.tracked_on(each)) for coin, rank in ranking]
-                insert(self._connection, "insert_ranks", ranks, day=each)
+                for statement in ("insert_ranks", "insert_absences"):
+                    insert(self._connection, statement, ranks, day=each)
                 self._days.add(each)
         return self._store
 

@@ -1,7 +1,7 @@
 -- The tables of a published warehouse that the store of a server reads, for a synthetic history.
 -- They are in memory, in an attached database `published`.
 --
---     make_… → insert_coins → insert_categories → (insert_versions, insert_ranks)*
+--     make_… → insert_coins → insert_categories → (insert_versions, insert_ranks, insert_absences)*
 
 -- name: attach
 -- Once.
@@ -31,6 +31,16 @@ CREATE TABLE published.coins (slug VARCHAR, symbol VARCHAR, name VARCHAR, icon_u
 -- Grain: one row per coin and day that was requested.
 CREATE TABLE published.coin_snapshots (
     coin VARCHAR, rank INTEGER, tracked BOOLEAN, observed_at TIMESTAMPTZ
+)
+
+-- name: make_internal
+-- Once.
+CREATE SCHEMA published._almanac
+
+-- name: make_coin_absences
+-- Grain: one row per coin and day that was requested on which the coin is not listed.
+CREATE TABLE published._almanac.coin_absences (
+    coin VARCHAR, missing_since TIMESTAMPTZ, missing_to TIMESTAMPTZ
 )
 
 -- name: make_event_coins
@@ -74,3 +84,10 @@ FROM rows
 INSERT INTO published.coin_snapshots BY NAME
 SELECT *, to_timestamp($day * 86400) AS observed_at
 FROM rows
+
+-- name: insert_absences
+-- Once per day, with the rows of insert_ranks.
+INSERT INTO published._almanac.coin_absences
+SELECT slug, to_timestamp($day * 86400), to_timestamp(($day + 1) * 86400)
+FROM published.coins
+WHERE slug NOT IN (SELECT coin FROM rows)

@@ -252,14 +252,15 @@ class SqlStore:
     ) -> dict[str, tuple[int | None, bool]]:
         """Return rank and whether it is tracked of each coin, or those of `slugs`, known then.
 
-        A coin that only events named has no rank.
+        A coin that only events named has no rank. A missing coin is not listed.
         """
         rows = self._rows("list_ranks", {"ts": ts, "coins": slugs})
-        ranks = {slug: (rank, bool(tracked)) for slug, rank, tracked in rows}
+        pulled = {row[0] for row in rows}
+        ranks = {slug: (rank, bool(tracked)) for slug, rank, tracked, lacks in rows if not lacks}
         at = ts.timestamp()
         for slug in self._names.keys() if slugs is None else self._names.keys() & set(slugs):
             named_at = self._names[slug].named_at
-            if slug not in ranks and named_at is not None and named_at <= at:
+            if slug not in pulled and named_at is not None and named_at <= at:
                 ranks[slug] = (None, False)
         return ranks
 

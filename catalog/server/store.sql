@@ -169,11 +169,23 @@ FROM {feed}
 WHERE known_from <= $ts
 
 -- name: list_ranks
--- Grain: one row per requested coin that was observed until $ts, as last observed then.
-SELECT coin, arg_max_null(rank, observed_at), arg_max_null(tracked, observed_at)
-FROM {schema}.coin_snapshots
-WHERE observed_at <= $ts AND ($coins IS NULL OR coin IN (SELECT unnest($coins::VARCHAR[])))
-GROUP BY coin
+-- Grain: one row per requested coin that was observed until $ts, as the last pull until then shows it,
+-- and whether it was missing.
+SELECT coalesce(k.coin, a.coin), s.rank, s.tracked, a.coin IS NOT NULL
+FROM (
+    SELECT DISTINCT coin
+    FROM {schema}.coin_snapshots
+    WHERE observed_at <= $ts AND ($coins IS NULL OR coin IN (SELECT unnest($coins::VARCHAR[])))
+) AS k
+LEFT JOIN (
+    SELECT * FROM {schema}.coin_snapshots
+    WHERE observed_at = (SELECT max(observed_at) FROM {schema}.coin_snapshots WHERE observed_at <= $ts)
+) AS s ON s.coin = k.coin
+FULL JOIN (
+    SELECT coin
+    FROM {schema}._almanac.coin_absences
+    WHERE missing_since <= $ts AND (missing_to > $ts OR missing_to IS NULL)
+) AS a ON a.coin = k.coin
 
 -- name: list_coin_names
 -- Grain: one row per coin that was observed or that an event named, and when an event first did.

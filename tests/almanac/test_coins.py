@@ -78,18 +78,17 @@ def test_a_text_is_the_same_coin_whatever_is_around_it(
 
 def test_a_text_is_the_same_coin_for_every_door(db: almanac.Database) -> None:
     padding = "\xa0\u200b"
-    text = f"{padding}BTC{padding}"
-    assert db.resolve(text).slug == "bitcoin"
-    assert [row["event_id"] for row in db.events(coins=text)] == ["bitcoin"]
-    assert {row["coin"] for row in db.blackouts(as_of="now", coins=text, min_impact=None)} == {
-        "bitcoin"
-    }
     opens = pd.DatetimeIndex([at(4), at(5)])
-    assert set(db.features(opens, "1d", [text])["next_event_id"].dropna()) == {"bitcoin"}
-    for pair in (f"BTC{padding}/USDT", f"BTC/USDT{padding}"):
-        assert set(db.features(opens, "1d", [pair])["next_event_id"].dropna()) == {"bitcoin"}
-    audit = db.audit([{"coin": text, "date": at(10, 12), "decided_at": at(5)}])
-    assert [row["verdict"] for row in audit.verdicts] == ["clean"]
+    for text in (f"{padding}BTC{padding}", f"BTC{padding}/USDT", f"BTCUSDT{padding}"):
+        assert db.resolve(text).slug == "bitcoin"
+        for found in (db.events(coins=text), db.upcoming(text)):
+            assert {row["event_id"] for row in found} == {"bitcoin"}
+        assert {row["coin"] for row in db.blackouts(as_of="now", coins=text, min_impact=None)} == {
+            "bitcoin"
+        }
+        assert set(db.features(opens, "1d", [text])["next_event_id"].dropna()) == {"bitcoin"}
+        audit = db.audit([{"coin": text, "date": at(10, 12), "decided_at": at(5)}])
+        assert [row["verdict"] for row in audit.verdicts] == ["clean"]
 
 
 @given(

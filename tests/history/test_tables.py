@@ -48,15 +48,18 @@ def test_a_batch_has_its_counts_its_rejects_and_its_coverage(story: HandmadeHome
     assert story.rows(coverage) == [("events", "elite", 2, lower, at("01 06:00"))]
 
 
-def test_coins_have_a_snapshot_of_their_last_pull_on_each_day(story: HandmadeHome) -> None:
+def test_coins_have_a_snapshot_of_each_complete_pull(story: HandmadeHome) -> None:
     story.coins("01 06:00", coin("bitcoin", rank=1), coin("tron", rank=2))
-    story.coins("01 12:00", coin("bitcoin", rank=3), why_incomplete="cut short")
-    story.coins("02 06:00", coin("bitcoin", rank=4), coin("tron", rank=5))
+    story.coins("01 12:00", coin("bitcoin", rank=2), coin("sui"), why_incomplete="cut short")
     story.merge()
-    snapshots = "SELECT observed_date, coin, rank FROM coin_snapshots ORDER BY ALL"
-    first, second = date(2026, 3, 1), date(2026, 3, 2)
+    ranks = [("bitcoin", 1), ("sui", None), ("tron", 2)]
+    assert story.rows("SELECT slug, rank FROM coins ORDER BY ALL") == ranks
+    story.coins("01 18:00", coin("bitcoin", rank=4), coin("tron", rank=5))
+    story.merge()
+    snapshots = "SELECT observed_at, coin, rank FROM coin_snapshots ORDER BY ALL"
+    first, second = at("01 06:00"), at("01 18:00")
     assert story.rows(snapshots) == [
-        *((first, "bitcoin", 3), (first, "tron", 2)),
+        *((first, "bitcoin", 1), (first, "tron", 2)),
         *((second, "bitcoin", 4), (second, "tron", 5)),
     ]
 

@@ -206,6 +206,29 @@ def test_lists_are_those_of_the_world(history: SandboxHistory, world: World, see
     ]
 
 
+def test_coins_leave_and_return_and_their_ranks_have_no_gap(
+    history: SandboxHistory, world: World
+) -> None:
+    begins = datetime(2018, 11, 1, tzinfo=UTC)
+    lists = [
+        {coin.slug: coin.rank for coin in world.coins_at(begins + timedelta(days=day))}
+        for day in range(0, 61, 5)
+    ]
+    for ranks in lists:
+        ranked = [rank for rank in ranks.values() if rank is not None]
+        assert ranked == list(range(1, len(ranked) + 1))
+    first, last = lists[0].keys(), lists[-1].keys()
+    assert first - last
+    assert last - first
+    assert any((first & last) - ranks.keys() for ranks in lists), "a coin left and returned"
+    assert any(lists[0][slug] != lists[-1][slug] for slug in first & last)
+    at = begins + timedelta(days=60)
+    store, query = history.at(at), CoinQuery(at, Window(at, None))
+    for slug in first - last:
+        assert store.coin(slug, at, query.upcoming) is None
+        assert store.ranks([slug], at) == {}
+
+
 def test_the_feed_is_the_changes_of_the_world_whatever_was_written_first(world: World) -> None:
     until = datetime(2018, 6, 15, tzinfo=UTC)
     expected = [(c.at, c.event_id, c.kinds) for c in world.changes(START, until)]

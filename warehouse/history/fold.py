@@ -333,16 +333,20 @@ class Fold:
             outcome.count({"withdrawn": withdrawn})
 
     def _fold_coins(self, manifest: Manifest, outcome: Outcome) -> None:
-        times = {"observed_at": manifest.observed_at, "content_at": manifest.content_at}
-        self._run("merge_coins", **times)
-        top = find_plan(manifest.plan).coverage_top
-        if manifest.complete and (outcome.released or not self._flag_nameless(outcome, "slug")):
-            if top is None:
-                self._run("mark_coins_missing", **times)
-            else:
-                self._run("mark_coins_outranked", content_at=manifest.content_at, top=top)
-        self._run("remove_from_snapshot", observed_at=manifest.observed_at)
-        self._run("add_to_snapshot", observed_at=manifest.observed_at, batch_id=manifest.batch_id)
+        """Fold a pull of coins; only a complete pull changes ranks."""
+        observed_at, content_at = manifest.observed_at, manifest.content_at
+        times = {"observed_at": observed_at, "content_at": content_at}
+        ((is_newest,),) = self._rows("is_newest_pull", content_at=content_at)
+        ranks = manifest.complete and is_newest and outcome.good > 0
+        self._run("merge_coins", **times, ranks=ranks)
+        if ranks:
+            is_named = outcome.released or not self._flag_nameless(outcome, "slug")
+            is_proof = is_named and find_plan(manifest.plan).coverage_top is None
+            self._run("mark_coins_unseen", **times, is_proof=is_proof)
+            self._run("remove_from_snapshot", observed_at=observed_at)
+            self._run("add_to_snapshot", observed_at=observed_at, batch_id=manifest.batch_id)
+        self._run("begin_coin_absences")
+        self._run("end_coin_absences", observed_at=observed_at)
 
     def _flag_nameless(self, outcome: Outcome, naming: str) -> bool:
         """Flag a batch with rejected rows of unknown events, since no event is then certainly

@@ -151,8 +151,8 @@ COINS: Final = Table(
 )
 COIN_SNAPSHOTS: Final = Table(
     "coin_snapshots",
-    "one row per coin and day on which it was observed",
-    ("observed_date", "coin"),
+    "one row per coin and complete pull of coins",
+    ("observed_at", "coin"),
     (OBSERVED_DATE, COIN, RANK, TRACKED, *COIN_COUNTERS, OBSERVED_AT, BATCH_ID),
 )
 CATEGORIES: Final = Table(
@@ -290,5 +290,15 @@ FIRST_OBSERVED: Final = Table(
     ),
     schema=INTERNAL_SCHEMA,
 )
-INTERNAL: Final = (FACTS, FIRST_OBSERVED)
+COIN_ABSENCES: Final = Table(
+    "coin_absences",
+    "one row per time in which complete pulls of all coins did not show a coin",
+    ("coin", "missing_since"),
+    (
+        *(COIN, MISSING_SINCE),
+        timestamp("missing_to", "When a pull showed it again; NULL if none did."),
+    ),
+    schema=INTERNAL_SCHEMA,
+)
+INTERNAL: Final = (FACTS, FIRST_OBSERVED, COIN_ABSENCES)
 """For internal use: they may change without notice."""

@@ -459,10 +459,22 @@ UPCOMING_AS_OF: Final = Table(
 )
 COINS_AS_OF: Final = Table(
     "coins_as_of",
-    "one row per coin known at ts, as last observed then; symbol and name are current",
+    "one row per coin of any complete pull by ts, with the rank and counts of the last; symbol and "
+    "name are current",
     ("coin",),
-    (*(COIN, SYMBOL, COIN_NAME, RANK, TRACKED), *COIN_COUNTERS, OBSERVED_AT),
+    (
+        *(COIN, SYMBOL, COIN_NAME, RANK, TRACKED, *COIN_COUNTERS),
+        Column("listed", "BOOLEAN", "Whether that pull shows the coin; NULL if it proves nothing."),
+        *(MISSING_SINCE, OBSERVED_AT),
+    ),
     call="coins_as_of(ts)",
+)
+UNIVERSE: Final = Table(
+    "universe",
+    "one row per coin listed at ts, by rank, up to rank top",
+    ("coin",),
+    (COIN, SYMBOL, COIN_NAME, RANK, TRACKED),
+    call="universe(ts, top := NULL)",
 )
 EVENT_COINS_AS_OF: Final = Table(
     "event_coins_as_of",
@@ -512,14 +524,14 @@ COIN_LOOKUP: Final = Table(
         Column(
             "is_ambiguous",
             "BOOLEAN",
-            "Whether the text matches several coins. Then write, for example, slug:bitcoin.",
+            "Whether the text matches several coins.",
         ),
     ),
     call="coin_lookup(wanted)",
 )
 
 MACROS: Final = (
-    *(EVENTS_AS_OF, UPCOMING_AS_OF, COINS_AS_OF, EVENT_COINS_AS_OF, KNOWN_BEFORE),
+    *(EVENTS_AS_OF, UPCOMING_AS_OF, COINS_AS_OF, UNIVERSE, EVENT_COINS_AS_OF, KNOWN_BEFORE),
     *(CHANGES_SINCE, COVERAGE_AT, COIN_LOOKUP, SLIP_RATES, DATE_SURVIVAL),
 )
 INTERNAL_MACROS: Final = tuple(
@@ -540,6 +552,7 @@ INTERNAL_MACROS: Final = tuple(
 )
 """Macros that only the views and macros above use."""
 AS_OF_MACROS: Final = tuple(
-    f"{INTERNAL_SCHEMA}.{name}" for name in ("last_pull_at", "versions_as_of", "refusal_as_of")
+    f"{INTERNAL_SCHEMA}.{name}"
+    for name in ("last_pull_at", "versions_as_of", "refusal_as_of", "coins_at")
 )
 """Macros of tables, which `EVENTS_AS_OF` uses; they are made after the tables."""

@@ -11,8 +11,8 @@ FROM answer
 SELECT name, value FROM _almanac.facts WHERE name IN ('publication', 'published_at')
 
 -- name: find_rank
--- Grain: one row, the last rank of a coin that was observed by $at; NULL if there is none.
+-- Grain: one row, the rank of a coin in the last complete pull by $at; NULL if there is none.
 -- Parameters: $coin, a slug; $at. Run twice: the same row.
-SELECT arg_max_null(rank, observed_at) AS rank
-FROM coin_snapshots
-WHERE coin = $coin AND observed_at <= $at::TIMESTAMPTZ
+SELECT max(rank) AS rank
+FROM _almanac.coins_at($at::TIMESTAMPTZ)
+WHERE coin = $coin

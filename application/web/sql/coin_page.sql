@@ -6,10 +6,7 @@
 -- Parameters: $at; $words, a part of slug, symbol or name in small letters, or NULL; $first and
 -- $limit, the rows of the page. Run twice: the same rows.
 WITH ranked AS (
-    SELECT coin, arg_max_null(rank, observed_at) AS rank
-    FROM coin_snapshots
-    WHERE observed_at <= $at::TIMESTAMPTZ
-    GROUP BY coin
+    SELECT coin, rank FROM _almanac.coins_at($at::TIMESTAMPTZ)
 ),
 ahead AS (
     SELECT coin, count(*) AS upcoming
@@ -36,19 +33,13 @@ ORDER BY
 LIMIT $limit OFFSET $first
 
 -- name: coin_facts
--- Grain: one row if the coin was known at $at: its last rank by then, and when that was observed.
--- Parameters: $coin, a slug; $at. Run twice: the same row.
-SELECT s.rank, s.tracked, s.observed_at, c.symbol, c.name
-FROM (
-    SELECT
-        arg_max_null(rank, observed_at) AS rank,
-        arg_max_null(tracked, observed_at) AS tracked,
-        max(observed_at) AS observed_at
-    FROM coin_snapshots
-    WHERE coin = $coin AND observed_at <= $at::TIMESTAMPTZ
-) AS s
-LEFT JOIN coins AS c ON c.slug = $coin
-WHERE s.observed_at IS NOT NULL
+-- Grain: one row if the coin was known at $at: its rank in the last complete pull by then, and when a
+-- complete pull last showed it. Parameters: $coin, a slug; $at. Run twice: the same row.
+SELECT s.rank, s.tracked, s.missing_since, s.observed_at, c.symbol, c.name
+FROM (SELECT $coin AS coin) AS w
+LEFT JOIN _almanac.coins_at($at::TIMESTAMPTZ) AS s ON s.coin = w.coin
+LEFT JOIN coins AS c ON c.slug = w.coin
+WHERE s.coin IS NOT NULL
     OR EXISTS (
         FROM event_versions
         WHERE list_contains(coins, $coin) AND known_from <= $at::TIMESTAMPTZ

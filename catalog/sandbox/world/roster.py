@@ -1,6 +1,7 @@
 """The coins of the synthetic catalog: when each is listed and tracked, and its rank on a day.
 
-Ranks sync daily at 00:00 UTC. The list begins with well-known coins; the other coins are invented.
+Ranks sync daily at 00:00 UTC. Some coins that are no longer tracked are delisted, most of them for
+days or weeks, again and again. The list begins with well-known coins; the other coins are invented.
 `known_coins.txt` has a line for each well-known coin, in the order of its usual rank: slug, symbol,
 month of first trading, name. The month is `-` if it was before the catalog begins (October 2016).
 `wording.json` has the parts of invented names.
@@ -8,7 +9,7 @@ month of first trading, name. The month is `-` if it was before the catalog begi
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -51,10 +52,16 @@ class ListedCoin:
     phase: float
     listed_on: int
     untracked_from: int
+    delisted: tuple[int, int, int] = (NEVER, 1, 1)
+    """From the first day on, it is not listed in each period, for the last number of days."""
 
     @property
     def icon_url(self) -> str:
         return f"https://icons.example/coins/{self.slug}.png"
+
+    def listed_at(self, day: int) -> bool:
+        first, period, days = self.delisted
+        return self.listed_on <= day and (day < first or (day - first) % period >= days)
 
     def tracked_on(self, day: int) -> bool:
         """Return whether new events of the coin are announced on a day."""
@@ -66,7 +73,8 @@ class Roster:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.coins = tuple(_coins(Random(f"{seed}/coins")))
+        coins = _coins(Random(f"{seed}/coins"))
+        self.coins = tuple(_delist(coins, Random(f"{seed}/delistings")))
         self.by_slug = {coin.slug: coin for coin in self.coins}
 
     def tracked_throughout(self, first_day: int, last_day: int) -> list[ListedCoin]:
@@ -84,7 +92,7 @@ class Roster:
         unranked: list[tuple[ListedCoin, int | None]] = []
         for coin in self.coins:
             jitter = r()
-            if coin.listed_on > day:
+            if not coin.listed_at(day):
                 continue
             if coin.base is None:
                 unranked.append((coin, None))
@@ -123,6 +131,15 @@ def _coins(rng: Random) -> Iterator[ListedCoin]:
         yield ListedCoin(
             slug, symbol, name, base, 240 + int(r() * 900), r(), listed_on, untracked_from
         )
+
+
+def _delist(coins: Iterator[ListedCoin], rng: Random) -> Iterator[ListedCoin]:
+    """Yield the coins; those that get no new events are delisted for some days of a period."""
+    for coin in coins:
+        first = max(coin.untracked_from, coin.listed_on, day_number(2018, 1)) + rng.randrange(1_500)
+        period = rng.randrange(40, 400)
+        days = period if rng.random() < 0.1 else rng.randrange(1, 30)
+        yield replace(coin, delisted=(first, period, days))
 
 
 def _name(r: Callable[[], float]) -> str:

@@ -55,10 +55,8 @@ class Oracle:
             self._fold_cancellations(observation)
         elif observation.kind == "deliveries":
             self._observe(self.showing.delivered(observation), observation)
-        elif observation.kind == "coins":
-            # A partial pull has the ranks of the coins that it shows, and nothing of the others.
-            others = frozenset[str]() if observation.complete else self._top or frozenset()
-            self._top = self.showing.top(observation) | others
+        elif observation.kind == "coins" and observation.complete:
+            self._top = self.showing.top(observation)
 
     def versions(self) -> list[Version]:
         """Return every version, those of an event in order, each ending when the next starts."""

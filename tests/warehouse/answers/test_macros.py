@@ -15,7 +15,7 @@ from tests.warehouse.answers.seeded import day, seeded
 from warehouse.queries import QueryRefused, connect, run_sql
 from warehouse.schema import ddl
 from warehouse.schema.tables import COINS
-from warehouse.schema.views import EVENTS_AS_OF
+from warehouse.schema.views import COINS_AS_OF, EVENTS_AS_OF
 
 VERSIONS = [
     seeded(0, 1, day(0)),
@@ -30,7 +30,7 @@ NAMED = [NamedCoin(f"coin-{number}", f"C{number}", f"Coin {number}") for number 
 RANKED = [("coin-0", 1, 0), ("coin-1", 2, 0), ("coin-2", 3, 0), ("coin-0", 0, 2)]
 """Coins with a rank and the day on which it was observed."""
 TAKE_A_TIME = [
-    *("events_as_of", "upcoming_as_of", "coins_as_of", "event_coins_as_of"),
+    *("events_as_of", "upcoming_as_of", "coins_as_of", "event_coins_as_of", "universe"),
     *("changes_since", "coverage_at"),
 ]
 
@@ -89,7 +89,9 @@ def test_a_time_without_an_answer_is_always_an_error(limited: duckdb.DuckDBPyCon
             ("NULL", "the timestamp is NULL"),
         ),
     ):
-        column = {"coins_as_of": "coin", "coverage_at": "feed"}.get(macro, "event_id")
+        column = {"coins_as_of": "coin", "universe": "coin", "coverage_at": "feed"}.get(
+            macro, "event_id"
+        )
         for caller in ("FROM {}", "SELECT 1 FROM {} WHERE {} IS NULL LIMIT 1"):
             with pytest.raises(QueryRefused, match=why):
                 rows(limited, caller.format(f"{macro}({at})", column))
@@ -102,6 +104,10 @@ def test_no_condition_of_the_caller_skips_the_check(limited: duckdb.DuckDBPyConn
         *("event_id = 'x'", "event_id IN ('x', 'y')", "status = 'scheduled'", "version = 900"),
         *("impact > 5", "date > TIMESTAMPTZ '2020-01-01 00:00:00Z'", "list_contains(coins, 'x')"),
     ]
+    for column in COINS_AS_OF.columns:
+        for state in ("NULL", "NOT NULL"):
+            with pytest.raises(QueryRefused, match=r"coins_as_of: "):
+                rows(limited, f"FROM coins_as_of('2026-03-01') WHERE {column.name} IS {state}")
     arguments = ("'2026-03-01'", "NULL", "'x'", "now(), basis := 'x'", "NULL, 'claimed'")
     for number, condition in enumerate(conditions):
         asked = f"events_as_of({arguments[number % len(arguments)]}) WHERE {condition}"
@@ -142,7 +148,7 @@ def test_the_date_of_an_event_is_that_known_then(connection: duckdb.DuckDBPyConn
     assert rows(connection, sql.format("2026-03-02 06:00")) == [(june_10,)]
 
 
-def test_a_coin_has_the_rank_of_its_last_observation(connection: duckdb.DuckDBPyConnection) -> None:
+def test_a_coin_has_the_rank_of_the_last_pull(connection: duckdb.DuckDBPyConnection) -> None:
     sql = (
         "SELECT coin, name, rank, day(observed_at AT TIME ZONE 'UTC') "
         "FROM coins_as_of('{}') ORDER BY 1"
@@ -150,8 +156,12 @@ def test_a_coin_has_the_rank_of_its_last_observation(connection: duckdb.DuckDBPy
     first = [("coin-0", "Coin 0", 1, 1), ("coin-1", "Coin 1", 2, 1), ("coin-2", "Coin 2", 3, 1)]
     assert rows(connection, sql.format("2026-03-01 06:00")) == first
     assert rows(connection, sql.format("2026-03-03 05:59")) == first
-    # Only the first coin was observed on the third day.
-    third = [("coin-0", "Coin 0", 0, 3), *first[1:]]
+    # Only the first coin was observed on the third day. The others have no rank then.
+    third = [
+        ("coin-0", "Coin 0", 0, 3),
+        ("coin-1", "Coin 1", None, 1),
+        ("coin-2", "Coin 2", None, 1),
+    ]
     assert rows(connection, sql.format("2026-03-03 06:00")) == third
 
 

@@ -1,36 +1,81 @@
--- name: macro_coins_as_of
--- Grain: one row per coin known at the instant `ts`, as last observed then; symbol and name are the
--- current ones. An error for an instant before the first pull of coins, or still to come.
--- Parameters: ts, an instant as in events_as_of. Run twice: fails; it is made once in a new file.
+-- name: macro_coins_at
+-- Grain: one row per coin that a complete pull had shown by the instant: as the last of them shows it, or
+-- without rank and counts. No row before the first complete pull.
+-- Parameters: moment, a TIMESTAMPTZ. Run twice: fails; it is made once in a new file.
 -- The last observation is found from two columns alone: there may be millions of them.
+CREATE MACRO _almanac.coins_at(moment) AS TABLE
+SELECT
+    k.coin, s.rank, s.tracked, s.upcoming_count, s.major_count, s.peak_impact,
+    CASE WHEN s.coin IS NOT NULL THEN true WHEN a.coin IS NOT NULL THEN false END AS listed,
+    a.missing_since,
+    k.observed_at
+FROM (
+    SELECT coin, max(observed_at) AS observed_at
+    FROM coin_snapshots
+    WHERE observed_at <= moment
+    GROUP BY coin
+) AS k
+LEFT JOIN (
+    SELECT * FROM coin_snapshots
+    WHERE observed_at = (SELECT max(observed_at) FROM coin_snapshots WHERE observed_at <= moment)
+) AS s ON s.coin = k.coin
+LEFT JOIN _almanac.coin_absences AS a
+    ON a.coin = k.coin AND a.missing_since <= moment
+    AND (a.missing_to > moment OR a.missing_to IS NULL)
+
+-- name: macro_coins_as_of
+-- Grain: one row per coin that a complete pull had shown by the instant `ts`, as the last of them shows it;
+-- symbol and name are the current ones. An error for an instant before the first complete pull of coins,
+-- or still to come.
+-- Parameters: ts, an instant as in events_as_of. Run twice: fails; it is made once in a new file.
+-- The last part is the check of the time, as in refusal_as_of.
 CREATE MACRO coins_as_of(ts) AS TABLE
 SELECT
     s.coin, c.symbol, c.name,
-    s.rank, s.tracked, s.upcoming_count, s.major_count, s.peak_impact, s.observed_at
-FROM coin_snapshots AS s
-JOIN (
-    SELECT coin, max(observed_at) AS observed_at
-    FROM coin_snapshots
-    WHERE observed_at <= _almanac.instant(ts)
-    GROUP BY coin
-) AS l ON l.coin = s.coin AND l.observed_at = s.observed_at
+    s.rank, s.tracked, s.upcoming_count, s.major_count, s.peak_impact, s.listed, s.missing_since,
+    s.observed_at
+FROM _almanac.coins_at(_almanac.instant(ts)) AS s
 LEFT JOIN coins AS c ON c.slug = s.coin
 UNION ALL
 SELECT
-    coin, coin, coin, rank, tracked, upcoming_count, major_count, peak_impact, observed_at
-FROM coin_snapshots,
-    (
-        SELECT _almanac.refused('coins_as_of', 'coins', ts, moment, first_at, last_at, '') AS is_wrong
+    refusal,
+    refusal,
+    refusal,
+    TRY_CAST(refusal AS INTEGER),
+    TRY_CAST(refusal AS BOOLEAN),
+    TRY_CAST(refusal AS INTEGER),
+    TRY_CAST(refusal AS INTEGER),
+    TRY_CAST(refusal AS DOUBLE),
+    TRY_CAST(refusal AS BOOLEAN),
+    TRY_CAST(refusal AS TIMESTAMPTZ),
+    TRY_CAST(refusal AS TIMESTAMPTZ)
+FROM (
+    SELECT md5(CASE
+        WHEN _almanac.refused('coins_as_of', 'coins', ts, moment, first_at, last_at, '') THEN ''
+    END) AS refusal
+    FROM (
+        SELECT *, _almanac.instant(ts) AS moment
         FROM (
-            SELECT *, _almanac.instant(ts) AS moment
-            FROM (
-                SELECT min(observed_at) AS first_at, max(observed_at) AS last_at
-                FROM batches
-                WHERE status = 'merged' AND feed = 'coins'
-            )
+            SELECT
+                (SELECT min(observed_at) FROM coin_snapshots) AS first_at,
+                max(observed_at) AS last_at
+            FROM batches
+            WHERE status = 'merged'
         )
-    ) AS checked
-WHERE checked.is_wrong
+    )
+)
+WHERE refusal IS NOT NULL
+
+-- name: macro_universe
+-- Grain: one row per coin that is listed at the instant `ts`, by rank, those without one last; with `top`,
+-- those with a rank up to it. An error for an instant without an answer, as coins_as_of.
+-- Parameters: ts, an instant as in events_as_of; top, a rank, or NULL for every coin.
+-- Run twice: fails; it is made once in a new file.
+CREATE MACRO universe(ts, top := NULL) AS TABLE
+SELECT coin, symbol, name, rank, tracked
+FROM coins_as_of(ts)
+WHERE listed AND (top IS NULL OR rank <= top)
+ORDER BY rank NULLS LAST, coin
 
 -- name: macro_event_coins_as_of
 -- Grain: one row per event known at the instant `ts` and coin linked to it then; rank as of then,
@@ -46,9 +91,4 @@ SELECT
 FROM (SELECT event_id, unnest(coins) AS coin FROM events_as_of(ts)) AS e
 LEFT JOIN coins AS c ON c.slug = e.coin
 LEFT JOIN (SELECT DISTINCT coin, symbol, name FROM event_coins) AS n ON n.coin = e.coin
-LEFT JOIN (
-    SELECT coin, arg_max_null(rank, observed_at) AS rank
-    FROM coin_snapshots
-    WHERE observed_at <= _almanac.instant(ts)
-    GROUP BY coin
-) AS s ON s.coin = e.coin
+LEFT JOIN _almanac.coins_at(_almanac.instant(ts)) AS s ON s.coin = e.coin
